@@ -1,0 +1,156 @@
+"""Make the tiny base policy: `gnomon base build` trains it from nothing on synthetic scratch work."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic
+
+import torch
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Encoder
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+from gnomon.base.scratch import write
+from gnomon.envs import ENVS
+from gnomon.keys import Key
+from gnomon.models.attention import NAME, Packed
+from gnomon.models.policy import Policy
+from gnomon.models.tokenizer import Tokenizer
+
+__all__ = ["Recipe", "build"]
+
+MARKS = ("<pad>", "<eos>", "<answer>", "</answer>", "<think>", "</think>")
+LETTERS = "\n" + "".join(map(chr, range(32, 127)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that decides the weights, besides the thread count and the libraries' versions."""
+
+    seed: int = 0
+    steps: int = 8000
+    tasks: int = 24
+    """Tasks per step; each is written out `replies` times, so its prompt is computed once."""
+    replies: int = 4
+    rate: float = 2e-3
+    warmup: int = 100
+    share: tuple[tuple[str, float], ...] = (
+        ("arithmetic", 0.2), ("char_count", 0.1), ("countdown", 0.45), ("scramble", 0.25)
+    )  # fmt: skip
+    width: int = 128
+    layers: int = 4
+    heads: int = 4
+
+
+def tokenizer() -> Encoder:
+    """One token per printable character, newline, and a few marks."""
+    table = {token: place for place, token in enumerate((*MARKS, *LETTERS))}
+    encoder = Encoder(models.WordLevel(table, unk_token="<pad>"))
+    encoder.add_special_tokens(list(MARKS[:2]))
+    encoder.add_tokens([AddedToken(token, special=False) for token in MARKS[2:]])
+    encoder.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    encoder.decoder = decoders.Fuse()
+    return encoder
+
+
+def blank(recipe: Recipe) -> GPTNeoXForCausalLM:
+    """The untrained model."""
+    torch.manual_seed(Key(recipe.seed).at("init").integer())
+    config = GPTNeoXConfig(
+        vocab_size=len(MARKS) + len(LETTERS),
+        hidden_size=recipe.width,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        intermediate_size=4 * recipe.width,
+        max_position_embeddings=1024,
+        attention_dropout=0.0,
+        hidden_dropout=0.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+        bos_token_id=None,
+        eos_token_id=MARKS.index("<eos>"),
+        pad_token_id=MARKS.index("<pad>"),
+        attn_implementation=NAME,
+    )
+    return GPTNeoXForCausalLM(config)
+
+
+def documents(recipe: Recipe, step: int) -> Iterator[tuple[str, list[str]]]:
+    """The step's prompts, each with several replies; tasks of the train split only."""
+    key = Key(recipe.seed).at("documents", step=step)
+    names, shares = zip(*recipe.share, strict=True)
+    for place in range(recipe.tasks):
+        rng = key.at("task", place=place).random()
+        name = rng.choices(names, shares)[0]
+        task = TASKS[name][rng.randrange(2**31)]
+        yield task.messages[0].content + "\n", [write(name, task, rng) for _ in range(recipe.replies)]
+
+
+TASKS = {name: env().tasks("train") for name, env in ENVS.items()}
+
+
+def loss_of(policy: Policy, batch: list[tuple[str, list[str]]]) -> tuple[torch.Tensor, int]:
+    """Summed negative log-likelihood of the replies' tokens, and their number."""
+    code = policy.tokenizer
+    prompts = [code.encode(prompt) for prompt, _ in batch]
+    end = (min(code.eos),)
+    replies = [(group, code.encode(text) + end) for group, (_, texts) in enumerate(batch) for text in texts]
+    layout = Packed([len(p) - 1 for p in prompts], [len(r) for _, r in replies], [g for g, _ in replies])
+    flat = [i for p in prompts for i in p[:-1]] + [i for g, r in replies for i in (prompts[g][-1], *r[:-1])]
+    target = torch.tensor([i for _, r in replies for i in r])
+    hidden = policy.hidden(torch.tensor(flat), layout)[layout.prefix.tokens :]
+    return torch.nn.functional.cross_entropy(policy.logits(hidden), target, reduction="sum"), len(target)
+
+
+def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 2) -> None:
+    """Train the base and write it as a model folder, weights rounded to bfloat16 (half the size).
+
+    Args:
+        report: print a line every this many steps.
+        pieces: micro-batches per step.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer().save(str(folder / "tokenizer.json"))
+    model = blank(recipe)
+    model.config.save_pretrained(folder)
+    policy = Policy(model, Tokenizer(folder))
+    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.05, fused=True)
+    began, total, seen = monotonic(), 0.0, 0
+    for step in range(recipe.steps):
+        batch = list(documents(recipe, step))
+        count, size = 0, len(batch) // pieces
+        for piece in range(0, len(batch), size):
+            loss, tokens = loss_of(policy, batch[piece : piece + size])
+            loss.backward()
+            count, total, seen = count + tokens, total + loss.item(), seen + tokens
+        for parameter in policy.model.parameters():
+            parameter.grad /= count
+        torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
+        progress = step / recipe.steps
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.rate * min(1.0, (step + 1) / recipe.warmup) * 0.5 * (1 + math.cos(math.pi * progress))
+        optimizer.step()
+        optimizer.zero_grad()
+        if (step + 1) % report == 0:
+            spent = monotonic() - began
+            left = spent / (step + 1) * (recipe.steps - step - 1)
+            print(f"step {step + 1}/{recipe.steps}  nats/token {total / seen:.4f}  {spent:.0f} s, {left:.0f} s left", flush=True)
+            total, seen = 0.0, 0
+            write_folder(policy, folder, recipe)
+    write_folder(policy, folder, recipe)
+
+
+def write_folder(policy: Policy, folder: Path, recipe: Recipe) -> None:
+    halves = {name: p.detach().to(torch.bfloat16) for name, p in policy.state().items()}
+    policy.model.save_pretrained(folder, state_dict=halves)
+    for name in ("config.json", "generation_config.json"):
+        path = folder / name
+        if path.exists():
+            path.write_text(path.read_text().replace('"float32"', '"bfloat16"'))
+    (folder / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<pad>"}, indent=1) + "\n"
+    )

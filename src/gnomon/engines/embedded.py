@@ -1,0 +1,159 @@
+"""An engine inside this process, for any causal LM of transformers: one decode loop over flat tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gnomon.engines.base import Tier, Weights
+from gnomon.engines.noise import Noise
+from gnomon.errors import NumericsError
+from gnomon.models.attention import MIN_ROWS, Decode
+from gnomon.models.policy import Policy
+from gnomon.models.scoring import logp_of, score
+from gnomon.types import Completion, Finish, Request, Sampling
+
+__all__ = ["Embedded"]
+
+ROWS = 512
+"""Most rows decoded together."""
+CROWD = 0.75
+"""Finished rows leave the batch once the live ones fall below this share."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One completion as it grows."""
+
+    request: Request
+    prompt: int
+    ids: list[int] = field(default_factory=list)
+    logps: list[float] = field(default_factory=list)
+    finish: Finish | None = None
+
+
+class Embedded:
+    """Samples with a policy of its own; `tier` is found by measuring, at the first load.
+
+    A group's prompt is computed once, rows that ended leave the batch, and every draw is keyed, so a
+    completion depends on its request and on the weights alone.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.version, self.tier = policy, 0, Tier.EXACT
+        self._pieces: dict[int, str] = {}
+
+    async def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        done: list[Completion] = []
+        for start in range(0, len(requests), ROWS):
+            done += self._decode(requests[start : start + ROWS])
+        return done
+
+    def load(self, weights: Weights) -> None:
+        self.policy.update(dict(weights.state))
+        with torch.inference_mode():
+            told = torch.tensor(weights.probe_logp)
+            gap = float((score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]) - told).abs().max())
+        if gap > (0.0 if self.tier is Tier.EXACT else 1e-3):
+            raise NumericsError(
+                "E201",
+                f"the engine does not hold the weights it was given: a probe's log-probabilities are off by {gap:.2g}",
+                where=f"version {weights.version}",
+                why="a policy that samples with other weights than the learner's trains on the wrong gradient",
+                fix="report this with the model's name; no setting makes it right",
+            )
+        self.version = weights.version
+
+    def close(self) -> None:
+        """Nothing outlives the object."""
+
+    def measure(self, prompt: tuple[int, ...], tokens: int = 24) -> float:
+        """Largest difference between a decoded token's log-probability and the same token scored whole."""
+        requests = [
+            Request(prompt_ids=prompt, key=bytes([i]) * 16, sampling=Sampling(max_tokens=1 + i * tokens // 4))
+            for i in range(5)
+        ]
+        with torch.inference_mode():
+            found = self._decode(requests)
+            scored = score(self.policy, [prompt], [(0, c.token_ids) for c in found])
+        return float((scored - torch.tensor([x for c in found for x in c.logprobs])).abs().max())
+
+    @torch.inference_mode()
+    def _decode(self, requests: Sequence[Request]) -> list[Completion]:
+        prompts = list(dict.fromkeys(request.prompt_ids for request in requests))
+        place = {prompt: i for i, prompt in enumerate(prompts)}
+        rows = [Row(request, place[request.prompt_ids]) for request in requests]
+        live = sorted(rows, key=lambda row: row.prompt)
+        first = live[0]
+        live = [Row(first.request, first.prompt, finish=Finish.LENGTH) for _ in range(MIN_ROWS - len(live))] + live
+        layout = Decode([len(prompt) - 1 for prompt in prompts])
+        flat = [i for prompt in prompts for i in prompt[:-1]]
+        if flat:
+            self.policy.hidden(torch.tensor(flat), layout)
+        tokens = torch.tensor([prompts[row.prompt][-1] for row in live])
+        noise = Noise([row.request.key for row in live], self.policy.vocabulary)
+        heat = torch.tensor([row.request.sampling.temperature for row in live])
+        keep: list[int] | None = None
+        while any(row.finish is None for row in rows):
+            group = torch.tensor([row.prompt for row in live])
+            layout.advance(group, None if keep is None else torch.tensor(keep))
+            tokens, logps = self._draw(self.policy.hidden(tokens, layout), heat, noise)
+            for row, token, logp in zip(live, tokens.tolist(), logps.tolist(), strict=True):
+                self._grow(row, token, logp)
+            keep = survivors(live)
+            if keep is not None:
+                live, tokens, heat = [live[i] for i in keep], tokens[keep], heat[keep]
+                noise.keep(keep)
+        return [self._completion(row) for row in rows]
+
+    def _draw(self, hidden: Tensor, heat: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        """The next token of every row and its log-probability under the distribution sampled."""
+        logp = logp_of(self.policy.logits(hidden), heat[:, None].clamp_min(1e-6))
+        cold = heat == 0
+        token = torch.where(cold, logp.argmax(-1), (logp + noise.next()).argmax(-1))
+        chosen = logp.gather(1, token[:, None])[:, 0]
+        return token, torch.where(cold, 0.0, chosen)
+
+    def _grow(self, row: Row, token: int, logp: float) -> None:
+        """Append a token to a live row and see whether it ends it."""
+        if row.finish is not None:
+            return
+        row.ids.append(token)
+        row.logps.append(logp)
+        sampling = row.request.sampling
+        if token in self.policy.tokenizer.eos:
+            row.finish = Finish.EOS
+        elif sampling.stop and self._stops(row.ids, sampling.stop):
+            row.finish = Finish.STOP
+        elif len(row.ids) == sampling.max_tokens:
+            row.finish = Finish.LENGTH
+
+    def _stops(self, ids: list[int], stop: tuple[str, ...]) -> bool:
+        """Whether the last token completes a stop string; the tail is read only when its piece could."""
+        piece = self._pieces.get(ids[-1])
+        if piece is None:
+            piece = self._pieces[ids[-1]] = self.policy.tokenizer.decode(ids[-1:])
+        ends = [text for text in stop if text[-1] in piece]
+        return bool(ends) and any(text in self.policy.tokenizer.decode(ids[-len(text) - 1 :]) for text in ends)
+
+    def _completion(self, row: Row) -> Completion:
+        assert row.finish is not None
+        return Completion(
+            token_ids=tuple(row.ids),
+            logprobs=tuple(row.logps),
+            text=self.policy.tokenizer.decode(row.ids),
+            finish=row.finish,
+            version=self.version,
+        )
+
+
+def survivors(live: list[Row]) -> list[int] | None:
+    """The rows to go on with, when enough of them have ended to be worth the move; at least `MIN_ROWS`."""
+    going = [i for i, row in enumerate(live) if row.finish is None]
+    if not going or len(live) <= MIN_ROWS or len(going) > CROWD * len(live):
+        return None
+    idle = [i for i, row in enumerate(live) if row.finish is not None]
+    return sorted(going + idle[: max(0, MIN_ROWS - len(going))])

@@ -1,0 +1,188 @@
+"""What an environment is, and the short form that most authors want: `make` a task, `verify` a reply."""
+
+from __future__ import annotations
+
+import operator
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol, runtime_checkable
+
+from gnomon.keys import Key
+from gnomon.types import Message, Part, Status, Task, Verdict
+from gnomon.verifiers import Malformed, Strictness, extract
+
+__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity"]
+
+SLOT = "End with <answer>...</answer>"
+"""Said once at the end of every prompt: where the answer goes."""
+SPLITS = ("train", "test")
+TEST_SHARE = 8
+"""One task in this many belongs to the test split."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What the environment says to a reply: new messages, or the verdict that ends the episode."""
+
+    messages: tuple[Message, ...] = ()
+    done: bool
+    verdict: Verdict | None = None
+
+
+class Episode(Protocol):
+    """One play of one task, by one policy, once."""
+
+    messages: tuple[Message, ...]
+
+    def step(self, reply: str) -> Step: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Env(Protocol):
+    """Problems and their judge. Frozen and shareable; what changes lives in episodes."""
+
+    @property
+    def reward_range(self) -> tuple[float, float]: ...
+
+    @property
+    def max_turns(self) -> int: ...
+
+    def tasks(self, split: str) -> Sequence[Task]: ...
+
+    def start(self, task: Task, key: Key) -> Episode: ...
+
+
+def identity(*content: object) -> str:
+    """The id of a task with this content, whatever else differs (wording, order of a multiset …)."""
+    return blake2b(repr(content).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleTurn(ABC):
+    """An environment of one question and one answer.
+
+    A reward is the sum of two named parts: `format` for an answer that can be read, `correct` for a
+    right one. With `gate = "correct"` the format pays only under a right answer.
+    """
+
+    strictness: Strictness = Strictness.TRIMMED
+    correct: float = 1.0
+    format: float = 0.1
+    gate: str | None = None
+    shots: int = 0
+    """Solved examples put before the question, for a model that was never told the task."""
+    seed: int = 0
+    """Of the tasks; independent of any run's seed, so that every run is judged on the same held-out tasks."""
+
+    @abstractmethod
+    def make(self, rng: random.Random) -> Task:
+        """One task; a pure function of the generator's stream."""
+
+    @abstractmethod
+    def check(self, task: Task, answer: str) -> bool:
+        """Whether the extracted answer is right.
+
+        Raises: Malformed, when it is no answer of the asked kind.
+        """
+
+    @abstractmethod
+    def solution(self, task: Task) -> str:
+        """A right answer, as it would stand in the slot."""
+
+    @property
+    def max_turns(self) -> int:
+        return 1
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return min(0.0, self.correct, self.format), max(0.0, self.correct) + max(0.0, self.format)
+
+    def tasks(self, split: str) -> Tasks:
+        return Tasks(self, split)
+
+    def start(self, task: Task, key: Key) -> SingleEpisode:
+        return SingleEpisode(task.messages, lambda reply: self.verify(task, reply))
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        """The verdict on a whole reply: find the slot, read it, check it."""
+        slot = extract(reply, self.strictness)
+        if slot.text is None:
+            assert slot.status is not None
+            return self.verdict(slot.status, span=slot.span, detail=slot.detail)
+        try:
+            right = self.check(task, slot.text)
+        except Malformed as problem:
+            return self.verdict(Status.MALFORMED, extracted=slot.text, span=slot.span, detail=str(problem))
+        status = Status.CORRECT if right else Status.WRONG
+        return self.verdict(status, extracted=slot.text, span=slot.span)
+
+    def verdict(
+        self, status: Status, *, extracted: str | None = None, span: tuple[int, int] | None = None, detail: str = ""
+    ) -> Verdict:
+        readable = status in (Status.CORRECT, Status.WRONG)
+        parts = (
+            Part(name="correct", value=float(status is Status.CORRECT), weight=self.correct),
+            Part(name="format", value=float(readable), weight=self.format, gate=self.gate),
+        )
+        return Verdict(status=status, parts=parts, extracted=extracted, span=span, detail=detail)
+
+
+class SingleEpisode:
+    """The play of a single-turn task: the first reply ends it."""
+
+    def __init__(self, messages: tuple[Message, ...], judge: Callable[[str], Verdict]) -> None:
+        self.messages, self._judge = messages, judge
+
+    def step(self, reply: str) -> Step:
+        return Step(done=True, verdict=self._judge(reply))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Tasks(Sequence[Task]):
+    """The tasks of one split, made when asked for: item i is a pure function of the environment and i.
+
+    A task belongs to a split by the hash of its id, so no problem can stand in two splits.
+    """
+
+    size = 2**31
+
+    def __init__(self, env: SingleTurn, split: str) -> None:
+        if split not in SPLITS:
+            raise ValueError(f"split is {split!r}; it must be one of {SPLITS}")
+        self.env, self.split = env, split
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Task:  # type: ignore[override]
+        index = operator.index(index)
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        task = self._draw("task", index)
+        if not self.env.shots:
+            return task
+        examples = [Tasks(self.env, "train")._draw("shot", shot) for shot in range(self.env.shots)]
+        return Task(id=task.id, messages=(*_solved(self.env, examples), *task.messages), answer=task.answer, info=task.info)
+
+    def _draw(self, purpose: str, index: int) -> Task:
+        key = Key(self.env.seed).at(type(self.env).__name__, split=self.split)
+        for attempt in range(10_000):
+            task = self.env.make(key.at(purpose, index=index, attempt=attempt).random())
+            if (int(task.id, 16) % TEST_SHARE == 0) == (self.split == "test"):
+                return task
+        raise ValueError(f"{self.env!r} makes no task of the {self.split} split: it has too few different tasks")
+
+
+def _solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:
+    return [
+        message
+        for task in tasks
+        for message in (*task.messages, Message(role="assistant", content=f"<answer>{env.solution(task)}</answer>"))
+    ]

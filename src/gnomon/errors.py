@@ -1,0 +1,85 @@
+"""What can go wrong for a user, and what to do about it.
+
+    GnomonError              has a code, a place, a reason and a fix
+    ├── ConfigErrors         several mistakes in one configuration, reported together
+    ├── ConfigError   E0xx   the recipe or the command line
+    ├── VerifierError E1xx   the judge broke or said something impossible
+    ├── NumericsError E2xx   sampler and learner disagree, or a number is not finite
+    ├── ModelError    E3xx   a model folder
+    ├── RunError      E4xx   a run folder, its records and checkpoints
+    └── ResourceError E5xx   disk, memory, a missing package
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "ConfigErrors",
+    "GnomonError",
+    "ModelError",
+    "NumericsError",
+    "ResourceError",
+    "RunError",
+    "VerifierError",
+]
+
+
+class GnomonError(Exception):
+    """A mistake or fault that a user can do something about: shown without a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, code: str, what: str, *, where: str = "", why: str = "", fix: str = "") -> None:
+        self.code, self.what, self.where, self.why, self.fix = code, what, where, why, fix
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        lines = [f"error[{self.code}] {self.what}"]
+        lines += [f"   {text}" for text in (self.where and f"at {self.where}", self.why) if text]
+        lines += [f"   fix: {self.fix}"] if self.fix else []
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.code, self.what, self.where, self.why, self.fix)
+
+
+def _rebuild(kind: type[GnomonError], code: str, what: str, where: str, why: str, fix: str) -> GnomonError:
+    return kind(code, what, where=where, why=why, fix=fix)
+
+
+class ConfigError(GnomonError):
+    exit_code = 2
+
+
+class ConfigErrors(GnomonError):
+    """Every mistake of one configuration, so that none has to be found by trying again."""
+
+    exit_code = 2
+
+    def __init__(self, errors: list[ConfigError]) -> None:
+        self.errors = errors
+        count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
+        super().__init__(errors[0].code, f"{count}. Nothing was started.")
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.errors), self.what])
+
+
+class VerifierError(GnomonError):
+    pass
+
+
+class NumericsError(GnomonError):
+    pass
+
+
+class ModelError(GnomonError):
+    pass
+
+
+class RunError(GnomonError):
+    pass
+
+
+class ResourceError(GnomonError):
+    pass

@@ -1,0 +1,296 @@
+"""One attention for sampler and learner, so that both compute the same bits.
+
+Tokens travel through the model as one flat sequence without padding; only attention sees rows. The
+prompt of a group is a *prefix* computed once, its rows attend to it and to themselves. In CPU fp32
+three rules make a cached decode step equal to the packed training pass in every bit: the softmax is
+written out by hand, key lengths are multiples of `BLOCK` with exact zeros behind the last key, and no
+product ever has fewer than `QUERIES` query rows (few rows take another kernel). Linear layers add a
+fourth: at least `MIN_ROWS` rows. See `docs/numerics.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+__all__ = ["BLOCK", "MIN_ROWS", "NAME", "Decode", "Packed", "attend_by_layout"]
+
+NAME = "gnomon"
+"""Name of this attention in transformers' registry."""
+BLOCK = 32
+"""Key lengths are multiples of this."""
+MIN_ROWS = 8
+"""Fewest rows of a decode step."""
+QUERIES = 4
+"""Fewest query rows of a product; one decoded token is repeated to this many."""
+NEVER = -1e30
+"""Added to a score that must not count; its exponential is exactly zero."""
+
+
+class Layout(Protocol):
+    """Who attends to whom among the flat tokens of one pass."""
+
+    positions: Tensor
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None
+    ) -> Tensor: ...
+
+
+def attend_by_layout(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """The function behind `NAME` in transformers' attention registry; the pass's `layout` does the work.
+
+    Args: query [1, heads, T, size]; key and value [1, kv_heads, T, size], of the flat tokens.
+    Returns: [1, T, heads, size].
+    """
+    layout: Layout = kwargs["layout"]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer: int = module.layer_idx  # type: ignore[assignment]
+    flat = (states[0].transpose(0, 1) for states in (query, key, value))
+    return layout.attend(layer, *flat, scale, sliding_window)[None], None
+
+
+class Prefix:
+    """The prompts of a pass: P of them, padded to S tokens."""
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.lengths = torch.tensor(lengths)
+        self.tokens = int(self.lengths.sum())
+        place = torch.arange(blocks(max(lengths)))
+        self.real = place < self.lengths[:, None]
+        self.place = self.real.flatten().nonzero().flatten()
+
+    def padded(self, flat: Tensor) -> Tensor:
+        """Flat prompt tokens [T, …] as [P, S, …]."""
+        return spread(flat, self.place, tuple(self.real.shape))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
+        """Causal attention of every prompt to itself: padded [P, S, heads, size] in, flat tokens out."""
+        heads, kv_heads = query.shape[2], key.shape[2]
+        q, k, v = heads_first(query, kv_heads), key.transpose(1, 2), value.transpose(1, 2)
+        place = torch.arange(self.real.shape[1])
+        scores = (q * scale) @ k.transpose(2, 3) + additive(causal(place, place, window)).repeat(heads // kv_heads, 1)
+        return gather(tokens_first(torch.softmax(scores, -1) @ v, heads).flatten(0, 1), self.place)
+
+
+class Rows:
+    """Attention of rows to the prompt of their group and causally to themselves.
+
+    Args:
+        prefix: the prompts.
+        group: [B] the prompt of each row; rows of a group stand together.
+        place: [Q] how far into its row each query stands (the same for all rows).
+        size: R, the padded key length of the rows.
+    """
+
+    def __init__(self, prefix: Prefix, group: Tensor, place: Tensor, size: int) -> None:
+        self.prefix, self.group, self.place, self.size = prefix, group, place, size
+        prompts = len(prefix.lengths)
+        count = torch.bincount(group, minlength=prompts)
+        self.lanes = max(QUERIES, int(count.max()))
+        self.lane = torch.arange(len(group)) - (torch.cumsum(count, 0) - count)[group] + group * self.lanes
+        """[B] where each row stands when the queries of a group are laid side by side."""
+        self.full = len(group) == prompts * self.lanes
+        self.far = additive(prefix.real)[:, None, None, :]
+        self.near = additive(causal(place, torch.arange(size), None))
+
+    def attend(
+        self, query: Tensor, prompt: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], scale: float, window: int | None
+    ) -> Tensor:
+        """query [B, Q, heads, size]; prompt keys and values [P, kv_heads, S, size]; own [B, kv_heads, R, size].
+
+        Returns: [B, Q, heads, size].
+        """
+        heads, kv_heads = query.shape[2], own[0].shape[1]
+        q = heads_first(query, kv_heads) * scale
+        far = self.apart(self.aside(q) @ prompt[0].transpose(2, 3) + self.far, q.shape[2])
+        folds = heads // kv_heads
+        near = q @ own[0].transpose(2, 3) + self.near.repeat(folds, 1)
+        if window is not None and int(self.prefix.lengths.max()) + self.size > window:
+            far, near = self.limit(far, near, folds, window)
+        weights = torch.softmax(torch.cat([far, near], -1), -1)
+        far, near = weights.split([far.shape[-1], near.shape[-1]], -1)
+        out = self.apart(self.aside(far) @ prompt[1], q.shape[2]) + near @ own[1]
+        return tokens_first(out, heads)
+
+    def aside(self, x: Tensor) -> Tensor:
+        """[B, kv_heads, Q, n] to [P, kv_heads, lanes·Q, n]: one product serves all rows of a group."""
+        if not self.full:
+            x = spread(x, self.lane, (len(self.prefix.lengths) * self.lanes,))
+        return x.view(-1, self.lanes, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
+
+    def apart(self, x: Tensor, queries: int) -> Tensor:
+        """The inverse of `aside`."""
+        x = x.unflatten(2, (self.lanes, queries)).transpose(1, 2).flatten(0, 1)
+        return x if self.full else gather(x, self.lane)
+
+    def limit(self, far: Tensor, near: Tensor, folds: int, window: int) -> tuple[Tensor, Tensor]:
+        """Scores with everything `window` or more tokens back struck out."""
+        near = near + additive(causal(self.place, torch.arange(self.size), window)).repeat(folds, 1)
+        query = self.prefix.lengths[self.group][:, None] + self.place
+        seen = query[:, :, None] - torch.arange(far.shape[-1]) < window
+        return far + additive(seen).repeat(1, folds, 1)[:, None], near
+
+
+class Packed:
+    """The layout of a whole pass: every prompt once, then every row. For scoring and training.
+
+    Rows attend in bands of equal block count, so a short row never pays for a long one.
+
+    Args:
+        prompts: length of each prefix, in tokens (0 is allowed).
+        rows: length of each row, in tokens, at least 1.
+        group: for each row, the index of its prefix. Rows of a group stand together.
+    """
+
+    def __init__(self, prompts: Sequence[int], rows: Sequence[int], group: Sequence[int]) -> None:
+        self.prefix = Prefix(prompts)
+        lengths, of = torch.tensor(rows), torch.tensor(group)
+        start = torch.cumsum(lengths, 0) - lengths
+        self.bands: list[tuple[Rows, Tensor, Tensor]] = []
+        """Per band: its rows, the flat tokens of them, and where those stand when padded."""
+        count = (lengths + BLOCK - 1) // BLOCK
+        for size in sorted(set(count.tolist())):
+            chosen = (count == size).nonzero().flatten()
+            place = torch.arange(size * BLOCK)
+            real = place < lengths[chosen, None]
+            flat = (start[chosen, None] + place)[real]
+            rows_here = Rows(self.prefix, of[chosen], place, len(place))
+            self.bands.append((rows_here, flat, real.flatten().nonzero().flatten()))
+        self.order = torch.argsort(torch.cat([flat for _, flat, _ in self.bands]))
+        own = torch.arange(int(lengths.sum())) - start.repeat_interleave(lengths)
+        own += self.prefix.lengths[of].repeat_interleave(lengths)
+        self.positions = torch.cat([self.prefix.real.nonzero()[:, 1], own])
+        """Position of every flat token in its own sequence."""
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
+        cut = self.prefix.tokens
+        pq, pk, pv = (self.prefix.padded(x[:cut]) for x in (query, key, value))
+        prompt = (pk.transpose(1, 2), pv.transpose(1, 2))
+        outs = []
+        for rows, flat, place in self.bands:
+            shape = (len(rows.group), rows.size)
+            q, k, v = (spread(gather(x[cut:], flat), place, shape) for x in (query, key, value))
+            out = rows.attend(q, prompt, (k.transpose(1, 2), v.transpose(1, 2)), scale, window)
+            outs.append(gather(out.flatten(0, 1), place))
+        out = gather(torch.cat(outs), self.order)
+        return torch.cat([self.prefix.attend(pq, pk, pv, scale, window), out]) if cut else out
+
+
+class Decode:
+    """The layout of decoding: first the prompts, then, after each `advance`, one token of every live row."""
+
+    def __init__(self, prompts: Sequence[int]) -> None:
+        self.prefix = Prefix(prompts)
+        self.positions = self.prefix.real.nonzero()[:, 1]
+        self.step = -1
+        """How far into the rows decoding stands; −1 while the prompts are computed."""
+        self.rows: Rows | None = None
+        self.prompt: list[tuple[Tensor, Tensor]] = []
+        self.own: list[list[Tensor]] = []
+
+    def advance(self, group: Tensor, keep: Tensor | None = None) -> None:
+        """Prepare the next token of these rows; `keep` says which of the rows before they are."""
+        self.step += 1
+        if keep is not None:
+            self.own = [[states[keep] for states in pair] for pair in self.own]
+        size = blocks(self.step + 1)
+        self.rows = Rows(self.prefix, group, torch.tensor([self.step] * QUERIES), size)
+        self.positions = self.prefix.lengths[group] + self.step
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
+        if self.rows is None:
+            q, k, v = (self.prefix.padded(x) for x in (query, key, value))
+            self.prompt.append((k.transpose(1, 2), v.transpose(1, 2)))
+            return self.prefix.attend(q, k, v, scale, window)
+        own = self.remember(layer, key, value)
+        out = self.rows.attend(query[:, None].expand(-1, QUERIES, -1, -1), self.prompt[layer], own, scale, window)
+        return out[:, 0]
+
+    def remember(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of the rows, [B, kv_heads, R, size], with this step's written in."""
+        if layer == len(self.own):
+            empty = key.new_zeros(len(key), key.shape[1], BLOCK, key.shape[2])
+            self.own.append([empty, empty.clone()])
+        elif self.step % BLOCK == 0:
+            self.own[layer] = [pad(states, (0, 0, 0, BLOCK)) for states in self.own[layer]]
+        keys, values = self.own[layer]
+        keys[:, :, self.step], values[:, :, self.step] = key, value
+        return keys, values
+
+
+def blocks(length: int) -> int:
+    """The next multiple of `BLOCK`, at least one block."""
+    return max(1, -(-length // BLOCK)) * BLOCK
+
+
+class Spread(torch.autograd.Function):
+    """Put the tokens [T, …] at distinct places of a zero tensor [size, …]; `Gather` is its transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, place: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(place)
+        return tokens.new_zeros(size, *tokens.shape[1:]).index_copy_(0, place, tokens)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return grads[0].index_select(0, ctx.saved_tensors[0]), None, None
+
+
+class Gather(torch.autograd.Function):
+    """Take the tokens at distinct places. Unlike indexing, its backward is one copy, in a fixed order."""
+
+    @staticmethod
+    def forward(ctx: Any, padded: Tensor, place: Tensor) -> Tensor:
+        ctx.save_for_backward(place)
+        ctx.size = len(padded)
+        return padded.index_select(0, place)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (grad,) = grads
+        return grad.new_zeros(ctx.size, *grad.shape[1:]).index_copy_(0, ctx.saved_tensors[0], grad), None
+
+
+def spread(tokens: Tensor, place: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return Spread.apply(tokens, place, math.prod(shape)).view(*shape, *tokens.shape[1:])  # type: ignore[no-any-return, no-untyped-call]
+
+
+def gather(padded: Tensor, place: Tensor) -> Tensor:
+    return Gather.apply(padded, place)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def heads_first(query: Tensor, kv_heads: int) -> Tensor:
+    """[B, Q, heads, size] to [B, kv_heads, (heads/kv_heads)·Q, size]: heads that share keys become queries."""
+    b, q, heads, size = query.shape
+    return query.view(b, q, kv_heads, heads // kv_heads, size).permute(0, 2, 3, 1, 4).reshape(b, kv_heads, -1, size)
+
+
+def tokens_first(out: Tensor, heads: int) -> Tensor:
+    """The inverse of `heads_first`."""
+    b, kv_heads, _, size = out.shape
+    return out.view(b, kv_heads, heads // kv_heads, -1, size).permute(0, 3, 1, 2, 4).reshape(b, -1, heads, size)
+
+
+def causal(query: Tensor, key: Tensor, window: int | None) -> Tensor:
+    """[Q, K]: may the query at this place see the key at that place."""
+    distance = query[:, None] - key
+    return distance >= 0 if window is None else (distance >= 0) & (distance < window)
+
+
+def additive(seen: Tensor) -> Tensor:
+    return torch.zeros(seen.shape).masked_fill(~seen, NEVER)

@@ -1,0 +1,88 @@
+"""A causal language model as sampler and learner see it: flat tokens and a layout in, hidden states out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AutoModelForCausalLM
+
+from gnomon.errors import ModelError
+from gnomon.models.attention import NAME, Layout, attend_by_layout
+from gnomon.models.tokenizer import Tokenizer
+
+__all__ = ["Policy"]
+
+AttentionInterface.register(NAME, attend_by_layout)
+
+
+class Policy:
+    """Weights and tokenizer of a hub-format folder.
+
+    Args:
+        model: any decoder of transformers whose attention goes through its registry.
+    """
+
+    def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.body = model.base_model
+        output = model.get_output_embeddings()
+        if output.bias is not None:
+            raise ModelError("E305", "the vocabulary projection has a bias, which is not supported", where=type(model).__name__)
+        self.head: Tensor = output.weight
+        self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
+        self.vocabulary = int(self.head.shape[0])
+
+    @classmethod
+    def load(cls, folder: Path, dtype: torch.dtype = torch.float32) -> Policy:
+        """Read a model folder; nothing is ever fetched from a network.
+
+        Raises: ModelError E301 when the folder is missing or is no model, E302 without a tokenizer.
+        """
+        if not (folder / "config.json").is_file():
+            raise ModelError(
+                "E301",
+                "no model folder there" if not folder.exists() else "the folder holds no model",
+                where=str(folder),
+                why="a model folder has config.json, model.safetensors and tokenizer.json",
+                fix="policy=tiny uses the policy that ships; a hub model: snapshot_download it, then policy=FOLDER",
+            )
+        tokenizer = Tokenizer(folder)
+        try:
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, attn_implementation=NAME, local_files_only=True
+            )
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason) from error
+        return cls(model.eval(), tokenizer)
+
+    def hidden(self, ids: Tensor, layout: Layout) -> Tensor:
+        """Last hidden states [T, size] of flat tokens [T]."""
+        out = self.body(input_ids=ids[None], position_ids=layout.positions[None], layout=layout, use_cache=False)
+        return out.last_hidden_state[0]  # type: ignore[no-any-return]
+
+    def logits(self, hidden: Tensor, head: Tensor | None = None) -> Tensor:
+        """Scores [T, vocabulary] over the next token, under the policy's own projection or a stand-in."""
+        scores = torch.nn.functional.linear(hidden, self.head if head is None else head)
+        return scores if self.cap is None else self.cap * torch.tanh(scores / self.cap)
+
+    def state(self) -> dict[str, Tensor]:
+        """Every parameter by name, not copied."""
+        return dict(self.model.named_parameters())
+
+    def update(self, state: dict[str, Tensor]) -> None:
+        """Copy parameters in. Raises: ModelError E304 when names or shapes differ."""
+        own = self.state()
+        wrong = sorted(own.keys() ^ state.keys()) or [n for n, p in own.items() if p.shape != state[n].shape]
+        if wrong:
+            raise ModelError("E304", f"weights do not fit the model: {', '.join(wrong[:3])} …", where=type(self.model).__name__)
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(state[name])
+
+    def save(self, folder: Path) -> None:
+        """Write config.json and model.safetensors, as `AutoModelForCausalLM` reads them."""
+        self.model.save_pretrained(folder)

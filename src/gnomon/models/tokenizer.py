@@ -1,0 +1,45 @@
+"""Text to token ids and back, from the `tokenizer.json` of a model folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Tokenizer as Encoder
+
+from gnomon.errors import ModelError
+
+__all__ = ["Tokenizer"]
+
+
+class Tokenizer:
+    """The encoder of a model folder, with the ids that begin and end a text."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise ModelError(
+                "E302",
+                "the model folder has no tokenizer.json",
+                where=str(folder),
+                why="text cannot be turned into tokens without it",
+                fix="save it beside the weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)",
+            )
+        self._encoder = Encoder.from_file(str(path))
+        config = _json(folder / "config.json") | _json(folder / "generation_config.json")
+        eos = config.get("eos_token_id")
+        self.eos: frozenset[int] = frozenset(eos if isinstance(eos, list) else [eos] if eos is not None else [])
+        self.bos: int | None = config.get("bos_token_id")
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of the text alone; nothing is put before or after it."""
+        return tuple(self._encoder.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of the ids, without the tokens that end a sequence."""
+        return str(self._encoder.decode([i for i in ids if i not in self.eos], skip_special_tokens=False))
+
+
+def _json(path: Path) -> dict[str, object]:
+    return json.loads(path.read_text()) if path.is_file() else {}  # type: ignore[no-any-return]

@@ -1,0 +1,54 @@
+"""What one token weighs in the gradient of the step: [T] weights, the division by the whole step included.
+
+Weights are final. Summing over tokens, then over micro-batches, is all that remains to be done, so no
+split of a step can change its gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnomon.objectives.tokens import Denominators, Tokens
+
+__all__ = ["constant", "sequence_mean", "sequence_sum", "token_mean"]
+
+
+def sequence_sum(tokens: Tokens, denominators: Denominators) -> Tensor:
+    """Sum over the tokens of a rollout, mean over rollouts.
+
+    Equation: 1/S.
+    Returns: weight per token; all equal.
+    """
+    return torch.full_like(tokens.logp, 1 / denominators.sequences)
+
+
+def constant(tokens: Tokens, denominators: Denominators) -> Tensor:
+    """Sum over the tokens of a rollout, divided by the length limit; mean over rollouts.
+
+    Equation: 1/(S·L_max).
+    Returns: weight per token; all equal, at most 1/S for a rollout of full length.
+    Source: Liu et al. 2025, arXiv 2503.20783.
+    """
+    return torch.full_like(tokens.logp, 1 / (denominators.sequences * denominators.max_tokens))
+
+
+def sequence_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
+    """Mean over the tokens of a rollout, mean over rollouts. Short rollouts move the policy more.
+
+    Equation: 1/(S·|oᵢ|).
+    Returns: weight per token; sums to 1/S over a rollout with tokens. One without still counts in S.
+    Source: Shao et al. 2024, arXiv 2402.03300, eq. 3.
+    """
+    lengths = torch.bincount(tokens.sequence)
+    return 1 / (denominators.sequences * lengths[tokens.sequence]).to(tokens.logp.dtype)
+
+
+def token_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
+    """Mean over all tokens of the step. Long rollouts move the policy more.
+
+    Equation: 1/Σᵢ|oᵢ|, the sum over the whole step.
+    Returns: weight per token; all equal, sums to one over the step.
+    Source: Yu et al. 2025 (DAPO), arXiv 2503.14476.
+    """
+    return torch.full_like(tokens.logp, 1 / max(denominators.tokens, 1))

@@ -1,0 +1,281 @@
+"""The expected gradient of an objective as a finite sum, in a world small enough to write down.
+
+A tabular policy writes up to three tokens out of "a", "b" and the end ".": 15 answers, 7 prefixes, 21
+parameters. A group is a multiset of answers with its multinomial chance, so nothing is sampled.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnomon.objectives.table import Objective, objective
+from gnomon.objectives.target import Law, Target
+from gnomon.objectives.tokens import Denominators, Tokens
+
+__all__ = [
+    "ExactReport",
+    "Moments",
+    "Outcomes",
+    "World",
+    "correct",
+    "declared_gradient",
+    "graded",
+    "moments",
+    "outcomes",
+    "report",
+    "world",
+]
+
+ALPHABET = "ab."
+LARGEST = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Every answer of up to `max_tokens` tokens. [T] counts the tokens of all answers laid end to end."""
+
+    max_tokens: int
+    answers: tuple[str, ...]
+    """The end token is written "."; an answer cut by the limit has none."""
+    prefix: Tensor
+    """[T] which of the prefixes each token follows."""
+    choice: Tensor
+    """[T] which token of the alphabet it is."""
+    answer: Tensor
+    """[T] which answer it belongs to."""
+    lengths: Tensor
+    """[answers] tokens per answer, the end included."""
+    prefixes: int
+
+    def logits(self) -> Tensor:
+        """[prefixes, 3] a fixed policy without symmetries, float64."""
+        count = self.prefixes * len(ALPHABET)
+        return torch.sin(1.7 * torch.arange(count, dtype=torch.float64) + 0.3).reshape(self.prefixes, -1)
+
+    def logp(self, logits: Tensor) -> Tensor:
+        """[T] log-probability of every token, given the answer's earlier ones."""
+        return logits.log_softmax(dim=1)[self.prefix, self.choice]
+
+    def scores(self, logits: Tensor) -> Tensor:
+        """[T, parameters] gradient of `logp` in the logits."""
+        rows = torch.zeros(len(self.prefix), *logits.shape, dtype=logits.dtype)
+        token = torch.arange(len(self.prefix))
+        rows[token, self.prefix] -= logits.softmax(dim=1)[self.prefix]
+        rows[token, self.prefix, self.choice] += 1
+        return rows.flatten(1)
+
+    def chances(self, logits: Tensor) -> Tensor:
+        """[answers] probability of every answer."""
+        return self.per_answer(self.logp(logits)).exp()
+
+    def per_answer(self, values: Tensor) -> Tensor:
+        """[answers, …] sum over the tokens of each answer of [T, …] values."""
+        total = torch.zeros(len(self.answers), *values.shape[1:], dtype=values.dtype)
+        return total.index_add(0, self.answer, values)
+
+
+@functools.cache
+def world(max_tokens: int = 3) -> World:
+    """The world with that length limit: 2^(max_tokens + 1) − 1 answers."""
+    prefixes = ["".join(p) for length in range(max_tokens) for p in itertools.product("ab", repeat=length)]
+    cut = ["".join(p) for p in itertools.product("ab", repeat=max_tokens)]
+    answers = (*(prefix + "." for prefix in prefixes), *cut)
+    index = {prefix: i for i, prefix in enumerate(prefixes)}
+    rows = [(i, index[text[:t]], ALPHABET.index(text[t])) for i, text in enumerate(answers) for t in range(len(text))]
+    answer, prefix, choice = torch.tensor(rows).unbind(1)
+    lengths = torch.tensor([len(text) for text in answers])
+    return World(
+        max_tokens=max_tokens,
+        answers=answers,
+        prefix=prefix,
+        choice=choice,
+        answer=answer,
+        lengths=lengths,
+        prefixes=len(prefixes),
+    )
+
+
+def correct(answer: str) -> float:
+    """The binary reward: one for exactly one "a"."""
+    return float(answer.count("a") == 1)
+
+
+def graded(answer: str) -> float:
+    """The real-valued reward: `correct`, and 0.1 more for an answer that ends by itself."""
+    return correct(answer) + 0.1 * answer.endswith(".")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """What one rollout can turn out to be. [Y] counts the outcomes; an answer may occur with several rewards."""
+
+    answer: Tensor
+    """[Y] index of the answer."""
+    chance: Tensor
+    """[Y] probability under the behavior; sums to one."""
+    reward: Tensor
+    """[Y]"""
+
+    def law(self) -> Law:
+        """The distribution of the reward alone."""
+        chance: dict[float, float] = {}
+        for reward, share in zip(self.reward.tolist(), self.chance.tolist(), strict=True):
+            chance[reward] = chance.get(reward, 0.0) + share
+        return tuple(chance.items())
+
+
+def outcomes(place: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
+    """The answers, with their chances under `behavior` logits and the reward of each."""
+    rewards = torch.tensor([reward(text) for text in place.answers], dtype=behavior.dtype)
+    return Outcomes(answer=torch.arange(len(place.answers)), chance=place.chances(behavior), reward=rewards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """Mean and spread of the gradient of one group."""
+
+    mean: Tensor
+    """[parameters] E[g] of the maximised objective."""
+    variance: float
+    """Trace of the covariance of g."""
+    groups: int
+    """Multisets summed over."""
+
+
+def moments(
+    row: Objective, place: World, *, policy: Tensor, behavior: Tensor, possible: Outcomes, group: int
+) -> Moments:
+    """Mean and covariance trace of the row's gradient of one group, sampled from `behavior`, taken at `policy`.
+
+    Args: policy, behavior, [prefixes, 3] logits; possible, the outcomes of one rollout; group, rollouts per group.
+    Raises: ValueError where the row refuses such a group.
+    """
+    members, orderings = _multisets(len(possible.answer), group)
+    chance = orderings * possible.chance[members].prod(dim=1)
+    answer = possible.answer[members].flatten()
+    lengths = place.lengths[answer]
+    sequence = torch.repeat_interleave(torch.arange(len(answer)), lengths)
+    first = (place.lengths.cumsum(0) - place.lengths)[answer] - (lengths.cumsum(0) - lengths)
+    token = torch.arange(len(sequence)) + first[sequence]
+    advantage = row.advantage(possible.reward[members]).flatten()[sequence]
+    policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
+    totals = lengths.reshape(-1, group).sum(dim=1)
+    kappa = torch.zeros_like(advantage)
+    # Groups of equal size share their denominators, so one call serves them all.
+    for total in sorted(set(totals.tolist())):
+        part = (totals == total)[sequence // group]
+        tokens = Tokens(
+            logp=policy_logp[part],
+            behavior_logp=behavior_logp[part],
+            reference_logp=policy_logp[part],
+            advantage=advantage[part],
+            sequence=sequence[part],
+            group=sequence[part] // group,
+        )
+        sizes = Denominators(groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens)
+        kappa[part] = row.coefficients(tokens, sizes)
+    weighted = kappa[:, None] * place.scores(policy)[token]
+    gradient = torch.zeros(len(members), weighted.shape[1], dtype=weighted.dtype)
+    gradient.index_add_(0, sequence // group, weighted)
+    mean = chance @ gradient
+    variance = chance @ (gradient - mean).square().sum(dim=1)
+    return Moments(mean=mean, variance=float(variance), groups=len(members))
+
+
+@functools.lru_cache(maxsize=16)
+def _multisets(kinds: int, size: int) -> tuple[Tensor, Tensor]:
+    """[groups, size] every multiset of that size, and [groups] the number of its orderings."""
+    members = list(itertools.combinations_with_replacement(range(kinds), size))
+    orderings = [math.factorial(size) / math.prod(map(math.factorial, Counter(m).values())) for m in members]
+    return torch.tensor(members), torch.tensor(orderings, dtype=torch.float64)
+
+
+def declared_gradient(target: Target, place: World, *, policy: Tensor, possible: Outcomes, group: int) -> Tensor:
+    """[parameters] the expected gradient that the target claims: Σ π(y) h(y) ∇log π(y).
+
+    Args: policy, the logits whose π and ∇log π are meant; possible, whose law of rewards the shape h is frozen at.
+    """
+    law = possible.law()
+    chance, score = place.chances(policy), place.per_answer(place.scores(policy))
+    total = torch.zeros(score.shape[1], dtype=score.dtype)
+    for index, reward in zip(possible.answer.tolist(), possible.reward.tolist(), strict=True):
+        shape = target.shape(reward, int(place.lengths[index]), law, group, place.max_tokens)
+        total = total + chance[index] * shape * score[index]
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactReport:
+    """What enumeration says of a row, on policy."""
+
+    name: str
+    group: int
+    """Rollouts per group."""
+    target: str
+    """The declared expectation."""
+    bias: float
+    """Largest error of the expected gradient, relative to the largest entry of the target."""
+    cosine: float
+    """Between the expected gradient and the policy gradient ∇p. NaN where nothing moves."""
+    variance: float
+    """Trace of the covariance of the gradient of one group."""
+    noise: float
+    """√variance over the norm of the expected gradient. Infinite where nothing moves."""
+    expected_norm: float
+    target_norm: float
+    success: float
+    """p, the expected reward."""
+    groups: int
+    """Multisets summed over."""
+
+    def __str__(self) -> str:
+        rows = [
+            ("target", self.target, ""),
+            ("bias", f"{self.bias:.1e}", "largest error relative to the target"),
+            ("cosine", "—" if math.isnan(self.cosine) else f"{self.cosine:.6f}", "with the policy gradient ∇p"),
+            ("variance", f"{self.variance:.4g}", "trace of the covariance, per group"),
+            ("noise", "—" if math.isinf(self.noise) else f"{self.noise:.4g}", "√variance / norm of the expectation"),
+        ]
+        head = f"{self.name}, group of {self.group}: {self.groups} groups enumerated, p = {self.success:.3f}"
+        width = max(len(value) for _, value, note in rows if note)
+        lines = [f"  {label:<9} {value:<{width}}  {note}".rstrip() for label, value, note in rows]
+        return "\n".join([head, *lines])
+
+
+def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], float] = correct) -> ExactReport:
+    """Enumerate a row in the world of 15 answers and hold it against its target.
+
+    Args: row, a name of the table or an objective; group, rollouts per group, 1 … 6; reward, of an answer.
+    Raises: ValueError for an unknown name, a group out of range, or one that the row refuses.
+    """
+    if not 1 <= group <= LARGEST:
+        raise ValueError(f"groups of 1 to {LARGEST} can be enumerated, not of {group}")
+    chosen = objective(row) if isinstance(row, str) else row
+    place = world()
+    policy = place.logits()
+    possible = outcomes(place, policy, reward)
+    found = moments(chosen, place, policy=policy, behavior=policy, possible=possible, group=group)
+    claim = declared_gradient(chosen.target, place, policy=policy, possible=possible, group=group)
+    truth = place.per_answer(place.scores(policy)).T @ (possible.chance * possible.reward)
+    size, norm = float(claim.abs().max()), float(found.mean.norm())
+    return ExactReport(
+        name=chosen.name,
+        group=group,
+        target=chosen.target.text,
+        bias=float((found.mean - claim).abs().max()) / (size or 1.0),
+        cosine=float(found.mean @ truth) / (norm * float(truth.norm())) if norm else math.nan,
+        variance=found.variance,
+        noise=math.sqrt(found.variance) / norm if norm else math.inf,
+        expected_norm=norm,
+        target_norm=float(claim.norm()),
+        success=float(possible.chance @ possible.reward),
+        groups=found.groups,
+    )

@@ -1,0 +1,66 @@
+"""What an objective sees of a micro-batch: trainable tokens, laid end to end, and the sizes of the whole step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Denominators", "Tokens"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The trainable tokens of a micro-batch, one flat [T] vector per quantity.
+
+    Prompt, tool and padding tokens never enter, so no formula carries a mask. A micro-batch holds
+    whole sequences: every trainable token of a rollout, or none.
+    """
+
+    logp: Tensor
+    """[T] log-probability under the policy being trained. Detached: only its value is used."""
+    behavior_logp: Tensor
+    """[T] log-probability under the distribution that sampled the token."""
+    advantage: Tensor
+    """[T] the advantage of the rollout, repeated on each of its tokens."""
+    sequence: Tensor
+    """[T] int64, index of the rollout in the whole step, 0 … S−1."""
+    group: Tensor
+    """[T] int64, index of the group in the whole step."""
+    proximal_logp: Tensor | None = None
+    """[T] log-probability under the centre of the trust region. None: behavior is the centre."""
+    reference_logp: Tensor | None = None
+    """[T] log-probability under the anchor of a KL penalty."""
+
+    def __post_init__(self) -> None:
+        if self.logp.dim() != 1:
+            raise ValueError(f"tokens are flat [T] vectors, but logp has shape {list(self.logp.shape)}")
+        for name in ("behavior_logp", "advantage", "sequence", "group", "proximal_logp", "reference_logp"):
+            values = getattr(self, name)
+            if values is not None and values.shape != self.logp.shape:
+                raise ValueError(f"{name} has shape {list(values.shape)}, logp {list(self.logp.shape)}")
+        for name in ("sequence", "group"):
+            if getattr(self, name).dtype != torch.int64:
+                raise ValueError(f"{name} is an index and must be int64, not {getattr(self, name).dtype}")
+
+    def __len__(self) -> int:
+        return self.logp.shape[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denominators:
+    """Sizes of the whole step, as planned: known before the first backward, equal in every micro-batch."""
+
+    groups: int
+    sequences: int
+    """Rollouts planned, those without a single token included."""
+    tokens: int
+    """Trainable tokens of the whole step."""
+    max_tokens: int
+    """Length limit of one rollout, in trainable tokens."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("groups", 1), ("sequences", 1), ("tokens", 0), ("max_tokens", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} of a step must be at least {least}, not {getattr(self, name)}")

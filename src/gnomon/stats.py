@@ -1,0 +1,99 @@
+"""Numbers that know how to merge, and the interval of a rate. Write-only for everyone above:
+nothing ever decides by a metric's name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Interval", "Max", "Mean", "Stat", "Sum", "mean_interval", "merge", "pass_at_k"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    value: float
+
+    def __add__(self, other: Sum) -> Sum:
+        return Sum(self.value + other.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean that remembers its weight, so that means of unequal shares merge rightly."""
+
+    total: float
+    weight: float = 1.0
+
+    def __add__(self, other: Mean) -> Mean:
+        return Mean(self.total + other.total, self.weight + other.weight)
+
+    @property
+    def value(self) -> float:
+        return self.total / self.weight if self.weight else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Max:
+    value: float
+
+    def __add__(self, other: Max) -> Max:
+        return Max(max(self.value, other.value))
+
+
+Stat = Sum | Mean | Max
+Stats = dict[str, Stat]
+
+
+def merge(a: Stats, b: Stats) -> Stats:
+    """Both tables, with equal names added. Adding two kinds under one name is an error."""
+    merged = dict(a)
+    for name, stat in b.items():
+        if name in merged and type(merged[name]) is not type(stat):
+            raise TypeError(f"metric {name!r} is a {type(merged[name]).__name__} and a {type(stat).__name__}")
+        merged[name] = merged[name] + stat if name in merged else stat  # type: ignore[operator]
+    return merged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An estimate with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    """Number of independent units (tasks) behind it."""
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def pass_at_k(n: int, correct: int, k: int) -> float:
+    """Unbiased estimate of the chance that one of k samples is correct, from n samples of one task.
+
+    Equation: 1 − C(n−c, k) / C(n, k).
+    Source: Chen et al. 2021, arXiv 2107.03374, eq. 1.
+    """
+    if not 1 <= k <= n:
+        raise ValueError(f"pass@{k} needs between 1 and n = {n} samples")
+    return 1.0 - math.comb(n - correct, k) / math.comb(n, k)
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Mean over tasks of a score in 0 … 1, with a 95 % interval.
+
+    Equation: Wilson's score interval at the effective sample size p(1−p)/se², which is n for
+    yes-or-no scores (then it is Wilson's own) and larger where each task's score is itself a mean.
+    Source: Wilson 1927, JASA 22; effective size as in Korn & Graubard 1998.
+    """
+    n = len(values)
+    if n == 0:
+        raise ValueError("an interval needs at least one value")
+    p = math.fsum(values) / n
+    spread = math.fsum((v - p) ** 2 for v in values) / n
+    size = n if spread <= 0 else max(n, n * p * (1 - p) / spread)
+    z = 1.959963984540054
+    centre = (p + z * z / (2 * size)) / (1 + z * z / size)
+    half = z / (1 + z * z / size) * math.sqrt(max(p * (1 - p) / size + z * z / (4 * size * size), 0.0))
+    return Interval(value=p, low=max(0.0, centre - half), high=min(1.0, centre + half), n=n)

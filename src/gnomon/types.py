@@ -1,0 +1,215 @@
+"""The nouns. Frozen, slotted, keyword-only; every pillar speaks in these and in nothing else.
+
+Three negative laws hold between them: an env never sees tokens, an engine never sees rewards, a
+learner never sees text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+__all__ = [
+    "Completion",
+    "Finish",
+    "Group",
+    "Message",
+    "Part",
+    "Request",
+    "Rollout",
+    "Sampling",
+    "Status",
+    "Stop",
+    "Task",
+    "Turn",
+    "Verdict",
+]
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One utterance of a conversation."""
+
+    role: str
+    """Who speaks: `system`, `user`, `assistant` or `tool`."""
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One problem."""
+
+    id: str
+    """Identity of the content: two tasks with the same id are the same problem."""
+    messages: tuple[Message, ...]
+    answer: Any
+    """For the judge only; never rendered."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Status(StrEnum):
+    """What became of a reply. Everything but `FAILED` is the policy's own doing and counts."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"
+    """No answer slot was found."""
+    SEVERAL = "several"
+    """More than one answer where one is allowed."""
+    MALFORMED = "malformed"
+    """The slot holds something that is not an answer of the asked kind."""
+    OUT_OF_PLACE = "out_of_place"
+    """The slot is there, but text surrounds it that the strictness does not allow."""
+    FAILED = "failed"
+    """The judge broke. Never a wrong answer, never a zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One named component of a reward, with its weight on it."""
+
+    name: str
+    value: float
+    """Unweighted, in the range the verifier declares (by default 0 … 1)."""
+    weight: float = 1.0
+    gate: str | None = None
+    """Name of the part that must be positive for this one to count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the judge says of one reply."""
+
+    status: Status
+    parts: tuple[Part, ...]
+    extracted: str | None = None
+    """The text that was judged, as it stood in the reply."""
+    span: tuple[int, int] | None = None
+    """Where `extracted` stood in the reply: start and end, in characters."""
+    detail: str = ""
+    """One sentence for a reader: why this status."""
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.parts]
+        if len(set(names)) != len(names):
+            raise ValueError(f"a part of a verdict is named twice: {names}")
+        for part in self.parts:
+            if not (math.isfinite(part.value) and math.isfinite(part.weight)):
+                raise ValueError(f"part {part.name!r} of a verdict is not finite: {part.value} x {part.weight}")
+            if part.gate is not None and part.gate not in names:
+                raise ValueError(f"part {part.name!r} is gated on {part.gate!r}, which is no part of the verdict")
+
+    @property
+    def reward(self) -> float:
+        """Weighted sum of the parts whose gate is open."""
+        value = {part.name: part.value for part in self.parts}
+        return math.fsum(p.weight * p.value for p in self.parts if p.gate is None or value[p.gate] > 0)
+
+    @property
+    def correct(self) -> bool:
+        return self.status is Status.CORRECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """The distribution to sample from, and when to stop."""
+
+    max_tokens: int
+    """Length limit of one completion, in tokens, the ending token included."""
+    temperature: float = 1.0
+    """0 means greedy."""
+    stop: tuple[str, ...] = ()
+    """The completion ends with the first token after which its text contains one of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One completion to sample. Requests with equal `prompt_ids` share their prefill."""
+
+    prompt_ids: tuple[int, ...]
+    key: bytes
+    """16 bytes that fix every random draw of this completion (`Key.bytes`)."""
+    sampling: Sampling
+
+
+class Finish(StrEnum):
+    """Why the engine stopped."""
+
+    EOS = "eos"
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What an engine returns for a request."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Natural logarithm, per token, under the distribution actually sampled."""
+    text: str
+    finish: Finish
+    version: int
+    """Version of the weights that sampled every token of it."""
+
+
+class Stop(StrEnum):
+    """Why a rollout ended."""
+
+    DONE = "done"
+    """The environment said so."""
+    TRUNCATED = "truncated"
+    """The completion met its token limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One exchange: what the policy saw, what it said."""
+
+    prompt_ids: tuple[int, ...]
+    completion: Completion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One sampled episode."""
+
+    task: Task
+    sample: int
+    """Position in its group, from 0."""
+    turns: tuple[Turn, ...]
+    verdict: Verdict
+    stop: Stop
+
+    @property
+    def reward(self) -> float:
+        return self.verdict.reward
+
+    @property
+    def tokens(self) -> int:
+        """Number of trainable (sampled) tokens."""
+        return sum(len(turn.completion.token_ids) for turn in self.turns)
+
+    @property
+    def text(self) -> str:
+        return "".join(turn.completion.text for turn in self.turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The rollouts of one task."""
+
+    task: Task
+    index: int
+    """Index of the task in its split."""
+    rollouts: tuple[Rollout, ...]
+
+    @property
+    def rewards(self) -> tuple[float, ...]:
+        return tuple(rollout.reward for rollout in self.rollouts)

@@ -1,0 +1,130 @@
+"""A total evaluator of arithmetic expressions over exact rationals: no `eval`, every cost capped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+__all__ = ["Expression", "Malformed", "evaluate", "integer"]
+
+MAX_LENGTH = 512
+"""Characters of an expression."""
+MAX_DEPTH = 32
+"""Nested parentheses."""
+MAX_DIGITS = 18
+"""Digits of one number."""
+
+SIGNS = {"+": "+", "-": "-", "−": "-", "*": "*", "×": "*", "/": "/", "÷": "/", "(": "(", ")": ")"}
+DIGITS = frozenset("0123456789")
+
+
+class Malformed(Exception):
+    """The text is not an answer of the asked kind; the message says why, for a reader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """What an expression is worth and what it is made of."""
+
+    value: Fraction
+    numbers: tuple[int, ...]
+    """The integers it is written with, in order."""
+
+
+def integer(text: str) -> int:
+    """An integer in plain ASCII digits, with an optional leading minus.
+
+    Raises: Malformed, for anything else (`+4`, `1e3`, `4.0`, full-width digits, over 18 digits).
+    """
+    digits = text.removeprefix("-")
+    if not digits or not DIGITS.issuperset(digits):
+        raise Malformed("not an integer")
+    if len(digits) > MAX_DIGITS:
+        raise Malformed(f"a number of over {MAX_DIGITS} digits")
+    return int(text)
+
+
+def evaluate(text: str) -> Expression:
+    """The value of an expression of whole numbers, + − × ÷ and parentheses.
+
+    There is no sign in front of a number, no power, no implied product; × ÷ − may be written * / -.
+
+    Raises: Malformed, saying what is wrong; division by zero included.
+    """
+    if len(text) > MAX_LENGTH:
+        raise Malformed(f"an expression of over {MAX_LENGTH} characters")
+    parser = _Parser(_tokens(text))
+    value = parser.sum(0)
+    if parser.peek():
+        raise Malformed(f"unexpected {parser.peek()!r}")
+    return Expression(value=value, numbers=tuple(parser.numbers))
+
+
+def _tokens(text: str) -> list[str]:
+    tokens: list[str] = []
+    place = 0
+    while place < len(text):
+        char = text[place]
+        if char in DIGITS:
+            end = place
+            while end < len(text) and text[end] in DIGITS:
+                end += 1
+            number = text[place:end]
+            if len(number) > MAX_DIGITS:
+                raise Malformed(f"a number of over {MAX_DIGITS} digits")
+            if len(number) > 1 and number[0] == "0":
+                raise Malformed("a number with a leading zero")
+            tokens.append(number)
+            place = end
+            continue
+        if char in SIGNS:
+            tokens.append(SIGNS[char])
+        elif char not in " \t\n":
+            raise Malformed(f"{char!r} is no part of an expression")
+        place += 1
+    return tokens
+
+
+class _Parser:
+    """Recursive descent: a sum of products of atoms."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens, self.place, self.numbers = tokens, 0, list[int]()
+
+    def peek(self) -> str:
+        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.place += 1
+        return token
+
+    def sum(self, depth: int) -> Fraction:
+        value = self.product(depth)
+        while self.peek() in ("+", "-"):
+            sign, other = self.take(), self.product(depth)
+            value = value + other if sign == "+" else value - other
+        return value
+
+    def product(self, depth: int) -> Fraction:
+        value = self.atom(depth)
+        while self.peek() in ("*", "/"):
+            sign, other = self.take(), self.atom(depth)
+            if sign == "/" and other == 0:
+                raise Malformed("division by zero")
+            value = value * other if sign == "*" else value / other
+        return value
+
+    def atom(self, depth: int) -> Fraction:
+        token = self.take()
+        if token == "(":
+            if depth >= MAX_DEPTH:
+                raise Malformed(f"parentheses nested over {MAX_DEPTH} deep")
+            value = self.sum(depth + 1)
+            if self.take() != ")":
+                raise Malformed("a parenthesis never closes")
+            return value
+        if not token or token[0] not in DIGITS:
+            raise Malformed(f"a number is missing before {token!r}" if token else "the expression ends too early")
+        self.numbers.append(int(token))
+        return Fraction(int(token))

@@ -1,0 +1,89 @@
+"""Find the answer in a reply: one linear scan for slots, a strictness, and a reason when there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gnomon.types import Status
+
+__all__ = ["Extraction", "Strictness", "extract"]
+
+MAX_REPLY = 256 * 1024
+"""Only the last this many characters of a reply are looked at."""
+MAX_SLOT = 4096
+"""A longer slot, in characters, is malformed."""
+
+
+class Strictness(StrEnum):
+    """How much may stand around the answer."""
+
+    EXACT = "exact"
+    """One slot, nothing after it, its text taken as it stands."""
+    TRIMMED = "trimmed"
+    """One slot; white space inside and after it is dropped."""
+    ONLY = "only"
+    """One slot, anything around it."""
+    LAST = "last"
+    """Any number of slots; the last counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """The slot's text and place, or the status that says why there is none."""
+
+    text: str | None
+    status: Status | None = None
+    """None when `text` was found."""
+    span: tuple[int, int] | None = None
+    detail: str = ""
+
+
+def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = "answer") -> Extraction:
+    """The answer slot `<tag>…</tag>` of a reply. Total: every string gets an `Extraction`, in linear time.
+
+    Slots inside reasoning (`<think>…</think>`) do not count; reasoning that never closes hides them all.
+    """
+    start = max(0, len(reply) - MAX_REPLY)
+    closed = reply.rfind("</think>")
+    begin = max(start, closed + len("</think>") if closed >= 0 else 0)
+    if reply.find("<think>", begin) >= 0:
+        return Extraction(text=None, status=Status.NO_ANSWER, detail="the reasoning never closes")
+    slots = _slots(reply, begin, tag)
+    if not slots:
+        opened = reply.find(f"<{tag}>", begin) >= 0
+        detail = f"<{tag}> opens and never closes" if opened else f"no <{tag}>…</{tag}> in the reply"
+        return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
+    if len(slots) > 1 and strictness is not Strictness.LAST:
+        return Extraction(text=None, status=Status.SEVERAL, span=slots[0], detail=f"{len(slots)} answers, one is allowed")
+    return _read(reply, slots[-1], strictness, len(f"</{tag}>"))
+
+
+def _slots(reply: str, begin: int, tag: str) -> list[tuple[int, int]]:
+    """Spans between an opening tag and the next closing one; a tag re-opened inside moves the start."""
+    slots: list[tuple[int, int]] = []
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    place = begin
+    while (end := reply.find(closing, place)) >= 0:
+        start = reply.rfind(opening, place, end)
+        if start >= 0:
+            slots.append((start + len(opening), end))
+        place = end + len(closing)
+    return slots
+
+
+def _read(reply: str, span: tuple[int, int], strictness: Strictness, closing: int) -> Extraction:
+    start, end = span
+    after = reply[end + closing :]
+    if (strictness is Strictness.EXACT and after) or (strictness is Strictness.TRIMMED and after.strip()):
+        return Extraction(text=None, status=Status.OUT_OF_PLACE, span=span, detail="text follows the answer")
+    if end - start > MAX_SLOT:
+        return Extraction(text=None, status=Status.MALFORMED, span=span, detail=f"an answer of over {MAX_SLOT} characters")
+    text = reply[start:end]
+    if strictness is not Strictness.EXACT:
+        stripped = text.strip()
+        start += len(text) - len(text.lstrip())
+        text, end = stripped, start + len(stripped)
+    if not text:
+        return Extraction(text=None, status=Status.NO_ANSWER, span=span, detail="the answer is empty")
+    return Extraction(text=text, span=(start, end))

@@ -1,0 +1,84 @@
+"""The world that expectations are summed in, and the report on a row."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gnomon.objectives import TABLE, dr_grpo, report, rloo
+from gnomon.objectives.exact import correct, graded, moments, outcomes, world
+
+
+def test_the_world_holds_every_answer_once() -> None:
+    place = world()
+    assert len(set(place.answers)) == len(place.answers) == 15
+    assert place.prefixes == 7 and place.logits().numel() == 21
+    assert sorted(place.lengths.tolist()) == [1] + [2] * 2 + [3] * 12
+    assert place.chances(place.logits()).sum().item() == pytest.approx(1, abs=1e-14)
+    assert {correct(answer) for answer in place.answers} == {0.0, 1.0}
+    assert {graded(answer) for answer in place.answers} == {0.0, 0.1, 1.0, 1.1}
+
+
+def test_scores_are_the_derivative_of_log_probabilities() -> None:
+    place = world()
+    slopes = torch.autograd.functional.jacobian(place.logp, place.logits())
+    assert torch.allclose(place.scores(place.logits()), slopes.flatten(1), atol=1e-14)
+
+
+def test_multisets_give_what_ordered_groups_give() -> None:
+    """The same mean and covariance trace from all 15² ordered pairs, one at a time."""
+    place, row = world(), rloo()
+    policy = place.logits()
+    possible = outcomes(place, policy, graded)
+    found = moments(row, place, policy=policy, behavior=policy, possible=possible, group=2)
+    score = place.per_answer(place.scores(policy))
+    mean, square = torch.zeros_like(score[0]), 0.0
+    for a, b in itertools.product(range(15), repeat=2):
+        chance = float(possible.chance[a] * possible.chance[b])
+        gradient = (possible.reward[a] - possible.reward[b]) * (score[a] - score[b]) / 2
+        mean = mean + chance * gradient
+        square += chance * float(gradient @ gradient)
+    assert torch.allclose(found.mean, mean, atol=1e-14)
+    assert found.variance == pytest.approx(square - float(mean @ mean), rel=1e-12)
+    assert found.groups == 120
+
+
+@pytest.mark.parametrize("group", [2, 3, 4])
+@pytest.mark.parametrize("name", TABLE)
+def test_the_report_of_every_row(name: str, group: int) -> None:
+    found = report(name, group=group)
+    assert found.name == name and found.group == group and found.bias <= 1e-9 and found.variance > 0
+    assert found.groups == math.comb(14 + group, group)
+    assert found.noise == pytest.approx(math.sqrt(found.variance) / found.expected_norm)
+    assert found.expected_norm == pytest.approx(found.target_norm)
+    assert found.cosine == pytest.approx(0.976493 if name == "grpo" else 1, abs=1e-6)
+
+
+def test_the_report_prints_what_was_found() -> None:
+    lines = str(report("dr_grpo", group=3)).splitlines()
+    assert lines[0] == "dr_grpo, group of 3: 680 groups enumerated, p = 0.219"
+    assert [line.split()[0] for line in lines[1:]] == ["target", "bias", "cosine", "variance", "noise"]
+    assert "(N−1)/(N·L_max) ∇p" in lines[1] and "1.000000" in lines[3]
+
+
+def test_a_group_that_teaches_nothing_has_no_direction() -> None:
+    found = report(dr_grpo(), group=1)
+    assert math.isnan(found.cosine) and math.isinf(found.noise) and found.bias == 0 and "—" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "message"),
+    [("rloo", 1, "at least two"), ("rloo", 0, "1 to 6"), ("rloo", 7, "1 to 6"), ("dr_grp", 2, "did you mean")],
+)
+def test_what_cannot_be_reported_is_refused(name: str, group: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        report(name, group=group)
+
+
+def test_a_bias_is_seen() -> None:
+    """A row held against a target that is not its own."""
+    assert report(replace(dr_grpo(), target=rloo().target), group=2).bias > 0.1

@@ -1,0 +1,281 @@
+"""The pure formulas at chosen points, and the identities that tie them together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from gnomon.objectives import (
+    Denominators,
+    PolicyGradient,
+    Tokens,
+    constant,
+    grpo,
+    k2,
+    k3,
+    leave_one_out,
+    mean_centred,
+    ppo_clip,
+    raw,
+    reinforce,
+    rloo,
+    sequence_mean,
+    sequence_sum,
+    standardised,
+    token_mean,
+    truncated,
+    unclipped,
+)
+from gnomon.objectives.exact import correct, declared_gradient, graded, moments, outcomes, world
+
+F64 = torch.float64
+
+
+def table(*rows: list[float]) -> Tensor:
+    return torch.tensor(rows, dtype=F64)
+
+
+def batch(lengths: list[int], **values: Tensor) -> Tokens:
+    sequence = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    zeros = torch.zeros(len(sequence), dtype=F64)
+    vectors = {"logp": zeros, "behavior_logp": zeros, "advantage": zeros, **values}
+    return Tokens(**vectors, sequence=sequence, group=torch.zeros_like(sequence))
+
+
+# Advantages.
+
+
+def test_advantages_of_one_group_worked_by_hand() -> None:
+    rewards = table([1, 0, 0, 0])
+    assert torch.equal(raw(rewards), rewards)
+    assert torch.allclose(mean_centred(rewards), table([0.75, -0.25, -0.25, -0.25]))
+    assert torch.allclose(leave_one_out(rewards), table([1, -1 / 3, -1 / 3, -1 / 3]))
+    root = math.sqrt(3)
+    assert torch.allclose(standardised(rewards, epsilon=0), table([root, -1 / root, -1 / root, -1 / root]))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, 1.1, -0.3])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_equal_rewards_teach_nothing_to_the_last_bit(value: float, dtype: torch.dtype, size: int) -> None:
+    rewards = torch.full((2, size), value, dtype=dtype)
+    for advantage in (mean_centred, leave_one_out, partial(standardised, epsilon=0.0)):
+        assert torch.equal(advantage(rewards), torch.zeros_like(rewards))
+
+
+def test_leave_one_out_refuses_a_group_of_one() -> None:
+    with pytest.raises(ValueError, match="at least two"):
+        leave_one_out(table([1.0]))
+
+
+@pytest.mark.parametrize("rewards", [torch.ones(3), torch.ones(2, 0), torch.ones(2, 2, dtype=torch.int64)])
+def test_rewards_of_another_shape_or_kind_are_refused(rewards: Tensor) -> None:
+    for advantage in (raw, mean_centred, leave_one_out, partial(standardised, epsilon=0.0)):
+        with pytest.raises(ValueError, match=r"\[groups, N\]"):
+            advantage(rewards)
+
+
+# Ratios and corrections.
+
+
+def test_ppo_clip_lets_go_only_beyond_the_edge_the_advantage_points_to() -> None:
+    ratio = torch.tensor([0.5, 0.79, 0.81, 1.0, 1.29, 1.31, 3.0], dtype=F64)
+    keep = partial(ppo_clip, low=0.2, high=0.3)
+    up, down = torch.ones_like(ratio), -torch.ones_like(ratio)
+    assert torch.allclose(keep(ratio.log(), up), ratio * torch.tensor([1, 1, 1, 1, 1, 0, 0]))
+    assert torch.allclose(keep(ratio.log(), down), ratio * torch.tensor([0, 0, 1, 1, 1, 1, 1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_a_token_on_the_edge_keeps_its_gradient(dtype: torch.dtype) -> None:
+    edge = torch.tensor([0.7, -0.7], dtype=dtype)
+    ratio = edge.exp().double()
+    kept = ppo_clip(edge, torch.tensor([1.0, -1.0], dtype=dtype), low=1 - ratio[1].item(), high=ratio[0].item() - 1)
+    assert torch.equal(kept, edge.exp())
+
+
+def test_a_band_without_end_never_clips() -> None:
+    log_ratio = torch.tensor([-80.0, -1.0, 1.0, 80.0])
+    for sign in (-1.0, 1.0):
+        advantage = torch.full_like(log_ratio, sign)
+        free = ppo_clip(log_ratio, advantage, low=1.0, high=math.inf)
+        assert torch.equal(free, unclipped(log_ratio, advantage))
+
+
+def test_truncation_is_a_ceiling_and_not_a_floor() -> None:
+    weights = truncated(torch.tensor([0.01, 1.0, 1.9, 2.1, 1e9], dtype=F64).log(), cap=2.0)
+    assert torch.allclose(weights, torch.tensor([0.01, 1.0, 1.9, 2.0, 2.0], dtype=F64))
+
+
+@pytest.mark.parametrize("value", [80.0, 1e4, math.inf])
+def test_multipliers_stay_finite_at_any_log_ratio(value: float) -> None:
+    log_ratio, advantage = torch.tensor([value, -value]), torch.tensor([-1.0, 1.0])
+    for found in (
+        unclipped(log_ratio, advantage),
+        ppo_clip(log_ratio, advantage, low=0.2, high=0.2),
+        truncated(log_ratio, cap=2.0),
+        k3(log_ratio),
+    ):
+        assert torch.isfinite(found).all()
+
+
+def test_a_log_ratio_that_is_not_a_number_is_not_hidden() -> None:
+    unknown, advantage = torch.tensor([math.nan]), torch.ones(1)
+    assert unclipped(unknown, advantage).isnan() and truncated(unknown, cap=2.0).isnan() and k3(unknown).isnan()
+    assert ppo_clip(unknown, advantage, low=0.2, high=0.2).isnan()
+
+
+# Penalties.
+
+
+@pytest.mark.parametrize("penalty", [k2, k3])
+def test_a_penalty_pulls_towards_the_reference(penalty: object) -> None:
+    assert callable(penalty)
+    pull = penalty(torch.tensor([-1.0, 0.0, 1.0]))
+    assert pull[0] > 0 and pull[1] == 0 and pull[2] < 0
+
+
+@pytest.mark.parametrize(("penalty", "forward"), [(k2, True), (k3, False)])
+def test_each_penalty_descends_the_divergence_it_names(penalty: object, forward: bool) -> None:
+    assert callable(penalty)
+    place = world()
+    policy = place.logits().requires_grad_()
+    reference = torch.cos(place.logits() * 3)
+    logp, logq = policy.log_softmax(1), reference.log_softmax(1)
+    divergence = (logp.exp() * (logp - logq) if forward else logq.exp() * (logq - logp)).sum(1)
+    chance = place.chances(policy.detach())
+    visits = torch.zeros(place.prefixes, dtype=F64)
+    for prefix in range(place.prefixes):
+        through = sorted({int(y) for y in place.answer[place.prefix == prefix]})
+        visits[prefix] = chance[through].sum()
+    (slope,) = torch.autograd.grad(visits @ divergence, policy)
+    kappa = penalty(place.logp(policy.detach()) - place.logp(reference))
+    found = (chance[place.answer] * kappa) @ place.scores(policy.detach())
+    assert torch.allclose(found, -slope.flatten(), atol=1e-12)
+
+
+# Aggregates.
+
+
+def test_weights_of_a_step_worked_by_hand() -> None:
+    tokens = batch([2, 0, 4])
+    sizes = Denominators(groups=1, sequences=3, tokens=6, max_tokens=5)
+    assert sequence_sum(tokens, sizes).tolist() == pytest.approx([1 / 3] * 6)
+    assert constant(tokens, sizes).tolist() == pytest.approx([1 / 15] * 6)
+    assert sequence_mean(tokens, sizes).tolist() == pytest.approx([1 / 6] * 2 + [1 / 12] * 4)
+    assert token_mean(tokens, sizes).tolist() == pytest.approx([1 / 6] * 6)
+
+
+@pytest.mark.parametrize("aggregate", [sequence_sum, constant, sequence_mean, token_mean])
+def test_a_step_without_tokens_has_no_weights(aggregate: object) -> None:
+    assert callable(aggregate)
+    empty = aggregate(batch([0, 0]), Denominators(groups=1, sequences=2, tokens=0, max_tokens=5))
+    assert empty.shape == (0,) and empty.dtype == F64
+
+
+# Tokens.
+
+
+def test_tokens_of_unequal_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="advantage has shape"):
+        batch([2, 1], advantage=torch.zeros(2))
+    with pytest.raises(ValueError, match="flat"):
+        batch([2, 1], logp=torch.zeros(3, 1))
+
+
+def test_a_fractional_index_is_refused() -> None:
+    whole = batch([2])
+    with pytest.raises(ValueError, match="sequence is an index"):
+        replace(whole, sequence=whole.sequence.float())
+
+
+@pytest.mark.parametrize("field", ["groups", "sequences", "max_tokens"])
+def test_a_step_of_nothing_is_refused(field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        Denominators(**{"groups": 1, "sequences": 1, "tokens": 1, "max_tokens": 1, field: 0})
+
+
+# Identities, by enumeration.
+
+
+def expected(row: object, group: int, reward: object = correct) -> Tensor:
+    place = world()
+    policy = place.logits()
+    possible = outcomes(place, policy, reward)
+    return moments(row, place, policy=policy, behavior=policy, possible=possible, group=group).mean
+
+
+def policy_gradient(reward: object = correct) -> Tensor:
+    """∇E[r] by differentiating the sum over all answers."""
+    place = world()
+    policy = place.logits().requires_grad_()
+    rewards = torch.tensor([reward(answer) for answer in place.answers], dtype=F64)
+    (slope,) = torch.autograd.grad(place.chances(policy) @ rewards, policy)
+    return slope.flatten()
+
+
+@pytest.mark.parametrize("reward", [correct, graded])
+@pytest.mark.parametrize("group", [1, 2, 3, 4])
+def test_reinforce_and_leave_one_out_are_the_policy_gradient(group: int, reward: object) -> None:
+    truth = policy_gradient(reward)
+    assert torch.allclose(expected(reinforce(), group, reward), truth, rtol=0, atol=1e-12)
+    if group > 1:
+        assert torch.allclose(expected(rloo(), group, reward), truth, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 4])
+def test_the_group_mean_costs_one_part_in_n(group: int) -> None:
+    row = replace(reinforce(), advantage=mean_centred)
+    assert torch.allclose(expected(row, group), policy_gradient() * (group - 1) / group, rtol=0, atol=1e-12)
+
+
+def test_standardised_pairs_are_leave_one_out_pairs() -> None:
+    pairs = table([0, 0], [0, 1], [1, 0], [1, 1])
+    assert torch.allclose(standardised(pairs, epsilon=0), leave_one_out(pairs))
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 4])
+def test_standardising_binary_rewards_scales_the_policy_gradient(group: int) -> None:
+    """w(p) = Σₘ βₘ C(N−1, m) pᵐ (1−p)^{N−1−m}, βₘ = √((N−1−m)/(m+1)) + √(m/(N−m))."""
+
+    def weight(p: float, n: int, limit: int) -> float:
+        beta = [math.sqrt((n - 1 - m) / (m + 1)) + math.sqrt(m / (n - m)) for m in range(n)]
+        return math.fsum(b * math.comb(n - 1, m) * p**m * (1 - p) ** (n - 1 - m) for m, b in enumerate(beta))
+
+    row = replace(reinforce(), advantage=partial(standardised, epsilon=0.0))
+    place = world()
+    possible = outcomes(place, place.logits(), correct)
+    target = PolicyGradient(weight=weight, text="w(p) ∇p")
+    claim = declared_gradient(target, place, policy=place.logits(), possible=possible, group=group)
+    assert torch.allclose(expected(row, group), claim, rtol=0, atol=1e-12)
+
+
+def test_the_default_of_grpo_points_elsewhere_and_its_length_share_is_why() -> None:
+    truth = policy_gradient()
+
+    def cosine(row: object) -> float:
+        return torch.nn.functional.cosine_similarity(expected(row, 4), truth, dim=0).item()
+
+    assert cosine(grpo()) < 0.98
+    assert cosine(replace(grpo(), aggregate=sequence_sum)) == pytest.approx(1, abs=1e-12)
+
+
+def test_the_ratio_of_whole_sequences_is_exact_at_any_lag() -> None:
+    def whole_ratio(tokens: Tokens, sizes: Denominators) -> Tensor:
+        log_ratio = torch.zeros(int(tokens.sequence.max()) + 1, dtype=F64)
+        log_ratio.index_add_(0, tokens.sequence, tokens.logp - tokens.behavior_logp)
+        return log_ratio.exp()[tokens.sequence] / sizes.sequences
+
+    place = world()
+    policy, behavior = place.logits(), place.logits().roll(1, dims=0)
+    row = replace(reinforce(), aggregate=whole_ratio)
+    possible = outcomes(place, behavior, correct)
+    found = moments(row, place, policy=policy, behavior=behavior, possible=possible, group=2).mean
+    assert torch.allclose(found, policy_gradient(), rtol=0, atol=1e-12)
+    blind = moments(reinforce(), place, policy=policy, behavior=behavior, possible=possible, group=2).mean
+    assert not torch.allclose(blind, policy_gradient(), atol=1e-3)

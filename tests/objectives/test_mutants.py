@@ -1,0 +1,34 @@
+"""The suite can fail: it kills every mutant, and every check in it kills at least one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from objective_checks import SUITE
+from objective_mutants import mutants
+
+
+@pytest.fixture(scope="module")
+def kills() -> dict[str, list[str]]:
+    """The checks that each mutant fails."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, case in mutants().items():
+        for check, run in SUITE.items():
+            try:
+                run(case)
+            except AssertionError:
+                found[name].append(check)
+    return found
+
+
+@pytest.mark.parametrize("name", mutants())
+def test_mutant_is_killed(name: str, kills: dict[str, list[str]]) -> None:
+    assert kills[name], f"no check notices {name!r}"
+
+
+def test_every_check_kills(kills: dict[str, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    work = {check: sum(check in failed for failed in kills.values()) for check in SUITE}
+    with capsys.disabled():
+        print(f"\nmutants killed: {sum(map(bool, kills.values()))} of {len(mutants())}")
+    assert all(work.values()), f"never fails: {[check for check, count in work.items() if not count]}"

@@ -1,0 +1,85 @@
+"""Looking a row up by name, and what a row says about itself."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from objective_cases import EDGE_STEPS
+
+import gnomon.objectives as public
+from gnomon.objectives import (
+    TABLE,
+    Denominators,
+    Tokens,
+    advantages,
+    aggregate,
+    grpo,
+    objective,
+    penalties,
+    ratios,
+    table,
+    target,
+    tokens,
+)
+
+
+def test_a_row_by_name_is_the_row_by_function() -> None:
+    step = EDGE_STEPS["clip edges"]
+    by_name, by_function = objective("grpo", clip_high=0.28), grpo(clip_high=0.28)
+    pairs = [row.coefficients(step.tokens(row), step.denominators()) for row in (by_name, by_function)]
+    assert torch.equal(*pairs)
+    default = objective("grpo")
+    assert not torch.equal(pairs[0], default.coefficients(step.tokens(default), step.denominators()))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("dr-grpo", {}, "did you mean 'dr_grpo'"),
+        ("quux", {}, "known: dr_grpo, grpo, reinforce, rloo"),
+        ("grpo", {"clip_hi": 0.3}, "did you mean 'clip_high'"),
+        ("rloo", {"clip_low": 0.3}, "no option 'clip_low'; known: none"),
+        ("grpo", {"clip_low": -0.1}, "clip_low must be a number of at least 0"),
+        ("grpo", {"epsilon": float("nan")}, "epsilon must be a number"),
+        ("dr_grpo", {"clip_high": "wide"}, "clip_high must be a number"),
+        ("dr_grpo", {"clip_high": True}, "clip_high must be a number"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_meant(name: str, options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        objective(name, **options)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_row_survives_pickling(name: str) -> None:
+    row, step = objective(name), EDGE_STEPS["mixed"]
+    again = pickle.loads(pickle.dumps(row))
+    sizes = step.denominators()
+    assert torch.equal(again.coefficients(step.tokens(again), sizes), row.coefficients(step.tokens(row), sizes))
+    assert again.name == row.name and again.target.text == row.target.text
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_row_says_where_it_comes_from(name: str) -> None:
+    row = objective(name)
+    assert row.source and row.equation.startswith("κ = ") and "\n" not in row.equation
+
+
+def test_only_a_penalty_needs_a_reference() -> None:
+    assert not any(build().needs_reference for build in TABLE.values())
+    row = grpo(reference_weight=0.1)
+    assert row.needs_reference
+    one = torch.zeros(1)
+    index = torch.zeros(1, dtype=torch.int64)
+    alone = Tokens(logp=one, behavior_logp=one, advantage=one, sequence=index, group=index)
+    with pytest.raises(ValueError, match="needs reference_logp"):
+        row.coefficients(alone, Denominators(groups=1, sequences=1, tokens=1, max_tokens=1))
+
+
+def test_the_public_names_are_all_that_the_formulas_offer() -> None:
+    modules = (advantages, aggregate, penalties, ratios, table, target, tokens)
+    offered = {name for module in modules for name in module.__all__}
+    assert set(public.__all__) == offered | {"ExactReport", "report"}
+    assert all(hasattr(public, name) for name in public.__all__)
