@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from gnomon.models.weights import Weights
 from gnomon.types import Completion, Request
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-__all__ = ["Engine", "Tier", "Weights"]
+__all__ = ["Engine", "Tier"]
 
 
 class Tier(StrEnum):
@@ -22,18 +19,6 @@ class Tier(StrEnum):
     """In every bit, whatever the batch, its order and its lengths. Asserted in every step."""
     MEASURED = "measured"
     """Up to rounding; the difference is measured and shown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """A version of the policy, with what a holder of it must be able to reproduce."""
-
-    version: int
-    state: Mapping[str, Tensor]
-    probe: tuple[int, ...]
-    """A short token sequence."""
-    probe_logp: tuple[float, ...]
-    """The learner's natural log-probability of every probe token but the first."""
 
 
 class Engine(Protocol):

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from gnomon.engines.base import Tier, Weights
+from gnomon.engines.base import Tier
 from gnomon.engines.noise import Noise
 from gnomon.errors import NumericsError
 from gnomon.models.attention import MIN_ROWS, Decode
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import logp_of, score
+from gnomon.models.weights import Weights
 from gnomon.types import Completion, Finish, Request, Sampling
 
 __all__ = ["Embedded"]

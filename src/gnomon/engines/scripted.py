@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gnomon.engines.base import Tier, Weights
+from gnomon.engines.base import Tier
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.weights import Weights
 from gnomon.types import Completion, Finish, Request
 
 __all__ = ["Scripted"]

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AttentionInterface, AutoModelForCausalLM
+from transformers.utils import logging
 
 from gnomon.errors import ModelError
 from gnomon.models.attention import NAME, Layout, attend_by_layout
@@ -15,6 +17,7 @@ from gnomon.models.tokenizer import Tokenizer
 
 __all__ = ["Policy"]
 
+logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 AttentionInterface.register(NAME, attend_by_layout)
 
 
@@ -84,5 +87,9 @@ class Policy:
                 parameter.copy_(state[name])
 
     def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors, as `AutoModelForCausalLM` reads them."""
-        self.model.save_pretrained(folder)
+        """Write a model folder: weights as they are held, configuration, tokenizer."""
+        folder.mkdir(parents=True, exist_ok=True)
+        state = {name: parameter.detach().contiguous() for name, parameter in self.state().items()}
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        self.model.config.save_pretrained(folder)
+        self.tokenizer.save(folder)

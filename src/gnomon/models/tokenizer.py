@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from shutil import copyfile
 
 from tokenizers import Tokenizer as Encoder
 
@@ -26,6 +27,7 @@ class Tokenizer:
                 why="text cannot be turned into tokens without it",
                 fix="save it beside the weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)",
             )
+        self._folder = folder
         self._encoder = Encoder.from_file(str(path))
         config = _json(folder / "config.json") | _json(folder / "generation_config.json")
         eos = config.get("eos_token_id")
@@ -39,6 +41,12 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids, without the tokens that end a sequence."""
         return str(self._encoder.decode([i for i in ids if i not in self.eos], skip_special_tokens=False))
+
+    def save(self, folder: Path) -> None:
+        """Copy the tokenizer's files to another folder."""
+        for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+            if (self._folder / name).is_file():
+                copyfile(self._folder / name, folder / name)
 
 
 def _json(path: Path) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""Models: hub-format folders as sampler and learner both see them."""

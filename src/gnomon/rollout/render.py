@@ -1,0 +1,17 @@
+"""Messages to the tokens a policy sees: plain text, one message per line, for a base model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.types import Message
+
+__all__ = ["render"]
+
+
+def render(messages: Sequence[Message], tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The prompt's token ids: the begin token where the model has one, then each message and a newline."""
+    text = "".join(message.content + "\n" for message in messages)
+    begin = () if tokenizer.bos is None else (tokenizer.bos,)
+    return begin + tokenizer.encode(text)

@@ -1,0 +1,27 @@
+"""The memory of a run: one folder that can be predicted, replayed, read and trusted."""
+
+from gnomon.store.audit import VerifyReport, verify
+from gnomon.store.checkpoints import Checkpoint
+from gnomon.store.compare import ABSENT, Difference, Parting, diff
+from gnomon.store.failpoint import failpoint
+from gnomon.store.layout import FORMAT, Record, RunStatus, canonical
+from gnomon.store.reader import RolloutRow, RunReader
+from gnomon.store.writer import Run
+
+__all__ = [
+    "ABSENT",
+    "FORMAT",
+    "Checkpoint",
+    "Difference",
+    "Parting",
+    "Record",
+    "RolloutRow",
+    "Run",
+    "RunReader",
+    "RunStatus",
+    "VerifyReport",
+    "canonical",
+    "diff",
+    "failpoint",
+    "verify",
+]

@@ -1,0 +1,131 @@
+"""Two runs, or two records, side by side: where they part and what differs there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from gnomon.store.layout import Record, canonical, unpack
+from gnomon.store.reader import RunReader
+
+__all__ = ["ABSENT", "Difference", "Parting", "diff", "differences", "flat", "shortened"]
+
+ABSENT = "(absent)"
+"""Stands for the value of a key that only the other side has."""
+
+WIDTH = 60
+"""Characters shown of a value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """The first record that two runs do not share."""
+
+    seq: int
+    record: str
+    """The record in words; both records where even their kind or place differs."""
+    a: Record | None
+    """None where run `a` has ended."""
+    b: Record | None
+    values: Mapping[str, tuple[str, str]]
+    """Body key (nested keys dotted) → both values, shortened to the place where they differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What two runs do not share. Falsy when they are the same run."""
+
+    a: Path
+    b: Path
+    config: Mapping[str, tuple[Any, Any]]
+    """Key of the genesis record (nested keys dotted) → both values."""
+    parted: Parting | None
+    """First difference after the genesis record."""
+    metrics: Mapping[str, tuple[Any, Any]]
+    """Metric of the last step → both values."""
+
+    def __bool__(self) -> bool:
+        return bool(self.config or self.parted)
+
+    def __str__(self) -> str:
+        if not self:
+            return f"{self.a} and {self.b} are the same run, record by record"
+        lines = [f"config   {key}: {a} | {b}" for key, (a, b) in self.config.items()]
+        if self.parted:
+            lines.append(f"parted   at record {self.parted.seq}: {self.parted.record}")
+            lines += [f"         {key}: {a} | {b}" for key, (a, b) in self.parted.values.items()]
+        return "\n".join(lines + [f"metric   {key}: {a} | {b}" for key, (a, b) in self.metrics.items()])
+
+
+def diff(a: Path | str, b: Path | str) -> Difference:
+    """The difference of two runs: their configs, the first record where they part, their last metrics.
+
+    Raises: RunError E404 when one is no run, E405 when a record cannot be read.
+    """
+    with RunReader(a) as one, RunReader(b) as two:
+        last = [(reader.metrics() or [{}])[-1] for reader in (one, two)]
+        return Difference(
+            a=one.folder,
+            b=two.folder,
+            config=_unequal(one.genesis, two.genesis),
+            parted=_part(one, two),
+            metrics=_unequal(*last),
+        )
+
+
+def _part(one: RunReader, two: RunReader) -> Parting | None:
+    for a, b in zip_longest(one.rows(1), two.rows(1)):
+        # The hashes part with the first config key; what a record says is its place and its body.
+        if a and b and a[1:7] == b[1:7]:
+            continue
+        left, right = (unpack(row)[0] if row else None for row in (a, b))
+        values = differences(left, right) if left and right else {}
+        if left and right and not values:
+            continue
+        places = [record.place if record else "the run has ended" for record in (left, right)]
+        return Parting(seq=(a or b)[0], record=" | ".join(dict.fromkeys(places)), a=left, b=right, values=values)
+    return None
+
+
+def differences(a: Record, b: Record) -> dict[str, tuple[str, str]]:
+    """What two records say differently: their place first, then every body key, values shortened."""
+    names = ("kind", "step", "task", "sample")
+    place = {name: (getattr(a, name), getattr(b, name)) for name in names if getattr(a, name) != getattr(b, name)}
+    return {name: shortened(*pair) for name, pair in (place | _unequal(a.body, b.body)).items()}
+
+
+def _unequal(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    left, right = dict(flat(a)), dict(flat(b))
+    pairs = {name: (left.get(name, ABSENT), right.get(name, ABSENT)) for name in sorted(left.keys() | right.keys())}
+    return {name: (x, y) for name, (x, y) in pairs.items() if canonical(x) != canonical(y)}
+
+
+def flat(body: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted key and value of everything in a nested body; lists are values."""
+    for key, value in body.items():
+        name = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, name)
+        else:
+            yield name, value
+
+
+def shortened(a: Any, b: Any) -> tuple[str, str]:
+    """Two values as text of at most `WIDTH` characters, from a little before the place where they differ."""
+    texts = [
+        value if value == ABSENT else json.dumps(json.loads(canonical(value)), ensure_ascii=False) for value in (a, b)
+    ]
+    if max(map(len, texts)) <= WIDTH:
+        return texts[0], texts[1]
+    first = next((i for i, (x, y) in enumerate(zip(*texts, strict=False)) if x != y), min(map(len, texts)))
+    start = max(0, first - WIDTH // 3)
+    cut = [text[start : start + WIDTH - 2] for text in texts]
+    left, right = (
+        ("…" if start else "") + piece + ("…" if start + len(piece) < len(text) else "")
+        for piece, text in zip(cut, texts, strict=True)
+    )
+    return left, right

@@ -1,0 +1,294 @@
+"""The database of a run: opening it, reading rows, and what its failures mean to a user."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import GnomonError, ResourceError, RunError
+from gnomon.store.failpoint import failpoint
+from gnomon.store.layout import APPLICATION, COLUMNS, FORMAT, JOURNAL, ROOT, SCHEMA, Record, link, pack, unpack
+
+__all__ = [
+    "INSERT",
+    "build",
+    "damaged",
+    "digest",
+    "faults",
+    "find",
+    "head_before",
+    "is_full",
+    "meta",
+    "open_reading",
+    "open_writing",
+    "rows",
+    "sync",
+    "tail",
+    "transaction",
+    "write_durably",
+]
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+REFUSED = {errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EEXIST, errno.ENOTDIR}
+PAGE = 256
+END = 1 << 62
+INSERT = f"INSERT INTO records ({COLUMNS}) VALUES ({','.join('?' * len(COLUMNS.split(',')))})"
+
+
+def build(folder: Path, genesis: Record, facts: Mapping[str, str]) -> None:
+    """A new journal that holds its first record. It appears complete or not at all."""
+    fresh = folder / f"{JOURNAL}.new"
+    for leftover in folder.glob(f"{JOURNAL}.new*"):
+        leftover.unlink()
+    db = sqlite3.connect(fresh, isolation_level=None)
+    try:
+        db.executescript(SCHEMA)
+        db.execute("BEGIN")
+        db.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
+        db.execute(INSERT, pack(0, ROOT, genesis))
+        db.execute("COMMIT")
+        db.execute("PRAGMA journal_mode = WAL")
+    finally:
+        db.close()
+    sync(fresh)
+    failpoint("create:before-journal")
+    os.rename(fresh, folder / JOURNAL)
+    failpoint("create:after-journal")
+    sync(folder)
+
+
+def open_writing(folder: Path) -> sqlite3.Connection:
+    """The journal for its one writer: every commit is on the disk when it returns."""
+    db = sqlite3.connect(f"{find(folder).as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=10.0)
+    with _closed_on_error(db), faults(folder):
+        _check_header(db, folder)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def open_reading(folder: Path) -> sqlite3.Connection:
+    """The journal for a reader, who neither blocks the writer nor changes a byte."""
+    uri = f"{find(folder).as_uri()}?mode=ro"
+    try:
+        return _reader(uri, folder)
+    except ResourceError:
+        # A folder that cannot be written has no place for SQLite's shared index; without a log there is no writer.
+        if (folder / f"{JOURNAL}-wal").exists():
+            raise
+        return _reader(f"{uri}&immutable=1", folder)
+
+
+def _reader(uri: str, folder: Path) -> sqlite3.Connection:
+    with faults(folder):
+        db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10.0, check_same_thread=False)
+    with _closed_on_error(db), faults(folder):
+        _check_header(db, folder)
+    return db
+
+
+def find(folder: Path) -> Path:
+    """Where the journal of a run lies.
+
+    Raises: RunError E404 when the folder holds no run.
+    """
+    path = (folder / JOURNAL).resolve()
+    if not path.is_file():
+        raise RunError(
+            "E404",
+            "the folder holds no run" if folder.is_dir() else "there is no such folder",
+            where=str(folder),
+            why=f"a run folder has a file {JOURNAL}",
+            fix="ls -d */journal.db runs/*/journal.db   (lists the run folders near you)",
+        )
+    return path
+
+
+def _check_header(db: sqlite3.Connection, folder: Path) -> None:
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+        raise damaged(folder, f"{JOURNAL} is no journal of gnomon")
+    if version > FORMAT:
+        raise RunError(
+            "E406",
+            f"the run has format {version}, and this gnomon knows formats up to {FORMAT}",
+            where=str(folder),
+            why="a newer gnomon wrote it; nothing was changed",
+            fix="pip install --upgrade gnomon",
+        )
+
+
+def meta(db: sqlite3.Connection, name: str) -> str:
+    """One fact about the run that stands beside the chain, empty when unknown."""
+    row = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def rows(
+    db: sqlite3.Connection, folder: Path, start: int = 0, stop: int = END, **where: Any
+) -> Iterator[tuple[Any, ...]]:
+    """The stored rows from `start` up to `stop`, in order, that match every named column; read a page at a time."""
+    named = {name: value for name, value in where.items() if value is not None}
+    condition = "".join(f" AND {name} = ?" for name in named)
+    query = f"SELECT {COLUMNS} FROM records WHERE seq >= ? AND seq < ?{condition} ORDER BY seq LIMIT {PAGE}"
+    while True:
+        with faults(folder):
+            page = db.execute(query, (start, stop, *named.values())).fetchall()
+        yield from page
+        if len(page) < PAGE:
+            return
+        start = page[-1][0] + 1
+
+
+def tail(db: sqlite3.Connection, folder: Path, length: int) -> tuple[int, bytes]:
+    """Number of records and hash of the last one, once the last `length` of them have been re-hashed.
+
+    Raises: RunError E405 when they do not chain.
+    """
+    with faults(folder):
+        count, last = db.execute("SELECT count(*), max(seq) FROM records").fetchone()
+    if count == 0 or last != count - 1:
+        raise damaged(folder, f"{count} records are numbered up to {last}")
+    start = max(0, count - length)
+    head = ROOT
+    for row in rows(db, folder, max(0, start - 1)):
+        if row[0] >= start:
+            record, body = unpack(row)
+            if link(head, record, body) != row[7]:
+                raise damaged(folder, f"record {record.seq} ({record.place}) does not match its hash")
+        head = row[7]
+    return count, head
+
+
+def head_before(db: sqlite3.Connection, folder: Path, seq: int) -> bytes | None:
+    """Head of the chain before position `seq`, None beyond its end."""
+    if seq == 0:
+        return ROOT
+    with faults(folder):
+        row = db.execute("SELECT hash FROM records WHERE seq = ?", (seq - 1,)).fetchone()
+    return bytes(row[0]) if row else None
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection, folder: Path) -> Iterator[None]:
+    """All of it is stored, or nothing is."""
+    with faults(folder):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+            raise
+
+
+@contextmanager
+def faults(folder: Path) -> Iterator[None]:
+    """Failures of disk and database, told as what they mean for the run.
+
+    Raises: ResourceError E501 when the disk is full, E502 when it refuses; RunError E405 when the file is damaged.
+    """
+    try:
+        yield
+    except GnomonError:
+        raise
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise damaged(folder, f"{JOURNAL}: {error}") from error
+        if "decode to UTF-8" in str(error):
+            raise damaged(folder, f"{JOURNAL}: a text is no longer text") from error
+        if code == sqlite3.SQLITE_FULL:
+            raise _full(folder) from error
+        if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
+            raise _refused(folder, error) from error
+        raise
+    except Exception as error:
+        if is_full(error):
+            raise _full(folder) from error
+        if isinstance(error, OSError) and error.errno in REFUSED:
+            raise _refused(folder, error) from error
+        raise
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that the disk is full. Writers in other languages say it in words only."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        return True
+    return any(words in str(error) for words in ("No space left on device", "os error 28", "Disk quota exceeded"))
+
+
+def damaged(folder: Path, why: str) -> RunError:
+    return RunError(
+        "E405",
+        "the run folder is damaged",
+        where=str(folder),
+        why=why,
+        fix=f"gnomon verify {shlex.quote(str(folder))}   (says what is still good)",
+    )
+
+
+def _full(folder: Path) -> ResourceError:
+    path = shlex.quote(str(folder))
+    return ResourceError(
+        "E501",
+        "the disk is full",
+        where=str(folder),
+        why="everything recorded before is intact",
+        fix=f"free some space (df -h {path}), then: gnomon resume {path}",
+    )
+
+
+def _refused(folder: Path, error: Exception) -> ResourceError:
+    path = shlex.quote(str(folder))
+    return ResourceError(
+        "E502",
+        "the disk refuses to read or write",
+        where=str(folder),
+        why=f"{error}; everything recorded before is intact",
+        fix=f"check the folder (ls -ld {path}; df -h {path}), then: gnomon resume {path}",
+    )
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """The file holds these bytes on the disk, not only in memory, when this returns."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync(path: Path) -> None:
+    """A file's bytes, or the names in a folder, are on the disk when this returns."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, read back from the disk."""
+    total = sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
+@contextmanager
+def _closed_on_error(db: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise

@@ -1,0 +1,224 @@
+"""What lies in a run folder: names, format, the record and the hash that chains records.
+
+    recipe.toml      what was asked for, as it was written
+    manifest.json    versions, hardware, code state
+    journal.db       every record (SQLite): the chain; and beside the chain status, events, timings
+    checkpoints/     <step>/ with files, state.json and MANIFEST.json
+    quarantine/      checkpoints that failed verification
+    LOCK             held by the one process that writes
+
+Only what a second run of the same recipe repeats byte for byte enters the chain, so the head of the
+chain is the **fingerprint** of the run. What a clock says stands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+from gnomon.errors import RunError
+
+__all__ = [
+    "CHECKPOINTS",
+    "CHECKPOINT_MANIFEST",
+    "CHECKPOINT_STATE",
+    "FORMAT",
+    "JOURNAL",
+    "LOCK",
+    "MANIFEST",
+    "QUARANTINE",
+    "RECIPE",
+    "ROOT",
+    "SCHEMA",
+    "Record",
+    "RunStatus",
+    "canonical",
+    "link",
+    "pack",
+    "unpack",
+]
+
+FORMAT = 1
+RECIPE = "recipe.toml"
+MANIFEST = "manifest.json"
+JOURNAL = "journal.db"
+LOCK = "LOCK"
+CHECKPOINTS = "checkpoints"
+QUARANTINE = "quarantine"
+CHECKPOINT_STATE = "state.json"
+CHECKPOINT_MANIFEST = "MANIFEST.json"
+
+ROOT = sha256(f"gnomon-chain-{FORMAT}".encode()).digest()
+"""What the first record is chained to."""
+
+APPLICATION = 0x474E4F4D
+"""`GNOM` in the header of `journal.db`; the header's `user_version` is the format."""
+
+SCHEMA = f"""
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE records (
+    seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, step INTEGER, task INTEGER, sample INTEGER,
+    packed INTEGER NOT NULL, body BLOB NOT NULL, hash BLOB NOT NULL,
+    reward REAL, status TEXT, tokens INTEGER);
+CREATE INDEX records_by_kind ON records (kind);
+CREATE INDEX records_by_step ON records (step, kind, task, sample);
+CREATE INDEX records_by_task ON records (task, step);
+CREATE TABLE events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL);
+CREATE TABLE timings (id INTEGER PRIMARY KEY, at REAL NOT NULL, step INTEGER NOT NULL, body TEXT NOT NULL);
+"""
+
+COLUMNS = "seq, kind, step, task, sample, packed, body, hash, reward, status, tokens"
+SMALL = 256
+"""Bodies up to this many bytes are not worth compressing."""
+
+
+class RunStatus(StrEnum):
+    """What became of a run. Kept beside the chain."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+    """Stopped before its end; can be resumed."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One fact of a run that a second run of the same recipe repeats."""
+
+    kind: str
+    """`genesis`, `baseline`, `rollout`, `step`, `evaluation` …"""
+    step: int | None = None
+    task: int | None = None
+    """Index of the task in its split."""
+    sample: int | None = None
+    """Position in the group of its task, from 0."""
+    body: Mapping[str, Any]
+    """Plain JSON values; numbers are finite."""
+    seq: int = -1
+    """Position in the chain; given when the record is stored."""
+    hash: str = ""
+    """Hash of everything up to and including this record; given when it is stored."""
+
+    def __post_init__(self) -> None:
+        for name in ("step", "task", "sample"):
+            value = getattr(self, name)
+            if value is not None and type(value) is not int:
+                raise _not_json(name, f"{value!r} is a {type(value).__name__} and not an int")
+
+    @property
+    def place(self) -> str:
+        """The record in words: `rollout of step 3, task 7, sample 2`."""
+        names = [f"{name} {value}" for name in ("step", "task", "sample") if (value := getattr(self, name)) is not None]
+        return f"{self.kind} of {', '.join(names)}" if names else self.kind
+
+
+def canonical(value: Any) -> bytes:
+    """The one way to write a JSON value: sorted keys, no spaces, ASCII, floats that read back exactly.
+
+    Raises: RunError E407 for NaN, an infinity, a key that is not text, or anything that is not JSON.
+    """
+    for path, mapping in _mappings(value, ""):
+        for key in mapping:
+            if not isinstance(key, str):
+                raise _not_json(path or "the body", f"the key {key!r} is a {type(key).__name__} and not text")
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _not_json(*_culprit(value, "") or ("the body", str(error))) from None
+    return text.encode("ascii")
+
+
+def link(previous: bytes, record: Record, body: bytes) -> bytes:
+    """Hash of a record in its place in the chain.
+
+    Equation: h_n = SHA-256(h_{n-1} ‖ JSON [kind, step, task, sample] ‖ newline ‖ canonical body).
+    The newline cannot occur inside either JSON text, so no two records share an encoding.
+    """
+    head = canonical([record.kind, record.step, record.task, record.sample])
+    return sha256(b"".join((previous, head, b"\n", body))).digest()
+
+
+def pack(seq: int, previous: bytes, record: Record) -> tuple[Any, ...]:
+    """The row that stores a record at `seq` (`COLUMNS`)."""
+    body = canonical(record.body)
+    digest = link(previous, record, body)
+    packed = len(body) > SMALL
+    stored = zlib.compress(body) if packed else body
+    return (
+        *(seq, record.kind, record.step, record.task, record.sample),
+        *(int(packed), stored, digest, *glance(record)),
+    )
+
+
+def glance(record: Record) -> tuple[float | None, str | None, int | None]:
+    """Reward, status and tokens of a rollout, repeated in columns of their own for quick reading."""
+    if record.kind != "rollout":
+        return None, None, None
+    reward, status, tokens = (record.body.get(name) for name in ("reward", "status", "tokens"))
+    return (
+        float(reward) if isinstance(reward, int | float) else None,
+        str(status) if isinstance(status, str) else None,
+        tokens if isinstance(tokens, int) else None,
+    )
+
+
+def unpack(row: tuple[Any, ...]) -> tuple[Record, bytes]:
+    """The record a row stores, and its canonical body.
+
+    Raises: RunError E405 when the row does not read back.
+    """
+    seq, kind, step, task, sample, packed, stored, digest = row[:8]
+    try:
+        raw = zlib.decompress(stored) if packed else bytes(stored)
+        body = json.loads(raw)
+        record = Record(kind=kind, step=step, task=task, sample=sample, body=body, seq=seq, hash=digest.hex())
+    except (zlib.error, ValueError, TypeError, AttributeError, RunError) as error:
+        raise RunError("E405", f"record {seq} ({kind}) is damaged", why=f"its body cannot be read: {error}") from None
+    return record, raw
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{value!r} is a {type(value).__name__}")
+
+
+def _mappings(value: Any, path: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    if isinstance(value, Mapping):
+        yield path, value
+        for key, item in value.items():
+            if isinstance(item, Mapping | list | tuple):
+                yield from _mappings(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            if isinstance(item, Mapping | list | tuple):
+                yield from _mappings(item, f"{path}[{index}]")
+
+
+def _culprit(value: Any, path: str) -> tuple[str, str] | None:
+    """Where the first value stands that is no JSON, and why it is none."""
+    if isinstance(value, Mapping):
+        items = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
+    elif isinstance(value, list | tuple):
+        items = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+    else:
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            kind = type(value).__name__
+            return path, f"{value!r} is not a finite number" if isinstance(value, float) else f"it is a {kind}"
+        return None
+    return next((found for name, item in items if (found := _culprit(item, name))), None)
+
+
+def _not_json(where: str, why: str) -> RunError:
+    fix = "record plain JSON values with finite numbers; leave out what is undefined"
+    return RunError("E407", "a record cannot be stored", where=where, why=why, fix=fix)

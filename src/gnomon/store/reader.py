@@ -1,0 +1,197 @@
+"""Reading a run, finished or live, without a lock and without changing a byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from gnomon.errors import RunError
+from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows
+from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, unpack
+from gnomon.store.lock import is_locked
+
+__all__ = ["RolloutRow", "RunReader"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutRow:
+    """A rollout at a glance, without its body."""
+
+    seq: int
+    step: int | None
+    task: int | None
+    sample: int | None
+    reward: float | None
+    status: str | None
+    tokens: int | None
+
+
+class RunReader:
+    """A run folder, open for reading. Use it as a context manager, or `close` it.
+
+    Raises: RunError E404 when the folder holds no run, E405 when it is damaged, E406 when a newer
+    gnomon wrote it.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self._db = open_reading(self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._db.close()
+
+    @property
+    def uuid(self) -> str:
+        return self._meta("uuid")
+
+    @property
+    def recipe(self) -> str:
+        return self._file(RECIPE)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return self._loaded(MANIFEST, self._file(MANIFEST))
+
+    @property
+    def status(self) -> RunStatus:
+        """`interrupted` also where the run says that it is running and no process holds its lock."""
+        status = self._status()
+        if status is RunStatus.RUNNING and not is_locked(self.folder):
+            # Asked again: the run may have ended between the two questions.
+            status = self._status()
+            return RunStatus.INTERRUPTED if status is RunStatus.RUNNING else status
+        return status
+
+    @property
+    def reason(self) -> str:
+        """Why the run has its status, in a sentence; may be empty."""
+        return self._meta("reason")
+
+    @property
+    def fingerprint(self) -> str:
+        """Head of the chain: equal fingerprints, equal runs."""
+        return str(self._query("SELECT lower(hex(hash)) FROM records ORDER BY seq DESC LIMIT 1")[0][0])
+
+    @property
+    def length(self) -> int:
+        """Number of records."""
+        return int(self._query("SELECT max(seq) + 1 FROM records")[0][0])
+
+    @property
+    def steps(self) -> int:
+        """Number of finished steps."""
+        return int(self._query("SELECT count(*) FROM records WHERE kind = 'step'")[0][0])
+
+    @property
+    def genesis(self) -> Mapping[str, Any]:
+        """Body of the first record: what fixes the whole run."""
+        return next(self.records("genesis")).body
+
+    @property
+    def baseline(self) -> Mapping[str, Any] | None:
+        """Body of the `baseline` record, None before there is one."""
+        return self._last("baseline")
+
+    @property
+    def held_out(self) -> Mapping[str, Any] | None:
+        """Body of the last `evaluation` record, None before there is one."""
+        return self._last("evaluation")
+
+    def metrics(self) -> list[Mapping[str, Any]]:
+        """Bodies of the `step` records, in order."""
+        return [record.body for record in self.records("step")]
+
+    def records(
+        self, kind: str | None = None, step: int | None = None, task: int | None = None, sample: int | None = None
+    ) -> Iterator[Record]:
+        """The records that match everything named, in order."""
+        return (unpack(row)[0] for row in rows(self._db, self.folder, kind=kind, step=step, task=task, sample=sample))
+
+    def rows(self, start: int = 0) -> Iterator[tuple[Any, ...]]:
+        """The rows as stored, from position `start` on."""
+        return rows(self._db, self.folder, start)
+
+    def rollout(self, step: int, task: int, sample: int) -> Record:
+        """One rollout.
+
+        Raises: RunError E409 when the run has none there.
+        """
+        found = next(self.records("rollout", step, task, sample), None)
+        if found is None:
+            where = f"{self.folder}, step {step}, task {task}, sample {sample}"
+            raise RunError(
+                "E409", "the run has no such rollout", where=where, why=f"it has {self.steps} finished steps"
+            )
+        return found
+
+    def rollout_rows(self, step: int | None = None, task: int | None = None) -> list[RolloutRow]:
+        """Rollouts at a glance, of one step or one task or all, in order."""
+        wanted = {name: value for name, value in (("step", step), ("task", task)) if value is not None}
+        condition = "".join(f" AND {name} = ?" for name in wanted)
+        names = RolloutRow.__slots__
+        query = f"SELECT {', '.join(names)} FROM records WHERE kind = 'rollout'{condition} ORDER BY seq"
+        return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *wanted.values())]
+
+    def timings(self) -> list[dict[str, Any]]:
+        """What a clock said of the steps: `step`, `at` (Unix seconds) and what was measured."""
+        found = self._query("SELECT step, at, body FROM timings ORDER BY id")
+        return [{**self._loaded("timings", body), "step": step, "at": at} for step, at, body in found]
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """What happened beside the chain: `kind`, `at` (Unix seconds) and what was noted."""
+        found = self._query("SELECT kind, at, body FROM events WHERE ? IS NULL OR kind = ? ORDER BY id", kind, kind)
+        return [{**self._loaded("events", body), "kind": name, "at": at} for name, at, body in found]
+
+    def head(self, seq: int) -> str | None:
+        """Head of the chain before position `seq`, None beyond its end."""
+        found = head_before(self._db, self.folder, seq)
+        return None if found is None else found.hex()
+
+    def recorded(self, name: str) -> str:
+        """SHA-256 that a text file of the run folder had when the run began."""
+        return self._meta(f"sha256:{name}")
+
+    def structure(self) -> str:
+        """What is inconsistent inside the database; empty when nothing is."""
+        found = self._query("PRAGMA integrity_check(1)")[0][0]
+        return "" if found == "ok" else str(found)
+
+    def _last(self, kind: str) -> Mapping[str, Any] | None:
+        found = self._query("SELECT max(seq) FROM records WHERE kind = ?", kind)[0][0]
+        return None if found is None else unpack(next(rows(self._db, self.folder, found, found + 1)))[0].body
+
+    def _status(self) -> RunStatus:
+        text = self._meta("status")
+        if text not in set(RunStatus):
+            raise damaged(self.folder, f"{text!r} is no status of a run")
+        return RunStatus(text)
+
+    def _meta(self, name: str) -> str:
+        with faults(self.folder):
+            return meta(self._db, name)
+
+    def _file(self, name: str) -> str:
+        try:
+            return (self.folder / name).read_text(encoding="utf-8")
+        except (FileNotFoundError, UnicodeDecodeError) as error:
+            raise damaged(self.folder, f"{name} cannot be read: {error}") from None
+
+    def _loaded(self, name: str, text: str) -> dict[str, Any]:
+        try:
+            return dict(json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise damaged(self.folder, f"{name} cannot be read: {error}") from None
+
+    def _query(self, query: str, *values: Any) -> list[Any]:
+        with faults(self.folder):
+            return self._db.execute(query, values).fetchall()

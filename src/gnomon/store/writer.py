@@ -1,0 +1,293 @@
+"""Writing a run: append records, commit checkpoints, and prove on resume that it is the same run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sqlite3
+import time as clock
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from gnomon.errors import GnomonError, RunError
+from gnomon.store import checkpoints
+from gnomon.store.checkpoints import Checkpoint, Place
+from gnomon.store.compare import differences
+from gnomon.store.failpoint import failpoint
+from gnomon.store.journal import (
+    INSERT,
+    build,
+    faults,
+    find,
+    head_before,
+    meta,
+    open_writing,
+    rows,
+    sync,
+    tail,
+    transaction,
+    write_durably,
+)
+from gnomon.store.layout import (
+    CHECKPOINTS,
+    JOURNAL,
+    LOCK,
+    MANIFEST,
+    RECIPE,
+    Record,
+    RunStatus,
+    canonical,
+    pack,
+    unpack,
+)
+from gnomon.store.lock import Lock
+from gnomon.types import EMPTY
+
+__all__ = ["Run"]
+
+OURS = {RECIPE, MANIFEST, LOCK, CHECKPOINTS, f"{JOURNAL}.new", f"{JOURNAL}.new-journal", f"{JOURNAL}.new-wal"}
+"""What a creation that was killed may leave; such a folder counts as empty."""
+
+TAIL = 256
+"""Records at the end of the chain that are re-hashed on resume; `verify` re-hashes all."""
+
+
+class Run:
+    """The one writer of a run folder: `Run.create` or `Run.resume`, then a context manager.
+
+    A resumed run repeats itself. It loads a checkpoint, calls `rewind` with the checkpoint's position
+    and goes on; every record it appends is compared with the one already there, until it has caught up.
+    """
+
+    def __init__(self, folder: Path, lock: Lock) -> None:
+        self.folder = folder
+        self.skipped: list[str] = []
+        """Checkpoints that `latest_checkpoint` found bad, each as a sentence."""
+        self._lock = lock
+        self._db = open_writing(folder)
+        try:
+            self._count, self._head = tail(self._db, folder, TAIL)
+        except BaseException:
+            self._db.close()
+            raise
+        self._position = self._count
+        self.uuid = meta(self._db, "uuid")
+
+    @classmethod
+    def create(
+        cls, folder: Path | str, *, recipe: str, manifest: Mapping[str, Any], genesis: Mapping[str, Any]
+    ) -> Self:
+        """A new run in a new or empty folder. `genesis` is the first record: what fixes the whole run.
+
+        Raises: RunError E401 when something is there, E402 when the folder is in use; ResourceError E501.
+        """
+        folder = Path(folder)
+        first = Record(kind="genesis", body=genesis)
+        canonical(genesis)
+        texts = {RECIPE: recipe.encode(), MANIFEST: json.dumps(json.loads(canonical(manifest)), indent=1).encode()}
+        with faults(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            strangers = {path.name for path in folder.iterdir()} - OURS
+            if strangers and not (folder / JOURNAL).exists():
+                raise _occupied(folder, f"the folder is not empty: it holds {min(strangers)}")
+            lock = Lock(folder)
+        with _released_on_error(lock), faults(folder):
+            if (folder / JOURNAL).exists():
+                raise _occupied(folder, "the folder already holds a run")
+            for name, data in texts.items():
+                write_durably(folder / name, data)
+            (folder / CHECKPOINTS).mkdir(exist_ok=True)
+            facts = {"uuid": str(uuid4()), "status": RunStatus.RUNNING, "reason": ""}
+            build(folder, first, facts | {f"sha256:{name}": sha256(data).hexdigest() for name, data in texts.items()})
+            sync(folder.resolve().parent)
+            return cls(folder, lock)
+
+    @classmethod
+    def resume(cls, folder: Path | str) -> Self:
+        """An existing run, positioned after its genesis record to be repeated; `rewind` to a checkpoint first.
+
+        Raises: RunError E402 when it is in use, E404 when it is none, E405 when the end of its chain is
+        damaged, E406 when a newer gnomon wrote it.
+        """
+        folder = Path(folder)
+        find(folder)
+        with faults(folder):
+            lock = Lock(folder)
+        with _released_on_error(lock):
+            run = cls(folder, lock)
+        try:
+            checkpoints.clean(folder)
+            run.rewind(1)
+            run.set_status(RunStatus.RUNNING, "resumed")
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """A run that an error ends has failed; one that merely stops is interrupted unless it says otherwise."""
+        try:
+            if isinstance(error, Exception) and meta(self._db, "status") == RunStatus.RUNNING:
+                # A full disk may refuse this too: the error that is on its way matters more.
+                with suppress(GnomonError):
+                    self.set_status(RunStatus.FAILED, f"{type(error).__name__}: {error}")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the folder. What was appended is already on the disk."""
+        with suppress(sqlite3.Error):
+            self._db.close()
+        self._lock.release()
+
+    @property
+    def position(self) -> int:
+        """Where the next record goes."""
+        return self._position
+
+    @property
+    def fingerprint(self) -> str:
+        """Head of the chain before `position`."""
+        return self._head.hex()
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the next record is compared with one that is already there."""
+        return self._position < self._count
+
+    def rewind(self, seq: int) -> None:
+        """Go back to a position, to repeat the run from there; 0 repeats the genesis record too. Deletes nothing.
+
+        Raises: RunError E408 when the chain does not reach that far.
+        """
+        head = head_before(self._db, self.folder, seq)
+        if head is None:
+            raise RunError(
+                "E408",
+                f"the run cannot go on from record {seq}",
+                where=str(self.folder),
+                why=f"it has records 0 to {self._count - 1}",
+                fix="take the position from a checkpoint of this run: run.rewind(run.latest_checkpoint().seq)",
+            )
+        self._position, self._head = seq, head
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Store records in one transaction: when this returns they survive a power cut.
+
+        Where the chain already reaches further, they are compared with what is there instead.
+        Raises: RunError E403 at the first record that is not the same, E407 for a body that is not plain
+        JSON; ResourceError E501 when the disk is full. Then none of `records` was stored.
+        """
+        seq, head, fresh = self._position, self._head, []
+        there = rows(self._db, self.folder, seq, seq + len(records))
+        for record in records:
+            row = pack(seq, head, record)
+            old = next(there, None)
+            if old is None:
+                fresh.append(row)
+            elif old[7] != row[7]:
+                raise self._parted(old, row)
+            seq, head = seq + 1, row[7]
+        if fresh:
+            with transaction(self._db, self.folder):
+                self._db.executemany(INSERT, fresh)
+                failpoint("append:before-commit")
+            failpoint("append:after-commit")
+        self._position, self._head, self._count = seq, head, max(seq, self._count)
+
+    def note(self, kind: str, body: Mapping[str, Any] = EMPTY) -> None:
+        """Something that happened, with the time of day: kept beside the chain."""
+        with transaction(self._db, self.folder):
+            self._note(kind, body)
+
+    def time(self, step: int, body: Mapping[str, Any]) -> None:
+        """What a clock said of a step: kept beside the chain."""
+        with transaction(self._db, self.folder):
+            values = (clock.time(), step, canonical(body).decode())
+            self._db.execute("INSERT INTO timings (at, step, body) VALUES (?, ?, ?)", values)
+
+    def set_status(self, status: RunStatus | str, reason: str = "") -> None:
+        """Say what became of the run, and why."""
+        with transaction(self._db, self.folder):
+            facts = {"status": str(RunStatus(status)), "reason": reason}
+            self._db.executemany("REPLACE INTO meta VALUES (?, ?)", facts.items())
+            self._note("status", facts)
+
+    def commit_checkpoint(
+        self, step: int, write: Callable[[Path], None], state: Mapping[str, Any], *, keep: int = 2
+    ) -> Path:
+        """A checkpoint of this position in the chain, after `step` finished steps. Returns its folder.
+
+        Args: `write` puts the learner's files into the empty folder it is given; `state` is everything
+        else that a bitwise resume needs; the last `keep` checkpoints stay, and the one of step 0.
+        Raises: ResourceError E501 when the disk is full, with every older checkpoint untouched; RunError
+        E403 when a good checkpoint of this step is there and differs.
+        """
+        place = Place(run=self.uuid, step=step, seq=self._position, fingerprint=self.fingerprint)
+        path = checkpoints.commit(self.folder, place, write, state)
+        with faults(self.folder):
+            checkpoints.retire(self.folder, path, keep)
+        failpoint("checkpoint:before-note")
+        self.note("checkpoint", {"step": step, "seq": place.seq, "fingerprint": place.fingerprint})
+        return path
+
+    def latest_checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint that verifies, every byte re-hashed; None when there is none.
+
+        Those that do not verify go to `quarantine/`; `skipped` and an event say which and why.
+        """
+        self.skipped = []
+        for path in checkpoints.stored(self.folder):
+            with faults(self.folder):
+                why = checkpoints.examine(path, self.uuid, self._head_before)
+                if not why:
+                    return checkpoints.load(path, tuple(self.skipped))
+                aside = checkpoints.quarantine(self.folder, path)
+            self.skipped.append(f"The checkpoint of step {int(path.name)} is damaged: {why}. It was moved to {aside}.")
+            self.note("quarantine", {"step": int(path.name), "why": why, "path": str(aside)})
+        return None
+
+    def _head_before(self, seq: int) -> str | None:
+        head = head_before(self._db, self.folder, seq)
+        return None if head is None else head.hex()
+
+    def _note(self, kind: str, body: Mapping[str, Any]) -> None:
+        values = (clock.time(), kind, canonical(body).decode())
+        self._db.execute("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", values)
+
+    def _parted(self, old: tuple[Any, ...], new: tuple[Any, ...]) -> RunError:
+        there, here = unpack(old)[0], unpack(new)[0]
+        key, (was, now) = next(iter(differences(there, here).items()), ("hash", (there.hash, here.hash)))
+        path = shlex.quote(str(self.folder))
+        return RunError(
+            "E403",
+            "the resumed run is not the same run",
+            where=f"{self.folder}, record {there.seq} ({there.place})",
+            why=f"{key!r} was {was} and is now {now}; nothing was overwritten",
+            fix=f"resume with the code and on the machine of {path}/{MANIFEST}, "
+            f"or start a new run: gnomon train {path}/{RECIPE} run=OTHER",
+        )
+
+
+def _occupied(folder: Path, what: str) -> RunError:
+    fix = f"gnomon resume {shlex.quote(str(folder))}   (or choose another folder: run=OTHER)"
+    if not (folder / JOURNAL).exists():
+        fix = "choose another folder: run=OTHER"
+    return RunError("E401", what, where=str(folder), why="a run is never overwritten", fix=fix)
+
+
+@contextmanager
+def _released_on_error(lock: Lock) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        lock.release()
+        raise
