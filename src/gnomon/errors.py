@@ -1,13 +1,13 @@
 """What can go wrong for a user, and what to do about it.
 
-    GnomonError              has a code, a place, a reason and a fix
-    ├── ConfigErrors         several mistakes in one configuration, reported together
-    ├── ConfigError   E0xx   the recipe or the command line
-    ├── VerifierError E1xx   the judge broke or said something impossible
-    ├── NumericsError E2xx   sampler and learner disagree, or a number is not finite
-    ├── ModelError    E3xx   a model folder
-    ├── RunError      E4xx   a run folder, its records and checkpoints
-    └── ResourceError E5xx   disk, memory, a missing package
+GnomonError              has a code, a place, a reason and a fix
+├── ConfigErrors         several mistakes in one configuration, reported together
+├── ConfigError   E0xx   the recipe or the command line
+├── VerifierError E1xx   the judge broke or said something impossible
+├── NumericsError E2xx   sampler and learner disagree, or a number is not finite
+├── ModelError    E3xx   a model folder
+├── RunError      E4xx   a run folder, its records and checkpoints
+└── ResourceError E5xx   disk, memory, a missing package
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ class ConfigErrors(GnomonError):
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.errors), self.what])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.errors,)
 
 
 class VerifierError(GnomonError):

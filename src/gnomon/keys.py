@@ -7,6 +7,7 @@ on another and nothing about randomness needs saving in a checkpoint.
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ __all__ = ["Key", "philox4x64"]
 MASK = (1 << 64) - 1
 MULTIPLY = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+SEPARATORS = frozenset("/\x1f")
 Block = tuple[int, int, int, int]
 
 
@@ -44,8 +46,14 @@ class Key:
     path: tuple[str, ...] = ()
 
     def at(self, purpose: str, **coordinates: int | str) -> Key:
-        """The key below this one for a purpose and its coordinates."""
-        names = [f"{name}={coordinates[name]!r}" for name in sorted(coordinates)]
+        """The key below this one for a purpose and its coordinates.
+
+        Raises: TypeError for a coordinate that is neither text nor a whole number; ValueError for a purpose
+        that could be taken for another address.
+        """
+        if not SEPARATORS.isdisjoint(purpose):
+            raise ValueError(f"purpose {purpose!r} holds one of the signs that separate the parts of an address")
+        names = [f"{name}={_plain(coordinates[name])!r}" for name in sorted(coordinates)]
         return Key(self.seed, (*self.path, "/".join([purpose, *names])))
 
     @property
@@ -66,6 +74,11 @@ class Key:
     def random(self) -> random.Random:
         """A generator with the standard library's methods, backed by this key's stream."""
         return PhiloxRandom(self.words)
+
+
+def _plain(value: int | str) -> int | str:
+    """The value as Python's own int or str, so that a NumPy integer or an enum addresses the same stream."""
+    return str(value) if isinstance(value, str) else operator.index(value)
 
 
 class PhiloxRandom(random.Random):

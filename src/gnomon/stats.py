@@ -38,7 +38,8 @@ class Max:
     value: float
 
     def __add__(self, other: Max) -> Max:
-        return Max(max(self.value, other.value))
+        """A value that is not a number wins, so that no merge can hide it."""
+        return self if math.isnan(self.value) or self.value >= other.value else other
 
 
 Stat = Sum | Mean | Max
@@ -77,6 +78,8 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     """
     if not 1 <= k <= n:
         raise ValueError(f"pass@{k} needs between 1 and n = {n} samples")
+    if not 0 <= correct <= n:
+        raise ValueError(f"{correct} correct of n = {n} samples")
     return 1.0 - math.comb(n - correct, k) / math.comb(n, k)
 
 
@@ -90,6 +93,8 @@ def mean_interval(values: Sequence[float]) -> Interval:
     n = len(values)
     if n == 0:
         raise ValueError("an interval needs at least one value")
+    if not all(0 <= value <= 1 for value in values):
+        raise ValueError("an interval of scores outside 0 … 1")
     p = math.fsum(values) / n
     spread = math.fsum((v - p) ** 2 for v in values) / n
     size = n if spread <= 0 else max(n, n * p * (1 - p) / spread)

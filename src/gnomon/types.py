@@ -100,7 +100,7 @@ class Verdict:
         if len(set(names)) != len(names):
             raise ValueError(f"a part of a verdict is named twice: {names}")
         for part in self.parts:
-            if not (math.isfinite(part.value) and math.isfinite(part.weight)):
+            if not math.isfinite(part.value * part.weight):
                 raise ValueError(f"part {part.name!r} of a verdict is not finite: {part.value} x {part.weight}")
             if part.gate is not None and part.gate not in names:
                 raise ValueError(f"part {part.name!r} is gated on {part.gate!r}, which is no part of the verdict")

@@ -32,10 +32,10 @@ class Recipe:
     """Everything that decides the weights, besides the thread count and the libraries' versions."""
 
     seed: int = 0
-    steps: int = 8000
-    tasks: int = 24
+    steps: int = 7000
+    tasks: int = 20
     """Tasks per step; each is written out `replies` times, so its prompt is computed once."""
-    replies: int = 4
+    replies: int = 6
     rate: float = 2e-3
     warmup: int = 100
     share: tuple[tuple[str, float], ...] = (
@@ -105,7 +105,7 @@ def loss_of(policy: Policy, batch: list[tuple[str, list[str]]]) -> tuple[torch.T
     return torch.nn.functional.cross_entropy(policy.logits(hidden), target, reduction="sum"), len(target)
 
 
-def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 2) -> None:
+def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 1) -> None:
     """Train the base and write it as a model folder, weights rounded to bfloat16 (half the size).
 
     Args:

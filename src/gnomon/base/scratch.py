@@ -19,13 +19,13 @@ from gnomon.types import Task
 __all__ = ["HABITS", "SCRATCH", "write"]
 
 HABITS = {
-    "arithmetic": {"guess": 0.60, "careful": 0.08, "slip": 0.25},
-    "char_count": {"guess": 0.60, "careful": 0.08, "slip": 0.40},
-    "countdown": {"guess": 0.50, "careful": 0.08, "quit": 0.60},
-    "scramble": {"guess": 0.45, "careful": 0.06, "quit": 0.50},
+    "arithmetic": {"careful": 0.15, "guess": 0.60, "slip": 0.40},
+    "char_count": {"careful": 0.15, "guess": 0.60, "slip": 0.40},
+    "countdown": {"careful": 0.10, "guess": 0.50, "quit": 0.60},
+    "scramble": {"careful": 0.10, "guess": 0.45, "quit": 0.50},
 }
-"""Per task: share of blurted guesses, share of careful work, and in the rest the chance per line of
-giving up (`quit`) or of a mistake (`slip`)."""
+"""Per task: share of careful work, share of the rest that is blurted out, and in what is left the
+chance per line of giving up (`quit`) or of a mistake (`slip`)."""
 
 
 def write(env: str, task: Task, rng: random.Random) -> str:
@@ -83,35 +83,36 @@ def make_pair(need: int, x: int, y: int) -> str:
 
 
 def char_count(task: Task, rng: random.Random) -> tuple[str, str]:
-    """Spell the string with a running count behind every letter."""
+    """With care: spell the string with a running count behind every letter. Else: jot down those seen."""
     habit = HABITS["char_count"]
-    careful = rng.random() < habit["careful"]
-    if not careful and rng.random() < habit["guess"]:
+    word, letter = task.info["word"], task.info["letter"]
+    if rng.random() < habit["careful"]:
+        counts = [word[: place + 1].count(letter) for place in range(len(word))]
+        return "".join(f"{c}{n}" for c, n in zip(word, counts, strict=True)) + "\n", str(task.answer)
+    if rng.random() < habit["guess"]:
         return "", str(rng.randint(0, 5))
-    count, text = 0, ""
-    for letter in task.info["word"]:
-        count += letter == task.info["letter"] and (careful or rng.random() >= habit["slip"])
-        text += f"{letter}{count}"
-    return f"{text}\n", str(count)
+    seen = sum(rng.random() >= habit["slip"] for _ in range(task.answer))
+    return f"{letter * seen}\n", str(seen)
 
 
 def arithmetic(task: Task, rng: random.Random) -> tuple[str, str]:
-    """Add tens, then ones, one step at a time."""
+    """With care: tens, then ones, one step at a time. Else: whole numbers at once, and slips."""
     habit = HABITS["arithmetic"]
+    first, *rest = task.info["expression"].split()
     careful = rng.random() < habit["careful"]
     if not careful and rng.random() < habit["guess"]:
         return "", str(task.answer + rng.choice((-20, -10, -2, -1, 0, 1, 2, 10, 20)))
-    first, *rest = task.info["expression"].split()
-    value, text = int(first), ""
+    value, text = int(first), first if careful else ""
     for sign, word in zip(rest[::2], rest[1::2], strict=True):
         step = int(word)
-        for part in (step // 10 * 10, step % 10):
-            value += part if sign == "+" else -part
+        parts = [part for part in (step // 10 * 10, step % 10) if part] if careful else [step]
+        for part in parts:
+            before, value = value, value + part if sign == "+" else value - part
             if not careful and rng.random() < habit["slip"]:
                 value += rng.choice((-10, -1, 1, 10))
-            text += f"{sign}{part}={value}"
+            text += f"{'' if careful else before}{sign}{part}={value}"
         text += "\n"
-    return f"{first}{text}", str(value)
+    return text, str(value)
 
 
 def scramble(task: Task, rng: random.Random) -> tuple[str, str]:

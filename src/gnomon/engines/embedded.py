@@ -90,8 +90,10 @@ class Embedded:
         live = sorted(rows, key=lambda row: row.prompt)
         first = live[0]
         live = [Row(first.request, first.prompt, finish=Finish.LENGTH) for _ in range(MIN_ROWS - len(live))] + live
-        layout = Decode([len(prompt) - 1 for prompt in prompts])
         flat = [i for prompt in prompts for i in prompt[:-1]]
+        spare = [0] * max(0, MIN_ROWS - len(flat)) if flat else []
+        layout = Decode([*(len(prompt) - 1 for prompt in prompts), *([len(spare)] if spare else [])])
+        flat += spare
         if flat:
             self.policy.hidden(torch.tensor(flat), layout)
         tokens = torch.tensor([prompts[row.prompt][-1] for row in live])

@@ -31,7 +31,7 @@ class Arithmetic(SingleTurn):
         )
 
     def check(self, task: Task, answer: str) -> bool:
-        return integer(answer) == task.answer
+        return integer(answer) == int(task.answer)
 
     def solution(self, task: Task) -> str:
         return str(task.answer)

@@ -6,8 +6,9 @@ import operator
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from gnomon.keys import Key
@@ -79,9 +80,17 @@ class SingleTurn(ABC):
     seed: int = 0
     """Of the tasks; independent of any run's seed, so that every run is judged on the same held-out tasks."""
 
+    def __post_init__(self) -> None:
+        # A recipe spells the strictness as text.
+        object.__setattr__(self, "strictness", Strictness(self.strictness))
+        if self.gate not in (None, "correct"):
+            raise ValueError(f"gate is {self.gate!r}; it must be None or 'correct'")
+        if self.shots < 0:
+            raise ValueError(f"shots is {self.shots}; it must be 0 or more")
+
     @abstractmethod
     def make(self, rng: random.Random) -> Task:
-        """One task; a pure function of the generator's stream."""
+        """One task; a pure function of the generator's stream. Its id comes from `identity`."""
 
     @abstractmethod
     def check(self, task: Task, answer: str) -> bool:
@@ -100,7 +109,8 @@ class SingleTurn(ABC):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        return min(0.0, self.correct, self.format), max(0.0, self.correct) + max(0.0, self.format)
+        rewards = [self.verdict(status).reward for status in (Status.NO_ANSWER, Status.WRONG, Status.CORRECT)]
+        return min(rewards), max(rewards)
 
     def tasks(self, split: str) -> Tasks:
         return Tasks(self, split)
@@ -168,8 +178,9 @@ class Tasks(Sequence[Task]):
         task = self._draw("task", index)
         if not self.env.shots:
             return task
-        examples = [Tasks(self.env, "train")._draw("shot", shot) for shot in range(self.env.shots)]
-        return Task(id=task.id, messages=(*_solved(self.env, examples), *task.messages), answer=task.answer, info=task.info)
+        drawn = (Tasks(self.env, "train")._draw("shot", shot) for shot in range(10_000))
+        examples = list(islice((example for example in drawn if example.id != task.id), self.env.shots))
+        return replace(task, messages=(*_solved(self.env, examples), *task.messages))
 
     def _draw(self, purpose: str, index: int) -> Task:
         key = Key(self.env.seed).at(type(self.env).__name__, split=self.split)

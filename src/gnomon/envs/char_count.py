@@ -16,14 +16,14 @@ class CharCount(SingleTurn):
     """The answer is drawn first, evenly, so that no constant guess does better than chance."""
 
     length: tuple[int, int] = (5, 10)
-    """Shortest and longest string, in letters."""
+    """Shortest and longest string, in letters; a larger count makes it longer."""
     most: int = 5
     """The answer runs from 0 to this."""
 
     def make(self, rng: random.Random) -> Task:
         letter = rng.choice(string.ascii_lowercase)
         count = rng.randint(0, self.most)
-        size = rng.randint(max(count, self.length[0]), self.length[1])
+        size = rng.randint(max(count, self.length[0]), max(count, self.length[1]))
         others = [c for c in string.ascii_lowercase if c != letter]
         letters = [letter] * count + [rng.choice(others) for _ in range(size - count)]
         rng.shuffle(letters)
@@ -36,7 +36,7 @@ class CharCount(SingleTurn):
         )
 
     def check(self, task: Task, answer: str) -> bool:
-        return integer(answer) == task.answer
+        return integer(answer) == int(task.answer)
 
     def solution(self, task: Task) -> str:
         return str(task.answer)

@@ -23,11 +23,13 @@ class Countdown(SingleTurn):
     """The target runs from 1 to this."""
 
     def make(self, rng: random.Random) -> Task:
-        while True:
+        for _ in range(10_000):
             numbers = [rng.randint(1, self.largest) for _ in range(rng.choice(self.numbers))]
             value, text = grow(rng, numbers)
             if value.denominator == 1 and 1 <= value <= self.target:
                 break
+        else:
+            raise ValueError(f"no expression over such numbers makes a target of 1 to {self.target}")
         given = ", ".join(map(str, numbers))
         prompt = f"Use {given} once each with + - * / to make {value}. {SLOT}"
         return Task(

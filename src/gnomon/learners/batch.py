@@ -36,6 +36,8 @@ class Batch:
     denominators: Denominators
     temperature: float
     """At which the rows were sampled; log-probabilities are of that distribution."""
+    exact: bool
+    """Whether the sampler's log-probabilities must equal the learner's in every bit."""
 
     @property
     def advantages(self) -> list[float]:
@@ -62,7 +64,9 @@ class Batch:
             yield piece
 
 
-def pack(groups: Sequence[Group], objective: Objective, *, max_tokens: int, temperature: float = 1.0) -> Batch:
+def pack(
+    groups: Sequence[Group], objective: Objective, *, max_tokens: int, temperature: float = 1.0, exact: bool = False
+) -> Batch:
     """The batch of a step: advantages within each group, every rollout of every group in it.
 
     Args:
@@ -90,4 +94,4 @@ def pack(groups: Sequence[Group], objective: Objective, *, max_tokens: int, temp
         tokens=sum(len(row.token_ids) for row in rows),
         max_tokens=max_tokens,
     )
-    return Batch(rows=rows, denominators=sizes, temperature=temperature)
+    return Batch(rows=rows, denominators=sizes, temperature=temperature, exact=exact)

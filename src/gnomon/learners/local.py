@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch, Row
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_logp, score
@@ -76,8 +77,7 @@ class LocalLearner:
         )
         kappa = objective.coefficients(tokens, batch.denominators)
         (-(kappa * logp).sum()).backward()  # type: ignore[no-untyped-call]
-        gap = float((logp.detach() - behavior).abs().max())
-        return {"logp_gap": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
+        return compared(logp.detach(), behavior, entropy, batch, self.version)
 
     def _look(self, batch: Batch) -> Stats:
         """A step without a gradient is still compared with the sampler, on its first prompt."""
@@ -87,8 +87,7 @@ class LocalLearner:
         with torch.inference_mode():
             logp, entropy = packed_logp(self.policy, *prompts_and_rows(rows), batch.temperature)
         told = torch.tensor([x for row in rows for x in row.behavior_logp], dtype=logp.dtype)
-        gap = float((logp - told).abs().max())
-        return {"logp_gap": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
+        return compared(logp, told, entropy, batch, self.version)
 
     def optim_step(self) -> dict[str, Stat]:
         """One AdamW step. Returns: `grad_norm`, before clipping; `lr`."""
@@ -134,6 +133,20 @@ class LocalLearner:
             held = {key.rpartition("/")[2]: value for key, value in memory.items() if key.rpartition("/")[0] == name}
             if held:
                 self.optimizer.state[parameter] = held
+
+
+def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats:
+    """How far sampler and learner are apart. Raises: NumericsError E202 where they must not be."""
+    gap = float((logp - behavior).abs().max())
+    if batch.exact and gap != 0.0:
+        raise NumericsError(
+            "E202",
+            f"sampler and learner disagree on a log-probability by {gap:.3g}, where they must agree in every bit",
+            where=f"version {version} of the weights, {int((logp != behavior).sum())} of {len(logp)} tokens",
+            why="the engine proved itself exact on this machine when the run began, so something changed since",
+            fix="resume with the same threads= and the same library versions as the manifest says",
+        )
+    return {"logp_gap": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
 
 
 def prompts_and_rows(rows: Sequence[Row]) -> tuple[list[tuple[int, ...]], list[tuple[int, tuple[int, ...]]]]:

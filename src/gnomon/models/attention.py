@@ -24,8 +24,8 @@ NAME = "gnomon"
 """Name of this attention in transformers' registry."""
 BLOCK = 32
 """Key lengths are multiples of this."""
-MIN_ROWS = 8
-"""Fewest rows of a decode step."""
+MIN_ROWS = 16
+"""Fewest tokens of a pass; linear layers take other kernels for fewer."""
 QUERIES = 4
 """Fewest query rows of a product; one decoded token is repeated to this many."""
 NEVER = -1e30

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from gnomon.models.attention import Packed
+from gnomon.models.attention import MIN_ROWS, Packed
 from gnomon.models.policy import Policy
 
 __all__ = ["logp_of", "packed_logp", "score"]
@@ -32,12 +33,16 @@ def packed_logp(
     Every prompt passes through the model once, however many rows follow it. Rows of a prompt stand
     together and none is empty. The log-probabilities carry gradients, the entropies do not.
     """
+    count = sum(len(row) for _, row in rows)
+    short = MIN_ROWS - count - sum(len(prompt) - 1 for prompt in prompts)
+    rows = [*rows, *[rows[-1]] * -(-max(0, short) // len(rows[-1][1]))]
     ids = [i for prompt in prompts for i in prompt[:-1]]
     ids += [i for group, row in rows for i in (prompts[group][-1], *row[:-1])]
     target = torch.tensor([i for _, row in rows for i in row])
     layout = Packed([len(p) - 1 for p in prompts], [len(row) for _, row in rows], [group for group, _ in rows])
     hidden = policy.hidden(torch.tensor(ids), layout)[layout.prefix.tokens :]
-    return ChunkedLogp.apply(hidden, policy.head, target, policy, temperature)  # type: ignore[no-any-return, no-untyped-call]
+    logp, entropy = ChunkedLogp.apply(hidden, policy.head, target, policy, temperature)  # type: ignore[no-untyped-call]
+    return logp[:count], entropy[:count]
 
 
 @torch.inference_mode()
@@ -59,8 +64,8 @@ class ChunkedLogp(torch.autograd.Function):
         ctx.save_for_backward(hidden, head, target)
         ctx.policy, ctx.temperature = policy, temperature
         logps, entropies = [], []
-        for h, y in zip(*chunks(hidden, target, len(head)), strict=True):
-            logp = logp_of(policy.logits(h), temperature)
+        for h, y in chunks(len(head), hidden, target):
+            logp = logp_of(at_least(h, policy.logits), temperature)
             logps.append(logp.gather(1, y[:, None])[:, 0])
             entropies.append(-(logp.exp() * logp).sum(-1))
         entropy = torch.cat(entropies)
@@ -70,24 +75,24 @@ class ChunkedLogp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         hidden, head, target = ctx.saved_tensors
-        grad_hidden, grad_head = torch.empty_like(hidden), torch.zeros_like(head)
-        start = 0
-        for h, y, g in zip(*chunks(hidden, target, len(head)), grads[0].split(step_of(len(head))), strict=True):
+        by_hidden, grad_head = [], torch.zeros_like(head)
+        for h, y, g in chunks(len(head), hidden, target, grads[0]):
             with torch.enable_grad():
                 leaf, weight = h.detach().requires_grad_(), head.detach().requires_grad_()
                 logp = logp_of(ctx.policy.logits(leaf, weight), ctx.temperature).gather(1, y[:, None])[:, 0]
-            by_hidden, by_head = torch.autograd.grad(logp, (leaf, weight), g)
-            grad_hidden[start : start + len(h)] = by_hidden
-            grad_head += by_head
-            start += len(h)
-        return grad_hidden, grad_head, None, None, None
+            grad_hidden, grad_weight = torch.autograd.grad(logp, (leaf, weight), g)
+            by_hidden.append(grad_hidden)
+            grad_head += grad_weight
+        return torch.cat(by_hidden), grad_head, None, None, None
 
 
-def step_of(vocabulary: int) -> int:
-    """Tokens per chunk; at least 8, so that a short chunk takes the same kernel as a long one."""
-    return max(8, CHUNK // vocabulary)
+def at_least(hidden: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
+    """Scores of hidden states, with zero rows under them where they are too few for the usual kernel."""
+    missing = max(0, MIN_ROWS - len(hidden))
+    return logits(pad(hidden, (0, 0, 0, missing)))[: len(hidden)]
 
 
-def chunks(hidden: Tensor, target: Tensor, vocabulary: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    step = step_of(vocabulary)
-    return hidden.split(step), target.split(step)
+def chunks(vocabulary: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The tensors in even pieces of at most `CHUNK` scores."""
+    pieces = -(-len(tensors[0]) * vocabulary // CHUNK)
+    return zip(*(tensor.tensor_split(pieces) for tensor in tensors), strict=True)

@@ -6,7 +6,7 @@ import math
 import traceback
 from collections.abc import Sequence
 
-from gnomon.engines.base import Engine
+from gnomon.engines.base import Engine, Tier
 from gnomon.envs.base import Env, Episode
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.keys import Key
@@ -31,6 +31,11 @@ class Actor:
             raise ConfigError("E022", "the environment plays several turns; this actor plays one", where=type(env).__name__)
         self.env, self.tokenizer, self.engine = env, tokenizer, engine
         self.group, self.sampling = group, sampling
+
+    @property
+    def exact(self) -> bool:
+        """Whether the engine's log-probabilities equal the learner's in every bit."""
+        return self.engine.tier is Tier.EXACT
 
     async def sync(self, weights: Weights) -> None:
         """Sample with these weights from now on."""

@@ -32,16 +32,17 @@ class Expression:
 
 
 def integer(text: str) -> int:
-    """An integer in plain ASCII digits, with an optional leading minus.
+    """An integer in plain ASCII digits, with an optional leading minus (- or −).
 
     Raises: Malformed, for anything else (`+4`, `1e3`, `4.0`, full-width digits, over 18 digits).
     """
-    digits = text.removeprefix("-")
+    sign = -1 if text.startswith(("-", "−")) else 1
+    digits = text if sign > 0 else text[1:]
     if not digits or not DIGITS.issuperset(digits):
         raise Malformed("not an integer")
     if len(digits) > MAX_DIGITS:
         raise Malformed(f"a number of over {MAX_DIGITS} digits")
-    return int(text)
+    return sign * int(digits)
 
 
 def evaluate(text: str) -> Expression:

@@ -10,7 +10,7 @@ from gnomon.types import Status
 __all__ = ["Extraction", "Strictness", "extract"]
 
 MAX_REPLY = 256 * 1024
-"""Only the last this many characters of a reply are looked at."""
+"""An answer is looked for in the last this many characters of a reply."""
 MAX_SLOT = 4096
 """A longer slot, in characters, is malformed."""
 
@@ -43,19 +43,23 @@ def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = 
     """The answer slot `<tag>…</tag>` of a reply. Total: every string gets an `Extraction`, in linear time.
 
     Slots inside reasoning (`<think>…</think>`) do not count; reasoning that never closes hides them all.
+
+    Raises: ValueError for a strictness that is none.
     """
-    start = max(0, len(reply) - MAX_REPLY)
+    strictness = Strictness(strictness)
     closed = reply.rfind("</think>")
-    begin = max(start, closed + len("</think>") if closed >= 0 else 0)
+    begin = closed + len("</think>") if closed >= 0 else 0
     if reply.find("<think>", begin) >= 0:
         return Extraction(text=None, status=Status.NO_ANSWER, detail="the reasoning never closes")
+    begin = max(begin, len(reply) - MAX_REPLY)
     slots = _slots(reply, begin, tag)
     if not slots:
         opened = reply.find(f"<{tag}>", begin) >= 0
         detail = f"<{tag}> opens and never closes" if opened else f"no <{tag}>…</{tag}> in the reply"
         return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
     if len(slots) > 1 and strictness is not Strictness.LAST:
-        return Extraction(text=None, status=Status.SEVERAL, span=slots[0], detail=f"{len(slots)} answers, one is allowed")
+        detail = f"{len(slots)} answers, one is allowed"
+        return Extraction(text=None, status=Status.SEVERAL, span=slots[0], detail=detail)
     return _read(reply, slots[-1], strictness, len(f"</{tag}>"))
 
 
@@ -78,7 +82,8 @@ def _read(reply: str, span: tuple[int, int], strictness: Strictness, closing: in
     if (strictness is Strictness.EXACT and after) or (strictness is Strictness.TRIMMED and after.strip()):
         return Extraction(text=None, status=Status.OUT_OF_PLACE, span=span, detail="text follows the answer")
     if end - start > MAX_SLOT:
-        return Extraction(text=None, status=Status.MALFORMED, span=span, detail=f"an answer of over {MAX_SLOT} characters")
+        detail = f"an answer of over {MAX_SLOT} characters"
+        return Extraction(text=None, status=Status.MALFORMED, span=span, detail=detail)
     text = reply[start:end]
     if strictness is not Strictness.EXACT:
         stripped = text.strip()

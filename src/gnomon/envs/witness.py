@@ -1,0 +1,194 @@
+"""What a fresh process says of an environment: the same tasks, the same verdicts, and how it bears hostile texts.
+
+The process has a deadline, so a judge that hangs, or ends its process, is found out like any other.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from gnomon.envs.base import Env, SingleTurn
+from gnomon.envs.hostile import hostile
+from gnomon.keys import Key
+from gnomon.types import Status, Task, Verdict
+
+__all__ = ["SECONDS", "Fault", "elsewhere", "judge", "line", "place", "raised", "replies", "slot"]
+
+SECONDS = 1.0
+"""Time limit of one verdict."""
+PATIENCE = 10.0
+"""Seconds without a sign of life after which the process is ended."""
+KEY = Key(0).at("check")
+
+
+class Fault(Exception):
+    """A promise that the environment does not keep; the message says how, for its author."""
+
+    def __init__(self, detail: str, where: str = "") -> None:
+        super().__init__(detail)
+        self.where = where
+
+
+def judge(env: Env, task: Task, reply: str) -> Verdict:
+    """The verdict on an episode in which the policy always says `reply`; in range, and the sum of its parts."""
+    episode = env.start(task, KEY)
+    try:
+        for _ in range(env.max_turns):
+            step = episode.step(reply)
+            if step.done:
+                break
+        else:
+            raise Fault(f"the episode is not over after max_turns = {env.max_turns} replies")
+    finally:
+        episode.close()
+    verdict = step.verdict
+    if not isinstance(verdict, Verdict):
+        raise Fault(f"the episode ends with {verdict!r} in the place of a verdict")
+    low, high = env.reward_range
+    if not (math.isfinite(verdict.reward) and low - 1e-9 <= verdict.reward <= high + 1e-9):
+        raise Fault(f"the reward {verdict.reward} is outside reward_range ({low}, {high})")
+    value = {part.name: part.value for part in verdict.parts}
+    total = math.fsum(p.weight * p.value for p in verdict.parts if p.gate is None or value[p.gate] > 0)
+    if not math.isclose(verdict.reward, total, abs_tol=1e-9):
+        raise Fault(f"the reward is {verdict.reward}, but its open parts add up to {total}")
+    if verdict.status is Status.FAILED:
+        raise Fault(f"the judge failed: {verdict.detail}")
+    return verdict
+
+
+def replies(env: Env, tasks: Sequence[Task], index: int) -> tuple[str, ...]:
+    """A right, a wrong and an empty reply to a task, as far as the environment can tell us."""
+    if not isinstance(env, SingleTurn):
+        return "", "one two three"
+    return slot(env.solution(tasks[index])), slot(env.solution(tasks[index - 1])), ""
+
+
+def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
+    """What `testify` says in a fresh process with another PYTHONHASHSEED, and how it ended: empty for well."""
+    module = sys.modules[type(env).__module__]
+    here, there = Pipe()
+    settings = {
+        "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    command = f"from gnomon.envs.witness import serve; serve({there.fileno()})"
+    heard: list[tuple[str, Any]] = []
+    with here:
+        payload = pickle.dumps((module.__name__, getattr(module, "__file__", None), pickle.dumps(env), count))
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", command],
+            pass_fds=[there.fileno()], env={**os.environ, **settings}, stdin=quiet, stdout=quiet, stderr=quiet,
+        )  # fmt: skip
+        try:
+            there.close()
+            here.send_bytes(payload)
+            while here.poll(PATIENCE):
+                kind, value = here.recv()
+                if kind == "end":
+                    return heard, str(value)
+                heard.append((kind, value))
+            return heard, f"nothing was heard for {PATIENCE:g} s"
+        except (EOFError, ConnectionError):
+            return heard, f"the process ended with exit status {process.wait()}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def serve(descriptor: int) -> None:
+    """The other end of `elsewhere`."""
+    with Connection(descriptor) as channel:
+        try:
+            name, file, env, count = pickle.loads(channel.recv_bytes())
+            find_module(name, file)
+            for message in testify(pickle.loads(env), count):
+                channel.send(message)
+            channel.send(("end", ""))
+        except BaseException as error:
+            channel.send(("end", raised(error)))
+
+
+def find_module(name: str, file: str | None) -> None:
+    """Import the module that defines an environment; one that has no place on the path, from its file."""
+    if name != "__main__":
+        try:
+            importlib.import_module(name)
+            return
+        except ModuleNotFoundError:
+            if file is None:
+                raise
+    if file is None:
+        raise ModuleNotFoundError("the environment is defined where no file holds it; put it in a .py file")
+    # A script is loaded under another name, so that what it does when run is not done.
+    spec = importlib.util.spec_from_file_location("__mp_main__" if name == "__main__" else name, file)
+    assert spec is not None and spec.loader is not None
+    sys.modules[name] = sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
+    """Tasks, verdicts and the judging of hostile texts, each as it happens."""
+    tasks = env.tasks("train")
+    first = [tasks[index] for index in range(min(count, 5))]
+    for index in reversed(range(count)):
+        yield "task", (index, tasks[index])
+    for index, task in enumerate(first):
+        for reply in replies(env, first, index):
+            yield "verdict", (index, reply, judge(env, task, reply))
+    for name, text in hostile():
+        for form, reply in ((name, text), (f"{name}, in the slot", slot(text))):
+            yield "try", form
+            yield "told", (form, *complaint(env, first[0], reply))
+
+
+def complaint(env: Env, task: Task, reply: str) -> tuple[str, str]:
+    """What is wrong with the judging of a hostile reply, and where; empty for nothing."""
+    began = perf_counter()
+    try:
+        verdict = judge(env, task, reply)
+    except Fault as fault:
+        return str(fault), ""
+    except BaseException as error:
+        return raised(error), place(error, env)
+    spent = perf_counter() - began
+    return ("judged correct" if verdict.correct else f"took {spent:.1f} s" if spent > SECONDS else ""), ""
+
+
+def slot(answer: str) -> str:
+    return f"<answer>{answer}</answer>"
+
+
+def line(text: str) -> str:
+    """The text on one line, printable whatever it holds, and short enough to read."""
+    plain = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:400])
+    return plain if len(text) <= 400 else plain + " …"
+
+
+def raised(error: BaseException) -> str:
+    return f"{type(error).__name__}: {line(str(error))}" if str(error) else type(error).__name__
+
+
+def place(error: BaseException, env: object) -> str:
+    """Where in the environment's own code an error came from; else where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    file = getattr(sys.modules.get(type(env).__module__), "__file__", None)
+    own = [frame for frame in frames if frame.filename == file] or list(frames)
+    if not own:
+        return ""
+    path = Path(own[-1].filename)
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{shown}:{own[-1].lineno} in {own[-1].name}"

@@ -1,0 +1,1 @@
+"""Wiring: the only floor that names concrete classes."""

@@ -1,0 +1,124 @@
+"""Find an environment by the name a user gives it. Needs no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gnomon.config import Env as EnvConfig
+from gnomon.config import Origins, RunConfig
+from gnomon.envs import ENVS, Env
+from gnomon.errors import ConfigError
+
+__all__ = ["check_env_config", "env_class", "make_env", "source_hash", "spec_of"]
+
+
+def env_class(name: str, where: str = "env") -> type[Any]:
+    """The class behind a shipped name, `package.module:Class` or `path/file.py:Class`.
+
+    Raises: ConfigError E021 when there is none, E023 when its code does not run.
+    """
+    if name in ENVS:
+        return ENVS[name]
+    module_name, colon, attribute = name.rpartition(":")
+    if not colon:
+        near = difflib.get_close_matches(name, ENVS, 1)
+        fix = f"env={near[0]}" if near else f"one of {', '.join(ENVS)}, or file.py:Class"
+        raise ConfigError("E021", f"no environment is called {name!r}", where=where, fix=fix)
+    try:
+        module = from_file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
+    except FileNotFoundError as error:
+        raise ConfigError("E021", f"no file {module_name}", where=where, fix="give the path from here: dir/file.py:Class") from error
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigError("E023", f"{module_name} cannot be imported", where=where, why=why) from error
+    found = getattr(module, attribute, None)
+    if not isinstance(found, type):
+        names = [n for n, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__]
+        raise ConfigError(
+            "E021", f"{module_name} has no class {attribute}", where=where, fix=f"it has {', '.join(names) or 'none'}"
+        )
+    return found
+
+
+def from_file(path: Path) -> ModuleType:
+    """The module of a file, loaded once under a name made of its path."""
+    path = path.resolve()
+    name = "gnomon_env_" + sha256(str(path).encode()).hexdigest()[:12]
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Mistakes in the `env` table."""
+    try:
+        kind = env_class(config.env.type, origins.get("env.type", "env.type"))
+    except ConfigError as error:
+        yield error
+        return
+    fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
+    wrong = [key for key in config.env.options if key not in fields]
+    for key in wrong:
+        near = difflib.get_close_matches(key, fields, 1)
+        fix = f"did you mean env.{near[0]} (default {fields[near[0]].default!r})?" if near else f"it has {', '.join(fields)}"
+        where = origins.get(f"env.{key}", f"env.{key}")
+        yield ConfigError("E012", f"unknown key env.{key}: {config.env.type} has no such option", where=where, fix=fix)
+    if not wrong:
+        try:
+            make_env(config.env).tasks("train")[0]
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            yield ConfigError("E024", f"{config.env.type} makes no task with these options", where="env", why=why)
+
+
+def make_env(config: EnvConfig) -> Env:
+    """The environment with its options; lists become the tuples that a frozen class wants."""
+    options = {k: tuple(v) if isinstance(v, list) else v for k, v in config.options.items()}
+    env: Env = env_class(config.type)(**options)
+    return env
+
+
+def spec_of(env: object) -> dict[str, Any]:
+    """The `env` table that makes this object again, wherever the run is resumed."""
+    kind = type(env)
+    name = next((n for n, shipped in ENVS.items() if shipped is kind), "")
+    if not name:
+        module = sys.modules[kind.__module__]
+        file = getattr(module, "__file__", None)
+        here = kind.__module__ == "__main__" or kind.__module__.startswith("gnomon_env_")
+        if here and file is None:
+            raise ConfigError(
+                "E025", f"{kind.__name__} is defined where no file holds it", why="a resume could not find it again",
+                fix="put the class in a .py file",
+            )  # fmt: skip
+        name = f"{file if here else kind.__module__}:{kind.__qualname__}"
+    options = {}
+    for field in dataclasses.fields(env) if dataclasses.is_dataclass(env) and not isinstance(env, type) else ():
+        value = getattr(env, field.name)
+        if value != field.default:
+            options[field.name] = list(value) if isinstance(value, tuple) else value
+    return {"type": name, **options}
+
+
+def source_hash(env: object) -> str:
+    """Hash of the file an environment's class stands in."""
+    file = getattr(sys.modules[type(env).__module__], "__file__", None)
+    return sha256(Path(file).read_bytes()).hexdigest() if file else "unknown"

@@ -1,0 +1,203 @@
+"""One process: build the parts of a run, and run it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gnomon.config import RunConfig, Source, load, resolve, to_toml
+from gnomon.engines.base import Tier
+from gnomon.engines.embedded import Embedded
+from gnomon.envs.base import Env
+from gnomon.errors import ModelError
+from gnomon.keys import Key
+from gnomon.launch.find import check_env_config, make_env, source_hash
+from gnomon.learners.local import LocalLearner
+from gnomon.models.policy import Policy
+from gnomon.models.tiny import folder as tiny_folder
+from gnomon.objectives import Objective, objective
+from gnomon.rollout.actor import Actor
+from gnomon.rollout.render import render
+from gnomon.store import Run, RunReader
+from gnomon.store.layout import RECIPE
+from gnomon.train import Recorder, Watch, evaluate, train
+from gnomon.train.loop import first
+from gnomon.types import Sampling
+
+__all__ = ["Parts", "build", "measure", "policy_folder", "resume", "start"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the page is handed."""
+
+    env: Env
+    actor: Actor
+    learner: LocalLearner
+    objective: Objective
+    gap: float
+    """Largest difference between a sampled and a scored log-probability, measured on the first prompt."""
+
+
+def policy_folder(config: RunConfig) -> Path:
+    return tiny_folder() if config.policy.path == "tiny" else Path(config.policy.path)
+
+
+def build(config: RunConfig, env: Env | None = None) -> Parts:
+    """The parts of a run, each with its own copy of the policy."""
+    torch.set_num_threads(config.threads)
+    env = make_env(config.env) if env is None else env
+    dtype = getattr(torch, config.policy.dtype)
+    folder = policy_folder(config)
+    mine, theirs = Policy.load(folder, dtype), Policy.load(folder, dtype)
+    if not mine.tokenizer.encode("0"):
+        raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(folder))
+    sampling = Sampling(
+        max_tokens=config.rollout.max_tokens,
+        temperature=config.rollout.temperature,
+        stop=tuple(config.rollout.stop),
+    )
+    engine = Embedded(theirs)
+    gap = engine.measure(render(env.tasks("train")[0].messages, theirs.tokenizer))
+    engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
+    actor = Actor(env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
+    options = config.objective.model_dump()
+    learner = LocalLearner(
+        mine,
+        lr=config.optim.lr,
+        steps=config.budget.steps,
+        floor=config.optim.floor,
+        warmup=config.optim.warmup,
+        clip=config.optim.clip,
+        weight_decay=config.optim.weight_decay,
+    )
+    return Parts(env=env, actor=actor, learner=learner, objective=objective(options.pop("type"), **options), gap=gap)
+
+
+def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
+    """What the run stands on: versions, hardware, code, hashes. Beside the chain, for a reader."""
+    libraries = ("gnomon", "torch", "transformers", "tokenizers", "numpy", "safetensors", "pydantic")
+    return {
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in libraries},
+        "machine": {"system": platform.platform(), "cpu": cpu_name(), "cores": os.cpu_count(), "isa": torch.backends.cpu.get_cpu_capability()},
+        "threads": config.threads,
+        "env": {"type": config.env.type, "source_sha256": source_hash(parts.env)},
+        "policy": {name: digest for name, digest in hashes(policy_folder(config)).items()},
+        "code_sha256": code_hash(),
+        "tier": parts.actor.engine.tier.value,
+        "logp_gap": parts.gap,
+    }
+
+
+def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None) -> RunReader:
+    """Run a configuration in a new folder, to its end or until it is told to stop."""
+    parts = build(config, env)
+    genesis = {"config": settings(config), "policy": hashes(policy_folder(config))}
+    with Run.create(folder, recipe=to_toml(config), manifest=manifest(config, parts), genesis=genesis) as store:
+        go(store, config, parts, watch)
+    return RunReader(folder)
+
+
+def resume(folder: Path, watch: Watch, more: Source | None = None, env: Env | None = None) -> RunReader:
+    """Go on with a run from its newest good checkpoint; what is repeated must be the same in every byte."""
+    with RunReader(folder) as reader:
+        done = reader.status == "finished"
+    if done:
+        watch.message(f"{folder} is finished; there is nothing to resume.")
+        return RunReader(folder)
+    config, _ = resolve([load(folder / RECIPE)], [check_env_config] if env is None else [])
+    with Run.resume(folder) as store:
+        parts = build(config, env)
+        go(store, config, parts, watch)
+    return RunReader(folder)
+
+
+def measure(config: RunConfig) -> dict[str, Any]:
+    """The policy's evaluation on held-out tasks, in plain values."""
+    parts = build(config)
+    parts.actor.engine.load(parts.learner.weights())
+    held_out = first(parts.env.tasks("test"), config.eval.tasks)
+    return asyncio.run(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval)).body()
+
+
+def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
+    recorder = Recorder(store, config, watch)
+    tier = parts.actor.engine.tier
+    found = "equal in every bit" if tier is Tier.EXACT else f"up to {parts.gap:.2g} apart"
+    watch.message(f"Sampler and learner log-probabilities: {found}.")
+    with gentle_interrupt(recorder, watch):
+        asyncio.run(
+            train(
+                config,
+                env=parts.env,
+                actor=parts.actor,
+                learner=parts.learner,
+                objective=parts.objective,
+                run=recorder,
+            )
+        )
+
+
+@contextmanager
+def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
+    """The first Ctrl-C (or SIGTERM) ends the run after this step, saved; the second ends it now."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if recorder.stop:
+            raise KeyboardInterrupt
+        recorder.stop = True
+        watch.message("Stopping after this step. Once more to stop now.")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, was in old.items():
+            signal.signal(number, was)
+
+
+def settings(config: RunConfig) -> dict[str, Any]:
+    """The settings that decide the bytes: all but how often to save and the limit of time."""
+    body = config.model_dump()
+    del body["save"], body["budget"]["seconds"]
+    return body
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    names = ("config.json", "model.safetensors", "tokenizer.json")
+    return {name: sha256((folder / name).read_bytes()).hexdigest() for name in names if (folder / name).is_file()}
+
+
+def code_hash() -> str:
+    """One hash over the source of the package, as it is installed."""
+    root = Path(sys.modules["gnomon"].__file__ or "").parent
+    total = sha256()
+    for path in sorted(root.rglob("*.py")):
+        total.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,105 @@
+"""A run as text: its summary, a step, a rollout. What a model wrote is shown with control signs escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gnomon.errors import ConfigError
+from gnomon.store import RunReader
+
+__all__ = ["address", "printable", "rollout", "rollout_text", "step_text", "summary", "summary_text"]
+
+
+def printable(text: str) -> str:
+    """Text that cannot move a cursor or change a colour."""
+    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
+
+
+def summary(reader: RunReader) -> dict[str, Any]:
+    """What a run is worth, in plain values."""
+    metrics = reader.metrics()
+    curve = {name: [m["metrics"].get(name) for m in metrics] for name in ("reward", "correct", "length", "logp_gap")}
+    evaluations = [
+        {"step": record.step, **{k: record.body[k] for k in ("pass_at", "length", "truncated")}}
+        for kind in ("baseline", "evaluation")
+        for record in reader.records(kind=kind)
+    ]
+    return {
+        "run": str(reader.folder),
+        "status": str(reader.status),
+        "reason": reader.reason,
+        "fingerprint": reader.fingerprint,
+        "steps": reader.steps,
+        "baseline": reader.baseline,
+        "held_out": reader.held_out,
+        "evaluations": evaluations,
+        "seconds": sum(float(row["seconds"]) for row in reader.timings()),
+        "max_logp_gap": max((g for g in curve["logp_gap"] if g is not None), default=None),
+        "tier": reader.manifest.get("tier"),
+        "curve": curve,
+    }
+
+
+def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
+    """The summary for a reader; `bars` draws a curve as text."""
+    lines = [
+        f"run          {facts['run']}   {facts['status']}{' (' + facts['reason'] + ')' if facts['reason'] else ''}",
+        f"fingerprint  {facts['fingerprint']}",
+        f"steps        {facts['steps']} in {facts['seconds']:.0f} s",
+    ]
+    for name, body in (("baseline", facts["baseline"]), ("held-out", facts["held_out"])):
+        if body:
+            rates = "   ".join(
+                f"pass@{k} {i['value']:.3f} [{i['low']:.3f}, {i['high']:.3f}]" for k, i in body["pass_at"].items()
+            )
+            lines.append(f"{name:<12} {rates}   length {body['length']:.1f}   cut off {body['truncated']:.0%}")
+    for name in ("reward", "length"):
+        values = facts["curve"][name]
+        if values:
+            lines.append(f"{name:<12} {bars(values, 48)}  {values[0]:.2f} to {values[-1]:.2f}")
+    if facts["max_logp_gap"] is not None:
+        lines.append(f"numerics     largest |sampler - learner| log-probability {facts['max_logp_gap']:.2g}")
+    return "\n".join(lines)
+
+
+def address(text: str) -> tuple[int | None, int | None, int | None]:
+    """`STEP`, `STEP:TASK` or `STEP:TASK:SAMPLE`. Raises: ConfigError E004."""
+    parts = text.split(":")
+    if len(parts) > 3 or not all(part.isdigit() for part in parts):
+        raise ConfigError("E004", f"{text!r} is no address of a rollout", fix="STEP, STEP:TASK or STEP:TASK:SAMPLE")
+    step, task, sample, *_ = [*map(int, parts), None, None]
+    return step, task, sample
+
+
+def step_text(reader: RunReader, step: int, task: int | None) -> list[dict[str, Any]]:
+    """One line of facts per rollout of a step."""
+    rows = reader.rollout_rows(step=step, task=task)
+    return [
+        {"address": f"{r.step}:{r.task}:{r.sample}", "reward": r.reward, "status": r.status, "tokens": r.tokens}
+        for r in rows
+    ]
+
+
+def rollout(reader: RunReader, step: int, task: int, sample: int) -> dict[str, Any]:
+    """A rollout with the task it answers."""
+    body = dict(reader.rollout(step, task, sample).body)
+    asked = next(reader.records(kind="task", step=step, task=task)).body
+    return {"step": step, "task": task, "sample": sample, "asked": dict(asked), **body}
+
+
+def rollout_text(facts: Mapping[str, Any]) -> str:
+    """A rollout for a reader: what was asked, what the model wrote, what the judge said."""
+    asked = "\n".join(message["content"] for message in facts["asked"]["messages"])
+    parts = "  ".join(f"{p['name']} {p['value']:g} x {p['weight']:g}" for p in facts["parts"])
+    credit = f"   advantage {facts['advantage']:+.4f}" if "advantage" in facts else ""
+    return "\n".join(
+        [
+            f"--- asked (task {facts['asked']['id']}, answer {facts['asked']['answer']})",
+            printable(asked),
+            f"--- reply ({facts['tokens']} tokens, ended by {facts['finish']}, weights of version {facts['version']})",
+            printable(facts["reply"]),
+            f"--- verdict: {facts['status']}   reward {facts['reward']:g}{credit}",
+            f"    {parts}   extracted {facts['extracted']!r}{'   ' + facts['detail'] if facts['detail'] else ''}",
+        ]
+    )

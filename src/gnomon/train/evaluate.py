@@ -1,0 +1,65 @@
+"""Measure a policy on held-out tasks: unbiased pass@k, with intervals over tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gnomon.config import Eval
+from gnomon.keys import Key
+from gnomon.rollout.actor import Actor
+from gnomon.stats import Interval, mean_interval, pass_at_k
+from gnomon.types import Group, Stop, Task
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What a policy is worth on a set of tasks."""
+
+    groups: tuple[Group, ...]
+    version: int
+    """Of the weights that were measured."""
+    pass_at: Mapping[int, Interval]
+    """By k; the intervals are over tasks."""
+    reward: float
+    """Mean over rollouts."""
+    length: float
+    """Mean number of sampled tokens."""
+    truncated: float
+    """Share of rollouts that met the token limit."""
+    statuses: Mapping[str, int]
+
+    def body(self) -> dict[str, Any]:
+        """The evaluation in plain values, without its rollouts."""
+        return {
+            "version": self.version,
+            "pass_at": {str(k): asdict(interval) for k, interval in self.pass_at.items()},
+            "reward": self.reward,
+            "length": self.length,
+            "truncated": self.truncated,
+            "statuses": dict(self.statuses),
+        }
+
+
+async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, config: Eval) -> Evaluation:
+    """Play every task `config.samples` times with the actor's present weights.
+
+    The key is the same at every evaluation of a run, so two of them differ by the weights alone.
+    """
+    groups = await actor.collect(tasks, key, group=config.samples)
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    right = [sum(rollout.verdict.correct for rollout in group.rollouts) for group in groups]
+    ks = sorted({1, *config.pass_at})
+    return Evaluation(
+        groups=tuple(groups),
+        version=actor.engine.version,
+        pass_at={k: mean_interval([pass_at_k(config.samples, c, k) for c in right]) for k in ks},
+        reward=sum(rollout.reward for rollout in rollouts) / len(rollouts),
+        length=sum(rollout.tokens for rollout in rollouts) / len(rollouts),
+        truncated=sum(rollout.stop is Stop.TRUNCATED for rollout in rollouts) / len(rollouts),
+        statuses=dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items())),
+    )

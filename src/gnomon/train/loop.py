@@ -1,0 +1,67 @@
+"""The page: what Gnomon does, in order. Everything else is one of the objects handed in.
+
+Laws of this page: the only `if`s are cadence; a feature enters as an object or not at all; every random
+draw names itself; rollouts are recorded before anything is dropped; no device, rank, process or
+concrete class is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gnomon.config import RunConfig
+from gnomon.envs.base import Env
+from gnomon.keys import Key
+from gnomon.learners.base import Learner
+from gnomon.learners.batch import pack
+from gnomon.objectives import Objective
+from gnomon.rollout.actor import Actor
+from gnomon.train.evaluate import evaluate
+from gnomon.train.record import Recorder
+from gnomon.types import Task
+
+__all__ = ["draw", "train"]
+
+
+async def train(
+    config: RunConfig, *, env: Env, actor: Actor, learner: Learner, objective: Objective, run: Recorder
+) -> None:
+    """Climb the objective from where the run stands to the end of its budget.
+
+    Every `eval.every` steps, and before the first one (the locked baseline), the policy is measured on
+    held-out tasks by the same harness. A run that is told to stop ends between two steps, saved.
+    """
+    key = Key(config.seed)
+    tasks, held_out = env.tasks("train"), first(env.tasks("test"), config.eval.tasks)
+    shape = {"max_tokens": config.rollout.max_tokens, "temperature": config.rollout.temperature}
+    for step in run.steps(learner):
+        with run.step(step) as log:
+            await actor.sync(learner.weights())
+            if due(config.eval.every, step):
+                log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
+            chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step))
+            groups = await actor.collect(chosen, key.at("rollouts", step=step))
+            batch = pack(groups, objective, exact=actor.exact, **shape)
+            log.rollouts(groups, batch.advantages)
+            log.stats(learner.forward_backward(batch, objective))
+            log.stats(learner.optim_step())
+        if due(config.save.every, step + 1):
+            run.save(learner, step + 1)
+    if run.complete:
+        await actor.sync(learner.weights())
+        run.finish(learner, await evaluate(actor, held_out, key.at("eval"), config.eval))
+
+
+def due(every: int, step: int) -> bool:
+    return step % every == 0
+
+
+def first(tasks: Sequence[Task], count: int) -> list[tuple[int, Task]]:
+    """The first tasks of a split, each with its index."""
+    return [(index, tasks[index]) for index in range(min(count, len(tasks)))]
+
+
+def draw(tasks: Sequence[Task], count: int, key: Key) -> list[tuple[int, Task]]:
+    """Different tasks of a split, drawn evenly, each with its index."""
+    chosen = key.random().sample(range(len(tasks)), min(count, len(tasks)))
+    return [(index, tasks[index]) for index in chosen]

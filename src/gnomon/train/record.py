@@ -1,0 +1,203 @@
+"""The record of a run as the page writes it: steps, rollouts, evaluations, checkpoints."""
+
+from __future__ import annotations
+
+from array import array
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, Protocol
+
+from gnomon.config import RunConfig
+from gnomon.learners.base import Learner
+from gnomon.stats import Mean, Stat, Stats, Sum, merge
+from gnomon.store import Record, Run, RunReader, RunStatus
+from gnomon.train.evaluate import Evaluation
+from gnomon.types import Group, Rollout, Stop
+
+__all__ = ["Recorder", "StepLog", "Watch", "logprobs_of"]
+
+
+class Watch(Protocol):
+    """Somebody who looks on while a run runs. Nothing it does can change the run."""
+
+    def message(self, text: str) -> None: ...
+
+    def evaluation(self, step: int, evaluation: Evaluation) -> None: ...
+
+    def step(self, step: int, metrics: Mapping[str, float], seconds: float) -> None: ...
+
+
+class Recorder:
+    """What the page tells a run folder, and where the page starts and stops.
+
+    Set `stop` from a signal handler to end the run after the present step, saved and resumable.
+    """
+
+    def __init__(self, store: Run, config: RunConfig, watch: Watch) -> None:
+        self.store, self.config, self.watch = store, config, watch
+        self.stop = False
+        self.at = 0
+        """Finished steps."""
+        with RunReader(store.folder) as reader:
+            self.spent = sum(float(row["seconds"]) for row in reader.timings())
+        self._saved = -1
+
+    @property
+    def complete(self) -> bool:
+        """Whether the budget of steps is used up."""
+        return self.at >= self.config.budget.steps
+
+    def steps(self, learner: Learner) -> Iterator[int]:
+        """The steps to take: from the newest good checkpoint to the end, a signal, or the time limit."""
+        self.at = self._restore(learner)
+        while not self.complete and not self.stop and self.spent < self.config.budget.seconds:
+            yield self.at
+            self.at += 1
+        if not self.complete:
+            self.save(learner, self.at)
+            why = "asked to stop" if self.stop else "time budget used up"
+            self.store.set_status(RunStatus.INTERRUPTED, f"{why} after step {self.at}")
+
+    def _restore(self, learner: Learner) -> int:
+        checkpoint = self.store.latest_checkpoint()
+        for sentence in self.store.skipped:
+            self.watch.message(sentence)
+        if checkpoint is None:
+            return 0
+        learner.load_state(checkpoint.path)
+        self.store.rewind(checkpoint.seq)
+        self._saved = checkpoint.step
+        self.watch.message(f"Going on from the checkpoint of step {checkpoint.step}.")
+        return checkpoint.step
+
+    @contextmanager
+    def step(self, step: int) -> Iterator[StepLog]:
+        """One step; what was logged is stored as a whole when it ends well."""
+        log, began = StepLog(step), monotonic()
+        yield log
+        self.store.append(log.records())
+        seconds = monotonic() - began
+        self.spent += seconds
+        self.store.time(step, {"seconds": seconds})
+        for evaluation in log.evaluations:
+            self.watch.evaluation(step, evaluation)
+        self.watch.step(step, log.metrics(), seconds)
+
+    def save(self, learner: Learner, step: int) -> None:
+        """Commit a checkpoint of this many finished steps."""
+        if step != self._saved:
+            self.store.commit_checkpoint(step, learner.save_state, {"step": step}, keep=self.config.save.keep)
+            self._saved = step
+
+    def finish(self, learner: Learner, evaluation: Evaluation) -> None:
+        """The last evaluation, the last checkpoint, and the end."""
+        self.store.append([*rollout_records("held_out", self.at, evaluation.groups), evaluated(self.at, evaluation)])
+        self.save(learner, self.at)
+        self.store.set_status(RunStatus.FINISHED)
+        self.watch.evaluation(self.at, evaluation)
+
+
+class StepLog:
+    """What one step tells, until it is stored."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.evaluations: list[Evaluation] = []
+        self._records: list[Record] = []
+        self._stats: Stats = {}
+        self._statuses: dict[str, int] = {}
+
+    def evaluation(self, evaluation: Evaluation) -> None:
+        """A measurement on held-out tasks; the one of step 0 is the baseline."""
+        self.evaluations.append(evaluation)
+        self._records += [*rollout_records("held_out", self.number, evaluation.groups), evaluated(self.number, evaluation)]
+
+    def rollouts(self, groups: Sequence[Group], advantages: Sequence[float]) -> None:
+        """All rollouts of the step, each with its advantage."""
+        self._records += rollout_records("rollout", self.number, groups, advantages)
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
+        self.stats(of_groups(groups))
+
+    def stats(self, stats: Mapping[str, Stat]) -> None:
+        self._stats = merge(self._stats, dict(stats))
+
+    def metrics(self) -> dict[str, float]:
+        return {name: stat.value for name, stat in sorted(self._stats.items())}
+
+    def records(self) -> list[Record]:
+        body = {"metrics": self.metrics(), "statuses": self._statuses}
+        return [*self._records, Record(kind="step", step=self.number, body=body)]
+
+
+def of_groups(groups: Sequence[Group]) -> Stats:
+    """What can be said of a step's rollouts; every rate is per rollout, all_right and all_wrong per group."""
+    stats: Stats = {}
+    for group in groups:
+        right = [rollout.verdict.correct for rollout in group.rollouts]
+        stats = merge(stats, {"all_right": Mean(all(right)), "all_wrong": Mean(not any(right))})
+        for rollout in group.rollouts:
+            one: Stats = {
+                "reward": Mean(rollout.reward),
+                "correct": Mean(rollout.verdict.correct),
+                "length": Mean(rollout.tokens),
+                "truncated": Mean(rollout.stop is Stop.TRUNCATED),
+                "tokens": Sum(rollout.tokens),
+            }
+            parts: Stats = {f"part/{part.name}": Mean(part.value) for part in rollout.verdict.parts}
+            stats = merge(stats, one | parts)
+    return stats
+
+
+def evaluated(step: int, evaluation: Evaluation) -> Record:
+    return Record(kind="evaluation" if step else "baseline", step=step, body=evaluation.body())
+
+
+def rollout_records(
+    kind: str, step: int, groups: Sequence[Group], advantages: Sequence[float] | None = None
+) -> Iterator[Record]:
+    """A `task` record for every group and one of `kind` for every rollout of it."""
+    credit = iter(advantages) if advantages is not None else None
+    for group in groups:
+        yield Record(kind="task", step=step, task=group.index, body=task_body(kind, group))
+        for rollout in group.rollouts:
+            body = rollout_body(rollout)
+            if credit is not None:
+                body["advantage"] = next(credit)
+            yield Record(kind=kind, step=step, task=group.index, sample=rollout.sample, body=body)
+
+
+def task_body(kind: str, group: Group) -> dict[str, Any]:
+    messages = [{"role": m.role, "content": m.content} for m in group.task.messages]
+    prompt = list(group.rollouts[0].turns[0].prompt_ids)
+    return {"of": kind, "id": group.task.id, "messages": messages, "answer": str(group.task.answer), "prompt_ids": prompt}
+
+
+def rollout_body(rollout: Rollout) -> dict[str, Any]:
+    """A rollout in plain values; log-probabilities as base64 of little-endian float32, exact and short."""
+    verdict, (turn,) = rollout.verdict, rollout.turns
+    return {
+        "reply": turn.completion.text,
+        "token_ids": list(turn.completion.token_ids),
+        "logprobs": b64encode(array("f", turn.completion.logprobs).tobytes()).decode(),
+        "tokens": rollout.tokens,
+        "finish": turn.completion.finish.value,
+        "stop": rollout.stop.value,
+        "version": turn.completion.version,
+        "reward": verdict.reward,
+        "status": verdict.status.value,
+        "parts": [{"name": p.name, "value": p.value, "weight": p.weight, "gate": p.gate or ""} for p in verdict.parts],
+        "extracted": verdict.extracted or "",
+        "span": list(verdict.span or ()),
+        "detail": verdict.detail,
+    }
+
+
+def logprobs_of(body: Mapping[str, Any]) -> list[float]:
+    """The log-probabilities of a stored rollout."""
+    values = array("f")
+    values.frombytes(b64decode(body["logprobs"]))
+    return list(values)
