@@ -272,18 +272,19 @@ def solved(subject: Subject) -> str:
 
 
 def wrong(subject: Subject) -> str:
+    golds = subject.golds
     if not subject.strangers:
-        raise Fault("no two tasks have different answers")
+        raise Skip("no two tasks have a different `answer`, so none's solution is known to be wrong for another")
     accepted = []
     for i, j in subject.strangers:
-        for answer in (subject.golds[j], f"{subject.golds[i]} or {subject.golds[j]}"):
+        for answer in (golds[j], f"{golds[i]} or {golds[j]}"):
             if judge(subject.env, subject.tasks[i], slot(answer)).correct:
                 accepted.append((i, answer))
     if accepted:
         i, answer = accepted[0]
         raise Fault(
             f"{len(accepted)} of {2 * len(subject.strangers)} wrong answers are accepted, such as {answer!r} for"
-            f" {subject.golds[i]!r} (tasks that share right answers have an equal `answer`, or None)",
+            f" {golds[i]!r} (tasks that share right answers have an equal `answer`, or None)",
             at(i),
         )
     return f"{2 * len(subject.strangers)} wrong answers rejected: another task's solution, and a hedge between two"

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gnomon.config import RunConfig
 from gnomon.launch.bars import spark
-from gnomon.train.evaluate import Evaluation
+from gnomon.training.evaluate import Evaluation
 
 __all__ = ["Display"]
 

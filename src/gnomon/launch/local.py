@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from gnomon.config import RunConfig, Source, load, resolve, to_toml
+from gnomon.config import RunConfig, load, resolve, to_toml
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
@@ -34,11 +34,11 @@ from gnomon.rollout.actor import Actor
 from gnomon.rollout.render import render
 from gnomon.store import Run, RunReader
 from gnomon.store.layout import RECIPE
-from gnomon.train import Recorder, Watch, evaluate, train
-from gnomon.train.loop import first
+from gnomon.training import Recorder, Watch, evaluate, train
+from gnomon.training.loop import first
 from gnomon.types import Sampling
 
-__all__ = ["Parts", "build", "measure", "policy_folder", "resume", "start"]
+__all__ = ["Parts", "build", "manifest", "measure", "opening", "resume", "start"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +107,14 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
 def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None) -> RunReader:
     """Run a configuration in a new folder, to its end or until it is told to stop."""
     parts = build(config, env)
-    genesis = {"config": settings(config), "policy": hashes(policy_folder(config))}
-    with Run.create(folder, recipe=to_toml(config), manifest=manifest(config, parts), genesis=genesis) as store:
+    with Run.create(
+        folder, recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)
+    ) as store:
         go(store, config, parts, watch)
     return RunReader(folder)
 
 
-def resume(folder: Path, watch: Watch, more: Source | None = None, env: Env | None = None) -> RunReader:
+def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
     """Go on with a run from its newest good checkpoint; what is repeated must be the same in every byte."""
     with RunReader(folder) as reader:
         done = reader.status == "finished"
@@ -174,11 +175,15 @@ def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
             signal.signal(number, was)
 
 
-def settings(config: RunConfig) -> dict[str, Any]:
-    """The settings that decide the bytes: all but how often to save and the limit of time."""
+def opening(config: RunConfig) -> dict[str, Any]:
+    """The first record of a run: the settings that decide its bytes, and the policy it starts from.
+
+    How often to save and the limit of time decide nothing; the policy is known by its hashes, not its path.
+    """
     body = config.model_dump()
-    del body["save"], body["budget"]["seconds"]
-    return body
+    del body["save"], body["budget"]["seconds"], body["policy"]["path"]
+    body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
+    return {"config": body, "policy": hashes(policy_folder(config))}
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -217,6 +217,9 @@ class Decode:
             q, k, v = (self.prefix.padded(x) for x in (query, key, value))
             self.prompt.append((k.transpose(1, 2), v.transpose(1, 2)))
             return self.prefix.attend(q, k, v, scale, window)
+        if layer == len(self.prompt):  # No prompt has a prefix, so nothing was computed before the rows.
+            nothing = self.prefix.padded(key[:0]).transpose(1, 2)
+            self.prompt.append((nothing, nothing))
         own = self.remember(layer, key, value)
         out = self.rows.attend(query[:, None].expand(-1, QUERIES, -1, -1), self.prompt[layer], own, scale, window)
         return out[:, 0]

@@ -14,7 +14,7 @@ from gnomon.config import RunConfig
 from gnomon.learners.base import Learner
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
 from gnomon.store import Record, Run, RunReader, RunStatus
-from gnomon.train.evaluate import Evaluation
+from gnomon.training.evaluate import Evaluation
 from gnomon.types import Group, Rollout, Stop
 
 __all__ = ["Recorder", "StepLog", "Watch", "logprobs_of"]

@@ -16,8 +16,8 @@ from gnomon.learners.base import Learner
 from gnomon.learners.batch import pack
 from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor
-from gnomon.train.evaluate import evaluate
-from gnomon.train.record import Recorder
+from gnomon.training.evaluate import evaluate
+from gnomon.training.record import Recorder
 from gnomon.types import Task
 
 __all__ = ["draw", "train"]

@@ -1,0 +1,44 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: demo test check format kill bench clean
+
+demo: $(STAMP)
+	@rm -rf runs/demo
+	$(BIN)/gnomon train src/gnomon/recipes/countdown.toml run=runs/demo
+	@echo "look:   $(BIN)/gnomon show runs/demo            the run"
+	@echo "        $(BIN)/gnomon show runs/demo 99         the rollouts of its last step"
+	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+kill: $(STAMP)
+	$(BIN)/python benchmarks/kill.py
+
+bench: $(STAMP)
+	$(BIN)/pip install -c constraints.txt -e ".[bench]"
+	$(BIN)/python benchmarks/against_trl.py
+
+# torch first and by itself: its exact version is a CPU build where one is at hand.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -c constraints.txt torch
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	@touch $(STAMP)
+
+clean:
+	rm -rf .venv runs

@@ -1,0 +1,148 @@
+"""The embedded engine: what it samples depends on the request and the weights alone, and its log-probabilities
+are the learner's in every bit."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from engines.asking import ask
+from scipy.stats import chisquare
+
+from gnomon.engines.base import Tier
+from gnomon.engines.embedded import Embedded
+from gnomon.engines.noise import Noise
+from gnomon.errors import NumericsError
+from gnomon.keys import Key
+from gnomon.learners.local import LocalLearner
+from gnomon.models.policy import Policy
+from gnomon.models.scoring import score
+from gnomon.models.tiny import folder
+from gnomon.types import Finish, Request
+
+
+def scored(policy: Policy, requests, completions, pieces):
+    """Log-probabilities of the completions as the learner computes them, in micro-batches of some prompts."""
+    prompts = list(dict.fromkeys(r.prompt_ids for r in requests))
+    flat = []
+    for start in range(0, len(prompts), pieces):
+        some = prompts[start : start + pieces]
+        rows = [(some.index(r.prompt_ids), c.token_ids) for r, c in zip(requests, completions, strict=True) if r.prompt_ids in some]
+        flat.append(score(policy, some, rows))
+    return torch.cat(flat)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+def test_sampler_and_learner_agree_in_every_bit(engine, policy, requests, sample, pieces):
+    completions = sample(engine, requests)
+    told = torch.tensor([x for c in completions for x in c.logprobs])
+    learned = scored(policy, requests, completions, pieces)
+    assert torch.equal(told, learned)
+
+
+def test_a_completion_does_not_depend_on_its_batch_mates(engine, requests, sample):
+    together = sample(engine, requests)
+    order = list(range(len(requests)))
+    random.Random(3).shuffle(order)
+    shuffled = dict(zip(order, sample(engine, [requests[i] for i in order]), strict=True))
+    assert [shuffled[i] for i in range(len(requests))] == together
+    for i in (0, 5, 11, len(requests) - 1):
+        assert sample(engine, [requests[i]]) == [together[i]]
+
+
+def test_long_crowds_are_decoded_in_pieces(engine, policy, sample, monkeypatch):
+    requests = [ask(policy, "Use 3, 4, 5\n", s, 12) for s in range(40)]
+    whole = sample(engine, requests)
+    monkeypatch.setattr("gnomon.engines.embedded.ROWS", 17)
+    assert sample(engine, requests) == whole
+
+
+def test_limits_stops_and_ends(engine, policy, sample):
+    (cut,) = sample(engine, [ask(policy, "Use 3, 4, 5\n", 0, 3)])
+    assert cut.finish is Finish.LENGTH and len(cut.token_ids) == len(cut.logprobs) == 3
+    (stopped,) = sample(engine, [ask(policy, "Compute 1 + 2. End with <answer>...</answer>\n", 1, 200, stop=("</answer>",))])
+    assert stopped.finish is Finish.STOP and stopped.text.endswith("</answer>")
+    (ended,) = sample(engine, [ask(policy, "Compute 1 + 2. End with <answer>...</answer>\n", 1, 200)])
+    assert ended.finish is Finish.EOS and ended.token_ids[-1] in policy.tokenizer.eos
+    assert "<eos>" not in ended.text
+
+
+def test_a_stop_string_may_span_tokens(engine, policy, sample):
+    asked = [ask(policy, "Compute 10 + 20 + 90. End with <answer>...</answer>\n", s, 200) for s in range(16)]
+    texts = [completion.text for completion in sample(engine, asked)]
+    request, text = next((r, t) for r, t in zip(asked, texts, strict=True) if len(t) > 12 and t[:3].isascii() and "<" not in t[:3])
+    (stopped,) = sample(engine, [replace(request, sampling=replace(request.sampling, stop=(text[1:3],)))])
+    assert stopped.finish is Finish.STOP and stopped.text == text[: text.index(text[1:3]) + 2]
+
+
+def test_temperature_zero_is_greedy_and_certain(engine, policy, sample):
+    request = ask(policy, "Compute 1 + 2. End with <answer>...</answer>\n", 0, 12, temperature=0.0)
+    (one,), (two,) = sample(engine, [request]), sample(engine, [replace(request, key=Key(9).bytes)])
+    assert one.token_ids == two.token_ids and set(one.logprobs) == {0.0}
+    best = policy.logits(policy.hidden(*first_step(request)))[-1].argmax()
+    assert one.token_ids[0] == best
+
+
+def first_step(request: Request):
+    from gnomon.models.attention import Packed
+
+    ids = request.prompt_ids
+    return torch.tensor(ids), Packed([len(ids) - 1], [1], [0])
+
+
+def test_first_tokens_are_drawn_from_the_policy(engine, policy, sample):
+    """2,000 draws; chi-square over tokens expected at least 5 times. A right sampler fails one seed in 10,000."""
+    requests = [ask(policy, "Use 3, 4, 5\n", s, 1, temperature=1.5) for s in range(2000)]
+    completions = sample(engine, requests)
+    p = torch.softmax(policy.logits(policy.hidden(*first_step(requests[0])))[-1].double() / 1.5, -1)
+    counts = torch.bincount(torch.tensor([c.token_ids[0] for c in completions]), minlength=len(p)).double()
+    often = p * 2000 >= 5
+    seen = torch.cat([counts[often], counts[~often].sum()[None]])
+    expected = torch.cat([p[often], p[~often].sum()[None]]) * 2000
+    assert chisquare(seen.numpy(), expected.detach().numpy()).pvalue > 1e-4
+    told = torch.tensor([c.logprobs[0] for c in completions]).double()
+    chosen = torch.tensor([c.token_ids[0] for c in completions])
+    assert torch.allclose(told, p.log()[chosen], atol=1e-5)
+
+
+def test_noise_does_not_depend_on_how_it_is_read():
+    keys = [Key(0).at("n", i=i).bytes for i in range(5)]
+    all_rows, some = Noise(keys, 101), Noise([keys[3], keys[1]], 101)
+    some.ahead = 3
+    for step in range(60):
+        wanted = all_rows.next()[[3, 1]]
+        assert torch.equal(some.next(), wanted), step
+    all_rows.keep([1, 4])
+    assert torch.equal(all_rows.next()[0], some.next()[1])
+
+
+def test_a_load_takes_the_new_weights_and_proves_it(sample):
+    learner = LocalLearner(Policy.load(folder()), lr=1e-2, steps=10)
+    engine = Embedded(Policy.load(folder()))
+    request = ask(engine.policy, "Compute 1 + 2. End with <answer>...</answer>\n", 0, 30)
+    before = sample(engine, [request])[0]
+    for parameter in learner.parameters.values():
+        parameter.grad = torch.randn_like(parameter)
+    learner.optim_step()
+    engine.load(learner.weights())
+    after = sample(engine, [request])[0]
+    assert engine.version == after.version == 1 and after.logprobs != before.logprobs
+    prompts = [request.prompt_ids]
+    assert torch.equal(score(learner.policy, prompts, [(0, after.token_ids)]), torch.tensor(after.logprobs))
+
+
+def test_a_half_updated_engine_is_found_out():
+    learner = LocalLearner(Policy.load(folder()), lr=1e-2, steps=10)
+    engine = Embedded(Policy.load(folder()))
+    weights = learner.weights()
+    name = next(name for name in weights.state if "layers.2" in name and name.endswith("weight"))
+    stale = replace(weights, state={**weights.state, name: weights.state[name] * 1.01})
+    with pytest.raises(NumericsError, match="E201"):
+        engine.load(stale)
+
+
+def test_the_tier_is_measured(engine, policy):
+    assert engine.tier is Tier.EXACT
+    assert engine.measure(policy.tokenizer.encode("Compute 5 + 6.\n")) == 0.0

@@ -1,0 +1,311 @@
+"""The environments that ship: what they ask, what they accept, and how evenly."""
+
+import inspect
+import itertools
+import random
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.envs import ENVS, Arithmetic, CharCount, Countdown, Scramble, SingleTurn, identity
+from gnomon.envs.arithmetic import total
+from gnomon.envs.base import SLOT, TEST_SHARE
+from gnomon.envs.countdown import grow
+from gnomon.envs.scramble import dictionary, words
+from gnomon.keys import Key
+from gnomon.types import Message, Status, Task
+from gnomon.verifiers import Strictness, evaluate
+
+NAMES = sorted(ENVS)
+
+
+def said(env: SingleTurn, task: Task, answer: str) -> Status:
+    return env.verify(task, f"<answer>{answer}</answer>").status
+
+
+def first(env: SingleTurn, count: int, split: str = "train") -> list[Task]:
+    tasks = env.tasks(split)
+    return [tasks[i] for i in range(count)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_environment_is_one_short_file(name: str) -> None:
+    source = Path(inspect.getfile(ENVS[name]))
+    assert source.stem == name
+    assert len(source.read_text().splitlines()) <= 60
+
+
+PINNED = {
+    "arithmetic": ("Compute 28 + 57 - 7. End with <answer>...</answer>", "30095f58656d1b68"),
+    "char_count": ('How many "b" are in "bobbuzbf"? End with <answer>...</answer>', "1f25212f63b55978"),
+    "countdown": ("Use 6, 4, 9 once each with + - * / to make 1. End with <answer>...</answer>", "5539c171c33f9200"),
+    "scramble": ('Unscramble "sutg" into a word. End with <answer>...</answer>', "a09d754e50c83ce8"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tasks_are_pinned(name: str) -> None:
+    """A run is judged on these tasks for ever: a change of a draw or a word of a prompt is a new environment."""
+    task = ENVS[name]().tasks("test")[5]
+    assert (task.messages[0].content, task.id) == PINNED[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_task_is_split_by_its_content(name: str) -> None:
+    env = ENVS[name]()
+    train, test = first(env, 400), first(env, 400, "test")
+    assert not {task.id for task in train} & {task.id for task in test}
+    assert not {task.messages for task in train} & {task.messages for task in test}
+    other = first(replace(env, seed=1), 400)
+    assert not {task.id for task in other} & {task.id for task in test}, "nor do the tasks of another seed leak"
+    assert all(int(task.id, 16) % TEST_SHARE == 0 for task in test)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_neighbouring_seeds_share_no_run_of_tasks(name: str) -> None:
+    """The seed + index rule would make item i + 1 of one seed item i of the next."""
+    env = ENVS[name]()
+    here, there = first(env, 100), first(replace(env, seed=1), 100)
+    assert sum(a.id == b.id for a, b in zip(here[1:], there, strict=False)) < 5
+
+
+def test_tasks_are_a_sequence_of_fixed_length() -> None:
+    tasks = Countdown().tasks("train")
+    assert len(tasks) == 2**31
+    assert tasks[2**31 - 1].messages
+    for index in (-1, 2**31):
+        with pytest.raises(IndexError):
+            tasks[index]
+    with pytest.raises(TypeError):
+        tasks[0.0]  # type: ignore[index]
+    with pytest.raises(ValueError, match="split"):
+        Countdown().tasks("validation")
+
+
+def test_too_few_tasks_for_a_split_are_reported() -> None:
+    with pytest.raises(ValueError, match="test split"):
+        for task in first(Arithmetic(terms=1, largest=1), 1) + first(Arithmetic(terms=1, largest=1), 1, "test"):
+            assert task
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shots", [1, 3])
+def test_shots_are_solved_train_tasks_before_the_question(name: str, shots: int) -> None:
+    plain, env = ENVS[name](), ENVS[name](shots=shots)
+    for split in ("train", "test"):
+        for bare, task in zip(first(plain, 10, split), first(env, 10, split), strict=True):
+            assert replace(task, messages=task.messages[-1:]) == bare
+            assert [message.role for message in task.messages] == ["user", "assistant"] * shots + ["user"]
+            examples = task.messages[:-1]
+            assert bare.messages[0] not in examples
+            for question, answer in zip(examples[::2], examples[1::2], strict=True):
+                assert question.content.endswith(SLOT)
+                assert answer.content.startswith("<answer>") and answer.content.endswith("</answer>")
+
+
+def test_a_question_is_never_its_own_example() -> None:
+    """Among twelve problems a shot would often be the question itself."""
+    env = Arithmetic(terms=1, largest=12, shots=2)
+    for task in first(env, 60):
+        assert task.messages[-1] not in task.messages[:-1]
+        assert len(task.messages) == 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gate_pays_the_format_only_under_a_right_answer(name: str) -> None:
+    plain, gated = ENVS[name](), ENVS[name](gate="correct")
+    task, other = first(plain, 2)
+    right, wrong = (f"<answer>{plain.solution(t)}</answer>" for t in (task, other))
+    assert [env.verify(task, right).reward for env in (plain, gated)] == [1.1, 1.1]
+    assert [env.verify(task, wrong).reward for env in (plain, gated)] == [0.1, 0.0]
+    assert [env.verify(task, "").reward for env in (plain, gated)] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (0.0, 1.1)),
+        ({"gate": "correct"}, (0.0, 1.1)),
+        ({"format": -0.5}, (-0.5, 0.5)),
+        ({"format": -0.5, "gate": "correct"}, (0.0, 0.5)),
+        ({"correct": -1.0, "format": -1.0}, (-2.0, 0.0)),
+    ],
+)
+def test_the_reward_range_is_reached_at_both_ends(options: dict[str, Any], expected: tuple[float, float]) -> None:
+    env = CharCount(**options)
+    task = first(env, 1)[0]
+    replies = ("", "<answer>9</answer>", f"<answer>{task.answer}</answer>")
+    rewards = [env.verify(task, reply).reward for reply in replies]
+    assert env.reward_range == (min(rewards), max(rewards)) == expected
+
+
+@pytest.mark.parametrize("options", [{"gate": "corect"}, {"shots": -1}, {"strictness": "loose"}])
+def test_options_that_mean_nothing_are_refused_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"gate|shots|loose"):
+        Countdown(**options)
+
+
+def test_a_strictness_spelled_in_a_recipe_is_the_strictness() -> None:
+    spelled: Strictness = "exact"  # type: ignore[assignment]
+    env = CharCount(strictness=spelled)
+    assert env.strictness is Strictness.EXACT
+    task = first(env, 1)[0]
+    assert env.verify(task, f"<answer>{task.answer}</answer> I think").status is Status.OUT_OF_PLACE
+
+
+# Countdown
+
+
+@pytest.mark.parametrize("numbers", [(2,), (3,), (3, 4), (6,)])
+def test_countdown_is_always_solvable_with_each_number_once(numbers: tuple[int, ...]) -> None:
+    env = Countdown(numbers=numbers)
+    sizes = set()
+    for task in first(env, 150):
+        given = task.info["numbers"]
+        solution = evaluate(env.solution(task))
+        assert solution.value == task.answer and 1 <= task.answer <= env.target
+        assert sorted(solution.numbers) == sorted(given) and all(1 <= n <= env.largest for n in given)
+        assert said(env, task, env.solution(task)) is Status.CORRECT
+        assert f"Use {', '.join(map(str, given))} once each" in task.messages[0].content
+        sizes.add(len(given))
+    assert sizes == set(numbers)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(0, 2**32))
+def test_an_expression_grows_over_each_number_once(numbers: list[int], seed: int) -> None:
+    value, text = grow(random.Random(seed), list(numbers))
+    found = evaluate(text)
+    assert found.value == value >= 0 and value.denominator == 1
+    assert sorted(found.numbers) == sorted(numbers)
+
+
+def countdown(numbers: list[int], target: int) -> Task:
+    return Task(
+        id=identity(numbers), messages=(Message(role="user", content=""),), answer=target, info={"numbers": numbers}
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "target", "answer", "status", "why"),
+    [
+        ([4, 5, 2], 9, "4.5*2", Status.MALFORMED, "decimal splice of two numbers"),
+        ([2, 3], 8, "2**3", Status.MALFORMED, "power"),
+        ([2, 3], 8, "2^3", Status.MALFORMED, "power"),
+        ([7, 2], 3, "7//2", Status.MALFORMED, "floor division"),
+        ([7, 2], 1, "7%2", Status.MALFORMED, "remainder"),
+        ([3, 5], 15, "3(5)", Status.MALFORMED, "implied product"),
+        ([1, 2, 3], 7, "1+2*3=7", Status.MALFORMED, "an equation"),
+        ([2, 3], 5, "2+3 # 9", Status.MALFORMED, "a comment"),
+        ([5, 3], 2, "-3+5", Status.MALFORMED, "a sign in front"),
+        ([1, 2, 3], 6, "01+2+3", Status.MALFORMED, "a leading zero"),
+        ([2, 3], 6, "3+3", Status.WRONG, "a number used twice"),
+        ([2, 3], 8, "2+3+3", Status.WRONG, "a number used once too often"),
+        ([2, 3, 4], 5, "2+3", Status.WRONG, "a number left out"),
+        ([2, 3], 23, "23", Status.WRONG, "digits put together"),
+        ([1, 2, 3], 15, "12+3", Status.WRONG, "digits put together"),
+        ([12, 3], 6, "1+2+3", Status.WRONG, "digits taken apart"),
+        ([2, 3], 6, "6", Status.WRONG, "the target itself"),
+        ([2, 3], 5, "2*3", Status.WRONG, "another value"),
+        ([1, 3, 3], 1, "1/3*3", Status.CORRECT, "exact through a fraction"),
+        ([3, 3], 9, "3*3", Status.CORRECT, "a number given twice"),
+        ([6, 7, 2], 21, "6 × 7 ÷ 2", Status.CORRECT, "typographic signs"),
+        ([8, 3, 8, 3], 24, "8/(3-8/3)", Status.CORRECT, "the value passes through a fraction"),
+    ],
+)
+def test_countdown_rules(numbers: list[int], target: int, answer: str, status: Status, why: str) -> None:
+    assert said(Countdown(), countdown(numbers, target), answer) is status, why
+
+
+def test_a_countdown_that_cannot_be_is_an_error_and_no_endless_search() -> None:
+    with pytest.raises(ValueError, match="target of 1 to 0"):
+        Countdown(target=0).make(Key(0).random())
+
+
+# Scramble
+
+
+def test_scramble_accepts_every_anagram_in_the_dictionary() -> None:
+    env = Scramble()
+    seen = 0
+    for task in first(env, 40):
+        for letters in set(itertools.permutations(task.info["letters"])):
+            word = "".join(letters)
+            assert (said(env, task, word) is Status.CORRECT) == (word in dictionary())
+            seen += word in dictionary() and word != task.answer
+    assert seen > 5, "some words have an anagram"
+
+
+def test_scramble_rules() -> None:
+    env = Scramble()
+    task = Task(id="00", messages=(Message(role="user", content=""),), answer="lead", info={"letters": "aeld"})
+    assert [said(env, task, word) for word in ("lead", "deal", "LEAD")] == [Status.CORRECT] * 3
+    assert [said(env, task, word) for word in ("aeld", "lea", "leads", "word")] == [Status.WRONG] * 4
+    for text in ("le ad", "lead deal", "léad", "ｌｅａｄ", "l3ad"):
+        assert said(env, task, text) is Status.MALFORMED, text
+
+
+def test_scramble_shows_no_word_where_it_can_help_it() -> None:
+    env = Scramble(length=(4, 6))
+    tasks = first(env, 300)
+    assert all(sorted(task.info["letters"]) == sorted(task.answer) for task in tasks)
+    assert {len(task.answer) for task in tasks} == {4, 5, 6}
+    assert not [task.answer for task in tasks if task.info["letters"] in dictionary()]
+
+
+def test_the_word_list_is_plain_and_sorted_into_lengths() -> None:
+    assert len(dictionary()) > 10_000
+    assert all(word.isascii() and word.isalpha() and word.islower() and 3 <= len(word) <= 6 for word in dictionary())
+    assert all(len(word) == 4 for word in words(4, 4)) and words(4, 4)
+
+
+# Character count
+
+
+def test_char_count_counts() -> None:
+    for task in first(CharCount(), 300):
+        assert task.answer == task.info["word"].count(task.info["letter"])
+        assert 5 <= len(task.info["word"]) <= 10
+
+
+def test_char_counts_are_balanced() -> None:
+    """Each of six answers on 1/6 of 3,000 tasks; the standard error is 0.0068, the bound four of them."""
+    counts = Counter(task.answer for task in first(CharCount(), 3000))
+    assert set(counts) == set(range(6))
+    assert all(abs(count / 3000 - 1 / 6) < 0.0275 for count in counts.values())
+
+
+def test_char_count_may_ask_for_more_letters_than_the_string_would_have() -> None:
+    for task in first(CharCount(length=(2, 3), most=8), 100):
+        assert task.answer == task.info["word"].count(task.info["letter"])
+
+
+# Arithmetic
+
+
+@given(st.lists(st.tuples(st.sampled_from("+-*"), st.integers(0, 99)), max_size=8), st.integers(0, 99))
+def test_total_is_the_value(rest: list[tuple[str, int]], start: int) -> None:
+    text = str(start) + "".join(f" {sign} {number}" for sign, number in rest)
+    assert Fraction(total(text.split())) == evaluate(text).value
+
+
+def test_arithmetic_follows_its_options() -> None:
+    for task in first(Arithmetic(terms=4, largest=20, signs="+*"), 100):
+        words_of = task.info["expression"].split()
+        assert len(words_of) == 7 and set(words_of[1::2]) <= {"+", "*"}
+        for sign, number in zip(words_of[1::2], words_of[2::2], strict=True):
+            assert 2 <= int(number) <= 9 if sign == "*" else 1 <= int(number) <= 20
+        assert evaluate(task.info["expression"]).value == task.answer
+
+
+def test_arithmetic_takes_negative_answers() -> None:
+    env = Arithmetic()
+    task = next(task for task in first(env, 100) if task.answer < 0)
+    assert said(env, task, str(task.answer)) is said(env, task, f"−{-task.answer}") is Status.CORRECT
+    assert said(env, task, str(-task.answer)) is Status.WRONG
+    assert said(env, task, f"{task.answer}.0") is Status.MALFORMED

@@ -1,0 +1,61 @@
+"""A person in the place of the policy."""
+
+import pytest
+
+from gnomon.envs import Arithmetic, Countdown, Env
+from gnomon.envs.play import play
+from gnomon.types import Status, Verdict
+
+
+def played(env: Env, *replies: str, index: int = 3) -> tuple[Verdict, str]:
+    left, written = list(replies), list[str]()
+
+    def read(prompt: str) -> str:
+        if not left:
+            raise EOFError
+        return left.pop(0)
+
+    verdict = play(env, index, "test", read, written.append)
+    return verdict, "\n".join(written)
+
+
+def test_an_answer_alone_is_put_into_a_slot() -> None:
+    env = Arithmetic()
+    task = env.tasks("test")[3]
+    verdict, text = played(env, str(task.answer))
+    assert verdict.status is Status.CORRECT and verdict.reward == 1.1
+    assert task.messages[0].content in text and task.id in text
+    assert f"judged as '<answer>{task.answer}</answer>'" in text
+    assert "correct, reward 1.1" in text and "1 x 0.1 = 0.1" in text and f"judged '{task.answer}'" in text
+
+
+def test_a_whole_reply_is_judged_as_it_stands() -> None:
+    verdict, text = played(Arithmetic(), "I think <answer>4 apples</answer>")
+    assert verdict.status is Status.MALFORMED
+    assert "no answer slot" not in text
+    assert "malformed, reward 0" in text and "not an integer" in text
+
+
+def test_a_shut_gate_is_shown() -> None:
+    verdict, text = played(Countdown(gate="correct"), "1+1")
+    assert verdict.status is Status.WRONG and verdict.reward == 0
+    assert "format   1 x 0.1 = 0 (shut by correct)" in text
+
+
+def test_a_hostile_answer_is_shown_harmlessly() -> None:
+    _, text = played(Arithmetic(), "\x1b[2J\ud800")
+    assert "\x1b" not in text and text.encode()
+
+
+def test_shots_are_shown_in_their_roles() -> None:
+    _, text = played(Arithmetic(shots=1), "4")
+    assert text.count("user: ") == 2 and text.count("assistant: <answer>") == 1
+
+
+def test_what_cannot_be_played_says_so() -> None:
+    with pytest.raises(EOFError):
+        played(Arithmetic())
+    with pytest.raises(IndexError):
+        played(Arithmetic(), "4", index=-1)
+    with pytest.raises(ValueError, match="split"):
+        play(Arithmetic(), 0, "validation", lambda _: "4", lambda _: None)

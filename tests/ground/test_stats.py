@@ -1,0 +1,118 @@
+"""Numbers that merge, intervals, pass@k: laws and independent references."""
+
+import math
+from itertools import combinations
+from statistics import NormalDist
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnomon.stats import Interval, Max, Mean, Stat, Sum, mean_interval, merge, pass_at_k
+
+NUMBER = st.integers(-1000, 1000).map(float)  # sums of these are exact
+STATS: list[st.SearchStrategy[Stat]] = [
+    st.builds(Sum, NUMBER),
+    st.builds(Mean, NUMBER, st.integers(0, 50).map(float)),
+    st.builds(Max, NUMBER),
+]
+TABLES = st.fixed_dictionaries({}, optional={"sum": STATS[0], "mean": STATS[1], "max": STATS[2]})
+
+
+@given(TABLES, TABLES, TABLES)
+def test_merging_is_associative_commutative_and_changes_nothing_given(
+    a: dict[str, Stat], b: dict[str, Stat], c: dict[str, Stat]
+) -> None:
+    kept = dict(a)
+    assert merge(merge(a, b), c) == merge(a, merge(b, c))
+    assert merge(a, b) == merge(b, a)
+    assert merge(a, {}) == merge({}, a) == a == kept
+
+
+@given(st.lists(NUMBER, min_size=1, max_size=30), st.data())
+def test_a_mean_of_shares_is_the_mean_of_all(values: list[float], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(values)))
+    a, b = (Mean(sum(part), len(part)) for part in (values[:cut], values[cut:]))
+    assert (a + b).value == pytest.approx(sum(values) / len(values))
+
+
+def test_an_empty_mean_is_no_number() -> None:
+    assert math.isnan(Mean(0.0, 0.0).value)
+
+
+def test_two_kinds_under_one_name_are_an_error() -> None:
+    with pytest.raises(TypeError, match="'loss' is a Sum and a Mean"):
+        merge({"loss": Sum(1.0)}, {"loss": Mean(1.0)})
+
+
+def test_no_merge_hides_a_value_that_is_not_a_number() -> None:
+    bad, good = Max(math.nan), Max(1.0)
+    assert all(math.isnan(stat.value) for stat in (bad + good, good + bad, good + bad + good))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 50, 400])
+def test_the_ends_of_an_interval_are_the_rates_that_a_test_just_accepts(n: int) -> None:
+    """Wilson's definition: the rates p with (p̂ − p)² = z² p (1 − p) / n."""
+    z = NormalDist().inv_cdf(0.975)
+    for hits in {0, 1, n // 3, n // 2, n - 1, n}:
+        found = mean_interval([1.0] * hits + [0.0] * (n - hits))
+        assert found.value == pytest.approx(hits / n) and found.n == n
+        for end in {found.low, found.high}:
+            assert (found.value - end) ** 2 == pytest.approx(z * z * end * (1 - end) / n, abs=1e-12)
+
+
+def test_the_interval_of_a_rate_is_scipys() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    for n, hits in [(1, 0), (1, 1), (7, 2), (50, 0), (400, 399)]:
+        mine = mean_interval([1.0] * hits + [0.0] * (n - hits))
+        theirs = stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
+        assert (mine.low, mine.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_an_interval_holds_its_value_and_stays_in_range(values: list[float]) -> None:
+    found = mean_interval(values)
+    assert 0 <= found.low <= found.value + 1e-12 and found.value <= found.high + 1e-12 and found.high <= 1
+
+
+def test_scores_that_are_means_give_a_narrower_interval() -> None:
+    yes_or_no = mean_interval([0.0, 1.0] * 20)
+    means = mean_interval([0.4, 0.6] * 20)
+    assert means.value == yes_or_no.value == 0.5
+    assert means.high - means.low < (yes_or_no.high - yes_or_no.low) / 2
+
+
+def test_the_interval_covers_the_truth() -> None:
+    """Exact coverage of the rate 0.3 at n = 40, summed over every outcome: between 92 % and 98 %."""
+    rate, n = 0.3, 40
+    covered = 0.0
+    for hits in range(n + 1):
+        found = mean_interval([1.0] * hits + [0.0] * (n - hits))
+        if found.low <= rate <= found.high:
+            covered += math.comb(n, hits) * rate**hits * (1 - rate) ** (n - hits)
+    assert 0.92 < covered < 0.98
+
+
+@pytest.mark.parametrize("values", [[], [1.1], [-0.1, 0.5], [math.nan]])
+def test_an_interval_of_nothing_or_of_no_scores_is_refused(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="interval"):
+        mean_interval(values)
+
+
+def test_an_interval_as_text() -> None:
+    assert str(Interval(value=0.5, low=0.25, high=0.75, n=4)) == "0.500 [0.250, 0.750]"
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_pass_at_k_is_the_share_of_subsets_with_a_hit(n: int) -> None:
+    for correct in range(n + 1):
+        samples = [True] * correct + [False] * (n - correct)
+        for k in range(1, n + 1):
+            subsets = list(combinations(samples, k))
+            assert pass_at_k(n, correct, k) == pytest.approx(sum(map(any, subsets)) / len(subsets), abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "correct", "k"), [(4, 1, 0), (4, 1, 5), (4, 5, 1), (4, -1, 1), (0, 0, 1)])
+def test_pass_at_k_refuses_impossible_counts(n: int, correct: int, k: int) -> None:
+    with pytest.raises(ValueError):
+        pass_at_k(n, correct, k)
