@@ -378,6 +378,18 @@ def test_an_episode_that_does_not_end_is_found() -> None:
     assert "hostile replies" in found
 
 
+class ShowsSeed(Sound):
+    def make(self, rng: random.Random) -> Task:
+        return shown(super().make(rng), f"{os.environ.get('PYTHONHASHSEED')}: End with <answer>...</answer>")
+
+
+@pytest.mark.parametrize("own", ["1", "2", "random"])
+def test_the_other_process_has_another_hash_seed(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", own)
+    heard, end = witness.elsewhere(ShowsSeed(), 1)
+    assert heard[0][1][1].messages[0].content.partition(":")[0] in {"1", "2"} - {own} and not end
+
+
 def test_the_hostile_corpus_is_named_and_large() -> None:
     texts = dict(hostile())
     assert len(texts) == len(list(hostile())) >= 80

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,12 +31,14 @@ class Recipe:
     """Everything that decides the weights, besides the thread count and the libraries' versions."""
 
     seed: int = 0
-    steps: int = 7000
+    steps: int = 3600
     tasks: int = 20
     """Tasks per step; each is written out `replies` times, so its prompt is computed once."""
     replies: int = 6
     rate: float = 2e-3
     warmup: int = 100
+    decay: int = 1400
+    """Steps at the end over which the rate falls to zero; it is constant before."""
     share: tuple[tuple[str, float], ...] = (
         ("arithmetic", 0.2), ("char_count", 0.1), ("countdown", 0.45), ("scramble", 0.25)
     )  # fmt: skip
@@ -129,9 +130,8 @@ def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 1) -> N
         for parameter in policy.model.parameters():
             parameter.grad /= count
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
-        progress = step / recipe.steps
         for group in optimizer.param_groups:
-            group["lr"] = recipe.rate * min(1.0, (step + 1) / recipe.warmup) * 0.5 * (1 + math.cos(math.pi * progress))
+            group["lr"] = recipe.rate * min(1.0, (step + 1) / recipe.warmup, (recipe.steps - step) / recipe.decay)
         optimizer.step()
         optimizer.zero_grad()
         if (step + 1) % report == 0:

@@ -12,7 +12,11 @@ __all__ = ["play"]
 
 
 def play(
-    env: Env, index: int, split: str, read: Callable[[str], str] = input, write: Callable[[str], object] = print
+    env: Env,
+    index: int,
+    split: str = "train",
+    read: Callable[[str], str] = input,
+    write: Callable[[str], object] = print,
 ) -> Verdict:
     """One episode with a person in the place of the policy.
 

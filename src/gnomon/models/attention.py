@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from gnomon.errors import ModelError
+
 __all__ = ["BLOCK", "MIN_ROWS", "NAME", "Decode", "Packed", "attend_by_layout"]
 
 NAME = "gnomon"
@@ -28,6 +30,8 @@ MIN_ROWS = 16
 """Fewest tokens of a pass; linear layers take other kernels for fewer."""
 QUERIES = 4
 """Fewest query rows of a product; one decoded token is repeated to this many."""
+BEYOND = ("softcap", "s_aux")
+"""What models may pass to an attention that changes its scores and is not computed here."""
 NEVER = -1e30
 """Added to a score that must not count; its exponential is exactly zero."""
 
@@ -56,7 +60,17 @@ def attend_by_layout(
 
     Args: query [1, heads, T, size]; key and value [1, kv_heads, T, size], of the flat tokens.
     Returns: [1, T, heads, size].
+    Raises: ModelError E308 when the model bends its scores in a way that is not computed here.
     """
+    for name in BEYOND:
+        if kwargs.get(name) is not None:
+            raise ModelError(
+                "E308",
+                f"the model's attention asks for {name}, which is not supported",
+                where=type(module).__name__,
+                why="computed without it, every probability would be wrong",
+                fix="use a model of another family, such as Llama, Qwen3 or Gemma 3",
+            )
     layout: Layout = kwargs["layout"]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer: int = module.layer_idx  # type: ignore[assignment]

@@ -125,15 +125,16 @@ def _write(folder: Path, whole: Path, progress: Progress) -> None:
 
     progress("putting the parts together", 0.0)
     import_module(PACKAGE).assemble(whole)
+    progress("reading", 0.05)
     reader = GGUFReader(whole)
-    facts = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("tokenizer.")}
-    words = {name.rpartition(".")[2]: reader.fields[name].contents() for name in reader.fields if "tokenizer.ggml." in name}
-    progress("tokenizer", 0.1)
-    encoder = tokenizer(words["tokens"], words["scores"], words["token_type"])
+    facts = {name: field.contents() for name, field in reader.fields.items()}
+    progress("tokenizer", 0.6)
+    tokens, scores, kinds = (facts[f"tokenizer.ggml.{name}"] for name in ("tokens", "scores", "token_type"))
+    encoder = tokenizer(tokens, scores, kinds)
     encoder.save(str(folder / "tokenizer.json"), pretty=False)
     _json(folder / "tokenizer_config.json", _tokenizer_config(facts))
     _json(folder / "generation_config.json", {"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0})
-    _json(folder / "config.json", config(facts, len(words["tokens"])))
+    _json(folder / "config.json", config(facts, len(tokens)))
     save_file(dict(_weights(reader, progress)), folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -183,7 +184,7 @@ def _weights(reader: Any, progress: Progress) -> Iterator[tuple[str, Tensor]]:
     from gguf import dequantize
 
     for place, tensor in enumerate(reader.tensors):
-        progress("weights", 0.2 + 0.7 * place / len(reader.tensors))
+        progress("weights", 0.7 + 0.3 * place / len(reader.tensors))
         values = torch.from_numpy(np.require(dequantize(tensor.data, tensor.tensor_type), requirements="W"))
         # Gemma multiplies by 1 + w; GGUF stores the sum.
         values = values - 1 if tensor.name.endswith("norm.weight") else values

@@ -1,0 +1,156 @@
+"""A user's mistake is told before anything starts: what, where, why, and a fix that can be pasted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import gnomon
+from gnomon.errors import ConfigErrors, RunError, VerifierError
+
+SMALL = {"steps": 2, "rollout": {"prompts": 2, "group": 2, "max_tokens": 16}, "eval": {"tasks": 2}}
+
+
+def command(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "NO_COLOR": "1"}
+    return subprocess.run([sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env=env, cwd=cwd)
+
+
+CASES = {
+    "unknown key": (["train", "countdown", "optim.learning_rate=1e-3"], "E012", "did you mean optim.lr"),
+    "unknown table": (["train", "countdown", "rolout.group=4"], "E012", "did you mean rollout"),
+    "unknown env option": (["train", "countdown", "env.largst=4"], "E012", "did you mean env.largest"),
+    "wrong type": (["train", "countdown", "group=many"], "E011", "rollout.group"),
+    "out of range": (["train", "countdown", "prompts=0"], "E011", "greater than or equal to 1"),
+    "group of one under a baseline": (["train", "countdown", "group=1"], "E031", "objective=reinforce"),
+    "pass@k beyond the samples": (["train", "countdown", "eval.pass_at=[1,8]"], "E032", "eval.samples=8"),
+    "unknown objective": (["train", "countdown", "objective=grop"], "E013", "objective=grpo"),
+    "unknown environment": (["train", "cuntdown"], "E021", "env=countdown"),
+    "missing env file": (["train", "nowhere.py:Env"], "E021", "dir/file.py:Class"),
+    "missing recipe": (["train", "nowhere.toml"], "E001", "nowhere.toml"),
+    "no setting": (["train", "countdown", "fast"], "E003", "key=value"),
+    "missing model folder": (["train", "countdown", "policy=/no/such/model"], "E301", "policy=tiny"),
+    "no run": (["show", "/no/such/run"], "E404", ""),
+    "impossible env": (["train", "countdown", "env.target=0"], "E024", ""),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mistake_has_a_code_a_place_and_a_fix(name, tmp_path):
+    words, code, fix = CASES[name]
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode in (1, 2) and code in done.stderr, done.stderr
+    assert fix in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_all_mistakes_come_at_once(tmp_path):
+    done = command("train", "cuntdown", "optim.learning_rate=1", "group=1", "policy=/no/model", cwd=tmp_path)
+    for code in ("E012", "E021", "E031", "E301"):
+        assert code in done.stderr, done.stderr
+    assert "4 errors. Nothing was started." in done.stderr and "argument 2" in done.stderr
+
+
+def test_the_line_of_a_recipe_is_named(tmp_path):
+    (tmp_path / "r.toml").write_text('[env]\ntype = "countdown"\n\n[optim]\nlr = 1e-3\nmomentum = 0.9\n')
+    done = command("train", "r.toml", cwd=tmp_path)
+    assert "r.toml, line 6" in done.stderr and "E012" in done.stderr, done.stderr
+
+
+def test_config_errors_are_fast_and_need_no_torch():
+    code = (
+        "import sys\nsys.argv = ['gnomon', 'train', 'countdown', 'optim.learning_rate=1']\n"
+        "from gnomon.cli import main\ntry:\n main()\nexcept SystemExit as end:\n assert end.code == 2\n"
+        "assert not {'torch', 'transformers', 'numpy'} & sys.modules.keys()"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    # The aim is half a second on a quiet machine; six times that still catches an import of torch.
+    assert time.monotonic() - began < 3
+
+
+FAULTY = '''
+from dataclasses import dataclass
+from gnomon.envs import Arithmetic
+
+@dataclass(frozen=True, kw_only=True)
+class Raises(Arithmetic):
+    def check(self, task, answer):
+        return {}["missing"]
+    def verify(self, task, reply):
+        return {}["missing"]
+
+@dataclass(frozen=True, kw_only=True)
+class NotANumber(Arithmetic):
+    correct: float = float("nan")
+
+@dataclass(frozen=True, kw_only=True)
+class TooMuch(Arithmetic):
+    @property
+    def reward_range(self):
+        return (0.0, 0.01)
+    format: float = 5.0
+
+@dataclass(frozen=True, kw_only=True)
+class Silent(Arithmetic):
+    def verify(self, task, reply):
+        return None
+'''
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("Raises", "E104", "KeyError"),
+        ("NotANumber", "E10", "not finite"),
+        ("TooMuch", "E105", "range"),
+        ("Silent", "E105", "no verdict"),
+    ],
+)
+def test_a_broken_verifier_stops_the_run_and_is_never_a_zero(tmp_path, name, code, words):
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    settings = ["steps=2", "prompts=2", "group=2", "max_tokens=24", "eval.tasks=8"]
+    done = command("train", f"faulty.py:{name}", "run=r", *settings, cwd=tmp_path)
+    assert done.returncode == 1 and code in done.stderr and words in done.stderr, done.stderr
+    assert "the reply was" in done.stderr and "gnomon check" in done.stderr
+    shown = command("show", "r", cwd=tmp_path)
+    assert "failed" in shown.stdout and words in shown.stdout
+
+
+def test_a_run_folder_is_not_overwritten(tmp_path):
+    gnomon.train("char_count", run=tmp_path / "r", quiet=True, **SMALL).close()
+    done = command("train", "char_count", "run=r", cwd=tmp_path)
+    assert "E401" in done.stderr and "gnomon resume r" in done.stderr
+    with pytest.raises(RunError, match="E401"):
+        gnomon.train("char_count", run=tmp_path / "r", **SMALL)
+
+
+def test_a_run_in_use_is_refused(tmp_path):
+    from gnomon.store import Run
+
+    gnomon.train("char_count", run=tmp_path / "r", quiet=True, **SMALL).close()
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "r" / "journal.db") as journal:
+        journal.execute("UPDATE meta SET value = 'running' WHERE name = 'status'")
+    with Run.resume(tmp_path / "r"):
+        done = command("resume", "r", cwd=tmp_path)
+        assert done.returncode == 1 and "E402" in done.stderr and str(os.getpid()) in done.stderr, done.stderr
+
+
+def test_the_api_raises_what_the_command_line_prints(tmp_path):
+    with pytest.raises(ConfigErrors) as caught:
+        gnomon.train("countdown", run=tmp_path / "r", learning_rate=1e-3, group=1)
+    assert {error.code for error in caught.value.errors} == {"E012", "E031"}
+    sys.path.insert(0, str(tmp_path))
+    (tmp_path / "faulty_here.py").write_text(FAULTY)
+    import faulty_here  # type: ignore[import-not-found]
+
+    with pytest.raises(VerifierError, match="E104"):
+        gnomon.train(faulty_here.Raises(), run=tmp_path / "s", quiet=True, **SMALL)

@@ -1,0 +1,94 @@
+"""The reading commands: every number leads to the text, and all of them speak JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gnomon
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env={**os.environ})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("read") / "r"
+    gnomon.train(
+        "char_count", run=folder, quiet=True, steps=2, rollout={"prompts": 3, "group": 4, "max_tokens": 48}, eval={"tasks": 4}
+    ).close()
+    return folder
+
+
+def test_show_tells_what_the_run_is_worth(run):
+    text = command("show", str(run)).stdout
+    for word in ("fingerprint", "baseline", "held-out", "reward", "length", "log-probability 0"):
+        assert word in text
+    facts = json.loads(command("show", str(run), "--json").stdout)
+    assert facts["status"] == "finished" and facts["steps"] == 2 and len(facts["fingerprint"]) == 64
+    for name in ("baseline", "held_out"):
+        interval = facts[name]["pass_at"]["1"]
+        assert interval["low"] <= interval["value"] <= interval["high"] and interval["n"] == 4
+    assert len(facts["curve"]["reward"]) == 2
+
+
+def test_show_leads_from_a_step_to_a_rollout(run):
+    rows = json.loads(command("show", str(run), "1", "--json").stdout)
+    assert len(rows) == 12
+    place = rows[5]["address"]
+    assert place in command("show", str(run), "1").stdout
+    facts = json.loads(command("show", str(run), place, "--json").stdout)
+    assert facts["reward"] == rows[5]["reward"] and facts["reply"] and facts["asked"]["messages"]
+    text = command("show", str(run), place).stdout
+    assert "--- asked" in text and f"verdict: {facts['status']}" in text and "advantage" in text
+
+
+def test_a_missing_rollout_is_an_error(run):
+    assert "E409" in command("show", str(run), "1:5:99").stderr
+    assert "E004" in command("show", str(run), "one").stderr
+
+
+def test_verify_and_diff(run, tmp_path):
+    assert command("verify", str(run)).returncode == 0
+    other = tmp_path / "other"
+    gnomon.train(
+        "char_count", run=other, quiet=True, seed=1, steps=2,
+        rollout={"prompts": 3, "group": 4, "max_tokens": 48}, eval={"tasks": 4},
+    ).close()  # fmt: skip
+    parted = command("diff", str(run), str(other), "--json")
+    assert parted.returncode == 1
+    facts = json.loads(parted.stdout)
+    assert "config.seed" in facts["config"] and facts["parted"]
+    assert command("diff", str(run), str(run)).returncode == 0
+
+
+def test_config_show_names_origins():
+    text = command("config", "show", "group=4").stdout
+    assert "rollout.group" in text and "argument 1" in text and "default" in text
+
+
+def test_control_signs_of_a_model_do_not_reach_the_terminal():
+    from gnomon.launch.read import printable
+
+    assert printable("a\x1b[31mb\r\x07é\ud800\n") == "a\\x1b[31mb\\r\\x07é\\ud800\n"
+
+
+def test_exact_prints_what_an_objective_climbs():
+    text = command("exact", "dr_grpo", "--group", "3").stdout
+    for word in ("target", "bias", "cosine", "variance"):
+        assert word in text
+    assert "E013" in command("exact", "drgrpo").stderr
+
+
+def test_check_and_play():
+    assert command("check", "char_count").returncode == 0
+    played = subprocess.run(
+        [sys.executable, "-m", "gnomon.cli", "play", "arithmetic"], input="-5\n", capture_output=True, text=True
+    )
+    assert played.returncode == 0 and "correct" in played.stdout, played.stdout + played.stderr

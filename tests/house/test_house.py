@@ -1,0 +1,103 @@
+"""The laws of the house: floors, light imports, public names, settings that agree with what they set."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gnomon
+from gnomon import config
+from gnomon.objectives import TABLE, Objective
+
+ROOT = Path(__file__).parents[2]
+LIGHT = ["types", "keys", "stats", "errors", "config", "verifiers", "envs", "envs.check", "store", "cli", "launch.find", "launch.read"]
+HEAVY = {"torch", "transformers", "vllm", "ray", "numpy", "tokenizers"}
+
+
+def test_the_floors_stand():
+    done = subprocess.run([Path(sys.executable).parent / "lint-imports"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", ["gnomon", *(f"gnomon.{name}" for name in LIGHT)])
+def test_light_modules_import_nothing_heavy(name):
+    code = f"import sys, {name}; print(sorted({HEAVY!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_help_is_light():
+    code = (
+        "import sys\nsys.argv = ['gnomon', '--help']\nfrom gnomon.cli import main\n"
+        f"try:\n main()\nexcept SystemExit:\n pass\nassert not {HEAVY!r} & sys.modules.keys()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "train" in done.stdout, done.stderr
+
+
+def test_public_names_are_sorted_complete_and_there():
+    assert gnomon.__all__ == sorted(gnomon.__all__) and set(gnomon.HOME) == set(gnomon.__all__) - {"__version__"}
+    for name in gnomon.__all__:
+        assert getattr(gnomon, name) is not None
+
+
+MODULES = [info.name for info in pkgutil.walk_packages(gnomon.__path__, "gnomon.")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_names_what_it_offers(name):
+    module = importlib.import_module(name)
+    assert module.__doc__, f"{name} has no docstring"
+    for public in getattr(module, "__all__", ()):
+        assert hasattr(module, public), f"{name}.{public} is promised and not there"
+
+
+def test_the_page_is_a_page():
+    lines = (ROOT / "src/gnomon/training/loop.py").read_text().splitlines()
+    assert len(lines) <= 110
+
+
+def test_environments_are_short():
+    for path in (ROOT / "src/gnomon/envs").glob("*.py"):
+        if path.stem in ("countdown", "char_count", "scramble", "arithmetic"):
+            assert len(path.read_text().splitlines()) <= 60, path
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_an_objectives_settings_are_its_arguments(name):
+    kind = next(kind for kind in config.OBJECTIVES if kind.model_fields["type"].default == name)
+    built: Objective = TABLE[name]()
+    assert kind.min_group == built.min_group
+    options = {field: info.default for field, info in kind.model_fields.items() if field != "type"}
+    parameters = inspect.signature(TABLE[name]).parameters
+    for field, default in options.items():
+        assert parameters[field].default == default
+
+
+def test_few_settings():
+    assert len(config.leaves(config.DEFAULTS)) <= 40
+
+
+def test_the_default_recipe_repeats_itself():
+    import tomllib
+
+    text = config.to_toml(config.RunConfig())
+    again, _ = config.resolve([config.Source(tomllib.loads(text), {})])
+    assert again == config.RunConfig()
+
+
+def test_recipes_that_ship_are_sound():
+    for path in (ROOT / "src/gnomon/recipes").glob("*.toml"):
+        config.resolve([config.load(path)])
+
+
+def test_readme_is_short_and_the_weights_are_small():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 120
+    weights = ROOT / "src/gnomon/models/tiny/model.safetensors"
+    assert weights.stat().st_size <= 2 * 2**20
