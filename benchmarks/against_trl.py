@@ -108,9 +108,15 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
 
     def judged(task: Any, sample: int, prompt: tuple[int, ...], completion: Completion) -> Rollout:
         value = reward(shape, task, completion.text)
-        verdict = Verdict(status=Status.CORRECT if value >= 1 else Status.WRONG, parts=(Part(name="reward", value=value),))
+        verdict = Verdict(
+            status=Status.CORRECT if value >= 1 else Status.WRONG, parts=(Part(name="reward", value=value),)
+        )
         return Rollout(
-            task=task, sample=sample, turns=(Turn(prompt_ids=prompt, completion=completion),), verdict=verdict, stop=Stop.DONE
+            task=task,
+            sample=sample,
+            turns=(Turn(prompt_ids=prompt, completion=completion),),
+            verdict=verdict,
+            stop=Stop.DONE,
         )
 
     def one(step: int) -> tuple[int, float]:
@@ -118,15 +124,21 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
             engine.load(learner.weights())
             chosen = asked[step * shape.prompts : (step + 1) * shape.prompts]
             prompts = [engine.policy.tokenizer.encode(text) for text, _ in chosen]
-            keys = [Key(0).at("bench", step=step, task=i, sample=s).bytes for i in range(len(chosen)) for s in range(shape.group)]
-            requests = [Request(prompt_ids=prompts[n // shape.group], key=key, sampling=sampling) for n, key in enumerate(keys)]
+            keys = [
+                Key(0).at("bench", step=step, task=i, sample=s).bytes
+                for i in range(len(chosen))
+                for s in range(shape.group)
+            ]
+            requests = [
+                Request(prompt_ids=prompts[n // shape.group], key=key, sampling=sampling) for n, key in enumerate(keys)
+            ]
             done = asyncio.run(engine.sample(requests))
             groups = []
             for i, (_, task) in enumerate(chosen):
                 mine = done[i * shape.group : (i + 1) * shape.group]
                 rollouts = tuple(judged(task, s, prompts[i], c) for s, c in enumerate(mine))
                 groups.append(Group(task=task, index=step * shape.prompts + i, rollouts=rollouts))
-            batch = pack(groups, row, max_tokens=shape.limit, exact=exact)
+            batch = pack(groups, row, sampling=sampling, exact=exact)
             log.rollouts(groups, batch.advantages)
             stats = learner.forward_backward(batch, row)
             log.stats(stats)
@@ -182,8 +194,8 @@ def theirs(shape: Shape, steps: int) -> dict[str, Any]:
     config = GRPOConfig(
         output_dir=tempfile.mkdtemp(), use_cpu=True, bf16=False, max_steps=steps, num_generations=shape.group,
         per_device_train_batch_size=shape.prompts * shape.group, gradient_accumulation_steps=1,
-        max_completion_length=shape.limit, temperature=1.0, top_k=0, beta=0.0, loss_type="dr_grpo", scale_rewards="none",
-        learning_rate=1e-6, gradient_checkpointing=False, report_to=[], save_strategy="no", logging_strategy="no",
+        max_completion_length=shape.limit, temperature=1.0, top_k=0, beta=0.0, loss_type="dr_grpo",
+        scale_rewards="none", learning_rate=1e-6, gradient_checkpointing=False, report_to=[], save_strategy="no", logging_strategy="no",
         disable_tqdm=True, shuffle_dataset=False,
         generation_kwargs={"min_new_tokens": shape.limit} if shape.fixed else {},
     )  # fmt: skip
@@ -216,13 +228,16 @@ def main() -> int:
         return 0
     print(f"{platform.platform()}, {os.cpu_count()} cores, 2 threads each, load before: {os.getloadavg()[0]:.2f}")
     for name in options.shapes:
-        pairs = [(measure("gnomon", name, options.steps), measure("trl", name, options.steps)) for _ in range(options.runs)]
+        pairs = [
+            (measure("gnomon", name, options.steps), measure("trl", name, options.steps)) for _ in range(options.runs)
+        ]
         mine, other = ([statistics.median(p[i]["seconds"]) for p in pairs] for i in (0, 1))
         ratios = sorted(b / a for a, b in zip(mine, other, strict=True))
         sizes = " / ".join(f"{statistics.mean(p[i]['length'] for p in pairs):.1f}" for i in (0, 1))
+        spread = f"{ratios[0]:.2f} / {statistics.median(ratios):.2f} / {ratios[-1]:.2f}"
         print(
             f"{name:<7} gnomon {statistics.median(mine):.3f} s  trl {statistics.median(other):.3f} s  "
-            f"ratio {ratios[0]:.2f} / {statistics.median(ratios):.2f} / {ratios[-1]:.2f} (min/median/max of {len(ratios)})  "
+            f"ratio {spread} (min/median/max of {len(ratios)})  "
             f"mean length {sizes}  tokens trained {statistics.mean(p[0]['trained'] for p in pairs):.0%}",
             flush=True,
         )

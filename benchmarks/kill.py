@@ -65,7 +65,9 @@ def run(folder: Path, notes: Path, kill_after: float | None = None) -> tuple[int
     """Run the child, killing it after some seconds of its training; its return code and last phase."""
     notes.write_text("start-up")
     process = subprocess.Popen(
-        [sys.executable, __file__, "--child", str(folder), str(notes)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, __file__, "--child", str(folder), str(notes)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     if kill_after is not None:
         while process.poll() is None and notes.read_text() == "start-up":
@@ -96,7 +98,9 @@ def main() -> int:
     with RunReader(home / "untouched") as reader:
         wanted = reader.fingerprint
         length = sum(float(row["seconds"]) for row in reader.timings())
-    print(f"untouched: {time.monotonic() - began:.0f} s, {length:.1f} s of steps, fingerprint {wanted[:16]}", flush=True)
+    print(
+        f"untouched: {time.monotonic() - began:.0f} s, {length:.1f} s of steps, fingerprint {wanted[:16]}", flush=True
+    )
     same, phases = 0, Counter[str]()
     for trial in range(options.trials):
         folder, struck = home / f"trial-{trial}", []
@@ -111,7 +115,8 @@ def main() -> int:
             found = reader.fingerprint
         good = found == wanted and bool(verify(folder))
         same += good
-        print(f"trial {trial + 1:>2}: killed in {', '.join(struck) or 'no phase (it was done)'}: {'same' if good else 'DIFFERENT ' + str(folder)}", flush=True)
+        where = ", ".join(struck) or "no phase (it was done)"
+        print(f"trial {trial + 1:>2}: killed in {where}: {'same' if good else f'DIFFERENT {folder}'}", flush=True)
         if good:
             shutil.rmtree(folder)
     print(f"{same} of {options.trials} equal; kills by phase: {dict(phases)}")

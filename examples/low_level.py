@@ -23,7 +23,9 @@ async def main(folder: str, steps: int) -> str:
     parts = build(config)
     env, actor, learner = parts.env, parts.actor, parts.learner
     key, held_out = Key(config.seed), first(env.tasks("test"), config.eval.tasks)
-    with Run.create(Path(folder), recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)) as store:
+    with Run.create(
+        Path(folder), recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)
+    ) as store:
         run = Recorder(store, config, Display(config))
         for step in run.steps(learner):
             with run.step(step) as log:
@@ -32,7 +34,7 @@ async def main(folder: str, steps: int) -> str:
                     log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
                 chosen = draw(env.tasks("train"), config.rollout.prompts, key.at("tasks", step=step))
                 groups = await actor.collect(chosen, key.at("rollouts", step=step))  # sample, and judge
-                batch = gnomon.pack(groups, parts.objective, max_tokens=config.rollout.max_tokens, exact=actor.exact)
+                batch = gnomon.pack(groups, parts.objective, sampling=actor.sampling, exact=actor.exact)
                 log.rollouts(groups, batch.advantages)
                 log.stats(learner.forward_backward(batch, parts.objective))
                 log.stats(learner.optim_step())

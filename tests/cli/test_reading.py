@@ -14,14 +14,21 @@ import gnomon
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env={**os.environ})
+    return subprocess.run(
+        [sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env={**os.environ}
+    )
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("read") / "r"
     gnomon.train(
-        "char_count", run=folder, quiet=True, steps=2, rollout={"prompts": 3, "group": 4, "max_tokens": 48}, eval={"tasks": 4}
+        "char_count",
+        run=folder,
+        quiet=True,
+        steps=2,
+        rollout={"prompts": 3, "group": 4, "max_tokens": 48},
+        eval={"tasks": 4},
     ).close()
     return folder
 

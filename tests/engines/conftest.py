@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
-from engines.asking import ask
 
+from engines.asking import ask
 from gnomon.engines.embedded import Embedded
 from gnomon.models.policy import Policy
 from gnomon.models.tiny import folder
 from gnomon.types import Completion, Request
 
-PROMPTS = ("Compute 12 + 30 - 7. End with <answer>...</answer>\n", 'How many "a" are in "banana"?\n', "Use 3, 4, 5\n", "z")
+PROMPTS = (
+    "Compute 12 + 30 - 7. End with <answer>...</answer>\n",
+    'How many "a" are in "banana"?\n',
+    "Use 3, 4, 5\n",
+    "z",
+)
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engines.asking import ask
 from scipy.stats import chisquare
 
+from engines.asking import ask
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.noise import Noise
@@ -29,7 +29,11 @@ def scored(policy: Policy, requests, completions, pieces):
     flat = []
     for start in range(0, len(prompts), pieces):
         some = prompts[start : start + pieces]
-        rows = [(some.index(r.prompt_ids), c.token_ids) for r, c in zip(requests, completions, strict=True) if r.prompt_ids in some]
+        rows = [
+            (some.index(r.prompt_ids), c.token_ids)
+            for r, c in zip(requests, completions, strict=True)
+            if r.prompt_ids in some
+        ]
         flat.append(score(policy, some, rows))
     return torch.cat(flat)
 
@@ -62,7 +66,9 @@ def test_long_crowds_are_decoded_in_pieces(engine, policy, sample, monkeypatch):
 def test_limits_stops_and_ends(engine, policy, sample):
     (cut,) = sample(engine, [ask(policy, "Use 3, 4, 5\n", 0, 3)])
     assert cut.finish is Finish.LENGTH and len(cut.token_ids) == len(cut.logprobs) == 3
-    (stopped,) = sample(engine, [ask(policy, "Compute 1 + 2. End with <answer>...</answer>\n", 1, 200, stop=("</answer>",))])
+    (stopped,) = sample(
+        engine, [ask(policy, "Compute 1 + 2. End with <answer>...</answer>\n", 1, 200, stop=("</answer>",))]
+    )
     assert stopped.finish is Finish.STOP and stopped.text.endswith("</answer>")
     (ended,) = sample(engine, [ask(policy, "Compute 1 + 2. End with <answer>...</answer>\n", 1, 200)])
     assert ended.finish is Finish.EOS and ended.token_ids[-1] in policy.tokenizer.eos
@@ -72,7 +78,9 @@ def test_limits_stops_and_ends(engine, policy, sample):
 def test_a_stop_string_may_span_tokens(engine, policy, sample):
     asked = [ask(policy, "Compute 10 + 20 + 90. End with <answer>...</answer>\n", s, 200) for s in range(16)]
     texts = [completion.text for completion in sample(engine, asked)]
-    request, text = next((r, t) for r, t in zip(asked, texts, strict=True) if len(t) > 12 and t[:3].isascii() and "<" not in t[:3])
+    request, text = next(
+        (r, t) for r, t in zip(asked, texts, strict=True) if len(t) > 12 and t[:3].isascii() and "<" not in t[:3]
+    )
     (stopped,) = sample(engine, [replace(request, sampling=replace(request.sampling, stop=(text[1:3],)))])
     assert stopped.finish is Finish.STOP and stopped.text == text[: text.index(text[1:3]) + 2]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from engines.asking import ask
-
 from gnomon.engines import Engine
 from gnomon.engines.scripted import Scripted
 from gnomon.types import Finish

@@ -16,7 +16,20 @@ from gnomon import config
 from gnomon.objectives import TABLE, Objective
 
 ROOT = Path(__file__).parents[2]
-LIGHT = ["types", "keys", "stats", "errors", "config", "verifiers", "envs", "envs.check", "store", "cli", "launch.find", "launch.read"]
+LIGHT = [
+    "types",
+    "keys",
+    "stats",
+    "errors",
+    "config",
+    "verifiers",
+    "envs",
+    "envs.check",
+    "store",
+    "cli",
+    "launch.find",
+    "launch.read",
+]
 HEAVY = {"torch", "transformers", "vllm", "ray", "numpy", "tokenizers"}
 
 

@@ -32,7 +32,7 @@ def batch() -> Batch:
     actor = Actor(CharCount(), engine.policy.tokenizer, engine, group=6, sampling=SAMPLING)
     tasks = [(i, CharCount().tasks("train")[i]) for i in range(10)]
     groups = asyncio.run(actor.collect(tasks, Key(1).at("test")))
-    return pack(groups, objective("dr_grpo"), max_tokens=48, exact=True)
+    return pack(groups, objective("dr_grpo"), sampling=SAMPLING, exact=True)
 
 
 def learner(dtype: torch.dtype = torch.float32, **options: float) -> LocalLearner:

@@ -21,7 +21,9 @@ WORDS = ["steps=3", "rollout.prompts=4", "group=4", "max_tokens=64", "eval.every
 
 def command(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env=env, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(
+        [sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env=env, **options
+    )  # type: ignore[call-overload,no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +116,9 @@ def test_killed_at_a_failpoint_and_resumed_it_is_the_same_run(finished, tmp_path
 
 def test_killed_at_random_moments_and_resumed_it_is_the_same_run():
     script = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks/kill.py"), "--trials", "2", "--seed", "7"], capture_output=True, text=True
+        [sys.executable, str(ROOT / "benchmarks/kill.py"), "--trials", "2", "--seed", "7"],
+        capture_output=True,
+        text=True,
     )
     assert script.returncode == 0, script.stdout + script.stderr
     assert "2 of 2 equal" in script.stdout
@@ -144,9 +148,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(finished, tmp_path):
     import sqlite3
 
     with sqlite3.connect(tmp_path / "r" / "journal.db") as journal:
-        journal.execute("UPDATE meta SET value = 'interrupted' WHERE key = 'status'") if has_key(journal) else journal.execute(
-            "UPDATE meta SET value = 'interrupted' WHERE name = 'status'"
-        )
+        journal.execute("UPDATE meta SET value = 'interrupted' WHERE key = 'status'") if has_key(
+            journal
+        ) else journal.execute("UPDATE meta SET value = 'interrupted' WHERE name = 'status'")
     newest = max((tmp_path / "r" / "checkpoints").iterdir())
     weights = newest / "model.safetensors"
     data = bytearray(weights.read_bytes())

@@ -118,14 +118,16 @@ def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 1) -> N
     model = blank(recipe)
     model.config.save_pretrained(folder)
     policy = Policy(model, Tokenizer(folder))
-    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.05, fused=True)
+    optimizer = torch.optim.AdamW(
+        policy.model.parameters(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.05, fused=True
+    )
     began, total, seen = monotonic(), 0.0, 0
     for step in range(recipe.steps):
         batch = list(documents(recipe, step))
         count, size = 0, len(batch) // pieces
         for piece in range(0, len(batch), size):
             loss, tokens = loss_of(policy, batch[piece : piece + size])
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             count, total, seen = count + tokens, total + loss.item(), seen + tokens
         for parameter in policy.model.parameters():
             parameter.grad /= count
@@ -137,7 +139,10 @@ def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 1) -> N
         if (step + 1) % report == 0:
             spent = monotonic() - began
             left = spent / (step + 1) * (recipe.steps - step - 1)
-            print(f"step {step + 1}/{recipe.steps}  nats/token {total / seen:.4f}  {spent:.0f} s, {left:.0f} s left", flush=True)
+            print(
+                f"step {step + 1}/{recipe.steps}  nats/token {total / seen:.4f}  {spent:.0f} s, {left:.0f} s left",
+                flush=True,
+            )
             total, seen = 0.0, 0
             write_folder(policy, folder, recipe)
     write_folder(policy, folder, recipe)
@@ -152,5 +157,6 @@ def write_folder(policy: Policy, folder: Path, recipe: Recipe) -> None:
             path.write_text(path.read_text().replace('"float32"', '"bfloat16"'))
     (folder / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1) + "\n")
     (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<pad>"}, indent=1) + "\n"
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<pad>"}, indent=1)
+        + "\n"
     )

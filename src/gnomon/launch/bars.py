@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 __all__ = ["spark"]
 
@@ -15,6 +16,6 @@ def spark(values: Sequence[float], width: int = 24) -> str:
         return ""
     cells = min(width, len(values))
     edges = [i * len(values) // cells for i in range(cells + 1)]
-    means = [sum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     low, high = min(means), max(means)
     return "".join(BARS[round((v - low) / (high - low) * 7)] if high > low else BARS[0] for v in means)

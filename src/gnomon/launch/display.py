@@ -15,13 +15,16 @@ from gnomon.training.evaluate import Evaluation
 
 __all__ = ["Display"]
 
+
 class Display:
     """Looks on and prints; `live` when the output is a terminal."""
 
     def __init__(self, config: RunConfig, *, every: int = 10) -> None:
         self.config, self.every = config, every
         self.console = Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
-        self.live = Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
+        self.live = (
+            Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
+        )
         self.rewards: list[float] = []
         self.seconds: list[float] = []
         self.held_out = ""
@@ -66,5 +69,6 @@ class Display:
             f"step {step + 1:>4}/{steps}  reward {metrics['reward']:.3f} {spark(self.rewards, 12)}  "
             f"held-out {self.held_out}  length {metrics['length']:.1f}  "
             f"all right {metrics['all_right']:.0%}  all wrong {metrics['all_wrong']:.0%}  "
-            f"{metrics['tokens'] / seconds / 1000:.1f}k tok/s  gap {gap:.2g}  {int(left // 60)}:{int(left % 60):02d} left"
+            f"{metrics['tokens'] / seconds / 1000:.1f}k tok/s  gap {gap:.2g}  "
+            f"{int(left // 60)}:{int(left % 60):02d} left"
         )

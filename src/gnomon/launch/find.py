@@ -36,13 +36,17 @@ def env_class(name: str, where: str = "env") -> type[Any]:
     try:
         module = from_file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
     except FileNotFoundError as error:
-        raise ConfigError("E021", f"no file {module_name}", where=where, fix="give the path from here: dir/file.py:Class") from error
+        raise ConfigError(
+            "E021", f"no file {module_name}", where=where, fix="give the path from here: dir/file.py:Class"
+        ) from error
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise ConfigError("E023", f"{module_name} cannot be imported", where=where, why=why) from error
     found = getattr(module, attribute, None)
     if not isinstance(found, type):
-        names = [n for n, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__]
+        names = [
+            n for n, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__
+        ]
         raise ConfigError(
             "E021", f"{module_name} has no class {attribute}", where=where, fix=f"it has {', '.join(names) or 'none'}"
         )
@@ -78,7 +82,11 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
     wrong = [key for key in config.env.options if key not in fields]
     for key in wrong:
         near = difflib.get_close_matches(key, fields, 1)
-        fix = f"did you mean env.{near[0]} (default {fields[near[0]].default!r})?" if near else f"it has {', '.join(fields)}"
+        fix = (
+            f"did you mean env.{near[0]} (default {fields[near[0]].default!r})?"
+            if near
+            else f"it has {', '.join(fields)}"
+        )
         where = origins.get(f"env.{key}", f"env.{key}")
         yield ConfigError("E012", f"unknown key env.{key}: {config.env.type} has no such option", where=where, fix=fix)
     if not wrong:

@@ -94,7 +94,12 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "versions": {name: version(name) for name in libraries},
-        "machine": {"system": platform.platform(), "cpu": cpu_name(), "cores": os.cpu_count(), "isa": torch.backends.cpu.get_cpu_capability()},
+        "machine": {
+            "system": platform.platform(),
+            "cpu": cpu_name(),
+            "cores": os.cpu_count(),
+            "isa": torch.backends.cpu.get_cpu_capability(),
+        },
         "threads": config.threads,
         "env": {"type": config.env.type, "source_sha256": source_hash(parts.env)},
         "policy": {name: digest for name, digest in hashes(policy_folder(config)).items()},
@@ -107,9 +112,7 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
 def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None) -> RunReader:
     """Run a configuration in a new folder, to its end or until it is told to stop."""
     parts = build(config, env)
-    with Run.create(
-        folder, recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)
-    ) as store:
+    with Run.create(folder, recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)) as store:
         go(store, config, parts, watch)
     return RunReader(folder)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from gnomon.objectives import Denominators, Objective
-from gnomon.types import Group
+from gnomon.types import Group, Sampling
 
 __all__ = ["Batch", "Row", "pack"]
 
@@ -64,14 +64,13 @@ class Batch:
             yield piece
 
 
-def pack(
-    groups: Sequence[Group], objective: Objective, *, max_tokens: int, temperature: float = 1.0, exact: bool = False
-) -> Batch:
+def pack(groups: Sequence[Group], objective: Objective, *, sampling: Sampling, exact: bool) -> Batch:
     """The batch of a step: advantages within each group, every rollout of every group in it.
 
     Args:
         groups: all that was planned, of equal size.
-        max_tokens: length limit of a rollout, in trainable tokens.
+        sampling: how every completion was drawn.
+        exact: whether the engine's log-probabilities must be the learner's in every bit.
     """
     rewards = torch.tensor([group.rewards for group in groups], dtype=torch.float64)
     advantages = objective.advantage(rewards).flatten().tolist()
@@ -92,6 +91,6 @@ def pack(
         groups=len(groups),
         sequences=len(rollouts),
         tokens=sum(len(row.token_ids) for row in rows),
-        max_tokens=max_tokens,
+        max_tokens=sampling.max_tokens,
     )
-    return Batch(rows=rows, denominators=sizes, temperature=temperature, exact=exact)
+    return Batch(rows=rows, denominators=sizes, temperature=sampling.temperature, exact=exact)

@@ -74,8 +74,8 @@ def attend_by_layout(
     layout: Layout = kwargs["layout"]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer: int = module.layer_idx  # type: ignore[assignment]
-    flat = (states[0].transpose(0, 1) for states in (query, key, value))
-    return layout.attend(layer, *flat, scale, sliding_window)[None], None
+    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
+    return layout.attend(layer, q, k, v, scale, sliding_window)[None], None
 
 
 class Prefix:
@@ -137,7 +137,7 @@ class Rows:
         if window is not None and int(self.prefix.lengths.max()) + self.size > window:
             far, near = self.limit(far, near, folds, window)
         weights = torch.softmax(torch.cat([far, near], -1), -1)
-        far, near = weights.split([far.shape[-1], near.shape[-1]], -1)
+        far, near = torch.split(weights, [far.shape[-1], near.shape[-1]], -1)
         out = self.apart(self.aside(far) @ prompt[1], q.shape[2]) + near @ own[1]
         return tokens_first(out, heads)
 
@@ -149,7 +149,7 @@ class Rows:
 
     def apart(self, x: Tensor, queries: int) -> Tensor:
         """The inverse of `aside`."""
-        x = x.unflatten(2, (self.lanes, queries)).transpose(1, 2).flatten(0, 1)
+        x = torch.unflatten(x, 2, (self.lanes, queries)).transpose(1, 2).flatten(0, 1)
         return x if self.full else gather(x, self.lane)
 
     def limit(self, far: Tensor, near: Tensor, folds: int, window: int) -> tuple[Tensor, Tensor]:

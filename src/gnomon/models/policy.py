@@ -17,7 +17,7 @@ from gnomon.models.tokenizer import Tokenizer
 
 __all__ = ["Policy"]
 
-logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+logging.disable_progress_bar()
 AttentionInterface.register(NAME, attend_by_layout)
 
 
@@ -33,7 +33,9 @@ class Policy:
         self.body = model.base_model
         output = model.get_output_embeddings()
         if output.bias is not None:
-            raise ModelError("E305", "the vocabulary projection has a bias, which is not supported", where=type(model).__name__)
+            raise ModelError(
+                "E305", "the vocabulary projection has a bias, which is not supported", where=type(model).__name__
+            )
         self.head: Tensor = output.weight
         self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
         self.vocabulary = int(self.head.shape[0])
@@ -81,7 +83,9 @@ class Policy:
         own = self.state()
         wrong = sorted(own.keys() ^ state.keys()) or [n for n, p in own.items() if p.shape != state[n].shape]
         if wrong:
-            raise ModelError("E304", f"weights do not fit the model: {', '.join(wrong[:3])} …", where=type(self.model).__name__)
+            raise ModelError(
+                "E304", f"weights do not fit the model: {', '.join(wrong[:3])} …", where=type(self.model).__name__
+            )
         with torch.no_grad():
             for name, parameter in own.items():
                 parameter.copy_(state[name])

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 from shutil import copyfile
+from typing import Any
 
 from tokenizers import Tokenizer as Encoder
 
@@ -31,7 +32,7 @@ class Tokenizer:
         self._encoder = Encoder.from_file(str(path))
         config = _json(folder / "config.json") | _json(folder / "generation_config.json")
         eos = config.get("eos_token_id")
-        self.eos: frozenset[int] = frozenset(eos if isinstance(eos, list) else [eos] if eos is not None else [])
+        self.eos: frozenset[int] = frozenset(eos if isinstance(eos, list) else () if eos is None else (eos,))
         self.bos: int | None = config.get("bos_token_id")
 
     def encode(self, text: str) -> tuple[int, ...]:
@@ -49,5 +50,5 @@ class Tokenizer:
                 copyfile(self._folder / name, folder / name)
 
 
-def _json(path: Path) -> dict[str, object]:
-    return json.loads(path.read_text()) if path.is_file() else {}  # type: ignore[no-any-return]
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.is_file() else {}

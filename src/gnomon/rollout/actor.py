@@ -28,7 +28,9 @@ class Actor:
 
     def __init__(self, env: Env, tokenizer: Tokenizer, engine: Engine, *, group: int, sampling: Sampling) -> None:
         if env.max_turns != 1:
-            raise ConfigError("E022", "the environment plays several turns; this actor plays one", where=type(env).__name__)
+            raise ConfigError(
+                "E022", "the environment plays several turns; this actor plays one", where=type(env).__name__
+            )
         self.env, self.tokenizer, self.engine = env, tokenizer, engine
         self.group, self.sampling = group, sampling
 

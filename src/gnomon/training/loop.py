@@ -33,7 +33,6 @@ async def train(
     """
     key = Key(config.seed)
     tasks, held_out = env.tasks("train"), first(env.tasks("test"), config.eval.tasks)
-    shape = {"max_tokens": config.rollout.max_tokens, "temperature": config.rollout.temperature}
     for step in run.steps(learner):
         with run.step(step) as log:
             await actor.sync(learner.weights())
@@ -41,7 +40,7 @@ async def train(
                 log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
             chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step))
             groups = await actor.collect(chosen, key.at("rollouts", step=step))
-            batch = pack(groups, objective, exact=actor.exact, **shape)
+            batch = pack(groups, objective, sampling=actor.sampling, exact=actor.exact)
             log.rollouts(groups, batch.advantages)
             log.stats(learner.forward_backward(batch, objective))
             log.stats(learner.optim_step())

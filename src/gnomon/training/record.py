@@ -113,7 +113,10 @@ class StepLog:
     def evaluation(self, evaluation: Evaluation) -> None:
         """A measurement on held-out tasks; the one of step 0 is the baseline."""
         self.evaluations.append(evaluation)
-        self._records += [*rollout_records("held_out", self.number, evaluation.groups), evaluated(self.number, evaluation)]
+        self._records += [
+            *rollout_records("held_out", self.number, evaluation.groups),
+            evaluated(self.number, evaluation),
+        ]
 
     def rollouts(self, groups: Sequence[Group], advantages: Sequence[float]) -> None:
         """All rollouts of the step, each with its advantage."""
@@ -173,7 +176,13 @@ def rollout_records(
 def task_body(kind: str, group: Group) -> dict[str, Any]:
     messages = [{"role": m.role, "content": m.content} for m in group.task.messages]
     prompt = list(group.rollouts[0].turns[0].prompt_ids)
-    return {"of": kind, "id": group.task.id, "messages": messages, "answer": str(group.task.answer), "prompt_ids": prompt}
+    return {
+        "of": kind,
+        "id": group.task.id,
+        "messages": messages,
+        "answer": str(group.task.answer),
+        "prompt_ids": prompt,
+    }
 
 
 def rollout_body(rollout: Rollout) -> dict[str, Any]:
