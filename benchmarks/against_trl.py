@@ -192,13 +192,28 @@ def theirs(shape: Shape, steps: int) -> dict[str, Any]:
 
     clock = Clock()
     config = GRPOConfig(
-        output_dir=tempfile.mkdtemp(), use_cpu=True, bf16=False, max_steps=steps, num_generations=shape.group,
-        per_device_train_batch_size=shape.prompts * shape.group, gradient_accumulation_steps=1,
-        max_completion_length=shape.limit, temperature=1.0, top_k=0, beta=0.0, loss_type="dr_grpo",
-        scale_rewards="none", learning_rate=1e-6, gradient_checkpointing=False, report_to=[], save_strategy="no", logging_strategy="no",
-        disable_tqdm=True, shuffle_dataset=False,
+        output_dir=tempfile.mkdtemp(),
+        use_cpu=True,
+        bf16=False,
+        max_steps=steps,
+        num_generations=shape.group,
+        per_device_train_batch_size=shape.prompts * shape.group,
+        gradient_accumulation_steps=1,
+        max_completion_length=shape.limit,
+        temperature=1.0,
+        top_k=0,
+        beta=0.0,
+        loss_type="dr_grpo",
+        scale_rewards="none",
+        learning_rate=1e-6,
+        gradient_checkpointing=False,
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        shuffle_dataset=False,
         generation_kwargs={"min_new_tokens": shape.limit} if shape.fixed else {},
-    )  # fmt: skip
+    )
     data = Dataset.from_dict({"prompt": [text for text, _ in asked], "index": list(range(len(asked)))})
     trainer = GRPOTrainer(
         model=model, reward_funcs=score, args=config, train_dataset=data, processing_class=tokenizer, callbacks=[clock]

@@ -15,7 +15,7 @@ import gnomon
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env={**os.environ}
+        [sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env={**os.environ}
     )
 
 
@@ -96,6 +96,6 @@ def test_exact_prints_what_an_objective_climbs():
 def test_check_and_play():
     assert command("check", "char_count").returncode == 0
     played = subprocess.run(
-        [sys.executable, "-m", "gnomon.cli", "play", "arithmetic"], input="-5\n", capture_output=True, text=True
+        [sys.executable, "-m", "gnomon", "play", "arithmetic"], input="-5\n", capture_output=True, text=True
     )
     assert played.returncode == 0 and "correct" in played.stdout, played.stdout + played.stderr

@@ -22,7 +22,7 @@ WORDS = ["steps=3", "rollout.prompts=4", "group=4", "max_tokens=64", "eval.every
 def command(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "NO_COLOR": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "gnomon.cli", *words], capture_output=True, text=True, env=env, **options
+        [sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env, **options
     )  # type: ignore[call-overload,no-any-return]
 
 
@@ -126,7 +126,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_run():
 
 def test_ctrl_c_ends_the_step_saves_and_can_go_on(finished, tmp_path):
     env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
-    words = [sys.executable, "-m", "gnomon.cli", "train", "char_count", f"run={tmp_path / 'r'}", *WORDS]
+    words = [sys.executable, "-m", "gnomon", "train", "char_count", f"run={tmp_path / 'r'}", *WORDS]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     assert process.stdout is not None
     for line in process.stdout:
