@@ -31,16 +31,17 @@ class Recipe:
     """Everything that decides the weights, besides the thread count and the libraries' versions."""
 
     seed: int = 0
-    steps: int = 3600
+    steps: int = 2800
     tasks: int = 20
     """Tasks per step; each is written out `replies` times, so its prompt is computed once."""
     replies: int = 6
-    rate: float = 2e-3
+    rate: float = 3e-3
+    matrix_rate: float = 2e-2
     warmup: int = 100
-    decay: int = 1400
+    decay: int = 1100
     """Steps at the end over which the rate falls to zero; it is constant before."""
     share: tuple[tuple[str, float], ...] = (
-        ("arithmetic", 0.2), ("char_count", 0.1), ("countdown", 0.45), ("scramble", 0.25)
+        ("arithmetic", 0.15), ("char_count", 0.1), ("countdown", 0.5), ("scramble", 0.25)
     )  # fmt: skip
     width: int = 128
     layers: int = 4
@@ -70,6 +71,8 @@ def blank(recipe: Recipe) -> GPTNeoXForCausalLM:
         max_position_embeddings=1024,
         attention_dropout=0.0,
         hidden_dropout=0.0,
+        use_parallel_residual=False,
+        initializer_range=0.05,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
         bos_token_id=None,
         eos_token_id=MARKS.index("<eos>"),
@@ -91,6 +94,15 @@ def documents(recipe: Recipe, step: int) -> Iterator[tuple[str, list[str]]]:
 
 
 TASKS = {name: env().tasks("train") for name, env in ENVS.items()}
+
+
+def optimizers_of(policy: Policy, recipe: Recipe) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer]:
+    """Muon for the matrices of the blocks (Jordan et al. 2024), AdamW for all else."""
+    state = policy.state()
+    matrices = [p for name, p in state.items() if p.ndim == 2 and "layers" in name]
+    others = [p for name, p in state.items() if not (p.ndim == 2 and "layers" in name)]
+    muon = torch.optim.Muon(matrices, lr=recipe.matrix_rate, weight_decay=0.01, momentum=0.95)
+    return muon, torch.optim.AdamW(others, lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
 
 
 def loss_of(policy: Policy, batch: list[tuple[str, list[str]]]) -> tuple[torch.Tensor, int]:
@@ -118,9 +130,7 @@ def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 1) -> N
     model = blank(recipe)
     model.config.save_pretrained(folder)
     policy = Policy(model, Tokenizer(folder))
-    optimizer = torch.optim.AdamW(
-        policy.model.parameters(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.05, fused=True
-    )
+    optimizers = optimizers_of(policy, recipe)
     began, total, seen = monotonic(), 0.0, 0
     for step in range(recipe.steps):
         batch = list(documents(recipe, step))
@@ -132,10 +142,12 @@ def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 1) -> N
         for parameter in policy.model.parameters():
             parameter.grad /= count
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.rate * min(1.0, (step + 1) / recipe.warmup, (recipe.steps - step) / recipe.decay)
-        optimizer.step()
-        optimizer.zero_grad()
+        share = min(1.0, (step + 1) / recipe.warmup, (recipe.steps - step) / recipe.decay)
+        for optimizer, rate in zip(optimizers, (recipe.matrix_rate, recipe.rate), strict=True):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * share
+            optimizer.step()
+            optimizer.zero_grad()
         if (step + 1) % report == 0:
             spent = monotonic() - began
             left = spent / (step + 1) * (recipe.steps - step - 1)

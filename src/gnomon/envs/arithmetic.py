@@ -14,7 +14,7 @@ from gnomon.verifiers import integer
 class Arithmetic(SingleTurn):
     """`terms` whole numbers joined by `signs`; a product multiplies by a single digit."""
 
-    terms: int = 3
+    terms: int = 2
     largest: int = 99
     signs: str = "+-"
 

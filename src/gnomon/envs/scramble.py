@@ -15,9 +15,12 @@ from gnomon.verifiers import Malformed
 
 @dataclass(frozen=True, kw_only=True)
 class Scramble(SingleTurn):
-    """Letters of a dictionary word, shuffled into something that is no word itself where that can be."""
+    """Letters of a dictionary word, shuffled into something that is no word itself where that can be.
 
-    length: tuple[int, int] = (4, 4)
+    A held-out task is an arrangement never seen in training; its word may have been, in other arrangements.
+    """
+
+    length: tuple[int, int] = (3, 4)
     """Shortest and longest word, in letters (3 to 6 are shipped)."""
 
     def make(self, rng: random.Random) -> Task:
@@ -29,7 +32,7 @@ class Scramble(SingleTurn):
                 break
         shuffled = "".join(letters)
         return Task(
-            id=identity("scramble", sorted(letters)),
+            id=identity("scramble", shuffled),
             messages=(Message(role="user", content=f'Unscramble "{shuffled}" into a word. {SLOT}'),),
             answer=word,
             info={"letters": shuffled},
