@@ -239,8 +239,11 @@ def base_build(
 ) -> None:
     """Train the tiny base policy from nothing on synthetic scratch work (about an hour on two cores)."""
     from gnomon.base.build import Recipe, build
+    from gnomon.base.scores import score
 
     build(folder, Recipe() if steps is None else Recipe(steps=steps))
+    for name, facts in score(folder)["envs"].items():
+        print(f"{name:<11}", "   ".join(f"pass@{k} {i['value']:.3f}" for k, i in facts["pass_at"].items()))
 
 
 @model_app.command("gemma")
@@ -255,8 +258,8 @@ def model_gemma(
 
     print(gemma.terms())
     if not accept:
-        raise ConfigError("E307", "the Gemma terms are not accepted", fix=f"gnomon model gemma {folder} --accept-terms")
-    gemma.convert(folder, print)
+        raise ConfigError("E309", "the Gemma terms are not accepted", fix=f"gnomon model gemma {folder} --accept-terms")
+    gemma.convert(folder, lambda what, share: print(f"{share:>4.0%}  {what}"))
     print(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
 
 

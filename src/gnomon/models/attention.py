@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, Protocol
 
 import torch
@@ -29,7 +30,7 @@ BLOCK = 32
 MIN_ROWS = 16
 """Fewest tokens of a pass; linear layers take other kernels for fewer."""
 QUERIES = 4
-"""Fewest query rows of a product; one decoded token is repeated to this many."""
+"""Fewest query rows of a product; zero rows are put under fewer."""
 BEYOND = ("softcap", "s_aux")
 """What models may pass to an attention that changes its scores and is not computed here."""
 NEVER = -1e30
@@ -88,6 +89,13 @@ class Prefix:
         self.real = place < self.lengths[:, None]
         self.place = self.real.flatten().nonzero().flatten()
 
+    def only(self, chosen: Tensor) -> Prefix:
+        """Some of the prompts, padded as before."""
+        part = copy(self)
+        part.lengths, part.real = self.lengths[chosen], self.real[chosen]
+        part.tokens, part.place = int(part.lengths.sum()), part.real.flatten().nonzero().flatten()
+        return part
+
     def padded(self, flat: Tensor) -> Tensor:
         """Flat prompt tokens [T, …] as [P, S, …]."""
         return spread(flat, self.place, tuple(self.real.shape))
@@ -133,12 +141,12 @@ class Rows:
         q = heads_first(query, kv_heads) * scale
         far = self.apart(self.aside(q) @ prompt[0].transpose(2, 3) + self.far, q.shape[2])
         folds = heads // kv_heads
-        near = q @ own[0].transpose(2, 3) + self.near.repeat(folds, 1)
+        near = product(q, own[0].transpose(2, 3)) + self.near.repeat(folds, 1)
         if window is not None and int(self.prefix.lengths.max()) + self.size > window:
             far, near = self.limit(far, near, folds, window)
         weights = torch.softmax(torch.cat([far, near], -1), -1)
         far, near = torch.split(weights, [far.shape[-1], near.shape[-1]], -1)
-        out = self.apart(self.aside(far) @ prompt[1], q.shape[2]) + near @ own[1]
+        out = self.apart(self.aside(far) @ prompt[1], q.shape[2]) + product(near, own[1])
         return tokens_first(out, heads)
 
     def aside(self, x: Tensor) -> Tensor:
@@ -211,6 +219,8 @@ class Decode:
     def __init__(self, prompts: Sequence[int]) -> None:
         self.prefix = Prefix(prompts)
         self.positions = self.prefix.real.nonzero()[:, 1]
+        self.slot = torch.arange(len(prompts))
+        """Where each prompt stands among those kept."""
         self.step = -1
         """How far into the rows decoding stands; −1 while the prompts are computed."""
         self.rows: Rows | None = None
@@ -222,8 +232,10 @@ class Decode:
         self.step += 1
         if keep is not None:
             self.own = [[states[keep] for states in pair] for pair in self.own]
+            self.forget(self.slot[group].unique())
+        group = self.slot[group]
         size = blocks(self.step + 1)
-        self.rows = Rows(self.prefix, group, torch.tensor([self.step] * QUERIES), size)
+        self.rows = Rows(self.prefix, group, torch.tensor([self.step]), size)
         self.positions = self.prefix.lengths[group] + self.step
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
@@ -235,8 +247,17 @@ class Decode:
             nothing = self.prefix.padded(key[:0]).transpose(1, 2)
             self.prompt.append((nothing, nothing))
         own = self.remember(layer, key, value)
-        out = self.rows.attend(query[:, None].expand(-1, QUERIES, -1, -1), self.prompt[layer], own, scale, window)
+        out = self.rows.attend(query[:, None], self.prompt[layer], own, scale, window)
         return out[:, 0]
+
+    def forget(self, live: Tensor) -> None:
+        """Keep these prompts only, once they are half of the present ones or fewer."""
+        if 2 * len(live) <= len(self.prefix.lengths):
+            self.prompt = [(keys[live], values[live]) for keys, values in self.prompt]
+            place = torch.zeros(len(self.prefix.lengths), dtype=torch.long)
+            place[live] = torch.arange(len(live))
+            self.slot = place[self.slot]
+            self.prefix = self.prefix.only(live)
 
     def remember(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the rows, [B, kv_heads, R, size], with this step's written in."""
@@ -248,6 +269,12 @@ class Decode:
         keys, values = self.own[layer]
         keys[:, :, self.step], values[:, :, self.step] = key, value
         return keys, values
+
+
+def product(rows: Tensor, matrix: Tensor) -> Tensor:
+    """rows @ matrix by the kernel that many rows take, however few they are."""
+    few = rows.shape[-2]
+    return rows @ matrix if few >= QUERIES else (pad(rows, (0, 0, 0, QUERIES - few)) @ matrix)[..., :few, :]
 
 
 def blocks(length: int) -> int:

@@ -32,6 +32,13 @@ class Policy:
         self.model, self.tokenizer = model, tokenizer
         self.body = model.base_model
         output = model.get_output_embeddings()
+        scaled = [
+            name for name in ("logit_scale", "logits_scaling") if getattr(model.config, name, 1.0) not in (None, 1.0)
+        ]
+        if scaled:
+            raise ModelError(
+                "E308", f"the model scales its logits ({scaled[0]}), which is not supported", where=type(model).__name__
+            )
         if output.bias is not None:
             raise ModelError(
                 "E305", "the vocabulary projection has a bias, which is not supported", where=type(model).__name__
