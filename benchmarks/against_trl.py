@@ -90,7 +90,7 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     torch.set_num_threads(2)
     learner = LocalLearner(Policy.load(folder()), lr=1e-6, steps=steps)
     engine = Embedded(Policy.load(folder()))
-    exact = engine.measure(engine.policy.tokenizer.encode("Use 1, 2, 3\n")) == 0.0
+    exact = engine.measure([engine.policy.tokenizer.encode("Use 1, 2, 3\n")]) == 0.0
     engine.tier = Tier.EXACT if exact else Tier.MEASURED
     if shape.fixed:
         engine.policy.tokenizer.eos = frozenset()

@@ -18,9 +18,7 @@ SMALL = {"steps": 2, "rollout": {"prompts": 2, "group": 2, "max_tokens": 16}, "e
 
 def command(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env, cwd=cwd
-    )
+    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env, cwd=cwd)
 
 
 CASES = {
@@ -156,3 +154,27 @@ def test_the_api_raises_what_the_command_line_prints(tmp_path):
 
     with pytest.raises(VerifierError, match="E104"):
         gnomon.train(faulty_here.Raises(), run=tmp_path / "s", quiet=True, **SMALL)
+
+
+@pytest.fixture()
+def small_disk(tmp_path: Path):
+    """A file system of 4 MB, too small for two checkpoints of the tiny policy."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root: " + mounted.stderr.decode().strip())
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(small_disk, tmp_path):
+    words = ["steps=2", "prompts=2", "group=2", "max_tokens=16", "eval.tasks=2", "save.every=1"]
+    full = command("train", "char_count", f"run={small_disk / 'r'}", *words)
+    assert full.returncode == 1 and "E501" in full.stderr and "Traceback" not in full.stderr, full.stderr
+    assert command("verify", str(small_disk / "r")).returncode == 0
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    assert command("resume", str(small_disk / "r")).returncode == 0
+    untouched = gnomon.train("char_count", run=tmp_path / "u", quiet=True, **SMALL)
+    with gnomon.RunReader(small_disk / "r") as resumed:
+        assert resumed.fingerprint == untouched.fingerprint

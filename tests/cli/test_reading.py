@@ -14,9 +14,7 @@ import gnomon
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env={**os.environ}
-    )
+    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env={**os.environ})
 
 
 @pytest.fixture(scope="module")

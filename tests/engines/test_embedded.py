@@ -153,4 +153,4 @@ def test_a_half_updated_engine_is_found_out():
 
 def test_the_tier_is_measured(engine, policy):
     assert engine.tier is Tier.EXACT
-    assert engine.measure(policy.tokenizer.encode("Compute 5 + 6.\n")) == 0.0
+    assert engine.measure([policy.tokenizer.encode(text) for text in ("Compute 5 + 6.\n", "z", "Use 1, 2\n")]) == 0.0

@@ -42,10 +42,10 @@ def test_an_environment_is_one_short_file(name: str) -> None:
 
 
 PINNED = {
-    "arithmetic": ("Compute 28 + 57 - 7. End with <answer>...</answer>", "30095f58656d1b68"),
+    "arithmetic": ("Compute 82 + 66. End with <answer>...</answer>", "07207712cd04e768"),
     "char_count": ('How many "b" are in "bobbuzbf"? End with <answer>...</answer>', "1f25212f63b55978"),
     "countdown": ("Use 6, 4, 9 once each with + - * / to make 1. End with <answer>...</answer>", "5539c171c33f9200"),
-    "scramble": ('Unscramble "sutg" into a word. End with <answer>...</answer>', "a09d754e50c83ce8"),
+    "scramble": ('Unscramble "saal" into a word. End with <answer>...</answer>', "d5c12b92ea11deb0"),
 }
 
 

@@ -161,4 +161,4 @@ def test_scores_equal_transformers_beyond_the_window(policy: Policy) -> None:
 @pytest.mark.parametrize("length", [1, 40, 600])
 def test_decoding_equals_scoring_in_every_bit(policy: Policy, length: int) -> None:
     ids = (2, *policy.tokenizer.encode(TEXT * 30))
-    assert Embedded(policy).measure(ids[:length], 8) == 0.0
+    assert Embedded(policy).measure([ids[:length]], tokens=8) == 0.0

@@ -21,9 +21,7 @@ WORDS = ["steps=3", "rollout.prompts=4", "group=4", "max_tokens=64", "eval.every
 
 def command(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env, **options
-    )  # type: ignore[call-overload,no-any-return]
+    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env, **options)  # type: ignore[call-overload,no-any-return]
 
 
 @pytest.fixture(scope="module")

@@ -71,16 +71,28 @@ class Embedded:
     def close(self) -> None:
         """Nothing outlives the object."""
 
-    def measure(self, prompt: tuple[int, ...], tokens: int = 24) -> float:
-        """Largest difference between a decoded token's log-probability and the same token scored whole."""
+    def measure(self, prompts: Sequence[tuple[int, ...]], rows: int = 4, tokens: int = 72) -> float:
+        """Largest difference between a decoded token's log-probability and the same token scored whole.
+
+        Completions of every length up to `tokens` are decoded together and scored prompt by prompt, so that
+        growing caches, shrinking crowds and small passes are all met.
+        """
+        distinct = list(dict.fromkeys(prompts))
         requests = [
-            Request(prompt_ids=prompt, key=bytes([i]) * 16, sampling=Sampling(max_tokens=1 + i * tokens // 4))
-            for i in range(5)
+            Request(
+                prompt_ids=prompt,
+                key=bytes([place % 256, row]) * 8,
+                sampling=Sampling(max_tokens=1 + (29 * (place * rows + row)) % tokens),
+            )
+            for place, prompt in enumerate(distinct)
+            for row in range(rows)
         ]
-        with torch.inference_mode():
-            found = self._decode(requests)
-            scored = score(self.policy, [prompt], [(0, c.token_ids) for c in found])
-        return float((scored - torch.tensor([x for c in found for x in c.logprobs])).abs().max())
+        found = self._decode(requests)
+        gaps = [
+            (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]) - told(mine)).abs().max()
+            for prompt, mine in zip(distinct, batched(found, rows), strict=True)
+        ]
+        return float(torch.stack(gaps).max())
 
     @torch.inference_mode()
     def _decode(self, requests: Sequence[Request]) -> list[Completion]:
@@ -151,6 +163,15 @@ class Embedded:
             finish=row.finish,
             version=self.version,
         )
+
+
+def told(completions: Sequence[Completion]) -> Tensor:
+    """The reported log-probabilities, one completion after the other."""
+    return torch.tensor([logp for completion in completions for logp in completion.logprobs])
+
+
+def batched(completions: Sequence[Completion], size: int) -> list[Sequence[Completion]]:
+    return [completions[start : start + size] for start in range(0, len(completions), size)]
 
 
 def survivors(live: list[Row]) -> list[int] | None:

@@ -41,6 +41,10 @@ from gnomon.types import Sampling
 __all__ = ["Parts", "build", "manifest", "measure", "opening", "resume", "start"]
 
 
+PROBES = 6
+"""Prompts on which sampler and learner are compared before a run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What the page is handed."""
@@ -50,7 +54,7 @@ class Parts:
     learner: LocalLearner
     objective: Objective
     gap: float
-    """Largest difference between a sampled and a scored log-probability, measured on the first prompt."""
+    """Largest difference between a sampled and a scored log-probability, measured before the run."""
 
 
 def policy_folder(config: RunConfig) -> Path:
@@ -72,7 +76,7 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
         stop=tuple(config.rollout.stop),
     )
     engine = Embedded(theirs)
-    gap = engine.measure(render(env.tasks("train")[0].messages, theirs.tokenizer))
+    gap = engine.measure([render(env.tasks("train")[place].messages, theirs.tokenizer) for place in range(PROBES)])
     engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
     actor = Actor(env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
     options = config.objective.model_dump()

@@ -232,7 +232,7 @@ class Decode:
         self.step += 1
         if keep is not None:
             self.own = [[states[keep] for states in pair] for pair in self.own]
-            self.forget(self.slot[group].unique())
+            self.forget(torch.unique(self.slot[group]))
         group = self.slot[group]
         size = blocks(self.step + 1)
         self.rows = Rows(self.prefix, group, torch.tensor([self.step]), size)
