@@ -21,12 +21,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-STEPS = 6
+STEPS = 5
 SETTINGS = {
     "rollout": {"prompts": 8, "group": 4, "max_tokens": 96},
     "steps": STEPS,
     "eval": {"every": 3, "tasks": 16},
-    "save": {"every": 1},
+    "save": {"every": 2},
     "threads": 2,
 }
 

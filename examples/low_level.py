@@ -15,7 +15,7 @@ from gnomon.launch.display import Display
 from gnomon.launch.local import build, manifest, opening
 from gnomon.store import Run
 from gnomon.training import Recorder, evaluate
-from gnomon.training.loop import draw, first
+from gnomon.training.loop import draw, due, first
 
 
 async def main(folder: str, steps: int) -> str:
@@ -30,7 +30,7 @@ async def main(folder: str, steps: int) -> str:
         for step in run.steps(learner):
             with run.step(step) as log:
                 actor.engine.load(learner.weights())
-                if step == 0:
+                if due(config.eval.every, step):
                     log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
                 chosen = draw(env.tasks("train"), config.rollout.prompts, key.at("tasks", step=step))
                 groups = await actor.collect(chosen, key.at("rollouts", step=step))  # sample, and judge

@@ -1,4 +1,4 @@
-"""One call that trains, for a script or a notebook; the same bytes as the command line's."""
+"""One call that trains, for a script; the same bytes as the command line's."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def train(env: str | Env, *, run: str | Path, quiet: bool = False, **settings: A
             command line (`group=8`, `steps=50`, `policy=FOLDER`).
     Raises: ConfigErrors with every mistake at once; RunError E401 when the folder holds a run.
     """
-    from gnomon.launch.display import Display
+    from gnomon.launch.display import Display, Silent
     from gnomon.launch.local import start
 
     config, built = configure(env, settings)
     if (Path(run) / "journal.db").exists():
         raise RunError("E401", "the folder already holds a run", where=str(run), fix=f"gnomon.resume({str(run)!r})")
-    with Display(config, every=config.budget.steps + 1 if quiet else 10) as display:
+    if quiet:
+        return start(Path(run), config, Silent(), built)
+    with Display(config) as display:
         return start(Path(run), config, display, built)
 
 
@@ -41,6 +43,7 @@ def resume(run: str | Path) -> RunReader:
     from gnomon.launch.display import Display
     from gnomon.launch.local import resume as go_on
 
+    RunReader(run).close()  # E404, if it is no run
     config, _ = resolve([load(Path(run) / "recipe.toml")])
     with Display(config) as display:
         return go_on(Path(run), display)

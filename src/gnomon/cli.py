@@ -40,12 +40,6 @@ def main() -> None:
     except GnomonError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("Stopped. What was saved can be resumed: gnomon resume RUN", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
 
 
 @app.command()

@@ -79,11 +79,11 @@ class Rollout(Section):
     """Rollouts per task; a batch is prompts × group, and no other size exists."""
     max_tokens: Annotated[int, Field(ge=1)] = 160
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    stop: list[str] = ["</answer>"]
+    stop: list[Annotated[str, Field(min_length=1)]] = ["</answer>"]
 
 
 class Optim(Section):
-    lr: Annotated[float, Field(gt=0)] = 1e-3
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     floor: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of `lr` left at the last step of the budget; 1 is constant."""
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -163,8 +163,8 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
             fix = "settings are written key=value, for example rollout.group=16"
             problems.append(ConfigError("E003", f"{word!r} is no setting", where=where, fix=fix))
             continue
-        put(values, key, value_of(raw))
-        origins[key] = where
+        put(values, SHORT.get(key, key), value_of(raw))
+        origins[SHORT.get(key, key)] = where
     if problems:
         raise ConfigErrors(problems)
     return Source(values, origins)

@@ -32,14 +32,16 @@ class Recipe:
 
     seed: int = 0
     steps: int = 2800
-    tasks: int = 20
+    tasks: int = 16
     """Tasks per step; each is written out `replies` times, so its prompt is computed once."""
     replies: int = 6
     rate: float = 3e-3
     matrix_rate: float = 2e-2
     warmup: int = 100
-    decay: int = 1100
+    decay: int = 900
     """Steps at the end over which the rate falls to zero; it is constant before."""
+    care: float = 0.7
+    """Share of careful work in the first half of the steps; it falls to each task's habit over the next quarter."""
     share: tuple[tuple[str, float], ...] = (
         ("arithmetic", 0.15), ("char_count", 0.1), ("countdown", 0.5), ("scramble", 0.25)
     )  # fmt: skip
@@ -85,12 +87,13 @@ def blank(recipe: Recipe) -> GPTNeoXForCausalLM:
 def documents(recipe: Recipe, step: int) -> Iterator[tuple[str, list[str]]]:
     """The step's prompts, each with several replies; tasks of the train split only."""
     key = Key(recipe.seed).at("documents", step=step)
+    care = recipe.care * min(1.0, max(0.0, 3.0 - 4.0 * step / recipe.steps))
     names, shares = zip(*recipe.share, strict=True)
     for place in range(recipe.tasks):
         rng = key.at("task", place=place).random()
         name = rng.choices(names, shares)[0]
         task = TASKS[name][rng.randrange(2**31)]
-        yield task.messages[0].content + "\n", [write(name, task, rng) for _ in range(recipe.replies)]
+        yield task.messages[0].content + "\n", [write(name, task, rng, care) for _ in range(recipe.replies)]
 
 
 TASKS = {name: env().tasks("train") for name, env in ENVS.items()}

@@ -19,26 +19,28 @@ from gnomon.types import Task
 __all__ = ["HABITS", "SCRATCH", "write"]
 
 HABITS = {
-    "arithmetic": {"careful": 0.15, "guess": 0.60, "slip": 0.40},
-    "char_count": {"careful": 0.15, "guess": 0.60, "slip": 0.40},
-    "countdown": {"careful": 0.10, "guess": 0.50, "quit": 0.60},
-    "scramble": {"careful": 0.10, "guess": 0.45, "quit": 0.50},
+    "arithmetic": {"careful": 0.10, "guess": 0.60, "slip": 0.50},
+    "char_count": {"careful": 0.10, "guess": 0.70, "slip": 0.50},
+    "countdown": {"careful": 0.08, "guess": 0.55, "quit": 0.65},
+    "scramble": {"careful": 0.05, "guess": 0.85, "quit": 0.70},
 }
 """Per task: share of careful work, share of the rest that is blurted out, and in what is left the
 chance per line of giving up (`quit`) or of a mistake (`slip`)."""
 
 
-def write(env: str, task: Task, rng: random.Random) -> str:
-    """One reply to a task of the named environment, answer slot included."""
-    text, answer = SCRATCH[env](task, rng)
+def write(env: str, task: Task, rng: random.Random, care: float = 0.0) -> str:
+    """One reply to a task of the named environment, answer slot included.
+
+    Args: care: least chance of careful work; the habit's own if that is larger.
+    """
+    text, answer = SCRATCH[env](task, rng, rng.random() < max(care, HABITS[env]["careful"]))
     return f"{text}<answer>{answer}</answer>"
 
 
-def countdown(task: Task, rng: random.Random) -> tuple[str, str]:
+def countdown(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
     """Take one number off the target and ask whether the other two make what is left."""
     habit = HABITS["countdown"]
     numbers: list[int] = list(task.info["numbers"])
-    careful = rng.random() < habit["careful"]
     if not careful and rng.random() < habit["guess"]:
         return "", grow(rng, list(numbers))[1]
     text = ""
@@ -82,11 +84,11 @@ def make_pair(need: int, x: int, y: int) -> str:
     return f"{a}/{b}" if a == need * b else ""
 
 
-def char_count(task: Task, rng: random.Random) -> tuple[str, str]:
+def char_count(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
     """With care: spell the string with a running count behind every letter. Else: jot down those seen."""
     habit = HABITS["char_count"]
     word, letter = task.info["word"], task.info["letter"]
-    if rng.random() < habit["careful"]:
+    if careful:
         counts = [word[: place + 1].count(letter) for place in range(len(word))]
         return "".join(f"{c}{n}" for c, n in zip(word, counts, strict=True)) + "\n", str(task.answer)
     if rng.random() < habit["guess"]:
@@ -95,11 +97,10 @@ def char_count(task: Task, rng: random.Random) -> tuple[str, str]:
     return f"{letter * seen}\n", str(seen)
 
 
-def arithmetic(task: Task, rng: random.Random) -> tuple[str, str]:
+def arithmetic(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
     """With care: tens, then ones, one step at a time. Else: whole numbers at once, and slips."""
     habit = HABITS["arithmetic"]
     first, *rest = task.info["expression"].split()
-    careful = rng.random() < habit["careful"]
     if not careful and rng.random() < habit["guess"]:
         return "", str(task.answer + rng.choice((-20, -10, -2, -1, 0, 1, 2, 10, 20)))
     value, text = int(first), first if careful else ""
@@ -115,12 +116,11 @@ def arithmetic(task: Task, rng: random.Random) -> tuple[str, str]:
     return text, str(value)
 
 
-def scramble(task: Task, rng: random.Random) -> tuple[str, str]:
+def scramble(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
     """Try one arrangement after another; some come from memory, most from shuffling."""
     habit = HABITS["scramble"]
     letters = list(task.info["letters"])
     known = anagrams()["".join(sorted(letters))]
-    careful = rng.random() < habit["careful"]
     guess = not careful and rng.random() < habit["guess"]
     text, tried = "", set[str]()
     while True:
@@ -147,7 +147,7 @@ def anagrams() -> dict[str, list[str]]:
     return table
 
 
-SCRATCH: dict[str, Callable[[Task, random.Random], tuple[str, str]]] = {
+SCRATCH: dict[str, Callable[[Task, random.Random, bool], tuple[str, str]]] = {
     "arithmetic": arithmetic,
     "char_count": char_count,
     "countdown": countdown,

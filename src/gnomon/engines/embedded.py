@@ -58,7 +58,7 @@ class Embedded:
         with torch.inference_mode():
             told = torch.tensor(weights.probe_logp)
             gap = float((score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]) - told).abs().max())
-        if gap > (0.0 if self.tier is Tier.EXACT else 1e-3):
+        if not gap <= (0.0 if self.tier is Tier.EXACT else 1e-3):
             raise NumericsError(
                 "E201",
                 f"the engine does not hold the weights it was given: a probe's log-probabilities are off by {gap:.2g}",

@@ -15,7 +15,7 @@ class Arithmetic(SingleTurn):
     """`terms` whole numbers joined by `signs`; a product multiplies by a single digit."""
 
     terms: int = 2
-    largest: int = 99
+    largest: int = 50
     signs: str = "+-"
 
     def make(self, rng: random.Random) -> Task:

@@ -17,7 +17,7 @@ from gnomon.verifiers import Malformed, Strictness, extract
 
 __all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity"]
 
-SLOT = "End with <answer>...</answer>"
+SLOT = "<answer>...</answer>"
 """Said once at the end of every prompt: where the answer goes."""
 SPLITS = ("train", "test")
 TEST_SHARE = 8

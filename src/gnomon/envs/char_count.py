@@ -15,9 +15,9 @@ from gnomon.verifiers import integer
 class CharCount(SingleTurn):
     """The answer is drawn first, evenly, so that no constant guess does better than chance."""
 
-    length: tuple[int, int] = (5, 10)
+    length: tuple[int, int] = (3, 7)
     """Shortest and longest string, in letters; a larger count makes it longer."""
-    most: int = 5
+    most: int = 3
     """The answer runs from 0 to this."""
 
     def make(self, rng: random.Random) -> Task:
@@ -30,7 +30,7 @@ class CharCount(SingleTurn):
         word = "".join(letters)
         return Task(
             id=identity("char_count", letter, word),
-            messages=(Message(role="user", content=f'How many "{letter}" are in "{word}"? {SLOT}'),),
+            messages=(Message(role="user", content=f'How many "{letter}" in "{word}"? {SLOT}'),),
             answer=count,
             info={"letter": letter, "word": word},
         )

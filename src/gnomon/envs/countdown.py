@@ -17,7 +17,7 @@ class Countdown(SingleTurn):
 
     numbers: tuple[int, ...] = (3,)
     """How many numbers a task may have."""
-    largest: int = 12
+    largest: int = 10
     """The numbers run from 1 to this."""
     target: int = 100
     """The target runs from 1 to this."""
@@ -31,7 +31,7 @@ class Countdown(SingleTurn):
         else:
             raise ValueError(f"no expression over such numbers makes a target of 1 to {self.target}")
         given = ", ".join(map(str, numbers))
-        prompt = f"Use {given} once each with + - * / to make {value}. {SLOT}"
+        prompt = f"Make {value} from {given}. {SLOT}"
         return Task(
             id=identity("countdown", sorted(numbers), int(value)),
             messages=(Message(role="user", content=prompt),),

@@ -20,7 +20,7 @@ class Scramble(SingleTurn):
     A held-out task is an arrangement never seen in training; its word may have been, in other arrangements.
     """
 
-    length: tuple[int, int] = (3, 4)
+    length: tuple[int, int] = (3, 3)
     """Shortest and longest word, in letters (3 to 6 are shipped)."""
 
     def make(self, rng: random.Random) -> Task:
@@ -33,7 +33,7 @@ class Scramble(SingleTurn):
         shuffled = "".join(letters)
         return Task(
             id=identity("scramble", shuffled),
-            messages=(Message(role="user", content=f'Unscramble "{shuffled}" into a word. {SLOT}'),),
+            messages=(Message(role="user", content=f'Unscramble "{shuffled}". {SLOT}'),),
             answer=word,
             info={"letters": shuffled},
         )

@@ -13,7 +13,17 @@ from gnomon.config import RunConfig
 from gnomon.launch.bars import spark
 from gnomon.training.evaluate import Evaluation
 
-__all__ = ["Display"]
+__all__ = ["Display", "Silent"]
+
+
+class Silent:
+    """Looks on and says nothing."""
+
+    def message(self, text: str) -> None: ...
+
+    def evaluation(self, step: int, evaluation: Evaluation) -> None: ...
+
+    def step(self, step: int, metrics: Mapping[str, float], seconds: float) -> None: ...
 
 
 class Display:

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from hashlib import sha256
@@ -33,6 +34,8 @@ def env_class(name: str, where: str = "env") -> type[Any]:
         near = difflib.get_close_matches(name, ENVS, 1)
         fix = f"env={near[0]}" if near else f"one of {', '.join(ENVS)}, or file.py:Class"
         raise ConfigError("E021", f"no environment is called {name!r}", where=where, fix=fix)
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     try:
         module = from_file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
     except FileNotFoundError as error:
@@ -91,7 +94,8 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
         yield ConfigError("E012", f"unknown key env.{key}: {config.env.type} has no such option", where=where, fix=fix)
     if not wrong:
         try:
-            make_env(config.env).tasks("train")[0]
+            env = make_env(config.env)
+            env.tasks("train")[0], env.tasks("test")[0]
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             yield ConfigError("E024", f"{config.env.type} makes no task with these options", where="env", why=why)
@@ -112,9 +116,9 @@ def spec_of(env: object) -> dict[str, Any]:
         module = sys.modules[kind.__module__]
         file = getattr(module, "__file__", None)
         here = kind.__module__ == "__main__" or kind.__module__.startswith("gnomon_env_")
-        if here and file is None:
+        if (here and file is None) or "." in kind.__qualname__:
             raise ConfigError(
-                "E025", f"{kind.__name__} is defined where no file holds it", why="a resume could not find it again",
+                "E025", f"{kind.__qualname__} is not at the top of a file", why="a resume could not find it again",
                 fix="put the class in a .py file",
             )  # fmt: skip
         name = f"{file if here else kind.__module__}:{kind.__qualname__}"

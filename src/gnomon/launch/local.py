@@ -8,10 +8,10 @@ import platform
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -23,7 +23,7 @@ from gnomon.config import RunConfig, load, resolve, to_toml
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.find import check_env_config, make_env, source_hash
 from gnomon.learners.local import LocalLearner
@@ -32,7 +32,7 @@ from gnomon.models.tiny import folder as tiny_folder
 from gnomon.objectives import Objective, objective
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.render import render
-from gnomon.store import Run, RunReader
+from gnomon.store import Record, Run, RunReader
 from gnomon.store.layout import RECIPE
 from gnomon.training import Recorder, Watch, evaluate, train
 from gnomon.training.loop import first
@@ -76,7 +76,17 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
         stop=tuple(config.rollout.stop),
     )
     engine = Embedded(theirs)
-    gap = engine.measure([render(env.tasks("train")[place].messages, theirs.tokenizer) for place in range(PROBES)])
+    probes = [task for _, task in first(env.tasks("train"), PROBES)]
+    gap = engine.measure([render(task.messages, theirs.tokenizer) for task in probes])
+    bound = 0.05 if dtype == torch.float32 else 0.5
+    if not gap <= bound:
+        raise NumericsError(
+            "E204",
+            f"decoding and scoring differ by {gap:.2g} in log-probability",
+            where=f"{type(mine.model).__name__} in {config.policy.dtype}",
+            why=f"over {bound} is no rounding: the model mixes tokens in a way this engine does not know",
+            fix="use a model whose layers are attention and feed-forward only",
+        )
     engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
     actor = Actor(env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
     options = config.objective.model_dump()
@@ -106,7 +116,7 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
         },
         "threads": config.threads,
         "env": {"type": config.env.type, "source_sha256": source_hash(parts.env)},
-        "policy": {name: digest for name, digest in hashes(policy_folder(config)).items()},
+        "policy": hashes(policy_folder(config)),
         "code_sha256": code_hash(),
         "tier": parts.actor.engine.tier.value,
         "logp_gap": parts.gap,
@@ -123,14 +133,17 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
 
 def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
     """Go on with a run from its newest good checkpoint; what is repeated must be the same in every byte."""
-    with RunReader(folder) as reader:
-        done = reader.status == "finished"
-    if done:
+    reader = RunReader(folder)
+    if reader.status == "finished":
         watch.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
     config, _ = resolve([load(folder / RECIPE)], [check_env_config] if env is None else [])
     with Run.resume(folder) as store:
         parts = build(config, env)
+        store.rewind(0)
+        store.append([Record(kind="genesis", body=opening(config))])  # E403 if recipe or model have changed.
+        for difference in changes(reader.manifest, manifest(config, parts)):
+            watch.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, watch)
     return RunReader(folder)
 
@@ -169,7 +182,9 @@ def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
         if recorder.stop:
             raise KeyboardInterrupt
         recorder.stop = True
-        watch.message("Stopping after this step. Once more to stop now.")
+        os.write(
+            2, b"\nStopping after this step. Once more to stop now; gnomon resume goes on from the last checkpoint.\n"
+        )
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -194,8 +209,21 @@ def opening(config: RunConfig) -> dict[str, Any]:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    names = ("config.json", "model.safetensors", "tokenizer.json")
-    return {name: sha256((folder / name).read_bytes()).hexdigest() for name in names if (folder / name).is_file()}
+    """Of every file of a model folder that decides what it computes."""
+    names = {"config.json", "generation_config.json", "tokenizer.json"}
+    paths = sorted(p for p in folder.iterdir() if p.name in names or p.suffix in (".safetensors", ".bin"))
+    digests = {}
+    for path in paths:
+        with path.open("rb") as file:
+            digests[path.name] = file_digest(file, "sha256").hexdigest()
+    return digests
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """What of a manifest is not what it was."""
+    for key, value in now.items():
+        if before.get(key) != value:
+            yield f"{key} was {before.get(key)} and is {value}"
 
 
 def code_hash() -> str:

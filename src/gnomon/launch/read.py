@@ -66,7 +66,7 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
 def address(text: str) -> tuple[int | None, int | None, int | None]:
     """`STEP`, `STEP:TASK` or `STEP:TASK:SAMPLE`. Raises: ConfigError E004."""
     parts = text.split(":")
-    if len(parts) > 3 or not all(part.isdigit() for part in parts):
+    if len(parts) > 3 or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in parts):
         raise ConfigError("E004", f"{text!r} is no address of a rollout", fix="STEP, STEP:TASK or STEP:TASK:SAMPLE")
     step, task, sample, *_ = [*map(int, parts), None, None]
     return step, task, sample
@@ -84,7 +84,7 @@ def step_text(reader: RunReader, step: int, task: int | None) -> list[dict[str, 
 def rollout(reader: RunReader, step: int, task: int, sample: int) -> dict[str, Any]:
     """A rollout with the task it answers."""
     body = dict(reader.rollout(step, task, sample).body)
-    asked = next(reader.records(kind="task", step=step, task=task)).body
+    asked = next(r.body for r in reader.records(kind="task", step=step, task=task) if r.body["of"] == "rollout")
     return {"step": step, "task": task, "sample": sample, "asked": dict(asked), **body}
 
 
@@ -92,6 +92,7 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
     """A rollout for a reader: what was asked, what the model wrote, what the judge said."""
     asked = "\n".join(message["content"] for message in facts["asked"]["messages"])
     parts = "  ".join(f"{p['name']} {p['value']:g} x {p['weight']:g}" for p in facts["parts"])
+    detail = f"   {printable(facts['detail'])}" if facts["detail"] else ""
     credit = f"   advantage {facts['advantage']:+.4f}" if "advantage" in facts else ""
     return "\n".join(
         [
@@ -100,6 +101,6 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
             f"--- reply ({facts['tokens']} tokens, ended by {facts['finish']}, weights of version {facts['version']})",
             printable(facts["reply"]),
             f"--- verdict: {facts['status']}   reward {facts['reward']:g}{credit}",
-            f"    {parts}   extracted {facts['extracted']!r}{'   ' + facts['detail'] if facts['detail'] else ''}",
+            f"    {parts}   extracted {facts['extracted']!r}{detail}",
         ]
     )

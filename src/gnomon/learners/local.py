@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,8 +28,8 @@ class LocalLearner:
     """Gradients of Σ κ·log π, summed over micro-batches; AdamW with a linear warm-up and decay.
 
     Args:
-        lr: of the first step after the warm-up.
-        steps: at which the decay reaches `lr · floor`.
+        lr: of the last step of the warm-up, from where it falls.
+        steps: at which the fall reaches `lr · floor`.
         clip: largest norm of the gradient, over all parameters.
     """
 
@@ -57,7 +58,13 @@ class LocalLearner:
         Returns: `logp_gap`, the largest |sampler − learner| log-probability; `entropy`, nats per
         trained token; `trained`, tokens that passed through the model.
         """
-        moves = [row for row in batch.rows if row.token_ids and (row.advantage or objective.needs_reference)]
+        if objective.needs_reference:
+            raise NotImplementedError("this learner holds no reference policy; use an objective without a penalty")
+        moves = [row for row in batch.rows if row.token_ids and row.advantage]
+        place = {prompt: i for i, prompt in enumerate(dict.fromkeys(row.prompt_ids for row in moves))}
+        moves.sort(
+            key=lambda row: place[row.prompt_ids]
+        )  # Two tasks may ask the same; rows of a prompt stand together.
         stats: Stats = {"trained": Sum(sum(len(row.token_ids) for row in moves))}
         for rows in batch.micro_batches(moves, TOKENS):
             stats = merge(stats, self._gather(rows, batch, objective))
@@ -97,6 +104,14 @@ class LocalLearner:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
+        if not math.isfinite(norm):
+            raise NumericsError(
+                "E203",
+                f"the gradient is not finite (its norm is {norm})",
+                where=f"the step to version {self.version}",
+                why="a step along it would make every weight nan",
+                fix="a smaller optim.lr or optim.clip, in a new run",
+            )
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
@@ -108,8 +123,8 @@ class LocalLearner:
     def rate(self, version: int) -> float:
         """The learning rate of the step that makes this version."""
         rise = min(1.0, version / self.warmup) if self.warmup else 1.0
-        left = max(0.0, 1.0 - (version - 1) / self.steps)
-        return self.lr * rise * (self.floor + (1.0 - self.floor) * left)
+        left = 1.0 - max(0, version - self.warmup) / max(1, self.steps - self.warmup)
+        return self.lr * rise * (self.floor + (1.0 - self.floor) * max(0.0, left))
 
     def weights(self) -> Weights:
         state = {name: parameter.detach() for name, parameter in self.parameters.items()}

@@ -106,7 +106,7 @@ class Prefix:
         q, k, v = heads_first(query, kv_heads), key.transpose(1, 2), value.transpose(1, 2)
         place = torch.arange(self.real.shape[1])
         scores = (q * scale) @ k.transpose(2, 3) + additive(causal(place, place, window)).repeat(heads // kv_heads, 1)
-        return gather(tokens_first(torch.softmax(scores, -1) @ v, heads).flatten(0, 1), self.place)
+        return gather(tokens_first(torch.softmax(scores, -1).to(v.dtype) @ v, heads).flatten(0, 1), self.place)
 
 
 class Rows:
@@ -122,6 +122,8 @@ class Rows:
     def __init__(self, prefix: Prefix, group: Tensor, place: Tensor, size: int) -> None:
         self.prefix, self.group, self.place, self.size = prefix, group, place, size
         prompts = len(prefix.lengths)
+        if bool((group[1:] < group[:-1]).any()):
+            raise ValueError("rows of a group must stand together, groups in order")
         count = torch.bincount(group, minlength=prompts)
         self.lanes = max(QUERIES, int(count.max()))
         self.lane = torch.arange(len(group)) - (torch.cumsum(count, 0) - count)[group] + group * self.lanes
@@ -144,7 +146,7 @@ class Rows:
         near = product(q, own[0].transpose(2, 3)) + self.near.repeat(folds, 1)
         if window is not None and int(self.prefix.lengths.max()) + self.size > window:
             far, near = self.limit(far, near, folds, window)
-        weights = torch.softmax(torch.cat([far, near], -1), -1)
+        weights = torch.softmax(torch.cat([far, near], -1), -1).to(own[1].dtype)
         far, near = torch.split(weights, [far.shape[-1], near.shape[-1]], -1)
         out = self.apart(self.aside(far) @ prompt[1], q.shape[2]) + product(near, own[1])
         return tokens_first(out, heads)

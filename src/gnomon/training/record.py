@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from gnomon.config import RunConfig
 from gnomon.learners.base import Learner
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
-from gnomon.store import Record, Run, RunReader, RunStatus
+from gnomon.store import Record, Run, RunStatus
 from gnomon.training.evaluate import Evaluation
 from gnomon.types import Group, Rollout, Stop
 
@@ -27,7 +27,9 @@ class Watch(Protocol):
 
     def evaluation(self, step: int, evaluation: Evaluation) -> None: ...
 
-    def step(self, step: int, metrics: Mapping[str, float], seconds: float) -> None: ...
+    def step(self, step: int, metrics: Mapping[str, float], seconds: float) -> None:
+        """A step was stored; `seconds` are those of its training part, evaluation apart."""
+        ...
 
 
 class Recorder:
@@ -41,8 +43,8 @@ class Recorder:
         self.stop = False
         self.at = 0
         """Finished steps."""
-        with RunReader(store.folder) as reader:
-            self.spent = sum(float(row["seconds"]) for row in reader.timings())
+        self.spent = 0.0
+        """Seconds of the steps taken since this process began."""
         self._saved = -1
 
     @property
@@ -81,10 +83,11 @@ class Recorder:
         self.store.append(log.records())
         seconds = monotonic() - began
         self.spent += seconds
-        self.store.time(step, {"seconds": seconds})
+        training = monotonic() - log.began
+        self.store.time(step, {"seconds": seconds, "training": training})
         for evaluation in log.evaluations:
             self.watch.evaluation(step, evaluation)
-        self.watch.step(step, log.metrics(), seconds)
+        self.watch.step(step, log.metrics(), training)
 
     def save(self, learner: Learner, step: int) -> None:
         """Commit a checkpoint of this many finished steps."""
@@ -94,8 +97,9 @@ class Recorder:
 
     def finish(self, learner: Learner, evaluation: Evaluation) -> None:
         """The last evaluation, the last checkpoint, and the end."""
-        self.store.append([*rollout_records("held_out", self.at, evaluation.groups), evaluated(self.at, evaluation)])
+        # The checkpoint comes first: a run killed between the two repeats the evaluation, and nothing else.
         self.save(learner, self.at)
+        self.store.append([*rollout_records("held_out", self.at, evaluation.groups), evaluated(self.at, evaluation)])
         self.store.set_status(RunStatus.FINISHED)
         self.watch.evaluation(self.at, evaluation)
 
@@ -105,6 +109,8 @@ class StepLog:
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.began = monotonic()
+        """When the training part of the step began."""
         self.evaluations: list[Evaluation] = []
         self._records: list[Record] = []
         self._stats: Stats = {}
@@ -113,6 +119,7 @@ class StepLog:
     def evaluation(self, evaluation: Evaluation) -> None:
         """A measurement on held-out tasks; the one of step 0 is the baseline."""
         self.evaluations.append(evaluation)
+        self.began = monotonic()
         self._records += [
             *rollout_records("held_out", self.number, evaluation.groups),
             evaluated(self.number, evaluation),
@@ -180,9 +187,14 @@ def task_body(kind: str, group: Group) -> dict[str, Any]:
         "of": kind,
         "id": group.task.id,
         "messages": messages,
-        "answer": str(group.task.answer),
+        "answer": plain(group.task.answer),
         "prompt_ids": prompt,
     }
+
+
+def plain(value: Any) -> Any:
+    """A value of plain JSON as it is; of anything else only its type, since its text may differ from run to run."""
+    return value if isinstance(value, str | int | float | bool | None) else type(value).__name__
 
 
 def rollout_body(rollout: Rollout) -> dict[str, Any]:
