@@ -2,7 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: demo test check format kill bench clean
 
@@ -10,7 +9,7 @@ demo: $(STAMP)
 	@rm -rf runs/demo
 	$(BIN)/gnomon train src/gnomon/recipes/countdown.toml run=runs/demo
 	@echo "look:   $(BIN)/gnomon show runs/demo            the run"
-	@echo "        $(BIN)/gnomon show runs/demo 99         the rollouts of its last step"
+	@echo "        $(BIN)/gnomon show runs/demo 119        the rollouts of its last step"
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
 
 test: $(STAMP)

@@ -10,7 +10,6 @@ is in, so that the report can say where every kill struck.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import shutil
 import signal
@@ -33,7 +32,6 @@ SETTINGS = {
 
 def child(folder: str, notes: str) -> None:
     """Train, or go on if the folder holds a run; note the phase at every change of it."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import gnomon
     from gnomon.engines.embedded import Embedded
     from gnomon.learners.local import LocalLearner

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,8 +32,6 @@ EnvName = Annotated[str, typer.Argument(metavar="ENV", help="A shipped name, pac
 
 def main() -> None:
     """Run a command. A user's mistake is told in its own words, without a traceback."""
-    # Threads that wait must not spin: beside another process, spinning slows every step down several times.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     except GnomonError as error:

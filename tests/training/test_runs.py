@@ -20,7 +20,7 @@ WORDS = ["steps=3", "rollout.prompts=4", "group=4", "max_tokens=64", "eval.every
 
 
 def command(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "NO_COLOR": "1"}
+    env = {**os.environ, "NO_COLOR": "1"}
     return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env, **options)  # type: ignore[call-overload,no-any-return]
 
 
@@ -133,7 +133,7 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_run():
 
 
 def test_ctrl_c_ends_the_step_saves_and_can_go_on(finished, tmp_path):
-    env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
+    env = {**os.environ}
     words = [sys.executable, "-m", "gnomon", "train", "char_count", f"run={tmp_path / 'r'}", *WORDS]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     assert process.stdout is not None
@@ -169,10 +169,10 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(finished, tmp_path):
 
 
 def test_a_run_learns(tmp_path):
-    """Twenty steps on character counts: the reward of the last five exceeds that of the first five by 0.1.
+    """Twenty steps on countdown: the reward of the last five exceeds that of the first five by 0.1.
 
-    The base scores near 0.3; over eight seeds the smallest rise seen was well above this line.
+    The run is deterministic; in the run of this seed the rise was 0.23, so the line leaves room for other machines.
     """
-    with gnomon.train("char_count", run=tmp_path / "r", quiet=True, steps=20, eval={"tasks": 8}) as reader:
+    with gnomon.train("countdown", run=tmp_path / "r", quiet=True, steps=20, eval={"tasks": 8}) as reader:
         rewards = [m["metrics"]["reward"] for m in reader.metrics()]
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.1
