@@ -252,7 +252,7 @@ FAULTS: list[tuple[type[Sound], str, str]] = [
     (Echo, "prompt", "given back"),
     (WrongSolution, "solutions", "judged wrong"),
     (ShortPaid, "solutions", "top of reward_range"),
-    (AnythingGoes, "wrong answers", "194 of 194 wrong answers"),
+    (AnythingGoes, "wrong answers", "190 of 190 wrong answers"),
     (AnythingGoes, "constant answer", "100.0%"),
     (AnythingGoes, "hostile replies", "judged correct"),
     (Substring, "wrong answers", " or "),

@@ -42,10 +42,10 @@ def test_an_environment_is_one_short_file(name: str) -> None:
 
 
 PINNED = {
-    "arithmetic": ("Compute 82 + 66. End with <answer>...</answer>", "07207712cd04e768"),
-    "char_count": ('How many "b" are in "bobbuzbf"? End with <answer>...</answer>', "1f25212f63b55978"),
-    "countdown": ("Use 6, 4, 9 once each with + - * / to make 1. End with <answer>...</answer>", "5539c171c33f9200"),
-    "scramble": ('Unscramble "saal" into a word. End with <answer>...</answer>', "d5c12b92ea11deb0"),
+    "arithmetic": ("Compute 3 - 13. <answer>...</answer>", "3e6b1808e3e55d10"),
+    "char_count": ('How many "a" in "wgra"? <answer>...</answer>', "97bd8afb8a238650"),
+    "countdown": ("Make 1 from 6, 4, 9. <answer>...</answer>", "5539c171c33f9200"),
+    "scramble": ('Unscramble "rpo". <answer>...</answer>', "1abc872bdcd49208"),
 }
 
 
@@ -172,7 +172,7 @@ def test_countdown_is_always_solvable_with_each_number_once(numbers: tuple[int, 
         assert solution.value == task.answer and 1 <= task.answer <= env.target
         assert sorted(solution.numbers) == sorted(given) and all(1 <= n <= env.largest for n in given)
         assert said(env, task, env.solution(task)) is Status.CORRECT
-        assert f"Use {', '.join(map(str, given))} once each" in task.messages[0].content
+        assert f"from {', '.join(map(str, given))}." in task.messages[0].content
         sizes.add(len(given))
     assert sizes == set(numbers)
 
@@ -270,14 +270,14 @@ def test_the_word_list_is_plain_and_sorted_into_lengths() -> None:
 def test_char_count_counts() -> None:
     for task in first(CharCount(), 300):
         assert task.answer == task.info["word"].count(task.info["letter"])
-        assert 5 <= len(task.info["word"]) <= 10
+        assert 3 <= len(task.info["word"]) <= 7
 
 
 def test_char_counts_are_balanced() -> None:
-    """Each of six answers on 1/6 of 3,000 tasks; the standard error is 0.0068, the bound four of them."""
+    """Each of four answers on 1/4 of 3,000 tasks; the standard error is 0.0079, the bound four of them."""
     counts = Counter(task.answer for task in first(CharCount(), 3000))
-    assert set(counts) == set(range(6))
-    assert all(abs(count / 3000 - 1 / 6) < 0.0275 for count in counts.values())
+    assert set(counts) == set(range(4))
+    assert all(abs(count / 3000 - 1 / 4) < 0.0316 for count in counts.values())
 
 
 def test_char_count_may_ask_for_more_letters_than_the_string_would_have() -> None:

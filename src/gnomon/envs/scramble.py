@@ -34,8 +34,8 @@ class Scramble(SingleTurn):
         return Task(
             id=identity("scramble", shuffled),
             messages=(Message(role="user", content=f'Unscramble "{shuffled}". {SLOT}'),),
-            answer=word,
-            info={"letters": shuffled},
+            answer="".join(sorted(word)),
+            info={"letters": shuffled, "word": word},
         )
 
     def check(self, task: Task, answer: str) -> bool:
@@ -44,7 +44,7 @@ class Scramble(SingleTurn):
         return Counter(answer.lower()) == Counter(task.info["letters"]) and answer.lower() in dictionary()
 
     def solution(self, task: Task) -> str:
-        return str(task.answer)
+        return str(task.info["word"])
 
 
 @cache
