@@ -1,9 +1,9 @@
 """Synthetic scratch work: what the tiny base policy is trained on, and why it is a *base*.
 
 Each function writes one reply to a task the way a clumsy pupil would. Sometimes the pupil blurts out a
-guess, often works and gives up early or slips, and now and then works to the end. The arithmetic of a
-line and the recognition of a hit are right, so the skill is there; what is missing is the will to use
-it every time. That is what reinforcement learning is left to find: no document says which habit pays.
+guess, often works and gives up early or slips, and now and then works to the end. Careful work
+is right in every line, so the skill is there to be learned; what is missing is the will to use it
+every time. That is what reinforcement learning is left to find: no document says which habit pays.
 """
 
 from __future__ import annotations

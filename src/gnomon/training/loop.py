@@ -1,8 +1,7 @@
 """The page: what Gnomon does, in order. Everything else is one of the objects handed in.
 
 Laws of this page: the only `if`s are cadence; a feature enters as an object or not at all; every random
-draw names itself; rollouts are recorded before anything is dropped; no device, rank, process or
-concrete class is named.
+draw names itself; rollouts are recorded before anything is dropped; no device, rank or process is named.
 """
 
 from __future__ import annotations
