@@ -80,16 +80,16 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     from gnomon.keys import Key
     from gnomon.learners import pack
     from gnomon.learners.local import LocalLearner
+    from gnomon.models.folder import model_folder
     from gnomon.models.policy import Policy
-    from gnomon.models.tiny import folder
     from gnomon.objectives import objective
     from gnomon.store import Run
     from gnomon.training.record import Recorder
     from gnomon.types import Completion, Group, Part, Request, Rollout, Sampling, Status, Stop, Turn, Verdict
 
     torch.set_num_threads(2)
-    learner = LocalLearner(Policy.load(folder()), lr=1e-6, steps=steps)
-    engine = Embedded(Policy.load(folder()))
+    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-6, steps=steps)
+    engine = Embedded(Policy.load(model_folder("tiny")))
     exact = engine.measure([engine.policy.tokenizer.encode("Use 1, 2, 3\n")]) == 0.0
     engine.tier = Tier.EXACT if exact else Tier.MEASURED
     if shape.fixed:
@@ -164,15 +164,18 @@ def theirs(shape: Shape, steps: int) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    from gnomon.models.tiny import folder
+    from gnomon.models.folder import model_folder
 
     logging.disable(logging.WARNING)
     torch.set_num_threads(2)
     asked = questions(shape, shape.prompts * steps)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(folder() / "tokenizer.json"), eos_token="<eos>", pad_token="<pad>", padding_side="left"
+        tokenizer_file=str(model_folder("tiny") / "tokenizer.json"),
+        eos_token="<eos>",
+        pad_token="<pad>",
+        padding_side="left",
     )
-    model = AutoModelForCausalLM.from_pretrained(folder(), dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(model_folder("tiny"), dtype=torch.float32)
     tasks = [task for _, task in asked]
     lengths: list[int] = []
 

@@ -2,14 +2,16 @@
 
     python benchmarks/kill.py --trials 20
 
-Each trial trains the same recipe in a process of its own, kills it once at a random moment, resumes it to the
-end, and compares its fingerprint with that of a run nobody touched. The child notes in a file which phase it
-is in, so that the report can say where every kill struck.
+Each trial trains the same recipe in a process of its own, kills it, resumes it to the end, and compares its
+fingerprint with that of a run nobody touched. Every other trial is killed at a random moment of the clock. Most of
+the clock is sampling, so the rest draw a phase and one of its occurrences, and the kill falls as soon as the child
+says that it has begun. A trial whose kill came too late is run again: every trial counted was struck.
 """
 
 from __future__ import annotations
 
 import argparse
+import mmap
 import random
 import shutil
 import signal
@@ -20,18 +22,46 @@ import time
 from collections import Counter
 from pathlib import Path
 
-STEPS = 5
 SETTINGS = {
-    "rollout": {"prompts": 8, "group": 4, "max_tokens": 96},
-    "steps": STEPS,
-    "eval": {"every": 3, "tasks": 16},
+    "rollout": {"prompts": 16, "group": 8, "max_tokens": 96},
+    "steps": 8,
+    "eval": {"every": 4, "tasks": 32},
     "save": {"every": 2},
     "threads": 2,
 }
+PHASES = ("between", "rollout", "gradient", "update", "record", "checkpoint")
 
 
-def child(folder: str, notes: str) -> None:
-    """Train, or go on if the folder holds a run; note the phase at every change of it."""
+class Board:
+    """A few shared bytes: the phase a child is in, and how often each was entered."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            path.write_bytes(bytes(1 + len(PHASES)))
+        with path.open("r+b") as file:
+            self.bytes = mmap.mmap(file.fileno(), 0)
+
+    def enter(self, phase: str) -> None:
+        place = PHASES.index(phase)
+        self.bytes[1 + place] = min(255, self.bytes[1 + place] + 1)
+        self.bytes[0] = place
+
+    def leave(self) -> None:
+        self.bytes[0] = 0
+
+    @property
+    def phase(self) -> str:
+        return PHASES[self.bytes[0]]
+
+    def entered(self, phase: str) -> int:
+        return self.bytes[1 + PHASES.index(phase)]
+
+    def clear(self) -> None:
+        self.bytes[:] = bytes(len(self.bytes))
+
+
+def child(folder: str, board: Board) -> None:
+    """Train, or go on if the folder holds a run, and say which phase it is in."""
     import gnomon
     from gnomon.engines.embedded import Embedded
     from gnomon.learners.local import LocalLearner
@@ -41,14 +71,15 @@ def child(folder: str, notes: str) -> None:
         real = getattr(kind, name)
 
         def noted(*args: object, **kwargs: object) -> object:
-            Path(notes).write_text(phase)
-            result = real(*args, **kwargs)
-            Path(notes).write_text("between")
-            return result
+            board.enter(phase)
+            try:
+                return real(*args, **kwargs)
+            finally:
+                board.leave()
 
         setattr(kind, name, noted)
 
-    noting(Embedded, "_decode", "rollout")
+    noting(Embedded, "sample", "rollout")
     noting(LocalLearner, "forward_backward", "gradient")
     noting(LocalLearner, "optim_step", "update")
     noting(Run, "append", "record")
@@ -59,40 +90,46 @@ def child(folder: str, notes: str) -> None:
         gnomon.train("char_count", run=folder, quiet=True, **SETTINGS).close()
 
 
-def run(folder: Path, notes: Path, kill_after: float | None = None) -> tuple[int, str]:
-    """Run the child, killing it after some seconds of its training; its return code and last phase."""
-    notes.write_text("start-up")
-    process = subprocess.Popen(
-        [sys.executable, __file__, "--child", str(folder), str(notes)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    if kill_after is not None:
-        while process.poll() is None and notes.read_text() == "start-up":
-            time.sleep(0.01)
-        time.sleep(kill_after)
+def run(folder: Path, board: Board, strike: tuple[str, float] | None = None) -> str | None:
+    """Run the child. `strike` is ("clock", seconds after its first record) or (phase, occurrence).
+
+    Returns: the phase that the kill struck; None when the child ended by itself.
+    """
+    board.clear()
+    words = [sys.executable, __file__, "--child", str(folder), "--board", str(folder.parent / "board")]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    struck = None
+    if strike is not None:
+        how, when = strike
+        while process.poll() is None and board.entered("rollout" if how == "clock" else how) < (how == "clock" or when):
+            time.sleep(0.0001)
+        if how == "clock":
+            time.sleep(when)
+        struck = board.phase
         process.send_signal(signal.SIGKILL)
     error = process.communicate()[1].decode()
     if process.returncode not in (0, -signal.SIGKILL):
         raise SystemExit(f"the child failed on its own:\n{error}")
-    return process.returncode, notes.read_text()
+    return struck if process.returncode else None
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--board", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(*options.child)
+        child(options.child, Board(options.board))
         return 0
     from gnomon.store import RunReader, verify
 
     home = Path(tempfile.mkdtemp(prefix="gnomon-kill-"))
-    notes, rng = home / "phase", random.Random(options.seed)
+    board, rng = Board(home / "board"), random.Random(options.seed)
     began = time.monotonic()
-    run(home / "untouched", notes)
+    run(home / "untouched", board)
+    times = {phase: board.entered(phase) for phase in PHASES[1:]}
     with RunReader(home / "untouched") as reader:
         wanted = reader.fingerprint
         length = sum(float(row["seconds"]) for row in reader.timings())
@@ -101,23 +138,25 @@ def main() -> int:
     )
     same, phases = 0, Counter[str]()
     for trial in range(options.trials):
-        folder, struck = home / f"trial-{trial}", []
-        while True:
-            moment = rng.uniform(0, 1.05 * length) if not struck else None
-            code, phase = run(folder, notes, moment)
-            if code == 0:
-                break
-            struck.append(f"{phase} at {moment:.2f} s")
-            phases[phase] += 1
+        folder, struck = home / f"trial-{trial}", None
+        while struck is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            phase = PHASES[1 + trial // 2 % (len(PHASES) - 1)]
+            strike = (phase, rng.randint(1, times[phase])) if trial % 2 else ("clock", rng.uniform(0, length))
+            struck = run(folder, board, strike)
+        phases[struck] += 1
+        if not (folder / "journal.db").exists():
+            raise SystemExit(f"the kill of trial {trial + 1} left no journal in {folder}")
+        run(folder, board)
         with RunReader(folder) as reader:
             found = reader.fingerprint
         good = found == wanted and bool(verify(folder))
         same += good
-        where = ", ".join(struck) or "no phase (it was done)"
-        print(f"trial {trial + 1:>2}: killed in {where}: {'same' if good else f'DIFFERENT {folder}'}", flush=True)
+        told = f"{strike[1]:.2f} s" if strike[0] == "clock" else f"{strike[0]} {strike[1]} of {times[strike[0]]}"
+        print(f"trial {trial + 1:>2}: {told:<18} struck {struck:<11} {'same' if good else 'DIFFERENT'}", flush=True)
         if good:
             shutil.rmtree(folder)
-    print(f"{same} of {options.trials} equal; kills by phase: {dict(phases)}")
+    print(f"{same} of {options.trials} equal; struck {dict(phases)}")
     return 0 if same == options.trials else 1
 
 

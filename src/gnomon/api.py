@@ -8,9 +8,8 @@ from typing import Any
 
 from gnomon.config import Source, resolve
 from gnomon.envs import Env
-from gnomon.errors import RunError
-from gnomon.launch.find import check_env_config, spec_of
-from gnomon.store import RunReader
+from gnomon.launch.find import check_env_config, check_policy_config, spec_of
+from gnomon.store import RunReader, require_free
 
 __all__ = ["configure", "resume", "train"]
 
@@ -29,8 +28,7 @@ def train(env: str | Env, *, run: str | Path, quiet: bool = False, **settings: A
     from gnomon.launch.local import start
 
     config, built = configure(env, settings)
-    if (Path(run) / "journal.db").exists():
-        raise RunError("E401", "the folder already holds a run", where=str(run), fix=f"gnomon.resume({str(run)!r})")
+    require_free(run)
     if quiet:
         return start(Path(run), config, Silent(), built)
     with Display(config) as display:
@@ -57,5 +55,7 @@ def configure(env: str | Env, settings: Mapping[str, Any]) -> tuple[Any, Env | N
     if isinstance(env, str) and isinstance(settings.get("env"), Mapping):
         given["env"] |= settings["env"]
     origins = {key: "the call of gnomon.train" for key in given}
-    config, _ = resolve([Source(given, origins)], [] if built is not None else [check_env_config])
+    config, _ = resolve(
+        [Source(given, origins)], [check_policy_config] if built else [check_env_config, check_policy_config]
+    )
     return config, built

@@ -46,13 +46,14 @@ def train(
 ) -> None:
     """Train a policy: gnomon train countdown rollout.group=8 run=runs/first"""
     from gnomon.config import Source, load, overrides, resolve
-    from gnomon.launch.find import check_env_config
+    from gnomon.launch.find import check_env_config, check_policy_config
+    from gnomon.store import require_free
 
     words = list(settings or [])
-    folder, words = run_folder(what, words)
+    folder = run_folder(what, words)
     first = load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([first, overrides(words, 2)], [check_env_config, check_policy_folder])
-    check_free(folder)
+    config, _ = resolve([first, overrides(words, 2)], [check_env_config, check_policy_config])
+    require_free(folder)
     from gnomon.launch.bars import spark
     from gnomon.launch.display import Display
     from gnomon.launch.local import start
@@ -98,10 +99,10 @@ def resume(folder: RunFolder) -> None:
 def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) -> None:
     """Measure a policy on held-out tasks: gnomon eval arithmetic policy=FOLDER eval.samples=4"""
     from gnomon.config import Source, overrides, resolve
-    from gnomon.launch.find import check_env_config
+    from gnomon.launch.find import check_env_config, check_policy_config
 
     given = Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([given, overrides(list(settings or []), 2)], [check_env_config, check_policy_folder])
+    config, _ = resolve([given, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
     from gnomon.launch.local import measure
 
     body = measure(config)
@@ -119,7 +120,10 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
 @app.command()
 def show(
     folder: RunFolder,
-    place: Annotated[str | None, typer.Argument(metavar="STEP[:TASK[:SAMPLE]]", help="One step or rollout.")] = None,
+    place: Annotated[
+        str | None,
+        typer.Argument(metavar="[held-out:]STEP[:TASK[:SAMPLE]]", help="One step or rollout, of training or held out."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Read a run: its summary, the rollouts of a step, or one rollout as text."""
@@ -132,13 +136,12 @@ def show(
             facts: Any = read.summary(reader)
             text = read.summary_text(facts, spark)
         else:
-            step, task, sample = read.address(place)
-            assert step is not None
-            if task is not None and sample is not None:
-                facts = read.rollout(reader, step, task, sample)
+            address = read.address(place)
+            if address.sample is not None:
+                facts = read.rollout(reader, address)
                 text = read.rollout_text(facts)
             else:
-                facts = read.step_text(reader, step, task)
+                facts = read.rollouts(reader, address)
                 text = "\n".join(
                     f"{r['address']:<24} {r['reward']:>6.3g}  {r['status']:<12} {r['tokens']:>4} tokens" for r in facts
                 )
@@ -183,7 +186,7 @@ def check(what: EnvName, settings: Settings = None, as_json: Json = False) -> No
 def play(
     what: EnvName,
     settings: Settings = None,
-    index: Annotated[int, typer.Option(help="Which task of the train split.")] = 0,
+    index: Annotated[int, typer.Option(min=0, help="Which task of the train split.")] = 0,
 ) -> None:
     """Answer a task by hand and see the verdict."""
     from gnomon.envs.play import play as answer
@@ -194,15 +197,19 @@ def play(
 @app.command()
 def exact(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An objective.")],
-    group: Annotated[int, typer.Option(help="Rollouts per task, 1 to 6.")] = 4,
+    group: Annotated[int, typer.Option(min=1, max=6, help="Rollouts per task.")] = 4,
 ) -> None:
     """What an objective climbs, by enumeration: target, bias, cosine, variance."""
+    from gnomon.config import unknown_objective
+
+    if problem := unknown_objective(name, "the command line"):
+        raise problem
     from gnomon.objectives import exact as table
 
     try:
         print(table.report(name, group=group))
     except ValueError as error:
-        raise ConfigError("E013", str(error), fix="objectives: dr_grpo, grpo, reinforce, rloo") from error
+        raise ConfigError("E031", str(error), where=f"--group {group}", fix=f"gnomon exact {name} --group 4") from error
 
 
 @config_app.command("show")
@@ -217,7 +224,7 @@ def config_show(settings: Settings = None, as_json: Json = False) -> None:
     config, origins = resolve([*recipes, given], [check_env_config])
     values = leaves(config.model_dump())
     if as_json:
-        print(json.dumps(values, indent=1))
+        print(json.dumps({key: str(v) if v == float("inf") else v for key, v in values.items()}, indent=1))
         return
     for key, value in values.items():
         print(f"{key:<22} {value!s:<14} {origins.get(key, 'default')}")
@@ -254,41 +261,15 @@ def model_gemma(
     print(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
 
 
-def run_folder(what: str, words: list[str]) -> tuple[Path, list[str]]:
-    """The run's folder: `run=FOLDER`, or the next free one under runs/."""
-    given = [word for word in words if word.startswith("run=")]
-    if given:
-        return Path(given[-1].removeprefix("run=").strip("\"'")), [word for word in words if word not in given]
+def run_folder(what: str, words: list[str]) -> Path:
+    """The run's folder: `run=FOLDER` among the words, or the next free one under runs/."""
+    if given := [word for word in words if word.startswith("run=")]:
+        return Path(given[-1].removeprefix("run=").strip("\"'"))
     stem = Path(what.partition(":")[0]).stem
     number = 1
     while (Path("runs") / f"{stem}-{number}").exists():
         number += 1
-    return Path("runs") / f"{stem}-{number}", words
-
-
-def check_free(folder: Path) -> None:
-    """Refuse a folder that holds a run already, before torch is imported."""
-    if (folder / "journal.db").exists():
-        from gnomon.errors import RunError
-
-        raise RunError(
-            "E401", "the folder already holds a run", where=str(folder),
-            fix=f"gnomon resume {folder}, or another run=FOLDER",
-        )  # fmt: skip
-
-
-def check_policy_folder(config: Any, origins: Any) -> list[ConfigError]:
-    """A model folder that is not there, told with the other mistakes."""
-    path = config.policy.path
-    if path == "tiny" or (Path(path) / "config.json").is_file():
-        return []
-    return [
-        ConfigError(
-            "E301", f"no model folder {path}", where=origins.get("policy.path", "policy.path"),
-            why="a model folder has config.json, model.safetensors and tokenizer.json",
-            fix="policy=tiny for the policy that ships, or the path of a downloaded model",
-        )
-    ]  # fmt: skip
+    return Path("runs") / f"{stem}-{number}"
 
 
 def chosen_env(what: str, settings: list[str] | None) -> Any:

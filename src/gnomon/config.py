@@ -149,7 +149,7 @@ def load(path: Path) -> Source:
 
 
 def overrides(words: Sequence[str], first: int = 1) -> Source:
-    """`key=value` words as a source; values are TOML, and a bare word is a text.
+    """`key=value` words as a source; values are TOML, and a bare word is a text. `run=` is no setting.
 
     Args: first: the number of the first word on the command line, for error messages.
     Raises: ConfigErrors for a word without `=`.
@@ -158,6 +158,8 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
     origins, problems = {}, []
     for place, word in enumerate(words, first):
         key, sign, raw = word.partition("=")
+        if key == "run":
+            continue
         where = f"the command line, argument {place}: {word}"
         if not sign or not re.fullmatch(r"[A-Za-z_][\w.]*", key):
             fix = "settings are written key=value, for example rollout.group=16"
@@ -183,9 +185,14 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for source in sources:
-        for key, value in leaves(source.values).items():
-            put(values, SHORT.get(key, key), value)
-            origins[SHORT.get(key, key)] = source.origins.get(key, "a default")
+        given = {SHORT.get(key, key): (key, value) for key, value in leaves(source.values).items()}
+        for table in ("env", "objective"):
+            if f"{table}.type" in given and given[f"{table}.type"][1] != type_of(values, table):
+                values.pop(table, None)  # Another environment or objective has options of its own.
+                origins = {key: place for key, place in origins.items() if not key.startswith(f"{table}.")}
+        for name, (key, value) in given.items():
+            put(values, name, value)
+            origins[name] = source.origins.get(key, "a default")
     if isinstance(chosen := values.get("objective"), dict):
         chosen.setdefault("type", DEFAULTS["objective"]["type"])
     problems: list[ConfigError] = []
@@ -203,6 +210,12 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
     if problems:
         raise ConfigErrors(problems)
     return config, origins
+
+
+def type_of(values: Mapping[str, Any], table: str) -> Any:
+    """The `type` of a table as it stands, the default where none is given."""
+    below = values.get(table)
+    return below.get("type", DEFAULTS[table]["type"]) if isinstance(below, dict) else DEFAULTS[table]["type"]
 
 
 def drop(values: dict[str, Any], path: Sequence[str]) -> None:
@@ -261,19 +274,22 @@ def explain(item: Any, origins: Origins) -> ConfigError:
             "E012", f"unknown key {key}", where=where, fix=hint if known else "gnomon config show lists every key"
         )
     if item["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        known = ", ".join(sorted(kind.model_fields["type"].default for kind in OBJECTIVES))
         given = item["input"].get("type") if isinstance(item["input"], dict) else item["input"]
-        near = difflib.get_close_matches(str(given), known.split(", "), 1)
-        return ConfigError(
-            "E013",
-            f"unknown objective {given!r}",
-            where=where,
-            fix=f"objective={near[0]}" if near else f"one of {known}",
-        )
+        if problem := unknown_objective(given, where):
+            return problem
     what = item["msg"][0].lower() + item["msg"][1:]
     return ConfigError(
         "E011", f"{key} is {item['input']!r}: {what}", where=where, fix=f"gnomon config show prints {key}"
     )
+
+
+def unknown_objective(name: object, where: str) -> ConfigError | None:
+    """The mistake of naming an objective that does not exist; None where it does."""
+    if name in TYPES:
+        return None
+    near = difflib.get_close_matches(str(name), TYPES, 1)
+    fix = f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(TYPES))}"
+    return ConfigError("E013", f"unknown objective {name!r}", where=where, fix=fix)
 
 
 ELSEWHERE = {

@@ -29,12 +29,13 @@ CASES = {
     "out of range": (["train", "countdown", "prompts=0"], "E011", "greater than or equal to 1"),
     "group of one under a baseline": (["train", "countdown", "group=1"], "E031", "objective=reinforce"),
     "pass@k beyond the samples": (["train", "countdown", "eval.pass_at=[1,8]"], "E032", "eval.samples=8"),
-    "unknown objective": (["train", "countdown", "objective=grop"], "E013", "objective=grpo"),
+    "unknown objective": (["train", "countdown", "objective=grop"], "E013", "did you mean grpo"),
     "unknown environment": (["train", "cuntdown"], "E021", "env=countdown"),
     "missing env file": (["train", "nowhere.py:Env"], "E021", "dir/file.py:Class"),
     "missing recipe": (["train", "nowhere.toml"], "E001", "nowhere.toml"),
     "no setting": (["train", "countdown", "fast"], "E003", "key=value"),
     "missing model folder": (["train", "countdown", "policy=/no/such/model"], "E301", "policy=tiny"),
+    "below the first task": (["play", "countdown", "--index", "-1"], "--index", "x>=0"),
     "no run": (["show", "/no/such/run"], "E404", ""),
     "impossible env": (["train", "countdown", "env.target=0"], "E024", ""),
 }
@@ -54,6 +55,11 @@ def test_all_mistakes_come_at_once(tmp_path):
     for code in ("E012", "E021", "E031", "E301"):
         assert code in done.stderr, done.stderr
     assert "4 errors. Nothing was started." in done.stderr and "argument 2" in done.stderr
+
+
+def test_arguments_are_counted_as_they_stand(tmp_path):
+    done = command("train", "countdown", "run=r", "lr=1e-4", "group=1", cwd=tmp_path)
+    assert "argument 4: group=1" in done.stderr, done.stderr
 
 
 def test_the_line_of_a_recipe_is_named(tmp_path):

@@ -54,8 +54,18 @@ def test_show_leads_from_a_step_to_a_rollout(run):
     assert "--- asked" in text and f"verdict: {facts['status']}" in text and "advantage" in text
 
 
+def test_show_leads_to_what_was_measured_on_held_out_tasks(run):
+    rows = json.loads(command("show", str(run), "held-out:0", "--json").stdout)
+    assert [row["address"] for row in rows] == [f"held-out:0:{task}:0" for task in range(4)]
+    facts = json.loads(command("show", str(run), rows[2]["address"], "--json").stdout)
+    assert facts["reward"] == rows[2]["reward"] and facts["asked"]["of"] == "held_out" and "advantage" not in facts
+
+
 def test_a_missing_rollout_is_an_error(run):
     assert "E409" in command("show", str(run), "1:5:99").stderr
+    missing = command("show", str(run), "500")
+    assert missing.returncode == 1 and "E409" in missing.stderr and f"gnomon show {run} 1" in missing.stderr
+    assert f"gnomon show {run} held-out:2" in command("show", str(run), "held-out:7").stderr
     assert "E004" in command("show", str(run), "one").stderr
 
 
@@ -78,6 +88,20 @@ def test_config_show_names_origins():
     assert "rollout.group" in text and "argument 1" in text and "default" in text
 
 
+def test_settings_as_json_are_json():
+    facts = json.loads(command("config", "show", "--json").stdout, parse_constant=lambda name: pytest.fail(name))
+    assert facts["budget.seconds"] == "inf" and facts["rollout.group"] == 8
+
+
+def test_a_later_setting_may_choose_another_environment_or_objective(tmp_path):
+    recipe = tmp_path / "r.toml"
+    recipe.write_text('[env]\ntype = "countdown"\nlargest = 5\n[objective]\ntype = "grpo"\nepsilon = 1e-4\n')
+    facts = json.loads(command("config", "show", str(recipe), "env=scramble", "objective=rloo", "--json").stdout)
+    assert facts["env.type"] == "scramble" and "env.largest" not in facts and "objective.epsilon" not in facts
+    kept = json.loads(command("config", "show", str(recipe), "env=countdown", "env.target=9", "--json").stdout)
+    assert kept["env.largest"] == 5 and kept["objective.epsilon"] == 1e-4
+
+
 def test_control_signs_of_a_model_do_not_reach_the_terminal():
     from gnomon.launch.read import printable
 
@@ -88,7 +112,8 @@ def test_exact_prints_what_an_objective_climbs():
     text = command("exact", "dr_grpo", "--group", "3").stdout
     for word in ("target", "bias", "cosine", "variance"):
         assert word in text
-    assert "E013" in command("exact", "drgrpo").stderr
+    assert "did you mean dr_grpo" in command("exact", "drgrpo").stderr
+    assert "E031" in command("exact", "rloo", "--group", "1").stderr
 
 
 def test_check_and_play():

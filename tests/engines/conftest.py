@@ -9,8 +9,8 @@ import pytest
 
 from engines.asking import ask
 from gnomon.engines.embedded import Embedded
+from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
-from gnomon.models.tiny import folder
 from gnomon.types import Completion, Request
 
 PROMPTS = (
@@ -23,7 +23,7 @@ PROMPTS = (
 
 @pytest.fixture(scope="session")
 def policy() -> Policy:
-    return Policy.load(folder())
+    return Policy.load(model_folder("tiny"))
 
 
 @pytest.fixture()

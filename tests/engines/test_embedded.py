@@ -17,9 +17,9 @@ from gnomon.engines.noise import Noise
 from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
-from gnomon.models.tiny import folder
 from gnomon.types import Finish, Request
 
 
@@ -127,8 +127,8 @@ def test_noise_does_not_depend_on_how_it_is_read():
 
 
 def test_a_load_takes_the_new_weights_and_proves_it(sample):
-    learner = LocalLearner(Policy.load(folder()), lr=1e-2, steps=10)
-    engine = Embedded(Policy.load(folder()))
+    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-2, steps=10)
+    engine = Embedded(Policy.load(model_folder("tiny")))
     request = ask(engine.policy, "Compute 1 + 2. End with <answer>...</answer>\n", 0, 30)
     before = sample(engine, [request])[0]
     for parameter in learner.parameters.values():
@@ -142,8 +142,8 @@ def test_a_load_takes_the_new_weights_and_proves_it(sample):
 
 
 def test_a_half_updated_engine_is_found_out():
-    learner = LocalLearner(Policy.load(folder()), lr=1e-2, steps=10)
-    engine = Embedded(Policy.load(folder()))
+    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-2, steps=10)
+    engine = Embedded(Policy.load(model_folder("tiny")))
     weights = learner.weights()
     name = next(name for name in weights.state if "layers.2" in name and name.endswith("weight"))
     stale = replace(weights, state={**weights.state, name: weights.state[name] * 1.01})

@@ -16,9 +16,9 @@ from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.learners import Batch, pack
 from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_logp
-from gnomon.models.tiny import folder
 from gnomon.objectives import objective
 from gnomon.rollout import Actor
 from gnomon.types import Sampling
@@ -28,7 +28,7 @@ SAMPLING = Sampling(max_tokens=48, stop=("</answer>",))
 
 @pytest.fixture(scope="module")
 def batch() -> Batch:
-    engine = Embedded(Policy.load(folder()))
+    engine = Embedded(Policy.load(model_folder("tiny")))
     actor = Actor(CharCount(), engine.policy.tokenizer, engine, group=6, sampling=SAMPLING)
     tasks = [(i, CharCount().tasks("train")[i]) for i in range(10)]
     groups = asyncio.run(actor.collect(tasks, Key(1).at("test")))
@@ -36,7 +36,7 @@ def batch() -> Batch:
 
 
 def learner(dtype: torch.dtype = torch.float32, **options: float) -> LocalLearner:
-    return LocalLearner(Policy.load(folder(), dtype), lr=1e-3, steps=10, **options)
+    return LocalLearner(Policy.load(model_folder("tiny"), dtype), lr=1e-3, steps=10, **options)
 
 
 def gradient(batch: Batch, dtype: torch.dtype = torch.float32, name: str = "dr_grpo") -> torch.Tensor:
@@ -47,7 +47,7 @@ def gradient(batch: Batch, dtype: torch.dtype = torch.float32, name: str = "dr_g
 
 def textbook(batch: Batch) -> torch.Tensor:
     """−Σ A log π / S by plain autograd of the whole model as transformers runs it, one row at a time."""
-    policy = Policy.load(folder(), torch.float64)
+    policy = Policy.load(model_folder("tiny"), torch.float64)
     policy.model.set_attn_implementation("sdpa")
     for row in batch.rows:
         ids = torch.tensor([row.prompt_ids + row.token_ids])
@@ -131,7 +131,7 @@ def test_a_checkpoint_is_a_model_folder(batch, tmp_path: Path):
 
 
 def test_chunks_of_the_vocabulary_change_nothing(batch, monkeypatch):
-    policy = Policy.load(folder(), torch.float64)
+    policy = Policy.load(model_folder("tiny"), torch.float64)
     prompts, rows = local.prompts_and_rows(batch.rows[:12])
     results = []
     for chunk in (2**22, 102 * 40, 102 * 17):

@@ -31,17 +31,17 @@ class Recipe:
     """Everything that decides the weights, besides the thread count and the libraries' versions."""
 
     seed: int = 0
-    steps: int = 2800
+    steps: int = 9000
     tasks: int = 16
     """Tasks per step; each is written out `replies` times, so its prompt is computed once."""
     replies: int = 6
     rate: float = 3e-3
     matrix_rate: float = 2e-2
     warmup: int = 100
-    decay: int = 900
+    decay: int = 6000
     """Steps at the end over which the rate falls to zero; it is constant before."""
     care: float = 0.7
-    """Share of careful work in the first half of the steps; it falls to each task's habit over the next quarter."""
+    """Share of careful work in the first three quarters of the steps; it falls to each task's habit by 85 %."""
     share: tuple[tuple[str, float], ...] = (
         ("arithmetic", 0.15), ("char_count", 0.1), ("countdown", 0.5), ("scramble", 0.25)
     )  # fmt: skip
@@ -75,7 +75,7 @@ def blank(recipe: Recipe) -> GPTNeoXForCausalLM:
         hidden_dropout=0.0,
         use_parallel_residual=False,
         initializer_range=0.05,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0},
         bos_token_id=None,
         eos_token_id=MARKS.index("<eos>"),
         pad_token_id=MARKS.index("<pad>"),
@@ -87,7 +87,7 @@ def blank(recipe: Recipe) -> GPTNeoXForCausalLM:
 def documents(recipe: Recipe, step: int) -> Iterator[tuple[str, list[str]]]:
     """The step's prompts, each with several replies; tasks of the train split only."""
     key = Key(recipe.seed).at("documents", step=step)
-    care = recipe.care * min(1.0, max(0.0, 3.0 - 4.0 * step / recipe.steps))
+    care = recipe.care * min(1.0, max(0.0, 8.5 - 10.0 * step / recipe.steps))
     names, shares = zip(*recipe.share, strict=True)
     for place in range(recipe.tasks):
         rng = key.at("task", place=place).random()

@@ -38,50 +38,50 @@ def write(env: str, task: Task, rng: random.Random, care: float = 0.0) -> str:
 
 
 def countdown(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
-    """Take one number off the target and ask whether the other two make what is left."""
+    """Set one number aside: what the other two make, then what they would have to make. Do they meet?"""
     habit = HABITS["countdown"]
     numbers: list[int] = list(task.info["numbers"])
     if not careful and rng.random() < habit["guess"]:
         return "", grow(rng, list(numbers))[1]
     text = ""
-    lines = leftovers(numbers, task.answer)
-    rng.shuffle(lines)
-    for sum_text, need, pair, frame in lines:
-        made = make_pair(need, *pair)
-        if made:
-            return f"{text}{sum_text}={made}\n", frame.format(f"({made})")
-        text += f"{sum_text} no\n"
+    for place in rng.sample(range(len(numbers)), len(numbers)):
+        x, y = sorted(numbers[:place] + numbers[place + 1 :], reverse=True)
+        made, needed = makes(x, y), needs(task.answer, numbers[place])
+        listed = " ".join(frame.format(need) for frame, need in needed)
+        text += f"{x},{y} {' '.join(f'{sign}{value}' for value, sign in made.items())}; {listed}"
+        for frame, need in needed:
+            if need in made:
+                return f"{text} yes\n", frame.format(f"({x}{made[need]}{y})")
+        text += " no\n"
         if not careful and rng.random() < habit["quit"]:
             break
     return text, grow(rng, list(numbers))[1]
 
 
-def leftovers(numbers: list[int], target: int) -> list[tuple[str, int, tuple[int, int], str]]:
-    """Every way to undo the last step: its line, what the other two numbers must make, they, the frame."""
-    lines = {}
-    for place, z in enumerate(numbers):
-        pair = tuple(numbers[:place] + numbers[place + 1 :])
-        ways = [(f"{target}+{z}", target + z, f"{{}}-{z}")]
-        if target >= z:
-            ways.append((f"{target}-{z}", target - z, f"{{}}+{z}"))
-        if z >= target:
-            ways.append((f"{z}-{target}", z - target, f"{z}-{{}}"))
-        if target % z == 0:
-            ways.append((f"{target}/{z}", target // z, f"{{}}*{z}"))
-        if z > 1 and target * z <= max(numbers) ** 2:
-            ways.append((f"{target}*{z}", target * z, f"{{}}/{z}"))
-        for text, need, frame in ways:
-            lines[text] = (f"{text}={need}", need, (pair[0], pair[1]), frame)
-    return list(lines.values())
+def makes(x: int, y: int) -> dict[int, str]:
+    """What two numbers make, x the larger: value -> sign, the first sign that makes it."""
+    values = {x + y: "+"}
+    values.setdefault(x * y, "*")
+    values.setdefault(x - y, "-")
+    if x % y == 0:
+        values.setdefault(x // y, "/")
+    return values
 
 
-def make_pair(need: int, x: int, y: int) -> str:
-    """How two numbers make a third, or the empty text."""
-    a, b = max(x, y), min(x, y)
-    for value, sign in ((a + b, "+"), (a * b, "*"), (a - b, "-")):
-        if value == need:
-            return f"{a}{sign}{b}"
-    return f"{a}/{b}" if a == need * b else ""
+def needs(target: int, z: int) -> list[tuple[str, int]]:
+    """What the others must make for each last step with z: (last step with a gap, what fills it)."""
+    needed = [(f"{{}}-{z}", target + z)]
+    if target >= z:
+        needed.append((f"{{}}+{z}", target - z))
+    if z >= target:
+        needed.append((f"{z}-{{}}", z - target))
+    if target % z == 0:
+        needed.append((f"{{}}*{z}", target // z))
+    if z % target == 0 and z > target:
+        needed.append((f"{z}/{{}}", z // target))
+    if z > 1 and target * z <= 100:
+        needed.append((f"{{}}/{z}", target * z))
+    return needed
 
 
 def char_count(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:

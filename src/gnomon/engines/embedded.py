@@ -110,24 +110,24 @@ class Embedded:
             self.policy.hidden(torch.tensor(flat), layout)
         tokens = torch.tensor([prompts[row.prompt][-1] for row in live])
         noise = Noise([row.request.key for row in live], self.policy.vocabulary)
-        heat = torch.tensor([row.request.sampling.temperature for row in live])
+        temperature = torch.tensor([row.request.sampling.temperature for row in live])
         keep: list[int] | None = None
         while any(row.finish is None for row in rows):
             group = torch.tensor([row.prompt for row in live])
             layout.advance(group, None if keep is None else torch.tensor(keep))
-            tokens, logps = self._draw(self.policy.hidden(tokens, layout), heat, noise)
+            tokens, logps = self._draw(self.policy.hidden(tokens, layout), temperature, noise)
             for row, token, logp in zip(live, tokens.tolist(), logps.tolist(), strict=True):
                 self._grow(row, token, logp)
             keep = survivors(live)
             if keep is not None:
-                live, tokens, heat = [live[i] for i in keep], tokens[keep], heat[keep]
+                live, tokens, temperature = [live[i] for i in keep], tokens[keep], temperature[keep]
                 noise.keep(keep)
         return [self._completion(row) for row in rows]
 
-    def _draw(self, hidden: Tensor, heat: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+    def _draw(self, hidden: Tensor, temperature: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
         """The next token of every row and its log-probability under the distribution sampled."""
-        logp = logp_of(self.policy.logits(hidden), heat[:, None].clamp_min(1e-6))
-        cold = heat == 0
+        logp = logp_of(self.policy.logits(hidden), temperature[:, None].clamp_min(1e-6))
+        cold = temperature == 0
         token = torch.where(cold, logp.argmax(-1), (logp + noise.next()).argmax(-1))
         chosen = logp.gather(1, token[:, None])[:, 0]
         return token, torch.where(cold, 0.0, chosen)

@@ -1,4 +1,4 @@
-"""Find an environment by the name a user gives it. Needs no torch."""
+"""Find an environment, and see that a model is there, by the name a user gives. Needs no torch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from typing import Any
 from gnomon.config import Env as EnvConfig
 from gnomon.config import Origins, RunConfig
 from gnomon.envs import ENVS, Env
-from gnomon.errors import ConfigError
+from gnomon.errors import ConfigError, ModelError
+from gnomon.models.folder import model_folder
 
-__all__ = ["check_env_config", "env_class", "make_env", "source_hash", "spec_of"]
+__all__ = ["check_env_config", "check_policy_config", "env_class", "make_env", "source_hash", "spec_of"]
 
 
 def env_class(name: str, where: str = "env") -> type[Any]:
@@ -99,6 +100,15 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             yield ConfigError("E024", f"{config.env.type} makes no task with these options", where="env", why=why)
+
+
+def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """A model folder that is not there."""
+    try:
+        model_folder(config.policy.path)
+    except ModelError as error:
+        where = origins.get("policy.path", "policy.path")
+        yield ConfigError(error.code, f"{error.what}: {error.where}", where=where, why=error.why, fix=error.fix)
 
 
 def make_env(config: EnvConfig) -> Env:

@@ -27,8 +27,8 @@ from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.find import check_env_config, make_env, source_hash
 from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
-from gnomon.models.tiny import folder as tiny_folder
 from gnomon.objectives import Objective, objective
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.render import render
@@ -57,16 +57,12 @@ class Parts:
     """Largest difference between a sampled and a scored log-probability, measured before the run."""
 
 
-def policy_folder(config: RunConfig) -> Path:
-    return tiny_folder() if config.policy.path == "tiny" else Path(config.policy.path)
-
-
 def build(config: RunConfig, env: Env | None = None) -> Parts:
     """The parts of a run, each with its own copy of the policy."""
     torch.set_num_threads(config.threads)
     env = make_env(config.env) if env is None else env
     dtype = getattr(torch, config.policy.dtype)
-    folder = policy_folder(config)
+    folder = model_folder(config.policy.path)
     mine, theirs = Policy.load(folder, dtype), Policy.load(folder, dtype)
     if not mine.tokenizer.encode("0"):
         raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(folder))
@@ -116,7 +112,7 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
         },
         "threads": config.threads,
         "env": {"type": config.env.type, "source_sha256": source_hash(parts.env)},
-        "policy": hashes(policy_folder(config)),
+        "policy": hashes(model_folder(config.policy.path)),
         "code_sha256": code_hash(),
         "tier": parts.actor.engine.tier.value,
         "logp_gap": parts.gap,
@@ -125,6 +121,7 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
 
 def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None) -> RunReader:
     """Run a configuration in a new folder, to its end or until it is told to stop."""
+    config = anchored(config)
     parts = build(config, env)
     with Run.create(folder, recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)) as store:
         go(store, config, parts, watch)
@@ -146,6 +143,17 @@ def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
             watch.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, watch)
     return RunReader(folder)
+
+
+def anchored(config: RunConfig) -> RunConfig:
+    """The configuration with the paths of model and environment made absolute: a run resumes from anywhere."""
+    policy, env = config.policy, config.env
+    if policy.path != "tiny":
+        policy = policy.model_copy(update={"path": str(Path(policy.path).resolve())})
+    file, _, name = env.type.rpartition(":")
+    if file.endswith(".py"):
+        env = env.model_copy(update={"type": f"{Path(file).resolve()}:{name}"})
+    return config.model_copy(update={"policy": policy, "env": env})
 
 
 def measure(config: RunConfig) -> dict[str, Any]:
@@ -205,7 +213,7 @@ def opening(config: RunConfig) -> dict[str, Any]:
     body = config.model_dump()
     del body["save"], body["budget"]["seconds"], body["policy"]["path"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
-    return {"config": body, "policy": hashes(policy_folder(config))}
+    return {"config": body, "policy": hashes(model_folder(config.policy.path))}
 
 
 def hashes(folder: Path) -> dict[str, str]:

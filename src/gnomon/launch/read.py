@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gnomon.errors import ConfigError
 from gnomon.store import RunReader
 
-__all__ = ["address", "printable", "rollout", "rollout_text", "step_text", "summary", "summary_text"]
+__all__ = ["Address", "address", "printable", "rollout", "rollout_text", "rollouts", "summary", "summary_text"]
 
 
 def printable(text: str) -> str:
@@ -63,29 +64,53 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     return "\n".join(lines)
 
 
-def address(text: str) -> tuple[int | None, int | None, int | None]:
-    """`STEP`, `STEP:TASK` or `STEP:TASK:SAMPLE`. Raises: ConfigError E004."""
-    parts = text.split(":")
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where rollouts stand in a run: `kind` is `rollout` for those trained on, `held_out` for those only measured."""
+
+    kind: str
+    step: int
+    task: int | None = None
+    sample: int | None = None
+
+    def __str__(self) -> str:
+        parts = [part for part in (self.step, self.task, self.sample) if part is not None]
+        return ("held-out:" if self.kind == "held_out" else "") + ":".join(map(str, parts))
+
+
+def address(text: str) -> Address:
+    """`STEP`, `STEP:TASK` or `STEP:TASK:SAMPLE`, with `held-out:` before it or not. Raises: ConfigError E004."""
+    kind = "held_out" if text.startswith("held-out:") else "rollout"
+    parts = text.removeprefix("held-out:").split(":")
     if len(parts) > 3 or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in parts):
-        raise ConfigError("E004", f"{text!r} is no address of a rollout", fix="STEP, STEP:TASK or STEP:TASK:SAMPLE")
-    step, task, sample, *_ = [*map(int, parts), None, None]
-    return step, task, sample
+        fix = "STEP, STEP:TASK or STEP:TASK:SAMPLE, or held-out: and one of these"
+        raise ConfigError("E004", f"{text!r} is no address of a rollout", fix=fix)
+    return Address(kind, *map(int, parts))
 
 
-def step_text(reader: RunReader, step: int, task: int | None) -> list[dict[str, Any]]:
-    """One line of facts per rollout of a step."""
-    rows = reader.rollout_rows(step=step, task=task)
-    return [
-        {"address": f"{r.step}:{r.task}:{r.sample}", "reward": r.reward, "status": r.status, "tokens": r.tokens}
-        for r in rows
+def rollouts(reader: RunReader, place: Address) -> list[dict[str, Any]]:
+    """One line of facts per rollout of a step or task. Raises: RunError E409 when there is none."""
+    found = [
+        {
+            "address": str(Address(place.kind, place.step, row.task, row.sample)),
+            "reward": row.reward,
+            "status": row.status,
+            "tokens": row.tokens,
+        }
+        for row in reader.rollout_rows(kind=place.kind, step=place.step, task=place.task)
     ]
+    if not found:
+        raise reader.absent(place.kind, place.step, place.task)
+    return found
 
 
-def rollout(reader: RunReader, step: int, task: int, sample: int) -> dict[str, Any]:
-    """A rollout with the task it answers."""
-    body = dict(reader.rollout(step, task, sample).body)
-    asked = next(r.body for r in reader.records(kind="task", step=step, task=task) if r.body["of"] == "rollout")
-    return {"step": step, "task": task, "sample": sample, "asked": dict(asked), **body}
+def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
+    """A rollout with the task it answers. Raises: RunError E409 when there is none."""
+    assert place.task is not None and place.sample is not None
+    body = reader.rollout(place.step, place.task, place.sample, place.kind).body
+    tasks = reader.records(kind="task", step=place.step, task=place.task)
+    asked = next(record.body for record in tasks if record.body["of"] == place.kind)
+    return {"step": place.step, "task": place.task, "sample": place.sample, "asked": dict(asked), **body}
 
 
 def rollout_text(facts: Mapping[str, Any]) -> str:

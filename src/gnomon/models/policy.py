@@ -14,6 +14,7 @@ from transformers.utils import logging
 
 from gnomon.errors import ModelError
 from gnomon.models.attention import NAME, Layout, attend_by_layout
+from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 
 __all__ = ["Policy"]
@@ -49,19 +50,12 @@ class Policy:
         self.vocabulary = int(self.head.shape[0])
 
     @classmethod
-    def load(cls, folder: Path, dtype: torch.dtype = torch.float32) -> Policy:
-        """Read a model folder; nothing is ever fetched from a network.
+    def load(cls, folder: Path | str, dtype: torch.dtype = torch.float32) -> Policy:
+        """Read a model folder, or `tiny`; nothing is ever fetched from a network.
 
         Raises: ModelError E301 when the folder is missing or is no model, E302 without a tokenizer.
         """
-        if not (folder / "config.json").is_file():
-            raise ModelError(
-                "E301",
-                "no model folder there" if not folder.exists() else "the folder holds no model",
-                where=str(folder),
-                why="a model folder has config.json, model.safetensors and tokenizer.json",
-                fix="policy=tiny uses the policy that ships; a hub model: snapshot_download it, then policy=FOLDER",
-            )
+        folder = model_folder(folder)
         tokenizer = Tokenizer(folder)
         try:
             model, loaded = AutoModelForCausalLM.from_pretrained(

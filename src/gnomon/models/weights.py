@@ -17,7 +17,7 @@ class Weights:
     version: int
     """Optimiser steps behind it."""
     state: Mapping[str, Tensor]
-    """Every parameter by name; read, never written to."""
+    """Every parameter by name. The learner's own: a holder copies them before its next step, and never writes."""
     probe: tuple[int, ...]
     """A short token sequence."""
     probe_logp: tuple[float, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from gnomon.engines.base import Engine, Tier
 from gnomon.envs.base import Env, Episode
@@ -51,12 +52,18 @@ class Actor:
             key: of this call; sample s of task i draws from `key.at("sample", task=i, sample=s, turn=0)`.
         Raises: VerifierError E104 when the judge breaks, E105 when its verdict is none.
         """
-        size = self.group if group is None else group
+        with ExitStack() as stack:
+            return await self._play(tasks, key, self.group if group is None else group, stack)
+
+    async def _play(self, tasks: Sequence[tuple[int, Task]], key: Key, size: int, stack: ExitStack) -> list[Group]:
+        """Every episode opened here is closed by the stack, whatever happens."""
         episodes = [
             (index, sample, task, self.env.start(task, key.at("episode", task=index, sample=sample)))
             for index, task in tasks
             for sample in range(size)
         ]
+        for *_, episode in episodes:
+            stack.callback(episode.close)
         prompts = {index: render(episode.messages, self.tokenizer) for index, _, _, episode in episodes}
         requests = [
             Request(
@@ -97,8 +104,6 @@ def judge(env: Env, episode: Episode, reply: str, where: str) -> Verdict:
             why="a judge that broke cannot be counted as a wrong answer\n" + indented(trace),
             fix="return a Verdict (or raise gnomon.verifiers.Malformed) for every text, then: gnomon check ENV",
         ) from error
-    finally:
-        episode.close()
     low, high = env.reward_range
     if not isinstance(verdict, Verdict) or verdict.status is Status.FAILED:
         what = f"gave no verdict but {verdict!r}"

@@ -6,7 +6,7 @@ from gnomon.store.compare import ABSENT, Difference, Parting, diff
 from gnomon.store.failpoint import failpoint
 from gnomon.store.layout import FORMAT, Record, RunStatus, canonical
 from gnomon.store.reader import RolloutRow, RunReader
-from gnomon.store.writer import Run
+from gnomon.store.writer import Run, require_free
 
 __all__ = [
     "ABSENT",
@@ -23,5 +23,6 @@ __all__ = [
     "canonical",
     "diff",
     "failpoint",
+    "require_free",
     "verify",
 ]

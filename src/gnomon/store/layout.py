@@ -159,8 +159,8 @@ def pack(seq: int, previous: bytes, record: Record) -> tuple[Any, ...]:
 
 
 def glance(record: Record) -> tuple[float | None, str | None, int | None]:
-    """Reward, status and tokens of a rollout, repeated in columns of their own for quick reading."""
-    if record.kind != "rollout":
+    """Reward, status and tokens of a rollout, trained on or held out, repeated in columns for quick reading."""
+    if record.kind not in ("rollout", "held_out"):
         return None, None, None
     reward, status, tokens = (record.body.get(name) for name in ("reward", "status", "tokens"))
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,26 +122,36 @@ class RunReader:
         """The rows as stored, from position `start` on."""
         return rows(self._db, self.folder, start)
 
-    def rollout(self, step: int, task: int, sample: int) -> Record:
-        """One rollout.
+    def rollout(self, step: int, task: int, sample: int, kind: str = "rollout") -> Record:
+        """One rollout; `kind` may be `held_out`.
 
         Raises: RunError E409 when the run has none there.
         """
-        found = next(self.records("rollout", step, task, sample), None)
+        found = next(self.records(kind, step, task, sample), None)
         if found is None:
-            where = f"{self.folder}, step {step}, task {task}, sample {sample}"
-            raise RunError(
-                "E409", "the run has no such rollout", where=where, why=f"it has {self.steps} finished steps"
-            )
+            raise self.absent(kind, step, task, sample)
         return found
 
-    def rollout_rows(self, step: int | None = None, task: int | None = None) -> list[RolloutRow]:
-        """Rollouts at a glance, of one step or one task or all, in order."""
+    def absent(self, kind: str, step: int, task: int | None = None, sample: int | None = None) -> RunError:
+        """The error of a rollout, or all of a task or step, that is not there; it says where some are."""
+        named = (("step", step), ("task", task), ("sample", sample))
+        where = ", ".join([str(self.folder), *(f"{name} {value}" for name, value in named if value is not None)])
+        steps = [row[0] for row in self._query("SELECT DISTINCT step FROM records WHERE kind = ? ORDER BY step", kind)]
+        why = f"it has {self.steps} finished steps, counted from 0"
+        if kind == "held_out":
+            why = f"held-out tasks were measured before the steps {', '.join(map(str, steps)) or '(none yet)'}"
+        near = min(steps, key=lambda there: abs(there - step), default=None)
+        prefix = "held-out:" if kind == "held_out" else ""
+        fix = "" if near is None else f"gnomon show {shlex.quote(str(self.folder))} {prefix}{near}"
+        return RunError("E409", "the run has no such rollout", where=where, why=why, fix=fix)
+
+    def rollout_rows(self, step: int | None = None, task: int | None = None, kind: str = "rollout") -> list[RolloutRow]:
+        """Rollouts at a glance, of one step or one task or all, in order; `kind` may be `held_out`."""
         wanted = {name: value for name, value in (("step", step), ("task", task)) if value is not None}
         condition = "".join(f" AND {name} = ?" for name in wanted)
         names = RolloutRow.__slots__
-        query = f"SELECT {', '.join(names)} FROM records WHERE kind = 'rollout'{condition} ORDER BY seq"
-        return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *wanted.values())]
+        query = f"SELECT {', '.join(names)} FROM records WHERE kind = ?{condition} ORDER BY seq"
+        return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, kind, *wanted.values())]
 
     def timings(self) -> list[dict[str, Any]]:
         """What a clock said of the steps: `step`, `at` (Unix seconds) and what was measured."""

@@ -48,7 +48,7 @@ from gnomon.store.layout import (
 from gnomon.store.lock import Lock
 from gnomon.types import EMPTY
 
-__all__ = ["Run"]
+__all__ = ["Run", "require_free"]
 
 OURS = {RECIPE, MANIFEST, LOCK, CHECKPOINTS, f"{JOURNAL}.new", f"{JOURNAL}.new-journal", f"{JOURNAL}.new-wal"}
 """What a creation that was killed may leave; such a folder counts as empty."""
@@ -92,13 +92,10 @@ class Run:
         texts = {RECIPE: recipe.encode(), MANIFEST: json.dumps(json.loads(canonical(manifest)), indent=1).encode()}
         with faults(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            strangers = {path.name for path in folder.iterdir()} - OURS
-            if strangers and not (folder / JOURNAL).exists():
-                raise _occupied(folder, f"the folder is not empty: it holds {min(strangers)}")
+            require_free(folder)
             lock = Lock(folder)
         with _released_on_error(lock), faults(folder):
-            if (folder / JOURNAL).exists():
-                raise _occupied(folder, "the folder already holds a run")
+            require_free(folder)
             for name, data in texts.items():
                 write_durably(folder / name, data)
             (folder / CHECKPOINTS).mkdir(exist_ok=True)
@@ -277,11 +274,19 @@ class Run:
         )
 
 
-def _occupied(folder: Path, what: str) -> RunError:
-    fix = f"gnomon resume {shlex.quote(str(folder))}   (or choose another folder: run=OTHER)"
-    if not (folder / JOURNAL).exists():
+def require_free(folder: Path | str) -> None:
+    """Raises: RunError E401 when the folder holds a run, or anything else."""
+    folder = Path(folder)
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if JOURNAL in names:
+        what = "the folder already holds a run"
+        fix = f"gnomon resume {shlex.quote(str(folder))}   (or choose another folder: run=OTHER)"
+    elif strangers := names - OURS:
+        what = f"the folder is not empty: it holds {min(strangers)}"
         fix = "choose another folder: run=OTHER"
-    return RunError("E401", what, where=str(folder), why="a run is never overwritten", fix=fix)
+    else:
+        return
+    raise RunError("E401", what, where=str(folder), why="a run is never overwritten", fix=fix)
 
 
 @contextmanager
