@@ -198,18 +198,22 @@ def play(
 def exact(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An objective.")],
     group: Annotated[int, typer.Option(min=1, max=6, help="Rollouts per task.")] = 4,
+    as_json: Json = False,
 ) -> None:
     """What an objective climbs, by enumeration: target, bias, cosine, variance."""
     from gnomon.config import unknown_objective
 
     if problem := unknown_objective(name, "the command line"):
         raise problem
+    from dataclasses import asdict
+
     from gnomon.objectives import exact as table
 
     try:
-        print(table.report(name, group=group))
+        report = table.report(name, group=group)
     except ValueError as error:
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=f"gnomon exact {name} --group 4") from error
+    print(json.dumps(asdict(report), indent=1) if as_json else report)
 
 
 @config_app.command("show")

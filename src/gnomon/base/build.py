@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
@@ -121,12 +121,12 @@ def loss_of(policy: Policy, batch: list[tuple[str, list[str]]]) -> tuple[torch.T
     return torch.nn.functional.cross_entropy(policy.logits(hidden), target, reduction="sum"), len(target)
 
 
-def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 1) -> None:
+def build(folder: Path, recipe: Recipe, report: int = 100) -> None:
     """Train the base and write it as a model folder, weights rounded to bfloat16 (half the size).
 
-    Args:
-        report: print a line every this many steps.
-        pieces: micro-batches per step.
+    Stopped at any moment, the same call goes on from the last report, to the same weights.
+
+    Args: report: print a line and save every this many steps.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer().save(str(folder / "tokenizer.json"))
@@ -134,16 +134,14 @@ def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 1) -> N
     model.config.save_pretrained(folder)
     policy = Policy(model, Tokenizer(folder))
     optimizers = optimizers_of(policy, recipe)
+    start = restore(folder, recipe, policy, optimizers)
     began, total, seen = monotonic(), 0.0, 0
-    for step in range(recipe.steps):
-        batch = list(documents(recipe, step))
-        count, size = 0, len(batch) // pieces
-        for piece in range(0, len(batch), size):
-            loss, tokens = loss_of(policy, batch[piece : piece + size])
-            loss.backward()  # type: ignore[no-untyped-call]
-            count, total, seen = count + tokens, total + loss.item(), seen + tokens
+    for step in range(start, recipe.steps):
+        loss, tokens = loss_of(policy, list(documents(recipe, step)))
+        loss.backward()  # type: ignore[no-untyped-call]
         for parameter in policy.model.parameters():
-            parameter.grad /= count
+            parameter.grad /= tokens
+        total, seen = total + loss.item(), seen + tokens
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
         share = min(1.0, (step + 1) / recipe.warmup, (recipe.steps - step) / recipe.decay)
         for optimizer, rate in zip(optimizers, (recipe.matrix_rate, recipe.rate), strict=True):
@@ -153,14 +151,40 @@ def build(folder: Path, recipe: Recipe, report: int = 100, pieces: int = 1) -> N
             optimizer.zero_grad()
         if (step + 1) % report == 0:
             spent = monotonic() - began
-            left = spent / (step + 1) * (recipe.steps - step - 1)
+            left = spent / (step + 1 - start) * (recipe.steps - step - 1)
             print(
                 f"step {step + 1}/{recipe.steps}  nats/token {total / seen:.4f}  {spent:.0f} s, {left:.0f} s left",
                 flush=True,
             )
             total, seen = 0.0, 0
-            write_folder(policy, folder, recipe)
+            keep(folder, recipe, policy, optimizers, step + 1)
     write_folder(policy, folder, recipe)
+    (folder / UNFINISHED).unlink(missing_ok=True)
+
+
+UNFINISHED = "unfinished.pt"
+"""What a build that was stopped goes on from."""
+
+
+def keep(folder: Path, recipe: Recipe, policy: Policy, optimizers: Sequence[torch.optim.Optimizer], step: int) -> None:
+    """Save a build after this many steps."""
+    state = {"recipe": asdict(recipe), "step": step, "weights": policy.state()}
+    torch.save(state | {"optimizers": [o.state_dict() for o in optimizers]}, folder / f"{UNFINISHED}.new")
+    (folder / f"{UNFINISHED}.new").replace(folder / UNFINISHED)
+
+
+def restore(folder: Path, recipe: Recipe, policy: Policy, optimizers: Sequence[torch.optim.Optimizer]) -> int:
+    """Load a build of the same recipe that was stopped. Returns: its finished steps; 0 where there is none."""
+    if not (folder / UNFINISHED).is_file():
+        return 0
+    state = torch.load(folder / UNFINISHED)
+    if state["recipe"] != asdict(recipe):
+        return 0
+    policy.update(state["weights"])
+    for optimizer, memory in zip(optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(memory)
+    print(f"going on after step {state['step']}")
+    return int(state["step"])
 
 
 def write_folder(policy: Policy, folder: Path, recipe: Recipe) -> None:

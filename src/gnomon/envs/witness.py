@@ -43,7 +43,7 @@ class Fault(Exception):
 
 
 def judge(env: Env, task: Task, reply: str) -> Verdict:
-    """The verdict on an episode in which the policy always says `reply`; in range, and the sum of its parts."""
+    """The verdict on an episode in which the policy always says `reply`; in range."""
     episode = env.start(task, KEY)
     try:
         for _ in range(env.max_turns):
@@ -60,10 +60,6 @@ def judge(env: Env, task: Task, reply: str) -> Verdict:
     low, high = env.reward_range
     if not (math.isfinite(verdict.reward) and low - 1e-9 <= verdict.reward <= high + 1e-9):
         raise Fault(f"the reward {verdict.reward} is outside reward_range ({low}, {high})")
-    value = {part.name: part.value for part in verdict.parts}
-    total = math.fsum(p.weight * p.value for p in verdict.parts if p.gate is None or value[p.gate] > 0)
-    if not math.isclose(verdict.reward, total, abs_tol=1e-9):
-        raise Fault(f"the reward is {verdict.reward}, but its open parts add up to {total}")
     if verdict.status is Status.FAILED:
         raise Fault(f"the judge failed: {verdict.detail}")
     return verdict

@@ -1,0 +1,65 @@
+"""The policy that ships is what its papers say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from gnomon.base.build import Recipe, build, keep
+from gnomon.config import Env, Eval, RunConfig
+from gnomon.envs import ENVS
+from gnomon.launch.local import measure
+from gnomon.models.folder import model_folder
+
+FOLDER = model_folder("tiny")
+SCORES = json.loads((FOLDER / "scores.json").read_text())
+
+
+def test_the_recipe_beside_the_weights_is_the_one_that_ships():
+    assert json.loads((FOLDER / "recipe.json").read_text()) == json.loads(json.dumps(asdict(Recipe())))
+
+
+def test_the_scores_are_of_these_weights_and_of_the_environments_as_they_are():
+    assert SCORES["weights_sha256"] == weights(FOLDER)
+    for name, kind in ENVS.items():
+        assert SCORES["envs"][name]["options"] == json.loads(json.dumps(asdict(kind())))
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_there_is_something_to_learn_and_to_learn_from(name):
+    rates = SCORES["envs"][name]["pass_at"]
+    assert 0.05 <= rates["1"]["value"] <= 0.4
+    assert rates["16"]["low"] > rates["1"]["high"] + 0.2
+
+
+def test_the_scores_can_be_measured_again():
+    """Fewer tasks; the draws are keyed, so on one machine only the choice of tasks differs from the record."""
+    told = SCORES["envs"]["arithmetic"]["pass_at"]["1"]
+    found = measure(RunConfig(env=Env(type="arithmetic"), eval=Eval(tasks=64, samples=16)))["pass_at"]["1"]
+    # Over tasks, one standard error of a mean of 64 is about 0.02; the allowance is the two intervals' overlap.
+    assert found["low"] <= told["high"] and told["low"] <= found["high"]
+
+
+def test_a_build_that_is_stopped_goes_on_to_the_same_weights(tmp_path, monkeypatch):
+    recipe = Recipe(steps=6, tasks=2, replies=2)
+    build(tmp_path / "whole", recipe, report=100)
+
+    def stopped(*args: object) -> None:
+        keep(*args)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gnomon.base.build.keep", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "stopped", recipe, report=4)
+    monkeypatch.undo()
+    build(tmp_path / "stopped", recipe, report=100)
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    assert not (tmp_path / "stopped" / "unfinished.pt").exists()
+
+
+def weights(folder: Path) -> str:
+    return sha256((folder / "model.safetensors").read_bytes()).hexdigest()
