@@ -2,5 +2,20 @@
 
 from gnomon.verifiers.expression import Expression, Malformed, evaluate, integer
 from gnomon.verifiers.extract import Extraction, Strictness, extract
+from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
 
-__all__ = ["Expression", "Extraction", "Malformed", "Strictness", "evaluate", "extract", "integer"]
+__all__ = [
+    "Died",
+    "Exceeded",
+    "Expression",
+    "Extraction",
+    "Malformed",
+    "Outcome",
+    "Pool",
+    "Raised",
+    "Returned",
+    "Strictness",
+    "evaluate",
+    "extract",
+    "integer",
+]

@@ -1,0 +1,337 @@
+"""Run a function where it can be killed: worker processes with deadlines, a memory limit, and nothing to lose.
+
+    with Pool(check, workers=2, seconds=1.0) as pool:
+        outcomes = pool.map([(task, reply) for reply in replies])
+
+No signal is used and no thread is needed, so a pool works from any thread and from async code. Deadlines are kept
+by killing, so nothing that a function does can make a call wait longer. Linux only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from threading import Condition
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from gnomon.verifiers.worker import HEAD, frame
+
+__all__ = ["Died", "Exceeded", "Outcome", "Pool", "Raised", "Returned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The function came back with a value."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The function raised, whatever it was; exits and interrupts included."""
+
+    error: str
+    """Type and message."""
+    trace: str
+    """The innermost frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """The job used more than it may and was ended."""
+
+    resource: Literal["cpu", "wall", "memory", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The worker went away under the job, each time it was tried: a crash of the interpreter, or somebody's kill."""
+
+    tries: int
+
+
+Outcome = Returned | Raised | Exceeded | Died
+KINDS: dict[str, Callable[..., Outcome]] = {"returned": Returned, "raised": Raised, "exceeded": Exceeded}
+
+PATIENCE = 60.0
+"""Seconds a fresh process may take to import what it needs."""
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    channel: socket.socket
+    pid: int
+    pidfd: int
+    jobs: int = 0
+
+    def cpu(self) -> float:
+        """Seconds of processor time it has used, over all its threads."""
+        return time.clock_gettime(~self.pid << 3 | 2)  # Linux's clock of another process.
+
+    def kill(self) -> None:
+        """End it, and all that it started in its own session."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)  # It cannot be gone, nor start more, from here on.
+            os.killpg(self.pid, signal.SIGKILL)
+        os.close(self.pidfd)
+        self.channel.close()
+
+
+@dataclass(slots=True)
+class Flight:
+    """A job on its way."""
+
+    worker: Worker
+    place: int
+    tries: int
+    began: float
+    cpu: float
+    due: float
+    """When to look at it next."""
+    heard: bytearray = field(default_factory=bytearray)
+    """Of the answer, so far."""
+
+
+class Pool:
+    """Calls of one function in processes of their own.
+
+    Args:
+        function: found by import in a worker: at the top of a module, or a bound method of a picklable object.
+        workers: processes at most; they are started when needed and serve every thread that maps.
+        seconds: of processor time a job may use. A machine that is busy elsewhere does not use it up.
+        wall: seconds a job may take by the clock, asleep or starved; ten times `seconds` if not given.
+        memory: bytes of address space of a worker.
+        output: bytes of a pickled result.
+        recycle: jobs after which a worker is replaced.
+        retries: how often a job is tried again on a fresh worker when its worker died.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        workers: int = 2,
+        *,
+        seconds: float = 1.0,
+        wall: float | None = None,
+        memory: int = 2**30,
+        output: int = 2**20,
+        recycle: int = 10_000,
+        retries: int = 1,
+    ) -> None:
+        self.limit, self.seconds, self.wall = workers, seconds, 10 * seconds if wall is None else wall
+        self.output, self.recycle, self.retries = output, recycle, retries
+        module = getattr(function, "__self__", function)
+        name = getattr(module, "__module__", None) or type(module).__module__
+        if name == "__main__":
+            raise ValueError(
+                f"{function!r} stands in the script that runs, where a worker cannot import it; "
+                "put it into a module beside the script and import it from there"
+            )
+        self._task = pickle.dumps((function, memory, output))
+        self._change = Condition()
+        self._idle: list[Worker] = []
+        self._count = 0
+        self._closed = False
+        self._module = name
+        self._open_nursery()
+
+    def _open_nursery(self) -> None:
+        """Start the process that forks workers. Raises: ImportError when it cannot import the function's module."""
+        self._nursery, theirs = socket.socketpair()
+        command = "from gnomon.verifiers.worker import start; start()"
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        self._nursery.sendall(pickle.dumps((sys.path, [self._module])))
+        self._nursery.settimeout(PATIENCE)
+        if self._nursery.recv(1) != b"!":
+            self._nursery.close()
+            said = self._process.communicate()[1].decode(errors="replace").strip().splitlines()
+            raise ImportError(f"a fresh process cannot import {self._module}: {said[-1] if said else 'it died'}")
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+    def map(self, jobs: Iterable[tuple[Any, ...]]) -> list[Outcome]:
+        """One outcome per job, in order, whatever the order they end in."""
+        return self._map(jobs, None)
+
+    async def amap(self, jobs: Iterable[tuple[Any, ...]]) -> list[Outcome]:
+        """`map` without blocking the event loop. When cancelled, the jobs on their way are killed."""
+        mine, theirs = socket.socketpair()
+        with theirs:
+            running = asyncio.get_running_loop().run_in_executor(None, self._map, jobs, theirs)
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                mine.close()
+                with suppress(InterruptedError):
+                    await running
+                raise
+            finally:
+                mine.close()
+
+    def _map(self, jobs: Iterable[tuple[Any, ...]], stop: socket.socket | None) -> list[Outcome]:
+        payloads = [pickle.dumps(job) for job in jobs]
+        outcomes: list[Outcome | None] = [None] * len(payloads)
+        waiting = deque((place, 0) for place in range(len(payloads)))
+        flights: dict[socket.socket, Flight] = {}
+        try:
+            while waiting or flights:
+                while waiting and (worker := self._take(wait=not flights)) is not None:
+                    place, tries = waiting[0]
+                    now = time.monotonic()
+                    try:
+                        cpu = worker.cpu()
+                        worker.channel.sendall(frame(payloads[place]))
+                    except OSError:  # Somebody killed it while it was idle; the job has not begun.
+                        self._drop(worker)
+                        continue
+                    waiting.popleft()
+                    due = now + min(self.seconds, self.wall)
+                    flights[worker.channel] = Flight(worker, place, tries + 1, now, cpu, due)
+                pause = max(0.0, min(flight.due for flight in flights.values()) - time.monotonic())
+                ready = wait([*flights, *([stop] if stop is not None else [])], pause)
+                if stop is not None and stop in ready:
+                    raise InterruptedError("the call was cancelled")
+                for channel in ready:
+                    flight = flights[channel]  # type: ignore[index]
+                    outcome = self._hear(flight)
+                    if outcome is None:
+                        continue
+                    del flights[flight.worker.channel]
+                    if isinstance(outcome, Died) and flight.tries <= self.retries:
+                        waiting.append((flight.place, flight.tries))
+                    else:
+                        outcomes[flight.place] = outcome
+                for channel, flight in list(flights.items()):
+                    if (spent := self._overdue(flight)) is not None:
+                        self._drop(flights.pop(channel).worker)
+                        outcomes[flight.place] = spent
+        finally:
+            for flight in flights.values():
+                self._drop(flight.worker)
+        return outcomes  # type: ignore[return-value]
+
+    def _hear(self, flight: Flight) -> Outcome | None:
+        """The answer of a worker that has something to say, if only that it is gone; None while it is not whole."""
+        worker, heard = flight.worker, flight.heard
+        try:
+            piece = worker.channel.recv(2**16)
+        except OSError:
+            piece = b""
+        heard += piece
+        size = int.from_bytes(heard[:HEAD], "little") if len(heard) >= HEAD else 0
+        if not piece or size > self.output + 1024:
+            self._drop(worker)
+            return Exceeded("output") if piece else Died(flight.tries)
+        if len(heard) < HEAD + max(size, 1):
+            return None
+        kind, *rest = pickle.loads(heard[HEAD : HEAD + size])
+        self._give(worker)
+        return KINDS[kind](*rest)
+
+    def _overdue(self, flight: Flight) -> Exceeded | None:
+        """What a flight has used up; if nothing yet, when to look again."""
+        now = time.monotonic()
+        if now < flight.due:
+            return None
+        try:
+            used = flight.worker.cpu() - flight.cpu
+        except OSError:
+            return None  # It is gone; its channel says so.
+        if used >= self.seconds:
+            return Exceeded("cpu")
+        if now - flight.began >= self.wall:
+            return Exceeded("wall")
+        flight.due = min(now + max(self.seconds - used, 0.001), flight.began + self.wall)
+        return None
+
+    def _take(self, *, wait: bool) -> Worker | None:
+        """An idle worker or a new one; None when all are busy and the caller would rather not wait."""
+        with self._change:
+            while True:
+                if self._closed:
+                    raise ValueError("the pool is closed")
+                if self._idle:
+                    return self._idle.pop()
+                if self._count < self.limit:
+                    self._count += 1
+                    try:
+                        return self._hatch()
+                    except BaseException:
+                        self._count -= 1
+                        raise
+                if not wait:
+                    return None
+                self._change.wait()
+
+    def _hatch(self) -> Worker:
+        """A fresh worker; from a fresh nursery, if somebody killed the old one."""
+        for _ in range(2):
+            mine, theirs = socket.socketpair()
+            mine.settimeout(self.wall)
+            with suppress(OSError):
+                with theirs:
+                    socket.send_fds(self._nursery, [b"+"], [theirs.fileno()])
+                data, descriptors, *_ = socket.recv_fds(mine, HEAD, 1)
+                if descriptors:
+                    mine.sendall(frame(self._task))
+                    return Worker(mine, int.from_bytes(data, "little"), descriptors[0])
+            mine.close()
+            self._close_nursery()
+            self._open_nursery()
+        raise OSError("a worker cannot be started")
+
+    def _give(self, worker: Worker) -> None:
+        """Back to the idle, unless it has served its time."""
+        worker.jobs += 1
+        if worker.jobs >= self.recycle or self._closed:
+            self._drop(worker)
+            return
+        with self._change:
+            self._idle.append(worker)
+            self._change.notify()
+
+    def _drop(self, worker: Worker) -> None:
+        worker.kill()
+        with self._change:
+            self._count -= 1
+            self._change.notify()
+
+    def close(self) -> None:
+        """End every worker. Calls of `map` that still run in other threads raise ValueError."""
+        with self._change:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._change.notify_all()
+        for worker in idle:
+            self._drop(worker)
+        self._close_nursery()
+
+    def _close_nursery(self) -> None:
+        self._nursery.close()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

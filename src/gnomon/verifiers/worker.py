@@ -1,0 +1,102 @@
+"""The far side of a pool: a nursery that imports once and forks workers, and what a worker does.
+
+Neither has threads, torch or a terminal. A worker ends when its channel closes; killing it loses nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+import traceback
+from typing import Any, BinaryIO
+
+__all__ = ["HEAD", "frame", "nursery", "start"]
+
+PR_SET_PDEATHSIG = 1
+HEAD = 8
+"""Bytes of the length in front of every payload, little-endian."""
+FRAMES = 3
+"""Lines of a traceback that are told: the innermost ones."""
+
+
+def start() -> None:
+    """Entry of the nursery's process; its socket is the descriptor named by the first argument."""
+    nursery(socket.socket(fileno=int(sys.argv[1])))
+
+
+def nursery(asked: socket.socket) -> None:
+    """Import what the work needs, then fork a worker for every descriptor that arrives, until the socket closes."""
+    with asked.makefile("rb") as stream:
+        path, modules = pickle.load(stream)
+    sys.path[:] = path
+    for name in modules:
+        importlib.import_module(name)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    asked.sendall(b"!")
+    while True:
+        data, descriptors, *_ = socket.recv_fds(asked, 1, 1)
+        if not data:
+            return
+        if os.fork() == 0:
+            asked.close()
+            try:
+                work(descriptors[0])
+            finally:
+                os._exit(0)
+        os.close(descriptors[0])
+
+
+def work(descriptor: int) -> None:
+    """Take jobs from the channel until it closes. Every job is answered once; a job never ends the loop."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as asked:
+        try:
+            socket.send_fds(channel, [os.getpid().to_bytes(HEAD, "little")], [os.pidfd_open(os.getpid())])
+            function, memory, output = pickle.loads(framed(asked))
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for place in (0, 1, 2):
+                os.dup2(nothing, place)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            while True:
+                answer = done(function, framed(asked))
+                channel.sendall(frame(answer if len(answer) <= output else pickle.dumps(("exceeded", "output"))))
+        except (EOFError, ConnectionError):
+            return
+
+
+def frame(payload: bytes) -> bytes:
+    """A payload with its length in front."""
+    return len(payload).to_bytes(HEAD, "little") + payload
+
+
+def framed(stream: BinaryIO) -> bytes:
+    """The next payload of a stream. Raises: EOFError at its end."""
+    head = stream.read(HEAD)
+    payload = stream.read(int.from_bytes(head, "little"))
+    if len(head) < HEAD or len(payload) < int.from_bytes(head, "little"):
+        raise EOFError
+    return payload
+
+
+def done(function: Any, job: bytes) -> bytes:
+    """The pickled answer to a job: what the function returned, or how it failed."""
+    try:
+        return pickle.dumps(("returned", function(*pickle.loads(job))))
+    except MemoryError:
+        return pickle.dumps(("exceeded", "memory"))
+    except BaseException as error:  # Also those that `except Exception` lets through, such as an exit or an interrupt.
+        try:
+            said = f": {error}", "".join(traceback.format_exception(error, limit=-FRAMES))
+        except BaseException:
+            said = " (it cannot say why)", ""
+        return pickle.dumps(("raised", type(error).__name__ + said[0], said[1]))

@@ -1,0 +1,117 @@
+"""What a pool may be asked to run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def run(kind: str, *words: Any) -> Any:
+    return globals()[kind](*words)
+
+
+def square(x: int) -> int:
+    return x * x
+
+
+def nap(seconds: float, value: Any = None) -> Any:
+    time.sleep(seconds)
+    return value
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def burn(seconds: float) -> None:
+    began = time.process_time()
+    while time.process_time() - began < seconds:
+        pass
+
+
+def spin_outside_python() -> None:
+    sum(range(10**15))
+
+
+def fill_memory() -> int:
+    return len(b"x" * 2**33)
+
+
+def talk() -> str:
+    return "x" * 2**24
+
+
+def leave(status: int) -> None:
+    os._exit(status)
+
+
+def quit_politely() -> None:
+    sys.exit(3)
+
+
+def stop_by_the_side_door() -> None:
+    class Sly(BaseException):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    raise Sly
+
+
+def crash() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def unpicklable() -> Any:
+    return lambda: None
+
+
+def dive() -> int:
+    return 1 + dive()
+
+
+def write_and_ask() -> tuple[str, str]:
+    print("not for the trainer's output")
+    os.write(1, b"nor this")
+    return sys.stdin.read(), os.ttyname(0) if os.isatty(0) else ""
+
+
+def half_an_answer() -> None:
+    """Find the channel, write the head of an answer that never comes, and wait."""
+    for descriptor in range(3, 64):
+        try:
+            with socket.socket(fileno=os.dup(descriptor)) as channel:
+                channel.sendall((100).to_bytes(8, "little") + b"x")
+        except OSError:
+            continue
+    time.sleep(3600)
+
+
+def leave_a_child(note: str) -> None:
+    subprocess.Popen([sys.executable, "-c", f"import time; time.sleep(2); open({note!r}, 'w').close()"])
+    time.sleep(3600)
+
+
+def die_once(note: str) -> str:
+    if not Path(note).exists():
+        Path(note).touch()
+        os._exit(1)
+    return "second try"
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+class Judge:
+    def __init__(self, answer: int) -> None:
+        self.answer = answer
+
+    def verify(self, said: int) -> bool:
+        return said == self.answer

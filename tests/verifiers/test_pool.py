@@ -1,0 +1,192 @@
+"""A pool cannot be hung, crashed or fooled by what it runs, and says what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gnomon.verifiers import Died, Exceeded, Pool, Raised, Returned
+from verifiers import pool_jobs
+
+SECONDS = 0.3
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with Pool(pool_jobs.run, workers=2, seconds=SECONDS, wall=4 * SECONDS, output=2**16) as made:
+        yield made
+
+
+def test_outcomes_come_in_the_order_of_the_jobs(pool):
+    assert pool.map([("square", x) for x in range(300)]) == [Returned(x * x) for x in range(300)]
+    late_first = [("nap", 0.2, "slow"), *[("square", x) for x in range(20)]]
+    assert pool.map(late_first) == [Returned("slow"), *[Returned(x * x) for x in range(20)]]
+    assert pool.map([]) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "outcome"),
+    [
+        (("spin",), Exceeded("cpu")),
+        (("spin_outside_python",), Exceeded("cpu")),
+        (("nap", 3600), Exceeded("wall")),
+        (("half_an_answer",), Exceeded("wall")),
+        (("fill_memory",), Exceeded("memory")),
+        (("talk",), Exceeded("output")),
+        (("leave", 0), Died(2)),
+        (("leave", 1), Died(2)),
+        (("crash",), Died(2)),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_a_job_does_to_its_worker_is_told_and_the_next_job_is_served(pool, job, outcome):
+    began = time.monotonic()
+    assert pool.map([job, ("square", 3)]) == [outcome, Returned(9)]
+    # Four times the wall limit: a call can wait for a limit and a restart, on a busy machine, but not for the job.
+    assert time.monotonic() - began < 16 * SECONDS
+
+
+@pytest.mark.parametrize(
+    ("job", "error"),
+    [
+        (("quit_politely",), "SystemExit: 3"),
+        (("stop_by_the_side_door",), "Sly (it cannot say why)"),
+        (("unpicklable",), "pickle"),
+        (("dive",), "RecursionError"),
+        (("square", "x"), "TypeError"),
+        (("no_such_job",), "KeyError"),
+    ],
+)
+def test_whatever_is_raised_is_told(pool, job, error):
+    (found,) = pool.map([job])
+    assert isinstance(found, Raised) and error in found.error, found
+
+
+def test_a_job_cannot_write_to_the_trainers_terminal_or_wait_for_it(pool, capfd):
+    assert pool.map([("write_and_ask",)]) == [Returned(("", ""))]
+    assert capfd.readouterr().out == ""
+
+
+def test_a_worker_that_died_is_replaced_and_the_job_tried_once_more(pool, tmp_path):
+    assert pool.map([("die_once", str(tmp_path / "note"))]) == [Returned("second try")]
+
+
+def test_what_a_killed_job_started_ends_with_it(pool, tmp_path):
+    assert pool.map([("leave_a_child", str(tmp_path / "note"))]) == [Exceeded("wall")]
+    time.sleep(2.5)
+    assert not (tmp_path / "note").exists()
+
+
+def test_a_job_that_only_waits_for_its_turn_is_not_punished():
+    """Four processes share a core, so each job takes four times its own time by the clock."""
+    jobs = [("burn", 0.1)] * 4
+    with Pool(pool_jobs.run, workers=4, seconds=0.25, wall=30) as crowded:
+        os.sched_setaffinity(crowded._process.pid, {min(os.sched_getaffinity(0))})
+        assert crowded.map(jobs) == [Returned(None)] * 4
+
+
+def test_workers_are_replaced_after_their_time():
+    with Pool(pool_jobs.pid, workers=1, recycle=3) as short:
+        pids = [outcome.value for outcome in short.map([()] * 7)]
+    assert pids[0] == pids[2] != pids[3] == pids[5] != pids[6]
+
+
+def test_idle_workers_and_the_nursery_may_be_killed():
+    with Pool(pool_jobs.pid, workers=2) as pool:
+        (first,) = pool.map([()])
+        os.kill(first.value, signal.SIGKILL)
+        (second,) = pool.map([()])
+        assert second.value != first.value
+        pool._process.kill()
+        pool._process.wait()
+        (third,) = pool.map([()])
+        assert third.value not in (first.value, second.value)
+
+
+def test_several_threads_share_a_pool(pool):
+    found: dict[int, list[object]] = {}
+
+    def ask(start: int) -> None:
+        found[start] = pool.map([("square", x) for x in range(start, start + 50)] + [("nap", 3600)])
+
+    threads = [threading.Thread(target=ask, args=(start,)) for start in (0, 100, 200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for start in (0, 100, 200):
+        assert found[start] == [*[Returned(x * x) for x in range(start, start + 50)], Exceeded("wall")]
+
+
+def test_async_calls_leave_the_loop_free_and_can_be_cancelled():
+    async def main() -> tuple[int, float]:
+        with Pool(pool_jobs.run, workers=2, seconds=30, wall=60) as pool:
+            ticks, task = 0, asyncio.ensure_future(pool.amap([("nap", 0.3), ("nap", 0.3)]))
+            while not task.done():
+                await asyncio.sleep(0.01)
+                ticks += 1
+            assert await task == [Returned(None)] * 2
+            task = asyncio.ensure_future(pool.amap([("nap", 50)]))
+            await asyncio.sleep(0.2)
+            began = time.monotonic()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await pool.amap([("square", 4)]) == [Returned(16)]
+            return ticks, time.monotonic() - began
+
+    ticks, seconds = asyncio.run(main())
+    assert ticks >= 5 and seconds < 10
+
+
+def test_a_method_of_an_object_can_be_the_function():
+    with Pool(pool_jobs.Judge(4).verify, workers=1) as pool:
+        assert pool.map([(4,), (5,)]) == [Returned(True), Returned(False)]
+
+
+def test_a_function_that_no_worker_can_find_is_refused():
+    script = "from gnomon.verifiers import Pool\ndef f(): pass\ntry:\n Pool(f)\nexcept ValueError as e:\n print(e)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "put it into a module" in done.stdout, done.stderr
+    with Pool(pool_jobs.pid, workers=1) as pool:
+        pass
+    with pytest.raises(ValueError, match="closed"):
+        pool.map([()])
+
+
+def test_nothing_outlives_a_parent_that_was_killed(tmp_path):
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        "import threading\nfrom verifiers import pool_jobs\nfrom gnomon.verifiers import Pool\n"
+        "pool = Pool(pool_jobs.run, workers=2, seconds=60)\n"
+        "pids = [pool.map([('pid',)])[0].value, pool._process.pid]\n"
+        "threading.Thread(target=pool.map, args=([('nap', 600)],), daemon=True).start()\n"
+        "import time; time.sleep(0.3); print(*pids, flush=True); time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pids = [int(word) for word in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
