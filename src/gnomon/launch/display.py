@@ -42,6 +42,7 @@ class Display:
     def __enter__(self) -> Display:
         if self.live:
             self.live.start()
+            self.live.update(Text(f"measuring the baseline on {self.config.eval.tasks} held-out tasks"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,6 +80,6 @@ class Display:
             f"step {step + 1:>4}/{steps}  reward {metrics['reward']:.3f} {spark(self.rewards, 12)}  "
             f"held-out {self.held_out}  length {metrics['length']:.1f}  "
             f"all right {metrics['all_right']:.0%}  all wrong {metrics['all_wrong']:.0%}  "
-            f"{metrics['tokens'] / seconds / 1000:.1f}k tok/s  gap {gap:.2g}  "
+            f"{metrics['tokens'] / seconds:,.0f} tok/s  gap {gap:.2g}  "
             f"{int(left // 60)}:{int(left % 60):02d} left"
         )
