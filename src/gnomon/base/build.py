@@ -27,6 +27,18 @@ LETTERS = "\n" + "".join(map(chr, range(32, 127)))
 
 
 @dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A part of the training with a corpus of its own."""
+
+    until: int
+    """The step it ends before."""
+    named: bool
+    """Whether countdown's scratch work names the value it found, or only says that there is one."""
+    share: tuple[tuple[str, float], ...]
+    """Of every environment in the documents."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything that decides the weights, besides the thread count and the libraries' versions."""
 
@@ -42,9 +54,18 @@ class Recipe:
     """Steps at the end over which the rate falls to zero; it is constant before."""
     care: float = 0.7
     """Share of careful work in the first three quarters of the steps; it falls to each task's habit by 85 %."""
-    share: tuple[tuple[str, float], ...] = (
-        ("arithmetic", 0.15), ("char_count", 0.1), ("countdown", 0.5), ("scramble", 0.25)
-    )  # fmt: skip
+    phases: tuple[Phase, ...] = (
+        Phase(
+            until=5250,
+            named=False,
+            share=(("arithmetic", 0.15), ("char_count", 0.1), ("countdown", 0.5), ("scramble", 0.25)),
+        ),
+        Phase(
+            until=9000,
+            named=True,
+            share=(("arithmetic", 0.2), ("char_count", 0.2), ("countdown", 0.4), ("scramble", 0.2)),
+        ),
+    )
     width: int = 128
     layers: int = 4
     heads: int = 4
@@ -88,12 +109,16 @@ def documents(recipe: Recipe, step: int) -> Iterator[tuple[str, list[str]]]:
     """The step's prompts, each with several replies; tasks of the train split only."""
     key = Key(recipe.seed).at("documents", step=step)
     care = recipe.care * min(1.0, max(0.0, 8.5 - 10.0 * step / recipe.steps))
-    names, shares = zip(*recipe.share, strict=True)
+    phase = next(phase for phase in recipe.phases if step < phase.until)
+    names, shares = zip(*phase.share, strict=True)
     for place in range(recipe.tasks):
         rng = key.at("task", place=place).random()
         name = rng.choices(names, shares)[0]
         task = TASKS[name][rng.randrange(2**31)]
-        yield task.messages[0].content + "\n", [write(name, task, rng, care) for _ in range(recipe.replies)]
+        yield (
+            task.messages[0].content + "\n",
+            [write(name, task, rng, care, phase.named) for _ in range(recipe.replies)],
+        )
 
 
 TASKS = {name: env().tasks("train") for name, env in ENVS.items()}

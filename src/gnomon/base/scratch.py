@@ -9,6 +9,7 @@ every time. That is what reinforcement learning is left to find: no document say
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from functools import cache
 
@@ -28,17 +29,24 @@ HABITS = {
 chance per line of giving up (`quit`) or of a mistake (`slip`)."""
 
 
-def write(env: str, task: Task, rng: random.Random, care: float = 0.0) -> str:
+def write(env: str, task: Task, rng: random.Random, care: float = 0.0, named: bool = True) -> str:
     """One reply to a task of the named environment, answer slot included.
 
-    Args: care: least chance of careful work; the habit's own if that is larger.
+    Args:
+        care: least chance of careful work; the habit's own if that is larger.
+        named: whether countdown names the value that was found, or only says that there is one.
     """
     text, answer = SCRATCH[env](task, rng, rng.random() < max(care, HABITS[env]["careful"]))
+    if env == "countdown" and not named:
+        text = FOUND.sub(" yes\n", text)
     return f"{text}<answer>{answer}</answer>"
 
 
+FOUND = re.compile(r" =\d+\n$")
+
+
 def countdown(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
-    """Set one number aside: what the other two make, then what they would have to make. Do they meet?"""
+    """Set one number aside: what the other two make, then what they would have to make. Where do they meet?"""
     habit = HABITS["countdown"]
     numbers: list[int] = list(task.info["numbers"])
     if not careful and rng.random() < habit["guess"]:
@@ -51,7 +59,7 @@ def countdown(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
         text += f"{x},{y} {' '.join(f'{sign}{value}' for value, sign in made.items())}; {listed}"
         for frame, need in needed:
             if need in made:
-                return f"{text} yes\n", frame.format(f"({x}{made[need]}{y})")
+                return f"{text} ={need}\n", frame.format(f"({x}{made[need]}{y})")
         text += " no\n"
         if not careful and rng.random() < habit["quit"]:
             break
