@@ -240,10 +240,10 @@ def base_build(
     steps: Annotated[int | None, typer.Option(help="Fewer steps, for a trial.")] = None,
 ) -> None:
     """Train the tiny base policy from nothing on synthetic scratch work (about an hour on two cores)."""
-    from gnomon.base.build import Recipe, build
+    from gnomon.base.build import Recipe, build, trial
     from gnomon.base.scores import score
 
-    build(folder, Recipe() if steps is None else Recipe(steps=steps))
+    build(folder, Recipe() if steps is None else trial(steps))
     for name, facts in score(folder)["envs"].items():
         print(f"{name:<11}", "   ".join(f"pass@{k} {i['value']:.3f}" for k, i in facts["pass_at"].items()))
 

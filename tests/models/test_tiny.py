@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.base.build import Recipe, build, keep
+from gnomon.base.build import Recipe, build, keep, trial
 from gnomon.config import Env, Eval, RunConfig
 from gnomon.envs import ENVS
 from gnomon.launch.local import measure
@@ -45,7 +45,8 @@ def test_the_scores_can_be_measured_again():
 
 
 def test_a_build_that_is_stopped_goes_on_to_the_same_weights(tmp_path, monkeypatch):
-    recipe = Recipe(steps=6, tasks=2, replies=2)
+    course = trial(6).courses[0]
+    recipe = Recipe(courses=(course, course), tasks=2, replies=2)
     build(tmp_path / "whole", recipe, report=100)
 
     def stopped(*args: object) -> None:
@@ -53,8 +54,9 @@ def test_a_build_that_is_stopped_goes_on_to_the_same_weights(tmp_path, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gnomon.base.build.keep", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "stopped", recipe, report=4)
+    for _ in range(2):  # Once in each course.
+        with pytest.raises(KeyboardInterrupt):
+            build(tmp_path / "stopped", recipe, report=4)
     monkeypatch.undo()
     build(tmp_path / "stopped", recipe, report=100)
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")

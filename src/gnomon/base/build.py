@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import torch
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
@@ -20,7 +21,7 @@ from gnomon.models.attention import NAME, Packed
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 
-__all__ = ["Recipe", "build"]
+__all__ = ["Course", "Phase", "Recipe", "build", "trial"]
 
 MARKS = ("<pad>", "<eos>", "<answer>", "</answer>", "<think>", "</think>")
 LETTERS = "\n" + "".join(map(chr, range(32, 127)))
@@ -28,10 +29,10 @@ LETTERS = "\n" + "".join(map(chr, range(32, 127)))
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A part of the training with a corpus of its own."""
+    """A part of a course with a corpus of its own."""
 
     until: int
-    """The step it ends before."""
+    """The step of the course it ends before."""
     named: bool
     """Whether countdown's scratch work names the value it found, or only says that there is one."""
     share: tuple[tuple[str, float], ...]
@@ -39,36 +40,80 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Course:
+    """One rise and fall of the learning rate, with optimizers of its own."""
+
+    phases: tuple[Phase, ...]
+    rate: float
+    """Highest learning rates, as a share of the recipe's."""
+    warmup: int
+    decay: int
+    """Steps at the end over which the rates fall to zero; they are constant before."""
+    care: float
+    """Share of careful work in the first three quarters of the steps; it falls to each task's habit by 85 %."""
+    guess: float = 0.0
+    """Least share of blurted answers in what is not careful."""
+
+    @property
+    def steps(self) -> int:
+        return self.phases[-1].until
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything that decides the weights, besides the thread count and the libraries' versions."""
 
     seed: int = 0
-    steps: int = 9000
     tasks: int = 16
     """Tasks per step; each is written out `replies` times, so its prompt is computed once."""
     replies: int = 6
     rate: float = 3e-3
     matrix_rate: float = 2e-2
-    warmup: int = 100
-    decay: int = 6000
-    """Steps at the end over which the rate falls to zero; it is constant before."""
-    care: float = 0.7
-    """Share of careful work in the first three quarters of the steps; it falls to each task's habit by 85 %."""
-    phases: tuple[Phase, ...] = (
-        Phase(
-            until=5250,
-            named=False,
-            share=(("arithmetic", 0.15), ("char_count", 0.1), ("countdown", 0.5), ("scramble", 0.25)),
+    courses: tuple[Course, ...] = (
+        Course(
+            phases=(
+                Phase(
+                    until=5250,
+                    named=False,
+                    share=(("arithmetic", 0.15), ("char_count", 0.1), ("countdown", 0.5), ("scramble", 0.25)),
+                ),
+                Phase(
+                    until=9000,
+                    named=True,
+                    share=(("arithmetic", 0.2), ("char_count", 0.2), ("countdown", 0.4), ("scramble", 0.2)),
+                ),
+            ),
+            rate=1.0,
+            warmup=100,
+            decay=6000,
+            care=0.7,
         ),
-        Phase(
-            until=9000,
-            named=True,
-            share=(("arithmetic", 0.2), ("char_count", 0.2), ("countdown", 0.4), ("scramble", 0.2)),
+        Course(
+            phases=(
+                Phase(
+                    until=900,
+                    named=True,
+                    share=(("arithmetic", 0.1), ("char_count", 0.45), ("countdown", 0.35), ("scramble", 0.1)),
+                ),
+            ),
+            rate=0.3,
+            warmup=20,
+            decay=880,
+            care=0.85,
+            guess=0.75,
         ),
     )
+    """Each begins with the rounded weights of the one before."""
     width: int = 128
     layers: int = 4
     heads: int = 4
+
+
+def trial(steps: int) -> Recipe:
+    """The recipe cut down to one short course, to see it run."""
+    first = Recipe().courses[0]
+    phase = replace(first.phases[-1], until=steps)
+    return Recipe(courses=(replace(first, phases=(phase,)),))
 
 
 def tokenizer() -> Encoder:
@@ -105,20 +150,20 @@ def blank(recipe: Recipe) -> GPTNeoXForCausalLM:
     return GPTNeoXForCausalLM(config)
 
 
-def documents(recipe: Recipe, step: int) -> Iterator[tuple[str, list[str]]]:
-    """The step's prompts, each with several replies; tasks of the train split only."""
-    key = Key(recipe.seed).at("documents", step=step)
-    care = recipe.care * min(1.0, max(0.0, 8.5 - 10.0 * step / recipe.steps))
-    phase = next(phase for phase in recipe.phases if step < phase.until)
+def documents(recipe: Recipe, number: int, step: int) -> Iterator[tuple[str, list[str]]]:
+    """The prompts of a course's step, each with several replies; tasks of the train split only."""
+    course = recipe.courses[number]
+    place_of = {"course": number} if number else {}
+    key = Key(recipe.seed).at("documents", step=step, **place_of)
+    care = course.care * min(1.0, max(0.0, 8.5 - 10.0 * step / course.steps))
+    phase = next(phase for phase in course.phases if step < phase.until)
     names, shares = zip(*phase.share, strict=True)
     for place in range(recipe.tasks):
         rng = key.at("task", place=place).random()
         name = rng.choices(names, shares)[0]
         task = TASKS[name][rng.randrange(2**31)]
-        yield (
-            task.messages[0].content + "\n",
-            [write(name, task, rng, care, phase.named) for _ in range(recipe.replies)],
-        )
+        replies = [write(name, task, rng, care, course.guess, phase.named) for _ in range(recipe.replies)]
+        yield task.messages[0].content + "\n", replies
 
 
 TASKS = {name: env().tasks("train") for name, env in ENVS.items()}
@@ -158,17 +203,34 @@ def build(folder: Path, recipe: Recipe, report: int = 100) -> None:
     model = blank(recipe)
     model.config.save_pretrained(folder)
     policy = Policy(model, Tokenizer(folder))
-    optimizers = optimizers_of(policy, recipe)
-    start = restore(folder, recipe, policy, optimizers)
+    state = restore(folder, recipe)
+    for number in range(state["course"], len(recipe.courses)):
+        teach(policy, recipe, number, folder, state, report)
+        policy.update({name: p.detach().to(torch.bfloat16) for name, p in policy.state().items()})
+        state = {}
+    write_folder(policy, folder, recipe)
+    (folder / UNFINISHED).unlink(missing_ok=True)
+
+
+def teach(
+    policy: Policy, recipe: Recipe, number: int, folder: Path, state: Mapping[str, Any], report: int = 100
+) -> None:
+    """One course, or what is left of it."""
+    course, optimizers = recipe.courses[number], optimizers_of(policy, recipe)
+    start = state.get("step", 0)
+    if start:
+        policy.update(state["weights"])
+        for optimizer, memory in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(memory)
     began, total, seen = monotonic(), 0.0, 0
-    for step in range(start, recipe.steps):
-        loss, tokens = loss_of(policy, list(documents(recipe, step)))
+    for step in range(start, course.steps):
+        loss, tokens = loss_of(policy, list(documents(recipe, number, step)))
         loss.backward()  # type: ignore[no-untyped-call]
         for parameter in policy.model.parameters():
             parameter.grad /= tokens
         total, seen = total + loss.item(), seen + tokens
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
-        share = min(1.0, (step + 1) / recipe.warmup, (recipe.steps - step) / recipe.decay)
+        share = course.rate * min(1.0, (step + 1) / course.warmup, (course.steps - step) / course.decay)
         for optimizer, rate in zip(optimizers, (recipe.matrix_rate, recipe.rate), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * share
@@ -176,40 +238,37 @@ def build(folder: Path, recipe: Recipe, report: int = 100) -> None:
             optimizer.zero_grad()
         if (step + 1) % report == 0:
             spent = monotonic() - began
-            left = spent / (step + 1 - start) * (recipe.steps - step - 1)
+            left = spent / (step + 1 - start) * (course.steps - step - 1)
             print(
-                f"step {step + 1}/{recipe.steps}  nats/token {total / seen:.4f}  {spent:.0f} s, {left:.0f} s left",
+                f"course {number + 1}/{len(recipe.courses)}  step {step + 1}/{course.steps}  "
+                f"nats/token {total / seen:.4f}  {spent:.0f} s, {left:.0f} s left",
                 flush=True,
             )
             total, seen = 0.0, 0
-            keep(folder, recipe, policy, optimizers, step + 1)
-    write_folder(policy, folder, recipe)
-    (folder / UNFINISHED).unlink(missing_ok=True)
+            keep(folder, recipe, policy, optimizers, number, step + 1)
 
 
 UNFINISHED = "unfinished.pt"
 """What a build that was stopped goes on from."""
 
 
-def keep(folder: Path, recipe: Recipe, policy: Policy, optimizers: Sequence[torch.optim.Optimizer], step: int) -> None:
-    """Save a build after this many steps."""
-    state = {"recipe": asdict(recipe), "step": step, "weights": policy.state()}
+def keep(
+    folder: Path, recipe: Recipe, policy: Policy, optimizers: Sequence[torch.optim.Optimizer], course: int, step: int
+) -> None:
+    """Save a build after this many steps of a course."""
+    state = {"recipe": asdict(recipe), "course": course, "step": step, "weights": policy.state()}
     torch.save(state | {"optimizers": [o.state_dict() for o in optimizers]}, folder / f"{UNFINISHED}.new")
     (folder / f"{UNFINISHED}.new").replace(folder / UNFINISHED)
 
 
-def restore(folder: Path, recipe: Recipe, policy: Policy, optimizers: Sequence[torch.optim.Optimizer]) -> int:
-    """Load a build of the same recipe that was stopped. Returns: its finished steps; 0 where there is none."""
-    if not (folder / UNFINISHED).is_file():
-        return 0
-    state = torch.load(folder / UNFINISHED)
-    if state["recipe"] != asdict(recipe):
-        return 0
-    policy.update(state["weights"])
-    for optimizer, memory in zip(optimizers, state["optimizers"], strict=True):
-        optimizer.load_state_dict(memory)
-    print(f"going on after step {state['step']}")
-    return int(state["step"])
+def restore(folder: Path, recipe: Recipe) -> Mapping[str, Any]:
+    """What `keep` saved of a build of the same recipe; the beginning where there is none."""
+    if (folder / UNFINISHED).is_file():
+        state: dict[str, Any] = torch.load(folder / UNFINISHED)
+        if state["recipe"] == asdict(recipe):
+            print(f"going on after step {state['step']} of course {state['course'] + 1}")
+            return state
+    return {"course": 0}
 
 
 def write_folder(policy: Policy, folder: Path, recipe: Recipe) -> None:

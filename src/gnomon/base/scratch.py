@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from gnomon.envs.countdown import grow
@@ -19,7 +19,8 @@ from gnomon.types import Task
 
 __all__ = ["HABITS", "SCRATCH", "write"]
 
-HABITS = {
+Habit = Mapping[str, float]
+HABITS: dict[str, dict[str, float]] = {
     "arithmetic": {"careful": 0.10, "guess": 0.60, "slip": 0.50},
     "char_count": {"careful": 0.10, "guess": 0.70, "slip": 0.50},
     "countdown": {"careful": 0.08, "guess": 0.55, "quit": 0.65},
@@ -29,14 +30,16 @@ HABITS = {
 chance per line of giving up (`quit`) or of a mistake (`slip`)."""
 
 
-def write(env: str, task: Task, rng: random.Random, care: float = 0.0, named: bool = True) -> str:
+def write(env: str, task: Task, rng: random.Random, care: float = 0.0, guess: float = 0.0, named: bool = True) -> str:
     """One reply to a task of the named environment, answer slot included.
 
     Args:
         care: least chance of careful work; the habit's own if that is larger.
+        guess: least chance, without care, of a blurted answer; the habit's own if that is larger.
         named: whether countdown names the value that was found, or only says that there is one.
     """
-    text, answer = SCRATCH[env](task, rng, rng.random() < max(care, HABITS[env]["careful"]))
+    habit = HABITS[env] | {"guess": max(guess, HABITS[env]["guess"])}
+    text, answer = SCRATCH[env](task, rng, habit, rng.random() < max(care, habit["careful"]))
     if env == "countdown" and not named:
         text = FOUND.sub(" yes\n", text)
     return f"{text}<answer>{answer}</answer>"
@@ -45,9 +48,8 @@ def write(env: str, task: Task, rng: random.Random, care: float = 0.0, named: bo
 FOUND = re.compile(r" =\d+\n$")
 
 
-def countdown(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
+def countdown(task: Task, rng: random.Random, habit: Habit, careful: bool) -> tuple[str, str]:
     """Set one number aside: what the other two make, then what they would have to make. Where do they meet?"""
-    habit = HABITS["countdown"]
     numbers: list[int] = list(task.info["numbers"])
     if not careful and rng.random() < habit["guess"]:
         return "", grow(rng, list(numbers))[1]
@@ -92,9 +94,8 @@ def needs(target: int, z: int) -> list[tuple[str, int]]:
     return needed
 
 
-def char_count(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
+def char_count(task: Task, rng: random.Random, habit: Habit, careful: bool) -> tuple[str, str]:
     """With care: spell the string with a running count behind every letter. Else: jot down those seen."""
-    habit = HABITS["char_count"]
     word, letter = task.info["word"], task.info["letter"]
     if careful:
         counts = [word[: place + 1].count(letter) for place in range(len(word))]
@@ -105,9 +106,8 @@ def char_count(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]
     return f"{letter * seen}\n", str(seen)
 
 
-def arithmetic(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
+def arithmetic(task: Task, rng: random.Random, habit: Habit, careful: bool) -> tuple[str, str]:
     """With care: tens, then ones, one step at a time. Else: whole numbers at once, and slips."""
-    habit = HABITS["arithmetic"]
     first, *rest = task.info["expression"].split()
     if not careful and rng.random() < habit["guess"]:
         return "", str(task.answer + rng.choice((-20, -10, -2, -1, 0, 1, 2, 10, 20)))
@@ -124,9 +124,8 @@ def arithmetic(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]
     return text, str(value)
 
 
-def scramble(task: Task, rng: random.Random, careful: bool) -> tuple[str, str]:
+def scramble(task: Task, rng: random.Random, habit: Habit, careful: bool) -> tuple[str, str]:
     """Try one arrangement after another; some come from memory, most from shuffling."""
-    habit = HABITS["scramble"]
     letters = list(task.info["letters"])
     known = anagrams()["".join(sorted(letters))]
     guess = not careful and rng.random() < habit["guess"]
@@ -155,7 +154,7 @@ def anagrams() -> dict[str, list[str]]:
     return table
 
 
-SCRATCH: dict[str, Callable[[Task, random.Random, bool], tuple[str, str]]] = {
+SCRATCH: dict[str, Callable[[Task, random.Random, Habit, bool], tuple[str, str]]] = {
     "arithmetic": arithmetic,
     "char_count": char_count,
     "countdown": countdown,
