@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -50,8 +51,124 @@ class DrGrpo(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
-Objective = Annotated[Union[Reinforce, Rloo, Grpo, DrGrpo], Field(discriminator="type")]  # noqa: UP007
-OBJECTIVES: tuple[type[Section], ...] = (DrGrpo, Grpo, Reinforce, Rloo)
+class GrpoSampleStd(Section):
+    type: Literal["grpo_sample_std"] = "grpo_sample_std"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class ReinforceCentred(Section):
+    type: Literal["reinforce_centred"] = "reinforce_centred"
+    min_group: ClassVar[int] = 2
+
+
+class Maxrl(Section):
+    type: Literal["maxrl"] = "maxrl"
+    min_group: ClassVar[int] = 1
+
+
+class MaxrlControl(Section):
+    type: Literal["maxrl_control"] = "maxrl_control"
+    min_group: ClassVar[int] = 1
+
+
+class MaxrlReleased(Section):
+    type: Literal["maxrl_released"] = "maxrl_released"
+    min_group: ClassVar[int] = 2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class MaxrlSub(Section):
+    type: Literal["maxrl_sub"] = "maxrl_sub"
+    order: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.order
+
+
+class Rl2ml(Section):
+    type: Literal["rl2ml"] = "rl2ml"
+    min_group: ClassVar[int] = 1
+    family: Literal["A", "B", "C", "D"] = "A"
+    parameter: Annotated[float, Field(gt=-1, allow_inf_nan=False)] = 0.5
+    """0 is REINFORCE, 1 is maximum likelihood, beyond is beyond."""
+    baseline: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+
+
+class Pkpo(Section):
+    type: Literal["pkpo"] = "pkpo"
+    k: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k
+
+
+class PkpoLoo(Section):
+    type: Literal["pkpo_loo"] = "pkpo_loo"
+    k: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k + 1
+
+
+class PkpoMarginal(Section):
+    type: Literal["pkpo_marginal"] = "pkpo_marginal"
+    k: Annotated[int, Field(ge=2)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k
+
+
+class PassAtAll(Section):
+    type: Literal["pass_at_all"] = "pass_at_all"
+    min_group: ClassVar[int] = 2
+
+
+class PassAtKAnalytic(Section):
+    type: Literal["pass_at_k_analytic"] = "pass_at_k_analytic"
+    k: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k + 1
+
+
+class PassAtKCentred(Section):
+    type: Literal["pass_at_k_centred"] = "pass_at_k_centred"
+    k: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k + 1
+
+
+Objective = Annotated[
+    Reinforce
+    | ReinforceCentred
+    | Rloo
+    | Grpo
+    | GrpoSampleStd
+    | DrGrpo
+    | Maxrl
+    | MaxrlControl
+    | MaxrlReleased
+    | MaxrlSub
+    | Rl2ml
+    | Pkpo
+    | PkpoLoo
+    | PkpoMarginal
+    | PassAtAll
+    | PassAtKAnalytic
+    | PassAtKCentred,
+    Field(discriminator="type"),
+]
+OBJECTIVES: tuple[type[Section], ...] = get_args(get_args(Objective)[0])
 
 
 class Env(Section):
@@ -248,9 +365,21 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
             "E031",
             f"group = {group} gives every rollout zero advantage under {objective.type}",
             where=origins.get("rollout.group", "rollout.group"),
-            why="its baseline is the mean of the group, which is the rollout's own reward",
+            why="its baseline is the mean of the group, which is the rollout's own reward"
+            if objective.min_group == 2
+            else f"it compares groups of at least {objective.min_group}",
             fix=f"rollout.group={max(8, objective.min_group)}, or objective=reinforce",
         )
+    if isinstance(objective, Rl2ml):
+        most = group / (group - 1) if objective.family == "C" and group > 1 else math.inf
+        least = 0.0 if objective.family == "D" else -1.0
+        if not least <= objective.parameter < most:
+            yield ConfigError(
+                "E033",
+                f"family {objective.family} has no parameter {objective.parameter:g} in groups of {group}",
+                where=origins.get("objective.parameter", "objective.parameter"),
+                fix="objective.parameter between 0, REINFORCE, and 1, maximum likelihood",
+            )
     if too_large := [k for k in config.eval.pass_at if k > config.eval.samples]:
         yield ConfigError(
             "E032",

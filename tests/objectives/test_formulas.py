@@ -47,6 +47,20 @@ def batch(lengths: list[int], **values: Tensor) -> Tokens:
     return Tokens(**vectors, sequence=sequence, group=torch.zeros_like(sequence))
 
 
+def at(log_ratio: Tensor, advantage: Tensor | None = None) -> Tokens:
+    """One token to a rollout, its policy that far from proximal and reference, the proximal as far from behavior."""
+    index, zero = torch.arange(len(log_ratio)), torch.zeros_like(log_ratio)
+    return Tokens(
+        logp=log_ratio,
+        proximal_logp=zero,
+        behavior_logp=-log_ratio,
+        reference_logp=zero,
+        advantage=torch.ones_like(log_ratio) if advantage is None else advantage,
+        sequence=index,
+        group=index,
+    )
+
+
 # Advantages.
 
 
@@ -87,15 +101,16 @@ def test_ppo_clip_lets_go_only_beyond_the_edge_the_advantage_points_to() -> None
     ratio = torch.tensor([0.5, 0.79, 0.81, 1.0, 1.29, 1.31, 3.0], dtype=F64)
     keep = partial(ppo_clip, low=0.2, high=0.3)
     up, down = torch.ones_like(ratio), -torch.ones_like(ratio)
-    assert torch.allclose(keep(ratio.log(), up), ratio * torch.tensor([1, 1, 1, 1, 1, 0, 0]))
-    assert torch.allclose(keep(ratio.log(), down), ratio * torch.tensor([0, 0, 1, 1, 1, 1, 1]))
+    assert torch.allclose(keep(at(ratio.log(), up)), ratio * torch.tensor([1, 1, 1, 1, 1, 0, 0]))
+    assert torch.allclose(keep(at(ratio.log(), down)), ratio * torch.tensor([0, 0, 1, 1, 1, 1, 1]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 def test_a_token_on_the_edge_keeps_its_gradient(dtype: torch.dtype) -> None:
     edge = torch.tensor([0.7, -0.7], dtype=dtype)
     ratio = edge.exp().double()
-    kept = ppo_clip(edge, torch.tensor([1.0, -1.0], dtype=dtype), low=1 - ratio[1].item(), high=ratio[0].item() - 1)
+    signs = torch.tensor([1.0, -1.0], dtype=dtype)
+    kept = ppo_clip(at(edge, signs), low=1 - ratio[1].item(), high=ratio[0].item() - 1)
     assert torch.equal(kept, edge.exp())
 
 
@@ -103,31 +118,26 @@ def test_a_band_without_end_never_clips() -> None:
     log_ratio = torch.tensor([-80.0, -1.0, 1.0, 80.0])
     for sign in (-1.0, 1.0):
         advantage = torch.full_like(log_ratio, sign)
-        free = ppo_clip(log_ratio, advantage, low=1.0, high=math.inf)
-        assert torch.equal(free, unclipped(log_ratio, advantage))
+        free = ppo_clip(at(log_ratio, advantage), low=1.0, high=math.inf)
+        assert torch.equal(free, unclipped(at(log_ratio, advantage)))
 
 
 def test_truncation_is_a_ceiling_and_not_a_floor() -> None:
-    weights = truncated(torch.tensor([0.01, 1.0, 1.9, 2.1, 1e9], dtype=F64).log(), cap=2.0)
+    weights = truncated(at(torch.tensor([0.01, 1.0, 1.9, 2.1, 1e9], dtype=F64).log()), cap=2.0)
     assert torch.allclose(weights, torch.tensor([0.01, 1.0, 1.9, 2.0, 2.0], dtype=F64))
 
 
 @pytest.mark.parametrize("value", [80.0, 1e4, math.inf])
 def test_multipliers_stay_finite_at_any_log_ratio(value: float) -> None:
-    log_ratio, advantage = torch.tensor([value, -value]), torch.tensor([-1.0, 1.0])
-    for found in (
-        unclipped(log_ratio, advantage),
-        ppo_clip(log_ratio, advantage, low=0.2, high=0.2),
-        truncated(log_ratio, cap=2.0),
-        k3(log_ratio),
-    ):
+    tokens = at(torch.tensor([value, -value]), torch.tensor([-1.0, 1.0]))
+    for found in (unclipped(tokens), ppo_clip(tokens, low=0.2, high=0.2), truncated(tokens, cap=2.0), k3(tokens)):
         assert torch.isfinite(found).all()
 
 
 def test_a_log_ratio_that_is_not_a_number_is_not_hidden() -> None:
-    unknown, advantage = torch.tensor([math.nan]), torch.ones(1)
-    assert unclipped(unknown, advantage).isnan() and truncated(unknown, cap=2.0).isnan() and k3(unknown).isnan()
-    assert ppo_clip(unknown, advantage, low=0.2, high=0.2).isnan()
+    unknown = at(torch.tensor([math.nan]))
+    assert unclipped(unknown).isnan() and truncated(unknown, cap=2.0).isnan() and k3(unknown).isnan()
+    assert ppo_clip(unknown, low=0.2, high=0.2).isnan()
 
 
 # Penalties.
@@ -136,7 +146,7 @@ def test_a_log_ratio_that_is_not_a_number_is_not_hidden() -> None:
 @pytest.mark.parametrize("penalty", [k2, k3])
 def test_a_penalty_pulls_towards_the_reference(penalty: object) -> None:
     assert callable(penalty)
-    pull = penalty(torch.tensor([-1.0, 0.0, 1.0]))
+    pull = penalty(at(torch.tensor([-1.0, 0.0, 1.0])))
     assert pull[0] > 0 and pull[1] == 0 and pull[2] < 0
 
 
@@ -154,7 +164,7 @@ def test_each_penalty_descends_the_divergence_it_names(penalty: object, forward:
         through = sorted({int(y) for y in place.answer[place.prefix == prefix]})
         visits[prefix] = chance[through].sum()
     (slope,) = torch.autograd.grad(visits @ divergence, policy)
-    kappa = penalty(place.logp(policy.detach()) - place.logp(reference))
+    kappa = penalty(at(place.logp(policy.detach()) - place.logp(reference)))
     found = (chance[place.answer] * kappa) @ place.scores(policy.detach())
     assert torch.allclose(found, -slope.flatten(), atol=1e-12)
 

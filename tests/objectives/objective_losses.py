@@ -1,0 +1,211 @@
+"""The maximised textbook objective of every row, as a function of the policy's log-probabilities [T].
+
+Written from the papers, with loops, subsets and autodiff; they share nothing with the code.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+import torch
+from objective_steps import Step
+from scipy.integrate import quad
+from torch import Tensor
+
+
+def reinforce_loss(step: Step, logp: Tensor) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        total = total + step.rewards[g][i] * logp[tokens].sum()
+    return total / len(step.rollouts())
+
+
+def rloo_loss(step: Step, logp: Tensor) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        others = [reward for j, reward in enumerate(step.rewards[g]) if j != i]
+        total = total + (step.rewards[g][i] - sum(others) / len(others)) * logp[tokens].sum()
+    return total / len(step.rollouts())
+
+
+def _old(step: Step, tokens: list[int], logp: Tensor) -> Tensor:
+    return torch.tensor([step.proximal[t] for t in tokens], dtype=logp.dtype)
+
+
+def _surrogate(ratio: Tensor, advantage: float, low: float, high: float) -> Tensor:
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - low, 1 + high) * advantage)
+
+
+def grpo_loss(
+    step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float, reference_weight: float
+) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        group = step.rewards[g]
+        advantage = 0.0
+        if len(set(group)) > 1:
+            advantage = (group[i] - statistics.fmean(group)) / (statistics.pstdev(group) + epsilon)
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+        log_reference = torch.tensor([step.reference[t] for t in tokens], dtype=logp.dtype) - logp[tokens]
+        kl = log_reference.exp() - log_reference - 1
+        each = _surrogate(ratio, advantage, clip_low, clip_high) - reference_weight * kl
+        if tokens:
+            total = total + each.sum() / len(tokens)
+    return total / len(step.rollouts())
+
+
+def dr_grpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, cap: float | None = None) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        advantage = step.rewards[g][i] - statistics.fmean(step.rewards[g])
+        old = _old(step, tokens, logp)
+        each = _surrogate((logp[tokens] - old).exp(), advantage, clip_low, clip_high)
+        if cap is not None:
+            sampler = torch.tensor([step.behavior[t] for t in tokens], dtype=logp.dtype)
+            each = each * torch.minimum((old - sampler).exp(), torch.tensor(cap, dtype=logp.dtype))
+        total = total + each.sum() / step.max_tokens
+    return total / len(step.rollouts())
+
+
+def grpo_sample_std_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        group = step.rewards[g]
+        if tokens and len(set(group)) > 1:
+            advantage = (group[i] - statistics.fmean(group)) / (statistics.stdev(group) + epsilon)
+            ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+            total = total + _surrogate(ratio, advantage, clip_low, clip_high).mean()
+    return total / len(step.rollouts())
+
+
+def _credited(step: Step, logp: Tensor, credit: Callable[[list[float], int], float]) -> Tensor:
+    """Σ over rollouts of a credit times the log-probability of the answer."""
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        total = total + credit(step.rewards[g], i) * logp[tokens].sum()
+    return total
+
+
+def reinforce_centred_loss(step: Step, logp: Tensor) -> Tensor:
+    return _credited(step, logp, lambda group, i: group[i] - statistics.fmean(group)) / len(step.rollouts())
+
+
+def maxrl_loss(step: Step, logp: Tensor) -> Tensor:
+    """The mean over groups of the mean log-probability of the successes."""
+    found = _credited(step, logp, lambda group, i: group[i] / sum(group) if sum(group) else 0.0)
+    return found / len(step.rewards)
+
+
+def maxrl_control_loss(step: Step, logp: Tensor) -> Tensor:
+    return maxrl_loss(step, logp) - logp.sum() / len(step.rollouts())
+
+
+def maxrl_released_loss(step: Step, logp: Tensor, epsilon: float) -> Tensor:
+    def credit(group: list[float], i: int) -> float:
+        mean = statistics.fmean(group)
+        return (group[i] - mean) / (mean + epsilon) if mean else 0.0
+
+    return _credited(step, logp, credit) / len(step.rollouts())
+
+
+def maxrl_sub_loss(step: Step, logp: Tensor, order: int) -> Tensor:
+    """MaxRL on every subset of that size, averaged."""
+
+    def credit(group: list[float], i: int) -> float:
+        subsets = list(itertools.combinations(range(len(group)), order))
+        return sum(group[i] / sum(group[j] for j in s) for s in subsets if i in s and group[i]) / len(subsets)
+
+    return _credited(step, logp, credit) / len(step.rewards)
+
+
+@functools.cache
+def family_credit(family: str, n: int, k: int, x: float) -> float:
+    """c(K): what a success weighs in g = c(K) Σᵢ rᵢ ∇log π(yᵢ)."""
+    if family == "A":
+        return math.gamma(n + x) * math.gamma(k) / (n * math.gamma(n) * math.gamma(k + x))
+    if family == "B":
+        return n ** (x - 1) * k**-x
+    if family == "C":
+        shift = n * (1 - x) / x if x else math.inf
+        return (n + shift) / (n * (k + shift)) if x else 1 / n
+    value: float = quad(lambda t: (1 - t) ** (k - 1) * (1 - t + x * t) ** (n - k), 0, 1, epsabs=1e-14)[0]
+    return value
+
+
+def rl2ml_loss(step: Step, logp: Tensor, family: str, parameter: float, baseline: float) -> Tensor:
+    def credit(group: list[float], i: int) -> float:
+        return family_credit(family, len(group), int(sum(group)), parameter) if group[i] else 0.0
+
+    return _credited(step, logp, credit) / len(step.rewards) - baseline * logp.sum() / len(step.rollouts())
+
+
+def _best(group: list[float], chosen: Sequence[int]) -> float:
+    return max(group[j] for j in chosen)
+
+
+def _subsets(group: list[float], k: int, *, of: int | None = None, without: int | None = None) -> list[tuple[int, ...]]:
+    """Subsets of k rollouts, those that hold one or those that lack one."""
+    every = itertools.combinations([j for j in range(len(group)) if j != without], k)
+    return [subset for subset in every if of is None or of in subset]
+
+
+def pkpo_loss(step: Step, logp: Tensor, k: int) -> Tensor:
+    """The best reward of every subset of k times the log-probability of all in it, averaged."""
+    return _credited(step, logp, lambda group, i: _pkpo_credit(group, i, k)) / len(step.rewards)
+
+
+def _pkpo_credit(group: list[float], i: int, k: int) -> float:
+    return sum(_best(group, s) for s in _subsets(group, k, of=i)) / math.comb(len(group), k)
+
+
+def pkpo_loo_loss(step: Step, logp: Tensor, k: int) -> Tensor:
+    def credit(group: list[float], i: int) -> float:
+        rest = statistics.fmean(_best(group, s) for s in _subsets(group, k, without=i))
+        return _pkpo_credit(group, i, k) - k / len(group) * rest
+
+    return _credited(step, logp, credit) / len(step.rewards)
+
+
+def pkpo_marginal_loss(step: Step, logp: Tensor, k: int) -> Tensor:
+    def credit(group: list[float], i: int) -> float:
+        gains = [_best(group, s) - _best(group, [j for j in s if j != i]) for s in _subsets(group, k, of=i)]
+        return sum(gains) / math.comb(len(group), k)
+
+    return _credited(step, logp, credit) / len(step.rewards)
+
+
+def pass_at_all_loss(step: Step, logp: Tensor) -> Tensor:
+    def credit(group: list[float], i: int) -> float:
+        return max(group) - max(group[:i] + group[i + 1 :])
+
+    return _credited(step, logp, credit) / len(step.rollouts())
+
+
+def _subset_credit(group: list[float], i: int, k: int) -> tuple[float, float]:
+    """How much better the subsets of a rollout do than all subsets, and the deviation over all."""
+    every = [_best(group, s) for s in _subsets(group, k)]
+    return statistics.fmean(_best(group, s) for s in _subsets(group, k, of=i)) - statistics.fmean(
+        every
+    ), statistics.pstdev(every)
+
+
+def pass_at_k_analytic_loss(step: Step, logp: Tensor, k: int) -> Tensor:
+    def credit(group: list[float], i: int) -> float:
+        excess, deviation = _subset_credit(group, i, k)
+        return excess / deviation if deviation else 0.0
+
+    return _credited(step, logp, credit) / len(step.rollouts())
+
+
+def pass_at_k_centred_loss(step: Step, logp: Tensor, k: int) -> Tensor:
+    return _credited(step, logp, lambda group, i: _subset_credit(group, i, k)[0]) / len(step.rollouts())
+
+
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    name.removesuffix("_loss"): function for name, function in list(globals().items()) if name.endswith("_loss")
+}
+"""Textbook loss of every row; it takes the row's options under the row's names."""
