@@ -148,6 +148,130 @@ class PassAtKCentred(Section):
         return self.k + 1
 
 
+class Loop(Section):
+    type: Literal["loop"] = "loop"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class DualClipPpo(Section):
+    type: Literal["dual_clip_ppo"] = "dual_clip_ppo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    ceiling: Annotated[float, Field(gt=1)] = 3.0
+
+
+class SequenceIs(Section):
+    type: Literal["sequence_is"] = "sequence_is"
+    min_group: ClassVar[int] = 2
+
+
+class Gspo(Section):
+    type: Literal["gspo"] = "gspo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 3e-4
+    clip_high: Annotated[float, Field(gt=0)] = 4e-4
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class GspoToken(Section):
+    type: Literal["gspo_token"] = "gspo_token"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 3e-4
+    clip_high: Annotated[float, Field(gt=0)] = 4e-4
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Gmpo(Section):
+    type: Literal["gmpo"] = "gmpo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.4
+    clip_high: Annotated[float, Field(gt=0)] = 0.4
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Sapo(Section):
+    type: Literal["sapo"] = "sapo"
+    min_group: ClassVar[int] = 2
+    gain: Annotated[float, Field(gt=0)] = 1.0
+    loss: Annotated[float, Field(gt=0)] = 1.05
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Dapo(Section):
+    type: Literal["dapo"] = "dapo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.28
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Cispo(Section):
+    type: Literal["cispo"] = "cispo"
+    min_group: ClassVar[int] = 2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class CispoCap(Section):
+    type: Literal["cispo_cap"] = "cispo_cap"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 5.0
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Tis(Section):
+    type: Literal["tis"] = "tis"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 2.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class Icepop(Section):
+    type: Literal["icepop"] = "icepop"
+    min_group: ClassVar[int] = 2
+    least: Annotated[float, Field(ge=0, le=1)] = 0.5
+    most: Annotated[float, Field(ge=1)] = 5.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class SequenceTis(Section):
+    type: Literal["sequence_tis"] = "sequence_tis"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 2.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class SequenceMis(Section):
+    type: Literal["sequence_mis"] = "sequence_mis"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 10.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class GeometricRejection(Section):
+    type: Literal["geometric_rejection"] = "geometric_rejection"
+    min_group: ClassVar[int] = 2
+    least: Annotated[float, Field(ge=0, le=1)] = 0.999
+    most: Annotated[float, Field(ge=1)] = 1.001
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class DecoupledPpo(Section):
+    type: Literal["decoupled_ppo"] = "decoupled_ppo"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 5.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -165,7 +289,23 @@ Objective = Annotated[
     | PkpoMarginal
     | PassAtAll
     | PassAtKAnalytic
-    | PassAtKCentred,
+    | PassAtKCentred
+    | Loop
+    | DualClipPpo
+    | SequenceIs
+    | Gspo
+    | GspoToken
+    | Gmpo
+    | Sapo
+    | Dapo
+    | Cispo
+    | CispoCap
+    | Tis
+    | Icepop
+    | SequenceTis
+    | SequenceMis
+    | GeometricRejection
+    | DecoupledPpo,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Section], ...] = get_args(get_args(Objective)[0])

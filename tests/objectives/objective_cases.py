@@ -21,6 +21,20 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "dr_grpo": [{"clip_low": 0.1, "clip_high": 0.3}],
     "grpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"epsilon": 0.0}, {"reference_weight": 0.3}],
     "grpo_sample_std": [{"epsilon": 0.1}],
+    "cispo": [{"clip_high": 0.1}],
+    "cispo_cap": [{"cap": 1.2}],
+    "dapo": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "decoupled_ppo": [{"cap": 2.0, "clip_low": 0.1, "clip_high": 0.3}],
+    "dual_clip_ppo": [{"clip_low": 0.1, "clip_high": 0.3, "ceiling": 1.7}],
+    "geometric_rejection": [{"least": 0.83, "most": 1.23, "clip_low": 0.1}],
+    "gmpo": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "gspo": [{"clip_low": 0.17, "clip_high": 0.23}],
+    "icepop": [{"least": 0.83, "most": 1.23, "clip_low": 0.1}],
+    "loop": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "sapo": [{"gain": 2.0, "loss": 0.5}],
+    "sequence_mis": [{"cap": 2.0, "clip_low": 0.1}],
+    "sequence_tis": [{"cap": 1.23, "clip_low": 0.1}],
+    "tis": [{"cap": 1.23, "clip_low": 0.1}],
     "maxrl_released": [{"epsilon": 0.1}],
     "maxrl_sub": [{"order": 1}, {"order": 3}],
     "pass_at_k_analytic": [{"k": 1}, {"k": 3}],
@@ -41,6 +55,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"family": "D", "parameter": 1.4},
     ],
 }
+
+
+LAGS = {"geometric_rejection": 1e-4, "gspo": 1e-4, "gspo_token": 1e-4}
+"""Of rows with a narrow band."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +96,9 @@ def collect(
             bound = inspect.signature(build).bind(**options)
             bound.apply_defaults()
             label = name + "".join(f",{key}={value}" for key, value in options.items())
-            cases.append(Case(name=label, row=row, loss=partial(losses[name], **bound.arguments)))
+            cases.append(
+                Case(name=label, row=row, loss=partial(losses[name], **bound.arguments), lag=LAGS.get(name, 0.04))
+            )
     return cases
 
 

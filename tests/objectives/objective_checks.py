@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import torch
-from objective_cases import Case
+from objective_cases import CASES, Case
 from objective_steps import EDGE_STEPS, Step
 from torch import Tensor
 
@@ -212,7 +212,7 @@ def expected_off_policy(lag: Lag, reward: Reward) -> Tensor:
     """
     place, policy, possible, shape = lag.place, lag.policy, lag.possible(reward), lag.shape(reward)
     if lag.kind in (OffPolicy.GEOMETRIC, OffPolicy.SEQUENCE):
-        own = 1 / place.lengths if lag.kind is OffPolicy.GEOMETRIC else torch.ones(len(place.answers))
+        own = 1 / place.lengths.to(policy.dtype) if lag.kind is OffPolicy.GEOMETRIC else 1.0
         mixed = possible.chance ** (1 - own) * place.chances(policy) ** own
         return (mixed * torch.tensor(shape, dtype=policy.dtype)) @ place.per_answer(place.scores(policy))
     scores = place.scores(policy).reshape(len(place.prefix), place.prefixes, -1)
@@ -290,15 +290,34 @@ def check_textbook(case: Case, step: Step, dtype: torch.dtype) -> None:
     if refused(case, step.rewards):
         return
     tokens = step.tokens(case.row, dtype)
-    logp = tokens.logp.clone().requires_grad_()
-    loss = case.loss(step, logp)
-    (expected,) = torch.autograd.grad(loss, logp) if loss.requires_grad else (torch.zeros_like(logp),)
+    expected = slope(case, step, tokens.logp)
     found = case.row.coefficients(tokens, step.denominators())
-    assert found.dtype == dtype and found.shape == logp.shape
+    assert found.dtype == dtype and found.shape == tokens.logp.shape
     limit = 1e-12 if dtype == torch.float64 else 2e-6
     assert torch.allclose(found, expected, rtol=10 * limit, atol=limit), (
         f"κ differs from the textbook by {float((found - expected).abs().max()):.2g}"
     )
+
+
+LASTING = {id(value) for value in (*EDGE_STEPS.values(), *(case.loss for case in CASES.values()))}
+SLOPES: dict[tuple[int, int, torch.dtype], Tensor] = {}
+"""Of textbook losses on edge steps, which mutants share with the row they come from."""
+
+
+def slope(case: Case, step: Step, logp: Tensor) -> Tensor:
+    """The derivative of the textbook loss, by autodiff."""
+    lasting = case.loss in [known.loss for known in CASES.values()] and any(
+        step is edge for edge in EDGE_STEPS.values()
+    )
+    key = (id(case.loss), id(step), logp.dtype)
+    if lasting and key in SLOPES:
+        return SLOPES[key]
+    logp = logp.clone().requires_grad_()
+    loss = case.loss(step, logp)
+    (found,) = torch.autograd.grad(loss, logp) if loss.requires_grad else (torch.zeros_like(logp),)
+    if lasting:
+        SLOPES[key] = found
+    return found
 
 
 def check_detached(case: Case) -> None:
@@ -342,7 +361,8 @@ def check_steps(check: Callable[[Case, Step], None], case: Case) -> None:
 def _alternating(case: Case, step: Step) -> None:
     count = len(step.rollouts())
     check_additive(case, step, [s % 2 for s in range(count)])
-    check_additive(case, step, list(range(count)))
+    if count <= 12:
+        check_additive(case, step, list(range(count)))
 
 
 SUITE: dict[str, Callable[[Case], None]] = {

@@ -205,6 +205,148 @@ def pass_at_k_centred_loss(step: Step, logp: Tensor, k: int) -> Tensor:
     return _credited(step, logp, lambda group, i: _subset_credit(group, i, k)[0]) / len(step.rollouts())
 
 
+def loop_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        others = step.rewards[g][:i] + step.rewards[g][i + 1 :]
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+        total = total + _surrogate(ratio, step.rewards[g][i] - statistics.fmean(others), clip_low, clip_high).sum()
+    return total / len(step.rollouts())
+
+
+def _centred(step: Step, g: int, i: int) -> float:
+    return step.rewards[g][i] - statistics.fmean(step.rewards[g])
+
+
+def _standard(step: Step, g: int, i: int, epsilon: float) -> float:
+    group = step.rewards[g]
+    return _centred(step, g, i) / (statistics.pstdev(group) + epsilon) if len(set(group)) > 1 else 0.0
+
+
+def dual_clip_ppo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, ceiling: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        advantage = _centred(step, g, i)
+        each = _surrogate((logp[tokens] - _old(step, tokens, logp)).exp(), advantage, clip_low, clip_high)
+        if advantage < 0:
+            each = torch.maximum(each, torch.full_like(each, ceiling * advantage))
+        total = total + each.sum() / step.max_tokens
+    return total / len(step.rollouts())
+
+
+def sequence_is_loss(step: Step, logp: Tensor) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        others = step.rewards[g][:i] + step.rewards[g][i + 1 :]
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp().prod()
+        total = total + (step.rewards[g][i] - statistics.fmean(others)) * ratio
+    return total / len(step.rollouts())
+
+
+def gspo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        if tokens:
+            mean = (logp[tokens] - _old(step, tokens, logp)).exp().prod() ** (1 / len(tokens))
+            total = total + _surrogate(mean, _standard(step, g, i, epsilon), clip_low, clip_high)
+    return total / len(step.rollouts())
+
+
+def gspo_token_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        if tokens:
+            mean = (logp[tokens] - _old(step, tokens, logp)).exp().prod() ** (1 / len(tokens))
+            each = mean.detach() * logp[tokens].exp() / logp[tokens].exp().detach()
+            total = total + _surrogate(each, _standard(step, g, i, epsilon), clip_low, clip_high).mean()
+    return total / len(step.rollouts())
+
+
+def gmpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        advantage = _standard(step, g, i, epsilon)
+        if tokens and advantage:
+            ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+            held = torch.minimum(ratio * advantage, ratio.clamp(math.exp(-clip_low), math.exp(clip_high)) * advantage)
+            total = total + math.copysign(1, advantage) * held.abs().prod() ** (1 / len(tokens))
+    return total / len(step.rollouts())
+
+
+def sapo_loss(step: Step, logp: Tensor, gain: float, loss: float, epsilon: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        advantage = _standard(step, g, i, epsilon)
+        rate = gain if advantage > 0 else loss
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+        if tokens:
+            total = total + advantage * ((rate * (ratio - 1)).sigmoid() * 4 / rate).mean()
+    return total / len(step.rollouts())
+
+
+def dapo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+        total = total + _surrogate(ratio, _standard(step, g, i, epsilon), clip_low, clip_high).sum()
+    return total / max(len(step.logp), 1)
+
+
+def cispo_loss(step: Step, logp: Tensor, clip_high: float, epsilon: float) -> Tensor:
+    return cispo_cap_loss(step, logp, 1 + clip_high, epsilon)
+
+
+def cispo_cap_loss(step: Step, logp: Tensor, cap: float, epsilon: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        weight = (logp[tokens] - _old(step, tokens, logp)).exp().detach().clamp(max=cap)
+        total = total + _standard(step, g, i, epsilon) * (weight * logp[tokens]).sum()
+    return total / max(len(step.logp), 1)
+
+
+def _corrected(
+    step: Step, logp: Tensor, clip_low: float, clip_high: float, correct: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Dr. GRPO, its surrogate times what a correction makes of the ratios proximal/behavior of a rollout."""
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        if tokens:
+            old = _old(step, tokens, logp)
+            weight = (old - torch.tensor([step.behavior[t] for t in tokens], dtype=logp.dtype)).exp()
+            each = _surrogate((logp[tokens] - old).exp(), _centred(step, g, i), clip_low, clip_high)
+            total = total + (correct(weight) * each).sum() / step.max_tokens
+    return total / len(step.rollouts())
+
+
+def tis_loss(step: Step, logp: Tensor, cap: float, clip_low: float, clip_high: float) -> Tensor:
+    return _corrected(step, logp, clip_low, clip_high, lambda w: torch.minimum(w, torch.full_like(w, cap)))
+
+
+def icepop_loss(step: Step, logp: Tensor, least: float, most: float, clip_low: float, clip_high: float) -> Tensor:
+    return _corrected(step, logp, clip_low, clip_high, lambda w: w * ((w >= least) & (w <= most)))
+
+
+def sequence_tis_loss(step: Step, logp: Tensor, cap: float, clip_low: float, clip_high: float) -> Tensor:
+    return _corrected(step, logp, clip_low, clip_high, lambda w: w.prod().clamp(max=cap))
+
+
+def sequence_mis_loss(step: Step, logp: Tensor, cap: float, clip_low: float, clip_high: float) -> Tensor:
+    return _corrected(step, logp, clip_low, clip_high, lambda w: w.prod() * (w.prod() <= cap))
+
+
+def geometric_rejection_loss(
+    step: Step, logp: Tensor, least: float, most: float, clip_low: float, clip_high: float
+) -> Tensor:
+    def correct(weight: Tensor) -> Tensor:
+        return (least <= weight.log().mean().exp() <= most) * torch.ones_like(weight)
+
+    return _corrected(step, logp, clip_low, clip_high, correct)
+
+
+def decoupled_ppo_loss(step: Step, logp: Tensor, cap: float, clip_low: float, clip_high: float) -> Tensor:
+    return _corrected(step, logp, clip_low, clip_high, lambda w: w * (w <= cap))
+
+
 LOSSES: dict[str, Callable[..., Tensor]] = {
     name.removesuffix("_loss"): function for name, function in list(globals().items()) if name.endswith("_loss")
 }

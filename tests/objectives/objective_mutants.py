@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 from objective_cases import CASES, Case
+from ratio_mutants import ratio_mutants, turned
 from torch import Tensor
 
 from gnomon.objectives import (
@@ -87,14 +88,6 @@ def lenient_leave_one_out(rewards: Tensor) -> Tensor:
     return leave_one_out(rewards) if rewards.shape[1] > 1 else rewards.clone()
 
 
-def reversed_tokens(tokens: Tokens) -> Tokens:
-    """Every log-ratio with the other sign."""
-    reference = None if tokens.reference_logp is None else -tokens.reference_logp
-    centre = None if tokens.proximal_logp is None else -tokens.proximal_logp
-    behavior, logp = -tokens.behavior_logp, -tokens.logp
-    return replace(tokens, logp=logp, behavior_logp=behavior, proximal_logp=centre, reference_logp=reference)
-
-
 def both_sides(tokens: Tokens) -> Tensor:
     ratio = tokens.log_ratio.exp()
     return torch.where((ratio > 1.2) | (ratio < 0.8), torch.zeros_like(ratio), ratio)
@@ -109,7 +102,7 @@ def wrong_sign(tokens: Tokens) -> Tensor:
 
 
 def inverted(tokens: Tokens) -> Tensor:
-    return ppo_clip(reversed_tokens(tokens), low=0.2, high=0.2)
+    return ppo_clip(turned(tokens), low=0.2, high=0.2)
 
 
 def overflowing(tokens: Tokens) -> Tensor:
@@ -118,7 +111,7 @@ def overflowing(tokens: Tokens) -> Tensor:
 
 
 def inverse_truncated(tokens: Tokens) -> Tensor:
-    return truncated(reversed_tokens(tokens), cap=2.0)
+    return truncated(turned(tokens), cap=2.0)
 
 
 def never_truncated(tokens: Tokens) -> Tensor:
@@ -214,7 +207,7 @@ def mutants() -> dict[str, Case]:
     add("penalty pushes away", ANCHORED, replace(anchored, penalty_weight=-anchored.penalty_weight))
     add("penalty dropped", ANCHORED, replace(anchored, penalty=None))
     add("k2 for k3", ANCHORED, replace(anchored, penalty=k2))
-    add("penalty reversed", ANCHORED, replace(anchored, penalty=lambda tokens: -k3(reversed_tokens(tokens))))
+    add("penalty reversed", ANCHORED, replace(anchored, penalty=lambda tokens: -k3(turned(tokens))))
     cut = CASES[TRUNCATED].row
     add("correction missing", TRUNCATED, replace(cut, correction=no_correction))
     add(
@@ -230,6 +223,8 @@ def mutants() -> dict[str, Case]:
     )
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
+        add(what, origin, row)
+    for what, origin, row in ratio_mutants():
         add(what, origin, row)
     return found
 

@@ -95,7 +95,35 @@ def _clip_edges() -> Step:
     return replace(step, logp=[old + ratio for old, ratio in zip(step.proximal, ratios, strict=True)])
 
 
+WHOLE = [0.5, 0.83, 0.999, 0.9997, 1.0004, 1.001, 1.23, 1.28, 1.7, 2.0, 3.0, 5.0, 10.0, math.exp(-0.4), math.exp(0.4)]
+"""Edges of whole-answer bands, of log bands and of caps."""
+
+
+def _whole_edges(*, of_sampler: bool) -> Step:
+    """Answers of one token just inside and outside every edge, once with either sign of the advantage."""
+    ratios = [math.log(edge * (1 + side)) for edge in [*EDGES, *WHOLE] for side in (-5e-5, 5e-5)]
+    step = make_step(13, [[1, 0]] * len(ratios), [[1, 1]] * len(ratios), decoupled=of_sampler)
+    apart = [ratio for ratio in ratios for _ in range(2)]
+    if of_sampler:
+        near = {"behavior": [old - by for old, by in zip(step.proximal, apart, strict=True)]}
+    else:
+        near = {"logp": [old + by for old, by in zip(step.proximal, apart, strict=True)]}
+    return replace(step, **near)
+
+
+def _near(*, of_sampler: bool) -> Step:
+    """Answers whose mean log-ratio lies in every narrow band and whose product does not."""
+    step = make_step(14, [[1, 0, 0], [1, 1, 0]], [[6, 5, 4], [5, 4, 6]], decoupled=of_sampler)
+    if of_sampler:
+        return replace(step, behavior=[old - 7e-4 for old in step.proximal], logp=[old + 0.01 for old in step.proximal])
+    return replace(step, logp=[old + 2e-4 * (-1) ** (i % 5 == 0) for i, old in enumerate(step.proximal)])
+
+
 EDGE_STEPS = {
+    "near": _near(of_sampler=False),
+    "near the sampler": _near(of_sampler=True),
+    "whole edges": _whole_edges(of_sampler=False),
+    "whole edges of the sampler": _whole_edges(of_sampler=True),
     "clip edges": _clip_edges(),
     "mixed": make_step(1, [[1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 0, 1]], [[3, 5, 1, 2], [6, 2, 4, 4], [1, 1, 2, 6]]),
     "none correct": make_step(2, [[0, 0, 0], [0, 1, 1]], [[3, 5, 1], [2, 2, 6]]),

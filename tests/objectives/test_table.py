@@ -21,6 +21,7 @@ from gnomon.objectives import (
     grpo,
     objective,
     penalties,
+    ratio_rows,
     ratios,
     table,
     target,
@@ -42,7 +43,7 @@ def test_a_row_by_name_is_the_row_by_function() -> None:
     ("name", "options", "message"),
     [
         ("dr-grpo", {}, "did you mean 'dr_grpo'"),
-        ("quux", {}, "known: dr_grpo, grpo, "),
+        ("quux", {}, "known: cispo, "),
         ("grpo", {"clip_hi": 0.3}, "did you mean 'clip_high'"),
         ("rloo", {"clip_low": 0.3}, "no option 'clip_low'; known: none"),
         ("grpo", {"clip_low": -0.1}, "clip_low must be a number of at least 0"),
@@ -83,7 +84,8 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
-    modules = (advantages, aggregate, count_rows, counts, group_rows, penalties, ratios, rows, table, target, tokens)
+    credit, moved = (advantages, count_rows, counts, group_rows), (ratio_rows, ratios)
+    modules = (*credit, *moved, aggregate, penalties, rows, table, target, tokens)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}
     assert all(hasattr(public, name) for name in public.__all__)

@@ -96,8 +96,8 @@ def soft_gate(tokens: Tokens, *, gain: float, loss: float) -> Tensor:
     """
     ratio = _exp(tokens.log_ratio)
     temperature = torch.where(tokens.advantage > 0, torch.full_like(ratio, gain), torch.full_like(ratio, loss))
-    slope = temperature * (ratio - 1)
-    return 4 * slope.sigmoid() * (-slope).sigmoid() * ratio
+    tail = (-(temperature * (ratio - 1)).abs()).exp()  # σ(1−σ) = e/(1+e)², and σ itself is not the same in every lane.
+    return 4 * tail / (1 + tail).square() * ratio
 
 
 def sequence_ratio(tokens: Tokens) -> Tensor:

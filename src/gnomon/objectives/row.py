@@ -141,21 +141,21 @@ class Objective:
         return self.aggregate(tokens, denominators) * credit
 
 
-def at_least(least: float, **options: float) -> None:
+def at_least(least: float, /, **options: float) -> None:
     """Raises: ValueError, with its name, for an option that is no number or a smaller one."""
     for option, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
             raise ValueError(f"{option} must be a number of at least {least:g}, not {value!r}")
 
 
-def above(least: float, **options: float) -> None:
+def above(least: float, /, **options: float) -> None:
     """Raises: ValueError, with its name, for an option that is no number or not a larger one."""
     for option, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > least:
             raise ValueError(f"{option} must be a number above {least:g}, not {value!r}")
 
 
-def within(least: float, most: float, **options: float) -> None:
+def within(least: float, most: float, /, **options: float) -> None:
     """Raises: ValueError, with its name, for an option outside [least, most]."""
     at_least(least, **options)
     for option, value in options.items():
@@ -163,7 +163,7 @@ def within(least: float, most: float, **options: float) -> None:
             raise ValueError(f"{option} must be at most {most:g}, not {value!r}")
 
 
-def whole(least: int, **options: int) -> None:
+def whole(least: int, /, **options: int) -> None:
     """Raises: ValueError, with its name, for an option that is no whole number of at least that size."""
     for option, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

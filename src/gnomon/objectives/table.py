@@ -20,14 +20,43 @@ from gnomon.objectives.count_rows import (
     rl2ml,
 )
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
+from gnomon.objectives.ratio_rows import (
+    cispo,
+    cispo_cap,
+    dapo,
+    decoupled_ppo,
+    dual_clip_ppo,
+    geometric_rejection,
+    gmpo,
+    gspo,
+    gspo_token,
+    icepop,
+    loop,
+    sapo,
+    sequence_is,
+    sequence_mis,
+    sequence_tis,
+    tis,
+)
 from gnomon.objectives.row import Objective
 
 __all__ = ["TABLE", "objective"]
 
 TABLE: dict[str, Callable[..., Objective]] = {
+    "cispo": cispo,
+    "cispo_cap": cispo_cap,
+    "dapo": dapo,
+    "decoupled_ppo": decoupled_ppo,
     "dr_grpo": dr_grpo,
+    "dual_clip_ppo": dual_clip_ppo,
+    "geometric_rejection": geometric_rejection,
+    "gmpo": gmpo,
     "grpo": grpo,
     "grpo_sample_std": grpo_sample_std,
+    "gspo": gspo,
+    "gspo_token": gspo_token,
+    "icepop": icepop,
+    "loop": loop,
     "maxrl": maxrl,
     "maxrl_control": maxrl_control,
     "maxrl_released": maxrl_released,
@@ -42,6 +71,11 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "reinforce_centred": reinforce_centred,
     "rl2ml": rl2ml,
     "rloo": rloo,
+    "sapo": sapo,
+    "sequence_is": sequence_is,
+    "sequence_mis": sequence_mis,
+    "sequence_tis": sequence_tis,
+    "tis": tis,
 }
 
 
