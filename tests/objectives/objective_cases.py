@@ -8,11 +8,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from objective_losses import LOSSES, dr_grpo_loss
+from objective_losses import LOSSES, dr_grpo_loss, penalised_loss
 from objective_steps import Step
 from torch import Tensor
 
-from gnomon.objectives import TABLE, FrozenShape, Objective, OffPolicy, PolicyGradient, SharedLength, truncated
+from gnomon.objectives import (
+    TABLE,
+    FrozenShape,
+    Objective,
+    OffPolicy,
+    PolicyGradient,
+    SharedLength,
+    k1_in_return,
+    k2,
+    ratio_weighted_k3,
+    truncated,
+)
 
 Loss = Callable[[Step, Tensor], Tensor]
 """The maximised textbook objective of a step, as a function of the policy's log-probabilities [T]."""
@@ -104,10 +115,13 @@ def collect(
 
 def composed() -> list[Case]:
     """Compositions of the same parts that no row of the table uses yet."""
-    row = replace(
-        TABLE["dr_grpo"](), name="dr_grpo truncated", correction=partial(truncated, cap=2.0), mismatch=OffPolicy.TOKEN
-    )
-    return [Case(name=row.name, row=row, loss=partial(dr_grpo_loss, clip_low=0.2, clip_high=0.2, cap=2.0))]
+    plain = TABLE["dr_grpo"]()
+    row = replace(plain, name="dr_grpo truncated", correction=partial(truncated, cap=2.0), mismatch=OffPolicy.TOKEN)
+    cases = [Case(name=row.name, row=row, loss=partial(dr_grpo_loss, clip_low=0.2, clip_high=0.2, cap=2.0))]
+    for penalty in (k1_in_return, k2, ratio_weighted_k3):
+        row = replace(plain, name=f"dr_grpo {penalty.__name__}", penalty=penalty, penalty_weight=0.3)
+        cases.append(Case(name=row.name, row=row, loss=partial(penalised_loss, penalty=penalty.__name__, weight=0.3)))
+    return cases
 
 
 CASES = {case.name: case for case in [*collect(TABLE, LOSSES, VARIANTS), *composed()]}

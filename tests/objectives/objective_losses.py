@@ -347,7 +347,28 @@ def decoupled_ppo_loss(step: Step, logp: Tensor, cap: float, clip_low: float, cl
     return _corrected(step, logp, clip_low, clip_high, lambda w: w * (w <= cap))
 
 
+def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Tensor:
+    """Dr. GRPO less a penalty on log(policy/reference), under the same constant."""
+    total = logp.new_zeros(())
+    for _, _, tokens in step.rollouts():
+        apart = logp[tokens] - torch.tensor([step.reference[t] for t in tokens], dtype=logp.dtype)
+        ratio = (logp[tokens] - torch.tensor([step.behavior[t] for t in tokens], dtype=logp.dtype)).exp()
+        k3 = (-apart).exp() - 1 + apart
+        total = (
+            total
+            + {
+                "k1_in_return": apart.sum().detach() * logp[tokens].sum(),
+                "k2": apart.square().sum() / 2,
+                "ratio_weighted_k3": (ratio * k3).sum(),
+            }[penalty]
+        )
+    penalised = weight * total / (step.max_tokens * len(step.rollouts()))
+    return dr_grpo_loss(step, logp, clip_low=0.2, clip_high=0.2) - penalised
+
+
 LOSSES: dict[str, Callable[..., Tensor]] = {
-    name.removesuffix("_loss"): function for name, function in list(globals().items()) if name.endswith("_loss")
+    name.removesuffix("_loss"): function
+    for name, function in list(globals().items())
+    if name.endswith("_loss") and function is not penalised_loss
 }
 """Textbook loss of every row; it takes the row's options under the row's names."""

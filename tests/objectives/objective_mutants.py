@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 from objective_cases import CASES, Case
-from ratio_mutants import ratio_mutants, turned
+from ratio_mutants import ratio_mutants, turned, whole_group
 from torch import Tensor
 
 from gnomon.objectives import (
@@ -32,6 +32,7 @@ from gnomon.objectives import (
     counted,
     direct_weight,
     family_weight,
+    k1_in_return,
     k2,
     k3,
     leave_one_out,
@@ -39,10 +40,12 @@ from gnomon.objectives import (
     no_correction,
     no_ratio,
     ppo_clip,
+    ratio_weighted_k3,
     raw,
     released_weight,
     sequence_mean,
     sequence_sum,
+    squared_log_ratio,
     standardised,
     sub_weight,
     token_mean,
@@ -129,6 +132,11 @@ def micro_batch(row: Objective) -> Objective:
         return row.aggregate(tokens, here)
 
     return replace(row, aggregate=local)
+
+
+def weighted_but_held(tokens: Tokens) -> Tensor:
+    """The gradient of sg(ρ)·k3: it descends the other divergence."""
+    return (tokens.logp - tokens.behavior_logp).clamp(-80, 80).exp() * k3(tokens).clamp(max=1e3)
 
 
 def of_rollouts_with_tokens(weights: Tensor, tokens: Tokens, sizes: Denominators) -> Tensor:
@@ -221,6 +229,17 @@ def mutants() -> dict[str, Case]:
         TRUNCATED,
         replace(cut, correction=floored),
     )
+    for name in ("dr_grpo k1_in_return", "dr_grpo k2", "dr_grpo ratio_weighted_k3"):
+        row = CASES[name].row
+        add("penalty dropped", name, replace(row, penalty=None))
+        add("penalty pushes away", name, replace(row, penalty_weight=-row.penalty_weight))
+        for penalty in (k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio):
+            if penalty is not row.penalty:
+                add(f"penalty {penalty.__name__}", name, replace(row, penalty=penalty))
+    row = CASES["dr_grpo k1_in_return"].row
+    add("penalty of the group", "dr_grpo k1_in_return", replace(row, penalty=lambda t: k1_in_return(whole_group(t))))
+    row = CASES["dr_grpo ratio_weighted_k3"].row
+    add("weight not differentiated", "dr_grpo ratio_weighted_k3", replace(row, penalty=weighted_but_held))
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
         add(what, origin, row)

@@ -23,6 +23,7 @@ from gnomon.objectives import (
     penalties,
     ratio_rows,
     ratios,
+    shaping,
     table,
     target,
     tokens,
@@ -85,7 +86,7 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
     credit, moved = (advantages, count_rows, counts, group_rows), (ratio_rows, ratios)
-    modules = (*credit, *moved, aggregate, penalties, rows, table, target, tokens)
+    modules = (*credit, *moved, aggregate, penalties, rows, shaping, table, target, tokens)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}
     assert all(hasattr(public, name) for name in public.__all__)

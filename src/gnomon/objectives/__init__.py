@@ -99,6 +99,7 @@ from gnomon.objectives.row import (
     Rewards,
     Singleton,
 )
+from gnomon.objectives.shaping import soft_overlong
 from gnomon.objectives.table import TABLE, objective
 from gnomon.objectives.target import FrozenShape, Law, PolicyGradient, SharedLength, Target
 from gnomon.objectives.tokens import Denominators, Tokens
@@ -200,6 +201,7 @@ __all__ = [
     "sequence_tis",
     "sequence_truncated",
     "soft_gate",
+    "soft_overlong",
     "squared_log_ratio",
     "standardised",
     "sub_weight",

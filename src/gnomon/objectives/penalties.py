@@ -57,7 +57,7 @@ def ratio_weighted_k3(tokens: Tokens) -> Tensor:
     Source: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv 2512.02556, §3.1.
     """
     ratio = (tokens.logp - tokens.behavior_logp).clamp(-LIMIT, LIMIT).exp()
-    return -ratio * tokens.log_divergence
+    return -ratio * tokens.log_divergence.clamp(-LIMIT, LIMIT)
 
 
 def squared_log_ratio(tokens: Tokens) -> Tensor:
