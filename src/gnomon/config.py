@@ -501,12 +501,15 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     """What each setting allows by itself but not together with another."""
     objective, group = config.objective, config.rollout.group
     if group < objective.min_group:
+        alone = objective.min_group == 2
         yield ConfigError(
             "E031",
-            f"group = {group} gives every rollout zero advantage under {objective.type}",
+            f"group = {group} gives every rollout zero advantage under {objective.type}"
+            if alone
+            else f"group = {group} is too small for {objective.type} with these options",
             where=origins.get("rollout.group", "rollout.group"),
             why="its baseline is the mean of the group, which is the rollout's own reward"
-            if objective.min_group == 2
+            if alone
             else f"it compares groups of at least {objective.min_group}",
             fix=f"rollout.group={max(8, objective.min_group)}, or objective=reinforce",
         )

@@ -61,7 +61,7 @@ def test_limits_of_settings_are_limits_of_the_row(name: str) -> None:
 def test_a_group_too_small_for_its_options_is_refused_before_the_run(name: str, option: str, least: int) -> None:
     words = [f"objective={name}", f"objective.{option}=4"]
     resolve([overrides([*words, f"rollout.group={least}"])])
-    with pytest.raises(ConfigErrors, match="at least"):
+    with pytest.raises(ConfigErrors, match="too small"):
         resolve([overrides([*words, f"rollout.group={least - 1}"])])
 
 
