@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from objective_losses import LOSSES, dr_grpo_loss, penalised_loss
+from objective_losses import LOSSES, by_prompt_loss, dr_grpo_loss, penalised_loss
 from objective_steps import Step
 from torch import Tensor
 
@@ -21,6 +21,7 @@ from gnomon.objectives import (
     SharedLength,
     k1_in_return,
     k2,
+    prompt_mean,
     ratio_weighted_k3,
     truncated,
 )
@@ -118,6 +119,8 @@ def composed() -> list[Case]:
     plain = TABLE["dr_grpo"]()
     row = replace(plain, name="dr_grpo truncated", correction=partial(truncated, cap=2.0), mismatch=OffPolicy.TOKEN)
     cases = [Case(name=row.name, row=row, loss=partial(dr_grpo_loss, clip_low=0.2, clip_high=0.2, cap=2.0))]
+    row = replace(TABLE["dapo"](), name="dapo by prompt", aggregate=prompt_mean)
+    cases.append(Case(name=row.name, row=row, loss=by_prompt_loss))
     for penalty in (k1_in_return, k2, ratio_weighted_k3):
         row = replace(plain, name=f"dr_grpo {penalty.__name__}", penalty=penalty, penalty_weight=0.3)
         cases.append(Case(name=row.name, row=row, loss=partial(penalised_loss, penalty=penalty.__name__, weight=0.3)))

@@ -348,7 +348,7 @@ def check_finite(case: Case) -> None:
             sequence=torch.arange(count),
             group=torch.arange(count),
         )
-        sizes = Denominators(groups=count, sequences=count, tokens=count, max_tokens=1)
+        sizes = Denominators(groups=count, sequences=count, tokens=count, max_tokens=1, group_tokens=(1,) * count)
         kappa = case.row.coefficients(tokens, sizes)
         assert torch.isfinite(kappa).all(), f"κ of {kappa[~torch.isfinite(kappa)][0]} at a log-ratio of ±80"
 

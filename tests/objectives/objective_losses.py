@@ -292,6 +292,16 @@ def dapo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsil
     return total / max(len(step.logp), 1)
 
 
+def by_prompt_loss(step: Step, logp: Tensor) -> Tensor:
+    """DAPO with the mean over the tokens of each group, then over groups."""
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+        if tokens:
+            total = total + _surrogate(ratio, _standard(step, g, i, 1e-6), 0.2, 0.28).sum() / sum(step.lengths[g])
+    return total / len(step.rewards)
+
+
 def cispo_loss(step: Step, logp: Tensor, clip_high: float, epsilon: float) -> Tensor:
     return cispo_cap_loss(step, logp, 1 + clip_high, epsilon)
 
@@ -369,6 +379,6 @@ def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Ten
 LOSSES: dict[str, Callable[..., Tensor]] = {
     name.removesuffix("_loss"): function
     for name, function in list(globals().items())
-    if name.endswith("_loss") and function is not penalised_loss
+    if name.endswith("_loss") and function not in (penalised_loss, by_prompt_loss)
 }
 """Textbook loss of every row; it takes the row's options under the row's names."""

@@ -147,6 +147,10 @@ def per_group_length(tokens: Tokens, sizes: Denominators) -> Tensor:
     return 1 / (sizes.sequences * torch.bincount(tokens.group)[tokens.group]).to(tokens.logp.dtype)
 
 
+def group_here(tokens: Tokens, sizes: Denominators) -> Tensor:
+    return 1 / (sizes.groups * torch.bincount(tokens.group)[tokens.group]).to(tokens.logp.dtype)
+
+
 def longest_here(tokens: Tokens, sizes: Denominators) -> Tensor:
     longest = max(torch.bincount(tokens.sequence).tolist(), default=1)
     return torch.full_like(tokens.logp, 1 / (sizes.sequences * longest))
@@ -240,6 +244,10 @@ def mutants() -> dict[str, Case]:
     add("penalty of the group", "dr_grpo k1_in_return", replace(row, penalty=lambda t: k1_in_return(whole_group(t))))
     row = CASES["dr_grpo ratio_weighted_k3"].row
     add("weight not differentiated", "dr_grpo ratio_weighted_k3", replace(row, penalty=weighted_but_held))
+    row = CASES["dapo by prompt"].row
+    for aggregate in (token_mean, sequence_mean, sequence_sum):
+        add(f"aggregated by {aggregate.__name__}", "dapo by prompt", replace(row, aggregate=aggregate))
+    add("tokens of the group that are here", "dapo by prompt", replace(row, aggregate=group_here))
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
         add(what, origin, row)

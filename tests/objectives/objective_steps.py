@@ -50,7 +50,13 @@ class Step:
 
     def denominators(self) -> Denominators:
         groups, size = len(self.rewards), len(self.rewards[0])
-        return Denominators(groups=groups, sequences=groups * size, tokens=len(self.logp), max_tokens=self.max_tokens)
+        return Denominators(
+            groups=groups,
+            sequences=groups * size,
+            tokens=len(self.logp),
+            max_tokens=self.max_tokens,
+            group_tokens=tuple(sum(group) for group in self.lengths),
+        )
 
     def rollouts(self) -> list[tuple[int, int, list[int]]]:
         """Group, place in the group and token positions of every rollout."""

@@ -28,6 +28,7 @@ from gnomon.objectives import (
     leave_one_out,
     mean_centred,
     ppo_clip,
+    prompt_mean,
     ratio_weighted_k3,
     raw,
     reinforce,
@@ -323,6 +324,14 @@ def test_weights_of_a_step_worked_by_hand() -> None:
     assert constant(tokens, sizes).tolist() == pytest.approx([1 / 15] * 6)
     assert sequence_mean(tokens, sizes).tolist() == pytest.approx([1 / 6] * 2 + [1 / 12] * 4)
     assert token_mean(tokens, sizes).tolist() == pytest.approx([1 / 6] * 6)
+
+
+def test_the_mean_over_prompts_worked_by_hand() -> None:
+    tokens = replace(batch([2, 0, 4]), group=torch.tensor([0, 0, 1, 1, 1, 1]))
+    sizes = Denominators(groups=2, sequences=3, tokens=6, max_tokens=5, group_tokens=(2, 4))
+    assert prompt_mean(tokens, sizes).tolist() == pytest.approx([1 / 4] * 2 + [1 / 8] * 4)
+    with pytest.raises(ValueError, match="group_tokens"):
+        prompt_mean(tokens, replace(sizes, group_tokens=()))
 
 
 @pytest.mark.parametrize("aggregate", [sequence_sum, constant, sequence_mean, token_mean])

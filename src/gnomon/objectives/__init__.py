@@ -16,7 +16,7 @@ from gnomon.objectives.advantages import (
     sample_standardised,
     standardised,
 )
-from gnomon.objectives.aggregate import constant, sequence_mean, sequence_sum, token_mean
+from gnomon.objectives.aggregate import constant, prompt_mean, sequence_mean, sequence_sum, token_mean
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -180,6 +180,7 @@ __all__ = [
     "pkpo_loo",
     "pkpo_marginal",
     "ppo_clip",
+    "prompt_mean",
     "ratio_weighted_k3",
     "raw",
     "regime",

@@ -192,7 +192,9 @@ def moments(
             sequence=sequence[part],
             group=sequence[part] // group,
         )
-        sizes = Denominators(groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens)
+        sizes = Denominators(
+            groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens, group_tokens=tuple(totals.tolist())
+        )
         kappa[part] = row.coefficients(tokens, sizes)
     weighted = kappa[:, None] * place.scores(policy)[token]
     gradient = torch.zeros(len(members), weighted.shape[1], dtype=weighted.dtype)

@@ -95,6 +95,8 @@ class Denominators:
     """Trainable tokens of the whole step."""
     max_tokens: int
     """Length limit of one rollout, in trainable tokens."""
+    group_tokens: tuple[int, ...] = ()
+    """Trainable tokens of each group of the step, by its index. Only a mean over prompts asks for them."""
 
     def __post_init__(self) -> None:
         for name, least in (("groups", 1), ("sequences", 1), ("tokens", 0), ("max_tokens", 1)):
