@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -50,8 +51,264 @@ class DrGrpo(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
-Objective = Annotated[Union[Reinforce, Rloo, Grpo, DrGrpo], Field(discriminator="type")]  # noqa: UP007
-OBJECTIVES: tuple[type[Section], ...] = (DrGrpo, Grpo, Reinforce, Rloo)
+class GrpoSampleStd(Section):
+    type: Literal["grpo_sample_std"] = "grpo_sample_std"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class ReinforceCentred(Section):
+    type: Literal["reinforce_centred"] = "reinforce_centred"
+    min_group: ClassVar[int] = 2
+
+
+class Maxrl(Section):
+    type: Literal["maxrl"] = "maxrl"
+    min_group: ClassVar[int] = 1
+
+
+class MaxrlControl(Section):
+    type: Literal["maxrl_control"] = "maxrl_control"
+    min_group: ClassVar[int] = 1
+
+
+class MaxrlReleased(Section):
+    type: Literal["maxrl_released"] = "maxrl_released"
+    min_group: ClassVar[int] = 2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class MaxrlSub(Section):
+    type: Literal["maxrl_sub"] = "maxrl_sub"
+    order: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.order
+
+
+class Rl2ml(Section):
+    type: Literal["rl2ml"] = "rl2ml"
+    min_group: ClassVar[int] = 1
+    family: Literal["A", "B", "C", "D"] = "A"
+    parameter: Annotated[float, Field(gt=-1, allow_inf_nan=False)] = 0.5
+    """0 is REINFORCE, 1 is maximum likelihood, beyond is beyond."""
+    baseline: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+
+
+class Pkpo(Section):
+    type: Literal["pkpo"] = "pkpo"
+    k: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k
+
+
+class PkpoLoo(Section):
+    type: Literal["pkpo_loo"] = "pkpo_loo"
+    k: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k + 1
+
+
+class PkpoMarginal(Section):
+    type: Literal["pkpo_marginal"] = "pkpo_marginal"
+    k: Annotated[int, Field(ge=2)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k
+
+
+class PassAtAll(Section):
+    type: Literal["pass_at_all"] = "pass_at_all"
+    min_group: ClassVar[int] = 2
+
+
+class PassAtKAnalytic(Section):
+    type: Literal["pass_at_k_analytic"] = "pass_at_k_analytic"
+    k: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k + 1
+
+
+class PassAtKCentred(Section):
+    type: Literal["pass_at_k_centred"] = "pass_at_k_centred"
+    k: Annotated[int, Field(ge=1)] = 2
+
+    @property
+    def min_group(self) -> int:
+        return self.k + 1
+
+
+class Loop(Section):
+    type: Literal["loop"] = "loop"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class DualClipPpo(Section):
+    type: Literal["dual_clip_ppo"] = "dual_clip_ppo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    ceiling: Annotated[float, Field(gt=1)] = 3.0
+
+
+class SequenceIs(Section):
+    type: Literal["sequence_is"] = "sequence_is"
+    min_group: ClassVar[int] = 2
+
+
+class Gspo(Section):
+    type: Literal["gspo"] = "gspo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 3e-4
+    clip_high: Annotated[float, Field(gt=0)] = 4e-4
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class GspoToken(Section):
+    type: Literal["gspo_token"] = "gspo_token"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 3e-4
+    clip_high: Annotated[float, Field(gt=0)] = 4e-4
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Gmpo(Section):
+    type: Literal["gmpo"] = "gmpo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.4
+    clip_high: Annotated[float, Field(gt=0)] = 0.4
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Sapo(Section):
+    type: Literal["sapo"] = "sapo"
+    min_group: ClassVar[int] = 2
+    gain: Annotated[float, Field(gt=0)] = 1.0
+    loss: Annotated[float, Field(gt=0)] = 1.05
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Dapo(Section):
+    type: Literal["dapo"] = "dapo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.28
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Cispo(Section):
+    type: Literal["cispo"] = "cispo"
+    min_group: ClassVar[int] = 2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class CispoCap(Section):
+    type: Literal["cispo_cap"] = "cispo_cap"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 5.0
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Tis(Section):
+    type: Literal["tis"] = "tis"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 2.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class Icepop(Section):
+    type: Literal["icepop"] = "icepop"
+    min_group: ClassVar[int] = 2
+    least: Annotated[float, Field(ge=0, le=1)] = 0.5
+    most: Annotated[float, Field(ge=1)] = 5.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class SequenceTis(Section):
+    type: Literal["sequence_tis"] = "sequence_tis"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 2.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class SequenceMis(Section):
+    type: Literal["sequence_mis"] = "sequence_mis"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 10.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class GeometricRejection(Section):
+    type: Literal["geometric_rejection"] = "geometric_rejection"
+    min_group: ClassVar[int] = 2
+    least: Annotated[float, Field(ge=0, le=1)] = 0.999
+    most: Annotated[float, Field(ge=1)] = 1.001
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class DecoupledPpo(Section):
+    type: Literal["decoupled_ppo"] = "decoupled_ppo"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 5.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+Objective = Annotated[
+    Reinforce
+    | ReinforceCentred
+    | Rloo
+    | Grpo
+    | GrpoSampleStd
+    | DrGrpo
+    | Maxrl
+    | MaxrlControl
+    | MaxrlReleased
+    | MaxrlSub
+    | Rl2ml
+    | Pkpo
+    | PkpoLoo
+    | PkpoMarginal
+    | PassAtAll
+    | PassAtKAnalytic
+    | PassAtKCentred
+    | Loop
+    | DualClipPpo
+    | SequenceIs
+    | Gspo
+    | GspoToken
+    | Gmpo
+    | Sapo
+    | Dapo
+    | Cispo
+    | CispoCap
+    | Tis
+    | Icepop
+    | SequenceTis
+    | SequenceMis
+    | GeometricRejection
+    | DecoupledPpo,
+    Field(discriminator="type"),
+]
+OBJECTIVES: tuple[type[Section], ...] = get_args(get_args(Objective)[0])
 
 
 class Env(Section):
@@ -244,13 +501,28 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     """What each setting allows by itself but not together with another."""
     objective, group = config.objective, config.rollout.group
     if group < objective.min_group:
+        alone = objective.min_group == 2
         yield ConfigError(
             "E031",
-            f"group = {group} gives every rollout zero advantage under {objective.type}",
+            f"group = {group} gives every rollout zero advantage under {objective.type}"
+            if alone
+            else f"group = {group} is too small for {objective.type} with these options",
             where=origins.get("rollout.group", "rollout.group"),
-            why="its baseline is the mean of the group, which is the rollout's own reward",
+            why="its baseline is the mean of the group, which is the rollout's own reward"
+            if alone
+            else f"it compares groups of at least {objective.min_group}",
             fix=f"rollout.group={max(8, objective.min_group)}, or objective=reinforce",
         )
+    if isinstance(objective, Rl2ml):
+        most = group / (group - 1) if objective.family == "C" and group > 1 else math.inf
+        least = 0.0 if objective.family == "D" else -1.0
+        if not least <= objective.parameter < most:
+            yield ConfigError(
+                "E033",
+                f"family {objective.family} has no parameter {objective.parameter:g} in groups of {group}",
+                where=origins.get("objective.parameter", "objective.parameter"),
+                fix="objective.parameter between 0, REINFORCE, and 1, maximum likelihood",
+            )
     if too_large := [k for k in config.eval.pass_at if k > config.eval.samples]:
         yield ConfigError(
             "E032",

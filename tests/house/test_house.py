@@ -86,7 +86,7 @@ def test_environments_are_short():
 def test_an_objectives_settings_are_its_arguments(name):
     kind = next(kind for kind in config.OBJECTIVES if kind.model_fields["type"].default == name)
     built: Objective = TABLE[name]()
-    assert kind.min_group == built.min_group
+    assert kind().min_group == built.min_group
     options = {field: info.default for field, info in kind.model_fields.items() if field != "type"}
     parameters = inspect.signature(TABLE[name]).parameters
     for field, default in options.items():

@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 
 import torch
 from objective_cases import CASES, Case
+from ratio_mutants import ratio_mutants, turned, whole_group
 from torch import Tensor
 
 from gnomon.objectives import (
+    TABLE,
     Baseline,
+    CountWeight,
     Denominators,
     Objective,
     OffPolicy,
     PolicyGradient,
+    Rewards,
     Singleton,
     Tokens,
+    analytic_weight,
+    best_of,
+    best_of_less_others,
+    best_of_marginal,
+    centred_pass_weight,
     constant,
+    control_weight,
+    counted,
+    direct_weight,
+    family_weight,
+    k1_in_return,
     k2,
+    k3,
     leave_one_out,
     mean_centred,
     no_correction,
     no_ratio,
     ppo_clip,
+    ratio_weighted_k3,
     raw,
+    released_weight,
     sequence_mean,
     sequence_sum,
+    squared_log_ratio,
     standardised,
+    sub_weight,
     token_mean,
     truncated,
     unclipped,
+    ungauged,
 )
 
-ROWS = ("reinforce", "rloo", "grpo", "dr_grpo")
 LOPSIDED = ("grpo,clip_low=0.1,clip_high=0.3", "dr_grpo,clip_low=0.1,clip_high=0.3")
 CLIPPED = ("grpo", "dr_grpo")
 ANCHORED = "grpo,reference_weight=0.3"
@@ -72,25 +91,38 @@ def lenient_leave_one_out(rewards: Tensor) -> Tensor:
     return leave_one_out(rewards) if rewards.shape[1] > 1 else rewards.clone()
 
 
-def both_sides(log_ratio: Tensor, advantage: Tensor) -> Tensor:
-    ratio = log_ratio.exp()
+def both_sides(tokens: Tokens) -> Tensor:
+    ratio = tokens.log_ratio.exp()
     return torch.where((ratio > 1.2) | (ratio < 0.8), torch.zeros_like(ratio), ratio)
 
 
-def clamped(log_ratio: Tensor, advantage: Tensor) -> Tensor:
-    return log_ratio.exp().clamp(0.8, 1.2)
+def clamped(tokens: Tokens) -> Tensor:
+    return tokens.log_ratio.exp().clamp(0.8, 1.2)
 
 
-def wrong_sign(log_ratio: Tensor, advantage: Tensor) -> Tensor:
-    return ppo_clip(log_ratio, -advantage, low=0.2, high=0.2)
+def wrong_sign(tokens: Tokens) -> Tensor:
+    return ppo_clip(replace(tokens, advantage=-tokens.advantage), low=0.2, high=0.2)
 
 
-def inverted(log_ratio: Tensor, advantage: Tensor) -> Tensor:
-    return ppo_clip(-log_ratio, advantage, low=0.2, high=0.2)
+def inverted(tokens: Tokens) -> Tensor:
+    return ppo_clip(turned(tokens), low=0.2, high=0.2)
 
 
-def overflowing(log_ratio: Tensor, advantage: Tensor) -> Tensor:
-    return ppo_clip(log_ratio, advantage, low=0.2, high=0.2) * (2 * log_ratio).exp() / (2 * log_ratio).exp()
+def overflowing(tokens: Tokens) -> Tensor:
+    square = (2 * tokens.log_ratio).exp()
+    return ppo_clip(tokens, low=0.2, high=0.2) * square / square
+
+
+def inverse_truncated(tokens: Tokens) -> Tensor:
+    return truncated(turned(tokens), cap=2.0)
+
+
+def never_truncated(tokens: Tokens) -> Tensor:
+    return tokens.log_mismatch.exp()
+
+
+def floored(tokens: Tokens) -> Tensor:
+    return tokens.log_mismatch.exp().clamp(min=2.0)
 
 
 def micro_batch(row: Objective) -> Objective:
@@ -102,12 +134,21 @@ def micro_batch(row: Objective) -> Objective:
     return replace(row, aggregate=local)
 
 
+def weighted_but_held(tokens: Tokens) -> Tensor:
+    """The gradient of sg(ρ)·k3: it descends the other divergence."""
+    return (tokens.logp - tokens.behavior_logp).clamp(-80, 80).exp() * k3(tokens).clamp(max=1e3)
+
+
 def of_rollouts_with_tokens(weights: Tensor, tokens: Tokens, sizes: Denominators) -> Tensor:
     return weights * sizes.sequences / max(len(tokens.sequence.unique()), 1)
 
 
 def per_group_length(tokens: Tokens, sizes: Denominators) -> Tensor:
     return 1 / (sizes.sequences * torch.bincount(tokens.group)[tokens.group]).to(tokens.logp.dtype)
+
+
+def group_here(tokens: Tokens, sizes: Denominators) -> Tensor:
+    return 1 / (sizes.groups * torch.bincount(tokens.group)[tokens.group]).to(tokens.logp.dtype)
 
 
 def longest_here(tokens: Tokens, sizes: Denominators) -> Tensor:
@@ -133,7 +174,7 @@ def mutants() -> dict[str, Case]:
     def add(what: str, name: str, row: Objective) -> None:
         found[f"{name}: {what}"] = replace(CASES[name], row=row)
 
-    for name in ROWS:
+    for name in TABLE:
         row = CASES[name].row
         add("sign flipped", name, of_advantage(row, lambda a: -a))
         add("denominators of the micro-batch", name, micro_batch(row))
@@ -178,10 +219,121 @@ def mutants() -> dict[str, Case]:
     add("penalty pushes away", ANCHORED, replace(anchored, penalty_weight=-anchored.penalty_weight))
     add("penalty dropped", ANCHORED, replace(anchored, penalty=None))
     add("k2 for k3", ANCHORED, replace(anchored, penalty=k2))
-    add("penalty reversed", ANCHORED, replace(anchored, penalty=lambda x: -x.expm1()))
+    add("penalty reversed", ANCHORED, replace(anchored, penalty=lambda tokens: -k3(turned(tokens))))
     cut = CASES[TRUNCATED].row
     add("correction missing", TRUNCATED, replace(cut, correction=no_correction))
-    add("correction inverted", TRUNCATED, replace(cut, correction=lambda x: truncated(-x, cap=2.0)))
-    add("correction never truncated", TRUNCATED, replace(cut, correction=torch.exp))
-    add("correction truncated from below", TRUNCATED, replace(cut, correction=lambda x: x.exp().clamp(min=2.0)))
+    add(
+        "correction inverted",
+        TRUNCATED,
+        replace(cut, correction=inverse_truncated),
+    )
+    add("correction never truncated", TRUNCATED, replace(cut, correction=never_truncated))
+    add(
+        "correction truncated from below",
+        TRUNCATED,
+        replace(cut, correction=floored),
+    )
+    for name in ("dr_grpo k1_in_return", "dr_grpo k2", "dr_grpo ratio_weighted_k3"):
+        row = CASES[name].row
+        add("penalty dropped", name, replace(row, penalty=None))
+        add("penalty pushes away", name, replace(row, penalty_weight=-row.penalty_weight))
+        for penalty in (k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio):
+            if penalty is not row.penalty:
+                add(f"penalty {penalty.__name__}", name, replace(row, penalty=penalty))
+    row = CASES["dr_grpo k1_in_return"].row
+    add("penalty of the group", "dr_grpo k1_in_return", replace(row, penalty=lambda t: k1_in_return(whole_group(t))))
+    row = CASES["dr_grpo ratio_weighted_k3"].row
+    add("weight not differentiated", "dr_grpo ratio_weighted_k3", replace(row, penalty=weighted_but_held))
+    row = CASES["dapo by prompt"].row
+    for aggregate in (token_mean, sequence_mean, sequence_sum):
+        add(f"aggregated by {aggregate.__name__}", "dapo by prompt", replace(row, aggregate=aggregate))
+    add("tokens of the group that are here", "dapo by prompt", replace(row, aggregate=group_here))
+    for name, row in counting_mutants():
+        what, _, origin = name.rpartition(" of ")
+        add(what, origin, row)
+    for what, origin, row in ratio_mutants():
+        add(what, origin, row)
     return found
+
+
+def counting_mutants() -> Iterator[tuple[str, Objective]]:
+    """Of the rows that count successes or look at the best, named "what is wrong of ROW"."""
+
+    def counted_by(name: str, weight: Callable[[int], CountWeight]) -> Objective:
+        return replace(CASES[name].row, advantage=partial(counted, weight=weight))
+
+    for name in ("maxrl", "maxrl_control", "maxrl_released", "maxrl_sub", "rl2ml", "pass_at_k_analytic"):
+        row = CASES[name].row
+        yield f"first rollout as baseline of {name}", of_advantage(row, lambda a: a - a[:, :1])
+        yield f"real rewards let in of {name}", replace(row, advantage=partial(rounded, row=row))
+        yield f"all rewards claimed of {name}", replace(row, rewards=Rewards.REAL)
+    for name in ("maxrl", "maxrl_control", "rl2ml"):
+        for k in (0, 1):
+            dropped = partial(without_group, weight=CASES[name].row.advantage.keywords["weight"], count=k)  # type: ignore[attr-defined]
+            if name == "maxrl_control" or k:
+                yield f"groups with {k} successes dropped of {name}", counted_by(name, dropped)
+    yield "order N−1 claimed of maxrl", replace(CASES["maxrl"].row, target=CASES["maxrl_released"].row.target)
+    yield "order N claimed of maxrl_released", replace(CASES["maxrl_released"].row, target=CASES["maxrl"].row.target)
+    yield "all-fail groups kept of maxrl_released", counted_by("maxrl_released", control_weight)
+    yield "epsilon too large of maxrl_released", counted_by("maxrl_released", partial(released_weight, epsilon=1e-4))
+    yield "another order of maxrl_sub", counted_by("maxrl_sub", partial(sub_weight, order=1))
+    yield "order N of maxrl_sub,order=3", counted_by("maxrl_sub,order=3", direct_weight)
+    for other in "BCD":
+        weight = partial(family_weight, family=other, parameter=0.5)
+        yield f"family {other} of rl2ml", counted_by("rl2ml", weight)
+        back = partial(family_weight, family="A", parameter=0.5)
+        yield f"family A of rl2ml,family={other}", counted_by(f"rl2ml,family={other}", back)
+    yield (
+        "baseline on the successes alone of rl2ml,baseline=1.0",
+        counted_by(
+            "rl2ml,baseline=1.0", lambda n: ungauged([x - 1 for x in family_weight(n, family="A", parameter=0.5).beta])
+        ),
+    )
+    yield (
+        "raw singleton claimed of rl2ml,baseline=1.0",
+        replace(CASES["rl2ml,baseline=1.0"].row, singleton=Singleton.RAW),
+    )
+    for name in ("pkpo", "pkpo_loo", "pkpo_marginal"):
+        row = CASES[name].row
+        yield f"k = 3 of {name}", replace(row, advantage=partial(best_of, k=3))
+        yield f"plain reward of {name}", replace(row, advantage=raw)
+        yield f"smaller groups claimed of {name}", replace(row, min_group=row.min_group - 1)
+    yield "another baseline of pkpo_loo", replace(CASES["pkpo_loo"].row, advantage=partial(best_of_marginal, k=2))
+    yield (
+        "another baseline of pkpo_marginal",
+        replace(CASES["pkpo_marginal"].row, advantage=partial(best_of_less_others, k=2)),
+    )
+    yield "baseline missing of pkpo_loo", replace(CASES["pkpo_loo"].row, advantage=partial(best_of, k=2))
+    yield "baseline claimed of pkpo", replace(CASES["pkpo"].row, baseline=Baseline.OTHERS)
+    yield "times N of pass_at_all", of_advantage(CASES["pass_at_all"].row, lambda a: a * a.shape[1])
+    yield "compared with the mean of pass_at_all", replace(CASES["pass_at_all"].row, advantage=mean_centred)
+    yield "not divided of pass_at_k_analytic", counted_by("pass_at_k_analytic", partial(centred_pass_weight, k=2))
+    yield "divided of pass_at_k_centred", counted_by("pass_at_k_centred", partial(analytic_weight, k=2))
+    yield "k = 1 of pass_at_k_centred", counted_by("pass_at_k_centred", partial(centred_pass_weight, k=1))
+    yield (
+        "population deviation of grpo_sample_std",
+        replace(CASES["grpo_sample_std"].row, advantage=CASES["grpo"].row.advantage),
+    )
+    yield "leave-one-out of reinforce_centred", replace(CASES["reinforce_centred"].row, advantage=leave_one_out)
+    yield "baseline missing of reinforce_centred", replace(CASES["reinforce_centred"].row, advantage=raw)
+    yield (
+        "unit weight claimed of reinforce_centred",
+        replace(CASES["reinforce_centred"].row, target=CASES["rloo"].row.target),
+    )
+
+
+def lowered_successes(group: int) -> CountWeight:
+    return ungauged([a - 1 for a in family_weight(group, family="A", parameter=0.5).beta])
+
+
+def rounded(rewards: Tensor, *, row: Objective) -> Tensor:
+    return row.advantage((rewards > 0.5).to(rewards.dtype))
+
+
+def without_group(group: int, *, weight: Callable[[int], CountWeight], count: int) -> CountWeight:
+    """Groups with that many successes get no gradient."""
+    found = weight(group)
+    return CountWeight(
+        success=tuple(a * (k != count) for k, a in enumerate(found.success)),
+        failure=tuple(b * (k != count) for k, b in enumerate(found.failure)),
+    )

@@ -14,18 +14,34 @@ from gnomon.objectives import (
     Denominators,
     PolicyGradient,
     Tokens,
+    banded,
+    capped,
     constant,
+    dual_clip,
+    geometric_clip,
+    geometric_mask,
+    geometric_of_clipped,
     grpo,
+    k1_in_return,
     k2,
     k3,
     leave_one_out,
     mean_centred,
     ppo_clip,
+    prompt_mean,
+    ratio_weighted_k3,
     raw,
     reinforce,
+    rejected,
     rloo,
+    sequence_masked,
     sequence_mean,
+    sequence_ratio,
     sequence_sum,
+    sequence_truncated,
+    soft_gate,
+    soft_overlong,
+    squared_log_ratio,
     standardised,
     token_mean,
     truncated,
@@ -45,6 +61,20 @@ def batch(lengths: list[int], **values: Tensor) -> Tokens:
     zeros = torch.zeros(len(sequence), dtype=F64)
     vectors = {"logp": zeros, "behavior_logp": zeros, "advantage": zeros, **values}
     return Tokens(**vectors, sequence=sequence, group=torch.zeros_like(sequence))
+
+
+def at(log_ratio: Tensor, advantage: Tensor | None = None) -> Tokens:
+    """One token to a rollout, its policy that far from proximal and reference, the proximal as far from behavior."""
+    index, zero = torch.arange(len(log_ratio)), torch.zeros_like(log_ratio)
+    return Tokens(
+        logp=log_ratio,
+        proximal_logp=zero,
+        behavior_logp=-log_ratio,
+        reference_logp=zero,
+        advantage=torch.ones_like(log_ratio) if advantage is None else advantage,
+        sequence=index,
+        group=index,
+    )
 
 
 # Advantages.
@@ -87,15 +117,16 @@ def test_ppo_clip_lets_go_only_beyond_the_edge_the_advantage_points_to() -> None
     ratio = torch.tensor([0.5, 0.79, 0.81, 1.0, 1.29, 1.31, 3.0], dtype=F64)
     keep = partial(ppo_clip, low=0.2, high=0.3)
     up, down = torch.ones_like(ratio), -torch.ones_like(ratio)
-    assert torch.allclose(keep(ratio.log(), up), ratio * torch.tensor([1, 1, 1, 1, 1, 0, 0]))
-    assert torch.allclose(keep(ratio.log(), down), ratio * torch.tensor([0, 0, 1, 1, 1, 1, 1]))
+    assert torch.allclose(keep(at(ratio.log(), up)), ratio * torch.tensor([1, 1, 1, 1, 1, 0, 0]))
+    assert torch.allclose(keep(at(ratio.log(), down)), ratio * torch.tensor([0, 0, 1, 1, 1, 1, 1]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 def test_a_token_on_the_edge_keeps_its_gradient(dtype: torch.dtype) -> None:
     edge = torch.tensor([0.7, -0.7], dtype=dtype)
     ratio = edge.exp().double()
-    kept = ppo_clip(edge, torch.tensor([1.0, -1.0], dtype=dtype), low=1 - ratio[1].item(), high=ratio[0].item() - 1)
+    signs = torch.tensor([1.0, -1.0], dtype=dtype)
+    kept = ppo_clip(at(edge, signs), low=1 - ratio[1].item(), high=ratio[0].item() - 1)
     assert torch.equal(kept, edge.exp())
 
 
@@ -103,40 +134,71 @@ def test_a_band_without_end_never_clips() -> None:
     log_ratio = torch.tensor([-80.0, -1.0, 1.0, 80.0])
     for sign in (-1.0, 1.0):
         advantage = torch.full_like(log_ratio, sign)
-        free = ppo_clip(log_ratio, advantage, low=1.0, high=math.inf)
-        assert torch.equal(free, unclipped(log_ratio, advantage))
+        free = ppo_clip(at(log_ratio, advantage), low=1.0, high=math.inf)
+        assert torch.equal(free, unclipped(at(log_ratio, advantage)))
 
 
 def test_truncation_is_a_ceiling_and_not_a_floor() -> None:
-    weights = truncated(torch.tensor([0.01, 1.0, 1.9, 2.1, 1e9], dtype=F64).log(), cap=2.0)
+    weights = truncated(at(torch.tensor([0.01, 1.0, 1.9, 2.1, 1e9], dtype=F64).log()), cap=2.0)
     assert torch.allclose(weights, torch.tensor([0.01, 1.0, 1.9, 2.0, 2.0], dtype=F64))
 
 
+MULTIPLIERS = {
+    "unclipped": unclipped,
+    "ppo_clip": partial(ppo_clip, low=0.2, high=0.2),
+    "dual_clip": partial(dual_clip, low=0.2, high=0.2, ceiling=3.0),
+    "capped": partial(capped, cap=5.0),
+    "soft_gate": partial(soft_gate, gain=1.0, loss=1.05),
+    "sequence_ratio": sequence_ratio,
+    "geometric_clip": partial(geometric_clip, low=0.2, high=0.2),
+    "geometric_of_clipped": partial(geometric_of_clipped, low=0.4, high=0.4),
+    "truncated": partial(truncated, cap=2.0),
+    "banded": partial(banded, least=0.5, most=5.0),
+    "rejected": partial(rejected, cap=5.0),
+    "sequence_truncated": partial(sequence_truncated, cap=2.0),
+    "sequence_masked": partial(sequence_masked, cap=10.0),
+    "geometric_mask": partial(geometric_mask, least=0.999, most=1.001),
+    "k3": k3,
+    "ratio_weighted_k3": ratio_weighted_k3,
+}
+
+
+@pytest.mark.parametrize("name", MULTIPLIERS)
 @pytest.mark.parametrize("value", [80.0, 1e4, math.inf])
-def test_multipliers_stay_finite_at_any_log_ratio(value: float) -> None:
-    log_ratio, advantage = torch.tensor([value, -value]), torch.tensor([-1.0, 1.0])
-    for found in (
-        unclipped(log_ratio, advantage),
-        ppo_clip(log_ratio, advantage, low=0.2, high=0.2),
-        truncated(log_ratio, cap=2.0),
-        k3(log_ratio),
-    ):
-        assert torch.isfinite(found).all()
+def test_multipliers_stay_finite_at_any_log_ratio(value: float, name: str) -> None:
+    tokens = at(torch.tensor([value, -value, value, -value]), torch.tensor([-1.0, 1.0, 1.0, -1.0]))
+    assert torch.isfinite(MULTIPLIERS[name](tokens)).all()
 
 
-def test_a_log_ratio_that_is_not_a_number_is_not_hidden() -> None:
-    unknown, advantage = torch.tensor([math.nan]), torch.ones(1)
-    assert unclipped(unknown, advantage).isnan() and truncated(unknown, cap=2.0).isnan() and k3(unknown).isnan()
-    assert ppo_clip(unknown, advantage, low=0.2, high=0.2).isnan()
+@pytest.mark.parametrize("name", MULTIPLIERS)
+def test_a_log_ratio_that_is_not_a_number_is_not_hidden(name: str) -> None:
+    assert MULTIPLIERS[name](at(torch.tensor([math.nan]))).isnan()
+
+
+def test_a_rollout_shares_its_ratio_and_no_other_does() -> None:
+    """Two rollouts of two and three tokens, worked by hand."""
+    ratio = torch.tensor([2.0, 8.0, 0.5, 1.0, 2.0], dtype=F64)
+    moved = replace(batch([2, 3], logp=ratio.log()), advantage=torch.ones(5, dtype=F64))
+    assert sequence_ratio(moved).tolist() == pytest.approx([16, 16, 1, 1, 1])
+    assert geometric_clip(moved, low=0.2, high=9.0).tolist() == pytest.approx([4, 4, 1, 1, 1])
+    assert geometric_clip(moved, low=0.2, high=0.2).tolist() == pytest.approx([0, 0, 1, 1, 1])
+    held = geometric_of_clipped(moved, low=0.0, high=math.log(4))
+    assert held.tolist() == pytest.approx([8**0.5, 0, 1, 1, 1])
+    apart = replace(moved, proximal_logp=moved.logp)
+    assert sequence_truncated(apart, cap=3.0).tolist() == pytest.approx([3, 3, 1, 1, 1])
+    assert sequence_masked(apart, cap=3.0).tolist() == pytest.approx([0, 0, 1, 1, 1])
+    assert geometric_mask(apart, least=0.9, most=3.0).tolist() == [0, 0, 1, 1, 1]
+    assert banded(apart, least=0.9, most=3.0).tolist() == pytest.approx([2, 0, 0, 1, 2])
+    assert rejected(apart, cap=3.0).tolist() == pytest.approx([2, 0, 0.5, 1, 2])
 
 
 # Penalties.
 
 
-@pytest.mark.parametrize("penalty", [k2, k3])
+@pytest.mark.parametrize("penalty", [k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio])
 def test_a_penalty_pulls_towards_the_reference(penalty: object) -> None:
     assert callable(penalty)
-    pull = penalty(torch.tensor([-1.0, 0.0, 1.0]))
+    pull = penalty(at(torch.tensor([-1.0, 0.0, 1.0])))
     assert pull[0] > 0 and pull[1] == 0 and pull[2] < 0
 
 
@@ -154,9 +216,102 @@ def test_each_penalty_descends_the_divergence_it_names(penalty: object, forward:
         through = sorted({int(y) for y in place.answer[place.prefix == prefix]})
         visits[prefix] = chance[through].sum()
     (slope,) = torch.autograd.grad(visits @ divergence, policy)
-    kappa = penalty(place.logp(policy.detach()) - place.logp(reference))
+    kappa = penalty(at(place.logp(policy.detach()) - place.logp(reference)))
     found = (chance[place.answer] * kappa) @ place.scores(policy.detach())
     assert torch.allclose(found, -slope.flatten(), atol=1e-12)
+
+
+def reference_logits() -> Tensor:
+    return torch.cos(world().logits() * 3)
+
+
+def test_the_log_ratio_in_the_return_descends_the_divergence_of_whole_answers() -> None:
+    """Unlike a penalty on the next token alone, it counts where an action leads."""
+    place = world()
+    policy = place.logits().requires_grad_()
+    logp, logq = place.per_answer(place.logp(policy)), place.per_answer(place.logp(reference_logits()))
+    (slope,) = torch.autograd.grad(logp.exp() @ (logp - logq), policy)
+    now = policy.detach()
+    tokens = replace(at(place.logp(now) - place.logp(reference_logits())), sequence=place.answer)
+    chance = place.chances(now)[place.answer]
+
+    def found(penalty: object) -> Tensor:
+        assert callable(penalty)
+        return (chance * penalty(tokens)) @ place.scores(now)
+
+    assert torch.allclose(found(k1_in_return), -slope.flatten(), atol=1e-12)
+    assert not torch.allclose(found(k2), -slope.flatten(), atol=1e-2)
+
+
+def test_weighted_k3_descends_the_divergence_it_estimates_at_any_lag() -> None:
+    """At the states of behavior, actions drawn by behavior."""
+    place = world()
+    policy, behavior = place.logits().requires_grad_(), place.logits().roll(1, dims=0)
+    logp, logq = policy.log_softmax(1), reference_logits().log_softmax(1)
+    chance = place.chances(behavior)
+    visits = torch.stack([chance[place.answer[place.prefix == s].unique()].sum() for s in range(place.prefixes)])
+    (slope,) = torch.autograd.grad(visits @ (logp.exp() * (logp - logq)).sum(1), policy)
+    now = policy.detach()
+    index = torch.arange(len(place.answer))
+    tokens = Tokens(
+        logp=place.logp(now),
+        behavior_logp=place.logp(behavior),
+        reference_logp=place.logp(reference_logits()),
+        advantage=torch.zeros(len(index), dtype=F64),
+        sequence=index,
+        group=index,
+    )
+    found = (chance[place.answer] * ratio_weighted_k3(tokens)) @ place.scores(now)
+    assert torch.allclose(found, -slope.flatten(), atol=1e-12)
+    held = (tokens.logp - tokens.behavior_logp).exp() * k3(tokens)
+    assert not torch.allclose((chance[place.answer] * held) @ place.scores(now), -slope.flatten(), atol=1e-2)
+
+
+def test_the_squared_log_ratio_needs_no_reference() -> None:
+    logp = torch.tensor([-0.3, -2.0, -1.0], dtype=F64, requires_grad=True)
+    behavior = torch.tensor([-0.5, -1.0, -1.0], dtype=F64)
+    (slope,) = torch.autograd.grad((logp - behavior).square().sum(), logp)
+    index = torch.arange(3)
+    tokens = Tokens(
+        logp=logp.detach(), behavior_logp=behavior, advantage=torch.zeros(3, dtype=F64), sequence=index, group=index
+    )
+    assert torch.allclose(squared_log_ratio(tokens), -slope)
+    row = replace(reinforce(), penalty=squared_log_ratio, penalty_weight=0.5)
+    sizes = Denominators(groups=3, sequences=3, tokens=3, max_tokens=1)
+    assert not row.needs_reference and torch.allclose(row.coefficients(tokens, sizes), -slope / 6)
+    with pytest.raises(ValueError, match="needs reference_logp"):
+        replace(row, penalty=k1_in_return).coefficients(tokens, sizes)
+
+
+# Shaping.
+
+
+def test_soft_overlong_falls_over_its_buffer() -> None:
+    lengths = torch.tensor([0, 16384, 16385, 18432, 20480, 20481, 99999])
+    found = soft_overlong(lengths, max_tokens=20480, buffer=4096)
+    assert found.tolist() == pytest.approx([0, 0, -1 / 4096, -0.5, -1, -1, -1])
+    assert soft_overlong(torch.tensor([1, 4]), max_tokens=4, buffer=4).tolist() == [-0.25, -1.0]
+    for buffer in (0, 5):
+        with pytest.raises(ValueError, match="buffer"):
+            soft_overlong(lengths, max_tokens=4, buffer=buffer)
+
+
+# Sums over a rollout.
+
+
+def test_a_sum_over_a_rollout_is_the_same_in_every_order_of_its_tokens() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for dtype in (torch.float32, F64):
+        values = torch.randn(60, generator=generator, dtype=dtype) * 1e3
+        tokens = replace(batch([20, 0, 30, 10], logp=values), behavior_logp=values)
+        total = tokens.per_sequence(values)
+        for place, part in ((0, slice(0, 20)), (2, slice(20, 50)), (3, slice(50, 60))):
+            assert torch.allclose(total[tokens.sequence == place], values[part].sum(), rtol=1e-4)
+        order = torch.randperm(60, generator=generator)
+        again = replace(tokens, sequence=tokens.sequence[order]).per_sequence(values[order])
+        assert torch.equal(again, total[order])
+    assert tokens.lengths.tolist() == [20] * 20 + [30] * 30 + [10] * 10
+    assert batch([0, 0]).per_sequence(torch.zeros(0, dtype=F64)).shape == (0,)
 
 
 # Aggregates.
@@ -169,6 +324,14 @@ def test_weights_of_a_step_worked_by_hand() -> None:
     assert constant(tokens, sizes).tolist() == pytest.approx([1 / 15] * 6)
     assert sequence_mean(tokens, sizes).tolist() == pytest.approx([1 / 6] * 2 + [1 / 12] * 4)
     assert token_mean(tokens, sizes).tolist() == pytest.approx([1 / 6] * 6)
+
+
+def test_the_mean_over_prompts_worked_by_hand() -> None:
+    tokens = replace(batch([2, 0, 4]), group=torch.tensor([0, 0, 1, 1, 1, 1]))
+    sizes = Denominators(groups=2, sequences=3, tokens=6, max_tokens=5, group_tokens=(2, 4))
+    assert prompt_mean(tokens, sizes).tolist() == pytest.approx([1 / 4] * 2 + [1 / 8] * 4)
+    with pytest.raises(ValueError, match="group_tokens"):
+        prompt_mean(tokens, replace(sizes, group_tokens=()))
 
 
 @pytest.mark.parametrize("aggregate", [sequence_sum, constant, sequence_mean, token_mean])

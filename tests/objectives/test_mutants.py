@@ -8,16 +8,22 @@ import pytest
 from objective_checks import SUITE
 from objective_mutants import mutants
 
+THOROUGH = ("reinforce", "rloo", "grpo", "dr_grpo", "dr_grpo truncated")
+FIRST = "textbook, float64"
+
 
 @pytest.fixture(scope="module")
 def kills() -> dict[str, list[str]]:
-    """The checks that each mutant fails."""
+    """The checks that each mutant fails; of rows outside `THOROUGH`, the first that it fails."""
     found: dict[str, list[str]] = defaultdict(list)
     for name, case in mutants().items():
-        for check, run in SUITE.items():
+        thorough = case.row.name in THOROUGH
+        for check, run in SUITE.items() if thorough else sorted(SUITE.items(), key=lambda item: item[0] != FIRST):
+            if found[name] and not thorough:
+                break
             try:
                 run(case)
-            except AssertionError:
+            except (AssertionError, ValueError):  # Refusing what the row claims to accept fails it too.
                 found[name].append(check)
     return found
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from objective_cases import EDGE_STEPS
+from objective_steps import EDGE_STEPS
 
 import gnomon.objectives as public
 from gnomon.objectives import (
@@ -15,14 +15,20 @@ from gnomon.objectives import (
     Tokens,
     advantages,
     aggregate,
+    count_rows,
+    counts,
+    group_rows,
     grpo,
     objective,
     penalties,
+    ratio_rows,
     ratios,
+    shaping,
     table,
     target,
     tokens,
 )
+from gnomon.objectives import row as rows
 
 
 def test_a_row_by_name_is_the_row_by_function() -> None:
@@ -38,7 +44,7 @@ def test_a_row_by_name_is_the_row_by_function() -> None:
     ("name", "options", "message"),
     [
         ("dr-grpo", {}, "did you mean 'dr_grpo'"),
-        ("quux", {}, "known: dr_grpo, grpo, reinforce, rloo"),
+        ("quux", {}, "known: cispo, "),
         ("grpo", {"clip_hi": 0.3}, "did you mean 'clip_high'"),
         ("rloo", {"clip_low": 0.3}, "no option 'clip_low'; known: none"),
         ("grpo", {"clip_low": -0.1}, "clip_low must be a number of at least 0"),
@@ -79,7 +85,8 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
-    modules = (advantages, aggregate, penalties, ratios, table, target, tokens)
+    credit, moved = (advantages, count_rows, counts, group_rows), (ratio_rows, ratios)
+    modules = (*credit, *moved, aggregate, penalties, rows, shaping, table, target, tokens)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}
     assert all(hasattr(public, name) for name in public.__all__)

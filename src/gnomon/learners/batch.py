@@ -92,5 +92,9 @@ def pack(groups: Sequence[Group], objective: Objective, *, sampling: Sampling, e
         sequences=len(rollouts),
         tokens=sum(len(row.token_ids) for row in rows),
         max_tokens=sampling.max_tokens,
+        group_tokens=tuple(
+            sum(len(turn.completion.token_ids) for rollout in group.rollouts for turn in rollout.turns)
+            for group in groups
+        ),
     )
     return Batch(rows=rows, denominators=sizes, temperature=sampling.temperature, exact=exact)

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-__all__ = ["leave_one_out", "mean_centred", "raw", "standardised"]
+from gnomon.objectives.counts import CountWeight
+
+__all__ = [
+    "best_of",
+    "best_of_less_others",
+    "best_of_marginal",
+    "counted",
+    "leave_one_out",
+    "max_less_others",
+    "mean_centred",
+    "raw",
+    "sample_standardised",
+    "standardised",
+]
 
 
 def raw(rewards: Tensor) -> Tensor:
@@ -56,6 +72,124 @@ def standardised(rewards: Tensor, *, epsilon: float) -> Tensor:
     deviation = centred.square().mean(dim=1, keepdim=True).sqrt() + epsilon
     undecided = _undecided(rewards)
     return centred / torch.where(undecided, torch.ones_like(deviation), deviation)
+
+
+def sample_standardised(rewards: Tensor, *, epsilon: float) -> Tensor:
+    """The reward in sample standard deviations from the mean of its group.
+
+    Equation: Aᵢ = (rᵢ − r̄) / (s + ε), s² = 1/(N−1) Σⱼ (rⱼ − r̄)².
+    Args: epsilon, added to the deviation, ≥ 0; in units of reward.
+    Returns: advantage per rollout; exactly zero where all rewards are equal, and for a group of one.
+    Source: verl, compute_grpo_outcome_advantage (ε = 1e-6).
+    Differs: there a group of one keeps its reward.
+    """
+    centred, size = mean_centred(rewards), rewards.shape[1]
+    deviation = (centred.square().sum(dim=1, keepdim=True) / max(size - 1, 1)).sqrt() + epsilon
+    undecided = _undecided(rewards)
+    return centred / torch.where(undecided, torch.ones_like(deviation), deviation)
+
+
+def counted(rewards: Tensor, *, weight: Callable[[int], CountWeight]) -> Tensor:
+    """What a count weight gives, from the successes of each group.
+
+    Equation: Aᵢ = a(K) if rᵢ = 1, b(K) if rᵢ = 0, K = Σⱼ rⱼ.
+    Args: weight, the count weight of a group of N.
+    Returns: advantage per rollout.
+    Raises: ValueError for a reward other than 0 and 1: there is no count then.
+    """
+    if not ((_groups(rewards) == 0) | (rewards == 1)).all():
+        raise ValueError("this objective counts successes: every reward must be 0 or 1")
+    chosen = weight(rewards.shape[1])
+    count = rewards.sum(dim=1, keepdim=True).long()
+    success, failure = rewards.new_tensor(chosen.success), rewards.new_tensor(chosen.failure)
+    return torch.where(rewards == 1, success[count], failure[count])
+
+
+def best_of(rewards: Tensor, *, k: int) -> Tensor:
+    """k times the mean best reward of the subsets of k rollouts that hold this one.
+
+    Equation: Aᵢ = k / C(N−1, k−1) Σ_{I∋i, |I|=k} max_{j∈I} rⱼ.
+    Returns: advantage per rollout; of rewards 0 and 1, k for a success.
+    Raises: ValueError for groups smaller than k.
+    Source: Walder & Karkhanis 2025 (PKPO), arXiv 2505.15201, the estimator s.
+    """
+    size = _enough(rewards, k)
+    ways = [math.comb(place, k - 1) for place in range(size)]
+    above = [math.comb(place - 1, k - 2) if place and k > 1 else 0 for place in range(size)]
+    return k * _over_subsets(rewards, ways, above, math.comb(size - 1, k - 1), own=True)
+
+
+def best_of_less_others(rewards: Tensor, *, k: int) -> Tensor:
+    """`best_of`, less k times the mean best reward of the subsets of k other rollouts.
+
+    Equation: Aᵢ = best_ofᵢ − k / C(N−1, k) Σ_{I∌i, |I|=k} max_{j∈I} rⱼ.
+    Returns: advantage per rollout; exactly zero where all rewards are equal.
+    Raises: ValueError for groups of k or fewer.
+    Source: Walder & Karkhanis 2025 (PKPO), arXiv 2505.15201, the leave-one-out baseline.
+    """
+    _enough(rewards, k + 1)
+    return _decided(rewards, best_of(rewards, k=k) - k * _best_of_others(rewards, k))
+
+
+def best_of_marginal(rewards: Tensor, *, k: int) -> Tensor:
+    """k times what this rollout adds to the best of k−1 others, on average.
+
+    Equation: Aᵢ = k / C(N−1, k−1) Σ_{J∌i, |J|=k−1} (max(rᵢ, max_{j∈J} rⱼ) − max_{j∈J} rⱼ).
+    Args: k, at least 2: nothing is the best of no rollouts.
+    Returns: advantage per rollout, never negative; exactly zero where all rewards are equal.
+    Raises: ValueError for groups smaller than k.
+    Source: Walder & Karkhanis 2025 (PKPO), arXiv 2505.15201, the baseline of leave-one-out minus one.
+    """
+    _enough(rewards, k)
+    return _decided(rewards, best_of(rewards, k=k) - k * _best_of_others(rewards, k - 1))
+
+
+def max_less_others(rewards: Tensor) -> Tensor:
+    """The best reward of the group less the best of the other rollouts: not zero for a sole best alone.
+
+    Equation: Aᵢ = max_j rⱼ − max_{j≠i} rⱼ.
+    Returns: advantage per rollout, never negative.
+    Raises: ValueError for groups of one.
+    Source: Balashankar et al. 2025, arXiv 2503.19595.
+    """
+    if _groups(rewards).shape[1] < 2:
+        raise ValueError("the best of the others needs groups of at least two")
+    best = rewards.topk(2, dim=1).values
+    rest = torch.where(rewards == best[:, :1], best[:, 1:], best[:, :1])
+    return best[:, :1] - rest
+
+
+def _best_of_others(rewards: Tensor, k: int) -> Tensor:
+    """The mean best reward of the subsets of k rollouts without this one."""
+    size = rewards.shape[1]
+    below = [math.comb(place, k - 1) for place in range(size)]
+    above = [math.comb(place - 1, k - 1) if place else 0 for place in range(size)]
+    return _over_subsets(rewards, below, above, math.comb(size - 1, k), own=False)
+
+
+def _over_subsets(rewards: Tensor, below: list[int], above: list[int], subsets: int, *, own: bool) -> Tensor:
+    """Σⱼ r₍ⱼ₎·c(j, i) / subsets over the places j in order of reward.
+
+    c is `above[j]` for places above i's. Below it c is `below[j]`, unless i is counted itself (`own`): then it is
+    zero there and `below[i]` at i's own place.
+    """
+    order = rewards.sort(dim=1)
+    low = order.values * rewards.new_tensor([ways / subsets for ways in below])
+    high = order.values * rewards.new_tensor([ways / subsets for ways in above])
+    upward = high.flip(1).cumsum(1).flip(1) - high
+    total = upward + (low if own else low.cumsum(1) - low)
+    return torch.empty_like(rewards).scatter(1, order.indices, total)
+
+
+def _decided(rewards: Tensor, advantage: Tensor) -> Tensor:
+    return torch.where(_undecided(rewards), torch.zeros_like(advantage), advantage)
+
+
+def _enough(rewards: Tensor, least: int) -> int:
+    size = _groups(rewards).shape[1]
+    if size < least:
+        raise ValueError(f"groups of at least {least} are needed here, not of {size}")
+    return size
 
 
 def _undecided(rewards: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnomon.objectives.tokens import Denominators, Tokens
 
-__all__ = ["constant", "sequence_mean", "sequence_sum", "token_mean"]
+__all__ = ["constant", "prompt_mean", "sequence_mean", "sequence_sum", "token_mean"]
 
 
 def sequence_sum(tokens: Tokens, denominators: Denominators) -> Tensor:
@@ -52,3 +52,17 @@ def token_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
     Source: Yu et al. 2025 (DAPO), arXiv 2503.14476.
     """
     return torch.full_like(tokens.logp, 1 / max(denominators.tokens, 1))
+
+
+def prompt_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
+    """Mean over the tokens of a group, mean over groups. Every prompt moves the policy alike.
+
+    Equation: 1/(G·Σ_{i∈g}|oᵢ|).
+    Returns: weight per token; sums to 1/G over a group with tokens.
+    Raises: ValueError where the step does not say how many tokens each group has.
+    Source: Khatri et al. 2025 (ScaleRL), arXiv 2510.13786.
+    """
+    if not denominators.group_tokens:
+        raise ValueError("a mean over prompts needs group_tokens among the denominators of the step")
+    sizes = torch.tensor(denominators.group_tokens)[tokens.group]
+    return 1 / (denominators.groups * sizes).to(tokens.logp.dtype)

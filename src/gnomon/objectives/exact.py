@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnomon.objectives.table import Objective, objective
+from gnomon.objectives.row import Objective
+from gnomon.objectives.table import objective
 from gnomon.objectives.target import Law, Target
 from gnomon.objectives.tokens import Denominators, Tokens
 
@@ -124,12 +125,13 @@ class Outcomes:
     reward: Tensor
     """[Y]"""
 
-    def law(self) -> Law:
-        """The distribution of the reward alone."""
-        chance: dict[float, float] = {}
-        for reward, share in zip(self.reward.tolist(), self.chance.tolist(), strict=True):
-            chance[reward] = chance.get(reward, 0.0) + share
-        return tuple(chance.items())
+    def law(self, place: World) -> Law:
+        """The joint distribution of reward and length."""
+        chance: dict[tuple[float, int], float] = {}
+        lengths = place.lengths[self.answer].tolist()
+        for reward, length, share in zip(self.reward.tolist(), lengths, self.chance.tolist(), strict=True):
+            chance[reward, length] = chance.get((reward, length), 0.0) + share
+        return tuple((reward, length, share) for (reward, length), share in chance.items())
 
 
 def outcomes(place: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
@@ -151,11 +153,19 @@ class Moments:
 
 
 def moments(
-    row: Objective, place: World, *, policy: Tensor, behavior: Tensor, possible: Outcomes, group: int
+    row: Objective,
+    place: World,
+    *,
+    policy: Tensor,
+    behavior: Tensor,
+    possible: Outcomes,
+    group: int,
+    proximal: Tensor | None = None,
 ) -> Moments:
     """Mean and covariance trace of the row's gradient of one group, sampled from `behavior`, taken at `policy`.
 
-    Args: policy, behavior, [prefixes, 3] logits; possible, the outcomes of one rollout; group, rollouts per group.
+    Args: policy, behavior, [prefixes, 3] logits; possible, the outcomes of one rollout; group, rollouts per group;
+        proximal, [prefixes, 3] logits, those of the behavior unless given.
     Raises: ValueError where the row refuses such a group.
     """
     members, orderings = _multisets(len(possible.answer), group)
@@ -167,6 +177,7 @@ def moments(
     token = torch.arange(len(sequence)) + first[sequence]
     advantage = row.advantage(possible.reward[members]).flatten()[sequence]
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
+    proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
     totals = lengths.reshape(-1, group).sum(dim=1)
     kappa = torch.zeros_like(advantage)
     # Groups of equal size share their denominators, so one call serves them all.
@@ -175,12 +186,15 @@ def moments(
         tokens = Tokens(
             logp=policy_logp[part],
             behavior_logp=behavior_logp[part],
+            proximal_logp=proximal_logp[part],
             reference_logp=policy_logp[part],
             advantage=advantage[part],
             sequence=sequence[part],
             group=sequence[part] // group,
         )
-        sizes = Denominators(groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens)
+        sizes = Denominators(
+            groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens, group_tokens=tuple(totals.tolist())
+        )
         kappa[part] = row.coefficients(tokens, sizes)
     weighted = kappa[:, None] * place.scores(policy)[token]
     gradient = torch.zeros(len(members), weighted.shape[1], dtype=weighted.dtype)
@@ -203,7 +217,7 @@ def declared_gradient(target: Target, place: World, *, policy: Tensor, possible:
 
     Args: policy, the logits whose π and ∇log π are meant; possible, whose law of rewards the shape h is frozen at.
     """
-    law = possible.law()
+    law = possible.law(place)
     chance, score = place.chances(policy), place.per_answer(place.scores(policy))
     total = torch.zeros(score.shape[1], dtype=score.dtype)
     for index, reward in zip(possible.answer.tolist(), possible.reward.tolist(), strict=True):

@@ -1,7 +1,7 @@
-"""Pull towards the reference: coefficient of ∇log π per token, from the [T] log-ratio l = log(policy/reference).
+"""Pull towards an anchor: coefficient of ∇log π per token, from l = log(policy/reference).
 
 Added to a maximised objective with a weight λ > 0, each lowers the probability of tokens that the
-policy favours more than the reference does. Zero where the two agree.
+policy favours more than the anchor does. Zero where the two agree.
 """
 
 from __future__ import annotations
@@ -9,21 +9,35 @@ from __future__ import annotations
 from torch import Tensor
 
 from gnomon.objectives.ratios import LIMIT
+from gnomon.objectives.tokens import Tokens
 
-__all__ = ["k2", "k3"]
+__all__ = ["k1_in_return", "k2", "k3", "ratio_weighted_k3", "squared_log_ratio"]
 
 
-def k2(log_ratio: Tensor) -> Tensor:
+def k1_in_return(tokens: Tokens) -> Tensor:
+    """The log-ratio of the whole rollout, taken off its reward.
+
+    Equation: −Σₛ lₛ, the sum over the rollout.
+    Returns: coefficient per token, equal over a rollout; on policy its mean gradient under a sum over tokens is
+        −∇KL(policy‖reference) of whole answers, the effect on later states included.
+    Source: Schulman 2020, joschu.net/blog/kl-approx.html (the estimate k1); Stiennon et al. 2020, arXiv 2009.01325.
+    Differs: the sum runs over the whole rollout instead of from the token on, which has the same mean, and no
+        baseline is taken from it.
+    """
+    return -tokens.per_sequence(tokens.log_divergence)
+
+
+def k2(tokens: Tokens) -> Tensor:
     """Half the squared log-ratio, as a penalty.
 
     Equation: −∂(l²/2)/∂l = −l.
     Returns: coefficient per token; on policy its mean gradient is −∇KL(policy‖reference) of the next token.
     Source: Schulman 2020, joschu.net/blog/kl-approx.html.
     """
-    return -log_ratio
+    return -tokens.log_divergence
 
 
-def k3(log_ratio: Tensor) -> Tensor:
+def k3(tokens: Tokens) -> Tensor:
     """The never-negative KL estimate e⁻ˡ − 1 + l, as a penalty.
 
     Equation: −∂(e⁻ˡ − 1 + l)/∂l = e⁻ˡ − 1.
@@ -31,4 +45,26 @@ def k3(log_ratio: Tensor) -> Tensor:
         token: the value estimates one KL, its gradient descends the other.
     Source: Schulman 2020, joschu.net/blog/kl-approx.html; Shao et al. 2024, arXiv 2402.03300, eq. 4.
     """
-    return (-log_ratio).clamp(-LIMIT, LIMIT).expm1()
+    return (-tokens.log_divergence).clamp(-LIMIT, LIMIT).expm1()
+
+
+def ratio_weighted_k3(tokens: Tokens) -> Tensor:
+    """The k3 estimate under the importance ratio of its token, both differentiated.
+
+    Equation: −∂(ρ·(e⁻ˡ − 1 + l))/∂log π = −ρ·l, ρ = policy/behavior.
+    Returns: coefficient per token; its mean over actions of behavior is −∇KL(policy‖reference) of the next token,
+        at any lag.
+    Source: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv 2512.02556, §3.1.
+    """
+    ratio = (tokens.logp - tokens.behavior_logp).clamp(-LIMIT, LIMIT).exp()
+    return -ratio * tokens.log_divergence.clamp(-LIMIT, LIMIT)
+
+
+def squared_log_ratio(tokens: Tokens) -> Tensor:
+    """The squared log-ratio to the behavior, as a penalty; it needs no reference.
+
+    Equation: −∂(log(π/μ)²)/∂log π = −2·log(π/μ).
+    Returns: coefficient per token, zero on policy.
+    Source: prime-rl, the default loss (weight 1e-3).
+    """
+    return -2 * (tokens.logp - tokens.behavior_logp)

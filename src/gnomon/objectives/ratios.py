@@ -1,7 +1,8 @@
-"""How far the policy has moved, as a multiplier of the advantage: [T] log-ratios in, [T] multipliers out.
+"""How far the policy has moved, as a multiplier of the advantage: tokens in, [T] multipliers out.
 
 Ratio: policy over proximal, may look at the advantage. Correction: proximal over behavior, may not.
 Every multiplier is finite: log-ratios beyond ±80 are held there (e⁸⁰ ≈ 5.5e34 still fits float32).
+Masked tokens weigh zero and stay in the denominators, which are those of the step as planned.
 """
 
 from __future__ import annotations
@@ -9,26 +10,45 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["no_correction", "no_ratio", "ppo_clip", "truncated", "unclipped"]
+from gnomon.objectives.tokens import Tokens
+
+__all__ = [
+    "banded",
+    "capped",
+    "dual_clip",
+    "geometric_clip",
+    "geometric_mask",
+    "geometric_of_clipped",
+    "no_correction",
+    "no_ratio",
+    "ppo_clip",
+    "rejected",
+    "sequence_masked",
+    "sequence_ratio",
+    "sequence_truncated",
+    "soft_gate",
+    "truncated",
+    "unclipped",
+]
 
 LIMIT = 80.0
 
 
-def no_ratio(log_ratio: Tensor, advantage: Tensor) -> Tensor:
+def no_ratio(tokens: Tokens) -> Tensor:
     """Plain score function: one everywhere, however far the policy has moved."""
-    return torch.ones_like(log_ratio)
+    return torch.ones_like(tokens.logp)
 
 
-def unclipped(log_ratio: Tensor, advantage: Tensor) -> Tensor:
+def unclipped(tokens: Tokens) -> Tensor:
     """The importance ratio of each token.
 
     Equation: ρ = π(yₜ|y_{<t}) / π_prox(yₜ|y_{<t}).
     Returns: multiplier per token, > 0.
     """
-    return _exp(log_ratio)
+    return _exp(tokens.log_ratio)
 
 
-def ppo_clip(log_ratio: Tensor, advantage: Tensor, *, low: float, high: float) -> Tensor:
+def ppo_clip(tokens: Tokens, *, low: float, high: float) -> Tensor:
     """The importance ratio, and zero once a token has moved far enough the way its advantage points.
 
     Equation: ρ · 1[not (A > 0 and ρ > 1+high) and not (A < 0 and ρ < 1−low)],
@@ -38,17 +58,92 @@ def ppo_clip(log_ratio: Tensor, advantage: Tensor, *, low: float, high: float) -
     Source: Schulman et al. 2017, arXiv 1707.06347, eq. 7.
     Differs: on the edge itself, where the surrogate has two slopes, the token keeps its gradient.
     """
-    ratio = _exp(log_ratio)
-    spent = ((advantage > 0) & (ratio > 1 + high)) | ((advantage < 0) & (ratio < 1 - low))
-    return torch.where(spent, torch.zeros_like(ratio), ratio)
+    return _one_sided(_exp(tokens.log_ratio), tokens.advantage, 1 - low, 1 + high)
 
 
-def no_correction(log_ratio: Tensor) -> Tensor:
+def dual_clip(tokens: Tokens, *, low: float, high: float, ceiling: float) -> Tensor:
+    """`ppo_clip`, and zero too where an unwanted token has become far more likely.
+
+    Equation: ρ · 1[not clipped and not (A < 0 and ρ > c)], the gradient of max(min(ρA, clip(ρ)·A), c·A)
+        divided by A where A < 0.
+    Args: low, high, as in `ppo_clip`; ceiling, c > 1.
+    Returns: multiplier per token, ≥ 0; at most max(1+high, c), except where A = 0.
+    Source: Ye et al. 2020, arXiv 1912.09729, eq. 3.
+    """
+    ratio = _exp(tokens.log_ratio)
+    lost = (tokens.advantage < 0) & (ratio > ceiling)
+    return torch.where(lost, torch.zeros_like(ratio), _one_sided(ratio, tokens.advantage, 1 - low, 1 + high))
+
+
+def capped(tokens: Tokens, *, cap: float) -> Tensor:
+    """The importance ratio with a ceiling; every token keeps a gradient.
+
+    Equation: min(ρ, cap), a detached weight of A·∇log π.
+    Args: cap, > 0.
+    Returns: multiplier per token, > 0 and at most cap.
+    Source: MiniMax 2025 (CISPO), arXiv 2506.13585, §3.1.
+    """
+    return _exp(tokens.log_ratio).clamp(max=cap)
+
+
+def soft_gate(tokens: Tokens, *, gain: float, loss: float) -> Tensor:
+    """The importance ratio, faded out smoothly on both sides of one.
+
+    Equation: 4σ(1−σ)·ρ, σ = sigmoid(τ·(ρ−1)); the gradient of (4/τ)·σ·A divided by A.
+    Args: gain, τ where A > 0; loss, τ elsewhere; both > 0, larger fades faster.
+    Returns: multiplier per token, ≥ 0, one at ρ = 1.
+    Source: Gao et al. 2025 (SAPO), arXiv 2511.20347.
+    """
+    ratio = _exp(tokens.log_ratio)
+    temperature = torch.where(tokens.advantage > 0, torch.full_like(ratio, gain), torch.full_like(ratio, loss))
+    tail = (-(temperature * (ratio - 1)).abs()).exp()  # σ(1−σ) = e/(1+e)², and σ itself is not the same in every lane.
+    return 4 * tail / (1 + tail).square() * ratio
+
+
+def sequence_ratio(tokens: Tokens) -> Tensor:
+    """The importance ratio of the whole rollout, on each of its tokens.
+
+    Equation: ρ(y) = Πₜ π(yₜ|y_{<t}) / π_prox(yₜ|y_{<t}).
+    Returns: multiplier per token, > 0, equal over a rollout.
+    Source: Precup et al. 2000 (ICML, "Eligibility traces for off-policy policy evaluation").
+    """
+    return _exp(tokens.per_sequence(tokens.log_ratio))
+
+
+def geometric_clip(tokens: Tokens, *, low: float, high: float) -> Tensor:
+    """The geometric mean of a rollout's ratios, zero once it has moved far enough the way the advantage points.
+
+    Equation: s · 1[not (A > 0 and s > 1+high) and not (A < 0 and s < 1−low)], s = (Πₜ ρₜ)^(1/|o|).
+        Under the mean over its tokens this is the gradient of min(sA, clip(s)·A) divided by A.
+    Args: low, high, width of the band of s below and above 1, ≥ 0.
+    Returns: multiplier per token, ≥ 0, equal over a rollout.
+    Source: Zheng et al. 2025 (GSPO), arXiv 2507.18071, eqs. 5–7.
+    """
+    return _one_sided(_exp(_geometric(tokens, tokens.log_ratio)), tokens.advantage, 1 - low, 1 + high)
+
+
+def geometric_of_clipped(tokens: Tokens, *, low: float, high: float) -> Tensor:
+    """The geometric mean of a rollout's clipped ratios; its clipped tokens get no gradient.
+
+    Equation: exp(1/|o| Σₜ clip_A(log ρₜ)) · 1[t not clipped], where clip_A is min(·, high) for A > 0 and
+        max(·, −low) for A < 0.
+    Args: low, high, width of the band of log ρ below and above 0, ≥ 0.
+    Returns: multiplier per token, ≥ 0.
+    Source: Zhao et al. 2025 (GMPO), arXiv 2507.20673, eq. 4.
+    """
+    log_ratio, advantage = tokens.log_ratio, tokens.advantage
+    held = torch.where(advantage > 0, log_ratio.clamp(max=high), log_ratio)
+    held = torch.where(advantage < 0, log_ratio.clamp(min=-low), held)
+    mean = _exp(_geometric(tokens, held))
+    return torch.where(held == log_ratio, mean, torch.where(log_ratio.isnan(), log_ratio, torch.zeros_like(mean)))
+
+
+def no_correction(tokens: Tokens) -> Tensor:
     """Take the behavior for the proximal policy: one everywhere."""
-    return torch.ones_like(log_ratio)
+    return torch.ones_like(tokens.logp)
 
 
-def truncated(log_ratio: Tensor, *, cap: float) -> Tensor:
+def truncated(tokens: Tokens, *, cap: float) -> Tensor:
     """Truncated importance weight of each token, for a sampler that is not quite the proximal policy.
 
     Equation: min(π_prox/μ, cap).
@@ -56,7 +151,75 @@ def truncated(log_ratio: Tensor, *, cap: float) -> Tensor:
     Returns: multiplier per token, > 0 and at most cap.
     Source: Yao et al. 2025, fengyao.notion.site/off-policy-rl.
     """
-    return _exp(log_ratio).clamp(max=cap)
+    return _exp(tokens.log_mismatch).clamp(max=cap)
+
+
+def banded(tokens: Tokens, *, least: float, most: float) -> Tensor:
+    """The importance weight of each token inside a band, zero outside.
+
+    Equation: w · 1[least ≤ w ≤ most], w = π_prox/μ.
+    Args: least, most, edges of the band, 0 ≤ least ≤ 1 ≤ most.
+    Returns: multiplier per token, zero or in the band.
+    Source: Ling team 2025 (IcePop), arXiv 2510.18855.
+    """
+    weight = _exp(tokens.log_mismatch)
+    return torch.where((weight < least) | (weight > most), torch.zeros_like(weight), weight)
+
+
+def rejected(tokens: Tokens, *, cap: float) -> Tensor:
+    """The importance weight of each token, zero above a cap.
+
+    Equation: w · 1[w ≤ cap], w = π_prox/μ.
+    Args: cap, ≥ 1.
+    Returns: multiplier per token, ≥ 0 and at most cap.
+    Source: Fu et al. 2025 (AReaL), arXiv 2505.24298.
+    """
+    return banded(tokens, least=0.0, most=cap)
+
+
+def sequence_truncated(tokens: Tokens, *, cap: float) -> Tensor:
+    """Truncated importance weight of the whole rollout, on each of its tokens.
+
+    Equation: min(Πₜ π_prox/μ, cap).
+    Args: cap, > 0.
+    Returns: multiplier per token, > 0 and at most cap, equal over a rollout.
+    Source: Liu et al. 2025, "When speed kills stability" (sequence-level truncated importance sampling).
+    """
+    return _exp(tokens.per_sequence(tokens.log_mismatch)).clamp(max=cap)
+
+
+def sequence_masked(tokens: Tokens, *, cap: float) -> Tensor:
+    """The importance weight of the whole rollout, zero above a cap.
+
+    Equation: w · 1[w ≤ cap], w = Πₜ π_prox/μ.
+    Args: cap, ≥ 1.
+    Returns: multiplier per token, ≥ 0 and at most cap, equal over a rollout.
+    Source: Qi et al. 2025, arXiv 2510.26788.
+    """
+    weight = _exp(tokens.per_sequence(tokens.log_mismatch))
+    return torch.where(weight > cap, torch.zeros_like(weight), weight)
+
+
+def geometric_mask(tokens: Tokens, *, least: float, most: float) -> Tensor:
+    """One for rollouts whose mean log-weight is small, zero for the others; no weight.
+
+    Equation: 1[least ≤ (Πₜ π_prox/μ)^(1/|o|) ≤ most].
+    Args: least, most, edges of the band, 0 ≤ least ≤ 1 ≤ most.
+    Returns: multiplier per token, zero or one, equal over a rollout.
+    Source: verl, docs/algo/rollout_corr_math.md (geometric rejection).
+    """
+    mean = _exp(_geometric(tokens, tokens.log_mismatch))
+    kept = torch.where((mean < least) | (mean > most), torch.zeros_like(mean), torch.ones_like(mean))
+    return torch.where(mean.isnan(), mean, kept)
+
+
+def _one_sided(ratio: Tensor, advantage: Tensor, floor: float, ceiling: float) -> Tensor:
+    spent = ((advantage > 0) & (ratio > ceiling)) | ((advantage < 0) & (ratio < floor))
+    return torch.where(spent, torch.zeros_like(ratio), ratio)
+
+
+def _geometric(tokens: Tokens, log_ratio: Tensor) -> Tensor:
+    return tokens.per_sequence(log_ratio) / tokens.lengths
 
 
 def _exp(log_ratio: Tensor) -> Tensor:

@@ -47,6 +47,42 @@ class Tokens:
     def __len__(self) -> int:
         return self.logp.shape[0]
 
+    @property
+    def log_ratio(self) -> Tensor:
+        """[T] log(policy/proximal)."""
+        return self.logp - self._centre
+
+    @property
+    def log_mismatch(self) -> Tensor:
+        """[T] log(proximal/behavior)."""
+        return self._centre - self.behavior_logp
+
+    @property
+    def log_divergence(self) -> Tensor:
+        """[T] log(policy/reference). Raises: ValueError where the tokens carry no reference."""
+        if self.reference_logp is None:
+            raise ValueError("a penalty that pulls to a reference needs reference_logp on its tokens")
+        return self.logp - self.reference_logp
+
+    @property
+    def lengths(self) -> Tensor:
+        """[T] tokens of the rollout that each token belongs to."""
+        return torch.bincount(self.sequence)[self.sequence]
+
+    def per_sequence(self, values: Tensor) -> Tensor:
+        """[T] the sum of [T] values over the rollout that each token belongs to.
+
+        Summed from the smallest up, so that no order of the tokens can change a bit of it.
+        """
+        order = values.argsort()
+        order = order[self.sequence[order].argsort(stable=True)]
+        total = torch.zeros(int(self.sequence.max()) + 1 if len(self) else 0, dtype=values.dtype)
+        return total.index_add(0, self.sequence[order], values[order])[self.sequence]
+
+    @property
+    def _centre(self) -> Tensor:
+        return self.behavior_logp if self.proximal_logp is None else self.proximal_logp
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denominators:
@@ -59,6 +95,8 @@ class Denominators:
     """Trainable tokens of the whole step."""
     max_tokens: int
     """Length limit of one rollout, in trainable tokens."""
+    group_tokens: tuple[int, ...] = ()
+    """Trainable tokens of each group of the step, by its index. Only a mean over prompts asks for them."""
 
     def __post_init__(self) -> None:
         for name, least in (("groups", 1), ("sequences", 1), ("tokens", 0), ("max_tokens", 1)):

@@ -1,0 +1,307 @@
+"""Credit that sees a group only through its count of successes, and what such credit climbs.
+
+A count weight gives a success of a group of N the advantage a(K) and a failure b(K), K the successes of the
+group. With g = 1/N Σᵢ [rᵢ·a(K) + (1−rᵢ)·b(K)]·∇log π(yᵢ) and p the chance of a success,
+
+    E[g] = w(p)·∇p,   w(p) = Σₘ βₘ·C(N−1, m)·pᵐ·(1−p)^{N−1−m},   βₘ = a(m+1) − b(m).
+
+So a count weight always climbs a function of p, a polynomial of degree at most N; only β decides which; and an
+amount added to a(m+1) and b(m) alike, a baseline made of the other rollouts, changes the variance alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "FAMILIES",
+    "CountWeight",
+    "Regime",
+    "analytic_weight",
+    "centred_pass_weight",
+    "control_weight",
+    "count_covariance",
+    "direct_weight",
+    "family_weight",
+    "gauged",
+    "optimal_gauge",
+    "regime",
+    "released_weight",
+    "sub_weight",
+    "ungauged",
+    "update_scale",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountWeight:
+    """Advantages by the group's count of successes, K = 0 … N."""
+
+    success: tuple[float, ...]
+    """a(K). a(0) weighs nothing."""
+    failure: tuple[float, ...]
+    """b(K). b(N) weighs nothing."""
+
+    def __post_init__(self) -> None:
+        if len(self.success) != len(self.failure) or len(self.success) < 2:
+            raise ValueError("a count weight has one a(K) and one b(K) for each K = 0 … N, N ≥ 1")
+
+    @property
+    def group(self) -> int:
+        """N."""
+        return len(self.success) - 1
+
+    @property
+    def beta(self) -> tuple[float, ...]:
+        """βₘ = a(m+1) − b(m), m = 0 … N−1: all of the weight that its expectation depends on."""
+        return tuple(self.success[m + 1] - self.failure[m] for m in range(self.group))
+
+    def climbs(self, p: float) -> float:
+        """w(p) in E[g] = w(p)·∇p.
+
+        Source: the Bernstein form of count-only credit: Davis & Recht 2025, arXiv 2510.13651.
+        """
+        last = self.group - 1
+        return math.fsum(b * math.comb(last, m) * p**m * (1 - p) ** (last - m) for m, b in enumerate(self.beta))
+
+
+def ungauged(beta: Sequence[float]) -> CountWeight:
+    """The count weight with that β and nothing for failures."""
+    return CountWeight(success=(0.0, *beta), failure=(0.0,) * (len(beta) + 1))
+
+
+def gauged(weight: CountWeight, baseline: Sequence[float]) -> CountWeight:
+    """The weight less a baseline h(m) of the m successes among the *other* rollouts; w stays as it is.
+
+    Equation: a(m+1) − h(m), b(m) − h(m), m = 0 … N−1.
+    Raises: ValueError unless there is one h(m) for each m.
+    """
+    if len(baseline) != weight.group:
+        raise ValueError(f"a group of {weight.group} needs {weight.group} baselines, not {len(baseline)}")
+    success = (weight.success[0], *(a - h for a, h in zip(weight.success[1:], baseline, strict=True)))
+    failure = (*(b - h for b, h in zip(weight.failure[:-1], baseline, strict=True)), weight.failure[-1])
+    return CountWeight(success=success, failure=failure)
+
+
+def direct_weight(group: int) -> CountWeight:
+    """The mean score of the successes: maximum likelihood truncated at order N.
+
+    Equation: a = N/K, b = 0; w = (1 − (1−p)^N)/p.
+    Source: Tajwar et al. 2026 (MaxRL), arXiv 2602.02710.
+    """
+    return ungauged([group / count for count in range(1, group + 1)])
+
+
+def control_weight(group: int) -> CountWeight:
+    """`direct_weight` less the mean score of the whole group, which is kept also where all fail.
+
+    Equation: a = N/K − 1, b = −1; w = (1 − (1−p)^N)/p.
+    Source: Tajwar et al. 2026 (MaxRL), arXiv 2602.02710, the control variate.
+    """
+    return gauged(direct_weight(group), [1.0] * group)
+
+
+def released_weight(group: int, *, epsilon: float) -> CountWeight:
+    """The reward's excess over the group mean, relative to that mean: order N−1, since all-fail groups are dropped.
+
+    Equation: a = (1 − K/N)/(K/N + ε), b = −(K/N)/(K/N + ε); w = (1 − (1−p)^{N−1})/p at ε = 0.
+    Args: epsilon, added to the mean, ≥ 0.
+    Source: tajwarfahim/maxrl, compute_maxrl_outcome_advantage (ε = 1e-6).
+    """
+    share = [count / group for count in range(group + 1)]
+    success = tuple((1 - s) / (s + epsilon) if s else 0.0 for s in share)
+    failure = tuple(-s / (s + epsilon) if s else 0.0 for s in share)
+    return CountWeight(success=success, failure=failure)
+
+
+def sub_weight(group: int, *, order: int) -> CountWeight:
+    """Maximum likelihood truncated at an order T below the group: the mean over all its subsets of T rollouts.
+
+    Equation: a = N/C(N, T) Σ_{k=1}^{T} C(K−1, k−1)·C(N−K, T−k)/k, b = 0; w = (1 − (1−p)^T)/p.
+    Raises: ValueError where the group is smaller than the order.
+    Source: tajwarfahim/maxrl, c_sub_TN.
+    """
+    if group < order:
+        raise ValueError(f"order {order} needs groups of at least {order}, not {group}")
+
+    def a(count: int) -> float:
+        ways = (math.comb(count - 1, k - 1) * math.comb(group - count, order - k) / k for k in range(1, order + 1))
+        return group * math.fsum(ways) / math.comb(group, order)
+
+    return ungauged([a(count) for count in range(1, group + 1)])
+
+
+def _rising(group: int, count: int, alpha: float) -> float:
+    """Γ(N+α)Γ(K)/(Γ(N)Γ(K+α)), as a product of factors that no group can overflow."""
+    return math.prod((n + alpha) / n for n in range(count, group))
+
+
+def _power(group: int, count: int, alpha: float) -> float:
+    return math.pow(group / count, alpha)
+
+
+def _mixed(group: int, count: int, share: float) -> float:
+    below = (1 - share) * group + share * count
+    if below <= 0:
+        raise ValueError(f"family C reaches at most a parameter of {group}/{group - 1} in groups of {group}")
+    return group / below
+
+
+def _geometric(group: int, count: int, ratio: float) -> float:
+    ways = (ratio**k * math.comb(group - count, k) / math.comb(group - 1, k) for k in range(group - count + 1))
+    return math.fsum(ways)
+
+
+FAMILIES: dict[str, Callable[[int, int, float], float]] = {
+    "A": _rising,
+    "B": _power,
+    "C": _mixed,
+    "D": _geometric,
+}
+"""Name of an RL2ML family to a(K) from N, K ≥ 1 and its parameter: 0 is REINFORCE, 1 is MaxRL, beyond is beyond."""
+
+
+def family_weight(group: int, *, family: str, parameter: float, baseline: float = 0.0) -> CountWeight:
+    """A success weight between REINFORCE (0) and maximum likelihood of order N (1), or beyond.
+
+    Equation, with N the group and x the parameter:
+        A  a = Γ(N+x)Γ(K)/(Γ(N)Γ(K+x))           w = Σ_{k<N} x(x+1)…(x+k−1)/k! · (1−p)ᵏ
+        B  a = (N/K)ˣ                             w = E[(N/(1+M))ˣ], M ~ Bin(N−1, p)
+        C  a = N/((1−x)·N + x·K)                  w = E[N/((1−x)·N + x·(1+M))]
+        D  a = Σ_{k≤N−K} xᵏ C(N−K,k)/C(N−1,k)     w = (1 − (x(1−p))^N)/(1 − x(1−p))
+    Args: family, A to D; parameter; baseline, taken off every rollout of every group.
+    Raises: ValueError for a family that does not exist, and for a parameter that it cannot have.
+    Source: derived; see the objective rl2ml.
+    """
+    if family not in FAMILIES:
+        raise ValueError(f"no family is called {family!r}; known: {', '.join(FAMILIES)}")
+    if not (0 if family == "D" else -1) <= parameter < math.inf or (family == "A" and parameter == -1):
+        raise ValueError(f"family {family} has no parameter {parameter!r}")
+    success = [FAMILIES[family](group, count, parameter) for count in range(1, group + 1)]
+    return gauged(ungauged(success), [baseline] * group)
+
+
+def analytic_weight(group: int, *, k: int) -> CountWeight:
+    """The advantage of pass@k over random subsets of k, standardised.
+
+    Equation: a = (1−R)/σ, b = (1 − R − C(N−K−1, k−1)/C(N−1, k−1))/σ, R = 1 − C(N−K, k)/C(N, k),
+        σ = √(R(1−R)); zero where σ is.
+    Raises: ValueError for groups of k or fewer, where nothing is left.
+    Source: Chen et al. 2025, arXiv 2508.10751, eqs. 14 and 15.
+    """
+    plain = centred_pass_weight(group, k=k)
+    passes = [1 - math.comb(group - count, k) / math.comb(group, k) for count in range(group + 1)]
+    scale = [1 / math.sqrt(rate * (1 - rate)) if 0 < rate < 1 else 0.0 for rate in passes]
+    return CountWeight(
+        success=tuple(a * s for a, s in zip(plain.success, scale, strict=True)),
+        failure=tuple(b * s for b, s in zip(plain.failure, scale, strict=True)),
+    )
+
+
+def centred_pass_weight(group: int, *, k: int) -> CountWeight:
+    """`analytic_weight` without the division by the deviation.
+
+    Equation: a = 1−R, b = 1 − R − C(N−K−1, k−1)/C(N−1, k−1); w = (1 − k/N)·(1−p)^{k−1}.
+    Raises: ValueError for groups of k or fewer.
+    """
+    if group <= k:
+        raise ValueError(f"k = {k} needs groups of at least {k + 1}, not {group}")
+    fails = [math.comb(group - count, k) / math.comb(group, k) for count in range(group + 1)]
+    alone = [math.comb(group - count - 1, k - 1) / math.comb(group - 1, k - 1) for count in range(group)]
+    return CountWeight(success=(0.0, *fails[1:]), failure=(*(f - x for f, x in zip(fails, alone, strict=False)), 0.0))
+
+
+class Regime(StrEnum):
+    """How far a group moves the policy as its count of successes grows."""
+
+    SUBCRITICAL = "subcritical"
+    """Ever farther: REINFORCE and all on its side of maximum likelihood."""
+    CRITICAL = "critical"
+    """Equally far, whatever the count: maximum likelihood."""
+    SUPERCRITICAL = "supercritical"
+    """Ever less far: rare successes move more than common ones."""
+    MIXED = "mixed"
+    """Farther, then less far, or the other way round."""
+
+
+def update_scale(weight: CountWeight) -> tuple[float, ...]:
+    """s(K), K = 0 … N: g = s(K) times the mean score of the successes.
+
+    Equation: s(K) = K·a(K)/N, for a weight that gives failures nothing; E[s(K)] = p·w(p).
+    Raises: ValueError for a weight that gives failures something.
+    """
+    if any(weight.failure[:-1]):
+        raise ValueError("only a weight that gives failures nothing has an update scale")
+    return tuple(count * a / weight.group for count, a in enumerate(weight.success))
+
+
+def regime(weight: CountWeight) -> Regime:
+    """How the update scale runs over K = 1 … N. Differences below 1e-12 of the largest scale are none."""
+    scale = update_scale(weight)[1:]
+    least = 1e-12 * max(map(abs, scale))
+    steps = [after - before for before, after in itertools.pairwise(scale)]
+    rises, falls = any(step > least for step in steps), any(step < -least for step in steps)
+    if rises and falls:
+        return Regime.MIXED
+    return Regime.SUBCRITICAL if rises else Regime.SUPERCRITICAL if falls else Regime.CRITICAL
+
+
+def count_covariance(
+    weight: CountWeight, p: float, *, success_covariance: Tensor, failure_covariance: Tensor, success_mean: Tensor
+) -> Tensor:
+    """[n, n] exact covariance of the gradient of one group.
+
+    Equation: N²·Cov(g) = E[K·a²]·Σ₊ + E[(N−K)·b²]·Σ₋ + Var(K·a − (N−K)·b·p/(1−p))·μ₊μ₊ᵀ.
+    Args: p, chance of a success, 0 < p < 1; success_covariance, failure_covariance, Σ± of the score ∇log π(y) given
+        the outcome; success_mean, μ₊ = E[∇log π(y) | success] = ∇log p.
+    Source: derived from iid scores given the outcomes.
+    """
+    chance = _chances(weight.group, p)
+    counts = range(weight.group + 1)
+    plus = math.fsum(chance[k] * k * weight.success[k] ** 2 for k in counts)
+    minus = math.fsum(chance[k] * (weight.group - k) * weight.failure[k] ** 2 for k in counts)
+    along = [k * weight.success[k] - (weight.group - k) * weight.failure[k] * p / (1 - p) for k in counts]
+    mean = math.fsum(chance[k] * along[k] for k in counts)
+    spread = math.fsum(chance[k] * (along[k] - mean) ** 2 for k in counts)
+    total = plus * success_covariance + minus * failure_covariance + spread * torch.outer(success_mean, success_mean)
+    return total / weight.group**2
+
+
+def optimal_gauge(
+    weight: CountWeight, p: float, *, success_trace: float, failure_trace: float, mean_square: float
+) -> CountWeight:
+    """The weight with the same w and the smallest trace of `count_covariance`.
+
+    Args: p, 0 < p < 1; success_trace, failure_trace, traces of Σ₊ and Σ₋, > 0; mean_square, |μ₊|².
+    Source: derived: the trace is a quadratic in b(0) … b(N−1), with a(m+1) = βₘ + b(m).
+    """
+    group, beta, chance = weight.group, weight.beta, _chances(weight.group, p)
+    rows: list[tuple[list[float], float]] = []
+    for count in range(group + 1):
+        along, constant = [0.0] * group, 0.0
+        if count:
+            root = math.sqrt(chance[count] * count * success_trace)
+            rows.append(([root * (m == count - 1) for m in range(group)], -root * beta[count - 1]))
+            along[count - 1] += count
+            constant += count * beta[count - 1]
+        if count < group:
+            root = math.sqrt(chance[count] * (group - count) * failure_trace)
+            rows.append(([root * (m == count) for m in range(group)], 0.0))
+            along[count] -= (group - count) * p / (1 - p)
+        root = math.sqrt(chance[count] * mean_square)
+        rows.append(([root * value for value in along], -root * constant))
+    left = torch.tensor([row for row, _ in rows], dtype=torch.float64)
+    right = torch.tensor([value for _, value in rows], dtype=torch.float64)
+    failure: list[float] = torch.linalg.lstsq(left, right[:, None]).solution[:, 0].tolist()
+    return gauged(ungauged(beta), [-value for value in failure])
+
+
+def _chances(group: int, p: float) -> list[float]:
+    return [math.comb(group, k) * p**k * (1 - p) ** (group - k) for k in range(group + 1)]

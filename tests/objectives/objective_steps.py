@@ -1,0 +1,151 @@
+"""Optimiser steps in plain numbers, at every edge, for rows to be run on."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gnomon.objectives import Denominators, Objective, Tokens
+
+EDGES = [0.8, 0.9, 1.1, 1.2, 1.3]
+"""Every edge of a clip band that a case uses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A whole optimiser step in plain numbers. Token lists run over groups, then rollouts, then positions."""
+
+    rewards: list[list[float]]
+    lengths: list[list[int]]
+    max_tokens: int
+    logp: list[float]
+    proximal: list[float]
+    behavior: list[float]
+    reference: list[float]
+    decoupled: bool
+    """Whether a proximal policy apart from behavior exists."""
+
+    def tokens(self, row: Objective, dtype: torch.dtype = torch.float64) -> Tokens:
+        advantage = row.advantage(torch.tensor(self.rewards, dtype=dtype)).flatten()
+        lengths = torch.tensor([n for group in self.lengths for n in group])
+        sequence = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+
+        def vector(values: list[float]) -> Tensor:
+            return torch.tensor(values, dtype=dtype)
+
+        return Tokens(
+            logp=vector(self.logp),
+            behavior_logp=vector(self.behavior),
+            proximal_logp=vector(self.proximal) if self.decoupled else None,
+            reference_logp=vector(self.reference),
+            advantage=advantage[sequence],
+            sequence=sequence,
+            group=sequence // len(self.rewards[0]),
+        )
+
+    def denominators(self) -> Denominators:
+        groups, size = len(self.rewards), len(self.rewards[0])
+        return Denominators(
+            groups=groups,
+            sequences=groups * size,
+            tokens=len(self.logp),
+            max_tokens=self.max_tokens,
+            group_tokens=tuple(sum(group) for group in self.lengths),
+        )
+
+    def rollouts(self) -> list[tuple[int, int, list[int]]]:
+        """Group, place in the group and token positions of every rollout."""
+        rows, start = [], 0
+        for g, group in enumerate(self.lengths):
+            for i, length in enumerate(group):
+                rows.append((g, i, list(range(start, start + length))))
+                start += length
+        return rows
+
+
+def _palette() -> list[float]:
+    """Log-ratios at one, far away, and just inside and outside every clip edge."""
+    near = [edge * (1 + side) for edge in EDGES for side in (-2e-4, 2e-4)]
+    return [math.log(ratio) for ratio in [0.02, 0.5, 0.97, 1.0, 1.03, 1.25, 2.0, 30.0, *near]]
+
+
+def make_step(
+    seed: int, rewards: Sequence[Sequence[float]], lengths: Sequence[Sequence[int]], *, decoupled: bool = False
+) -> Step:
+    """A step far from on-policy, its ratios drawn from the palette."""
+    draw, palette = random.Random(seed), _palette()
+    count = sum(map(sum, lengths))
+    proximal = [draw.uniform(-3, -0.1) for _ in range(count)]
+    return Step(
+        rewards=[list(map(float, group)) for group in rewards],
+        lengths=[list(group) for group in lengths],
+        max_tokens=6,
+        logp=[value + draw.choice(palette) for value in proximal],
+        proximal=proximal,
+        behavior=[value + draw.uniform(-1.5, 1.5) for value in proximal] if decoupled else proximal,
+        reference=[value + draw.uniform(-1, 1) for value in proximal],
+        decoupled=decoupled,
+    )
+
+
+def _clip_edges() -> Step:
+    """Every ratio of the palette, once with a positive and once with a negative advantage."""
+    step, palette = make_step(11, [[1, 0]] * 3, [[6, 6]] * 3), _palette()
+    assert len(palette) == 18
+    ratios = [ratio for start in (0, 6, 12) for ratio in palette[start : start + 6] * 2]
+    return replace(step, logp=[old + ratio for old, ratio in zip(step.proximal, ratios, strict=True)])
+
+
+WHOLE = [0.5, 0.83, 0.999, 0.9997, 1.0004, 1.001, 1.23, 1.28, 1.7, 2.0, 3.0, 5.0, 10.0, math.exp(-0.4), math.exp(0.4)]
+"""Edges of whole-answer bands, of log bands and of caps."""
+
+
+def _whole_edges(*, of_sampler: bool) -> Step:
+    """Answers of one token just inside and outside every edge, once with either sign of the advantage."""
+    ratios = [math.log(edge * (1 + side)) for edge in [*EDGES, *WHOLE] for side in (-5e-5, 5e-5)]
+    step = make_step(13, [[1, 0]] * len(ratios), [[1, 1]] * len(ratios), decoupled=of_sampler)
+    apart = [ratio for ratio in ratios for _ in range(2)]
+    if of_sampler:
+        near = {"behavior": [old - by for old, by in zip(step.proximal, apart, strict=True)]}
+    else:
+        near = {"logp": [old + by for old, by in zip(step.proximal, apart, strict=True)]}
+    return replace(step, **near)
+
+
+def _near(*, of_sampler: bool) -> Step:
+    """Answers whose mean log-ratio lies in every narrow band and whose product does not."""
+    step = make_step(14, [[1, 0, 0], [1, 1, 0]], [[6, 5, 4], [5, 4, 6]], decoupled=of_sampler)
+    if of_sampler:
+        return replace(step, behavior=[old - 7e-4 for old in step.proximal], logp=[old + 0.01 for old in step.proximal])
+    return replace(step, logp=[old + 2e-4 * (-1) ** (i % 5 == 0) for i, old in enumerate(step.proximal)])
+
+
+EDGE_STEPS = {
+    "near": _near(of_sampler=False),
+    "near the sampler": _near(of_sampler=True),
+    "whole edges": _whole_edges(of_sampler=False),
+    "whole edges of the sampler": _whole_edges(of_sampler=True),
+    "clip edges": _clip_edges(),
+    "mixed": make_step(1, [[1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 0, 1]], [[3, 5, 1, 2], [6, 2, 4, 4], [1, 1, 2, 6]]),
+    "none correct": make_step(2, [[0, 0, 0], [0, 1, 1]], [[3, 5, 1], [2, 2, 6]]),
+    "all correct": make_step(3, [[1, 1, 1], [0, 1, 1]], [[3, 5, 1], [2, 2, 6]]),
+    "equal real rewards": make_step(4, [[0.1, 0.1, 0.1], [1.1, 1.1, 1.1]], [[3, 5, 1], [2, 2, 6]]),
+    "real rewards": make_step(5, [[1.1, 0.1, 0.0, 1.0], [-0.5, 0.1, 0.1, 2.0]], [[3, 5, 1, 6], [2, 2, 6, 1]]),
+    "empty responses": make_step(6, [[1, 0, 0], [0, 1, 1]], [[0, 5, 0], [2, 0, 6]]),
+    "nothing but empty": make_step(7, [[1, 0], [0, 1]], [[0, 0], [0, 0]]),
+    "one token each": make_step(8, [[1, 0], [0, 1], [1, 1]], [[1, 1], [1, 1], [1, 1]]),
+    "identical responses": replace(
+        make_step(9, [[1, 1], [1, 0]], [[2, 2], [2, 2]]),
+        logp=[-0.5, -1.0] * 4,
+        proximal=[-0.6, -0.9] * 4,
+        behavior=[-0.6, -0.9] * 4,
+        reference=[-0.4, -1.2] * 4,
+    ),
+    "decoupled": make_step(10, [[1, 0, 0], [0, 1, 1]], [[3, 5, 1], [2, 2, 6]], decoupled=True),
+    "decoupled, four": make_step(12, [[1, 0, 0, 1], [0, 1, 0, 0]], [[3, 5, 1, 2], [2, 2, 6, 0]], decoupled=True),
+}

@@ -1,0 +1,230 @@
+"""Mutants of the rows that differ in ratio or correction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+from objective_cases import CASES
+from torch import Tensor
+
+from gnomon.objectives import (
+    Correction,
+    Objective,
+    OffPolicy,
+    Ratio,
+    Tokens,
+    banded,
+    capped,
+    dual_clip,
+    geometric_clip,
+    geometric_mask,
+    geometric_of_clipped,
+    mean_centred,
+    no_correction,
+    no_ratio,
+    ppo_clip,
+    rejected,
+    sequence_masked,
+    sequence_ratio,
+    sequence_truncated,
+    soft_gate,
+    standardised,
+    truncated,
+    unclipped,
+)
+
+RATIOS = ("cispo", "cispo_cap", "dapo", "dual_clip_ppo", "gmpo", "gspo", "gspo_token", "loop", "sapo", "sequence_is")
+CORRECTIONS = ("decoupled_ppo", "geometric_rejection", "icepop", "sequence_mis", "sequence_tis", "tis")
+WIDE = "geometric_rejection,least=0.83,most=1.23,clip_low=0.1"
+STANDARD = ("cispo", "dapo", "gmpo", "gspo", "sapo")
+
+
+def turned(tokens: Tokens) -> Tokens:
+    """Every log-ratio with the other sign."""
+    reference = None if tokens.reference_logp is None else -tokens.reference_logp
+    centre = None if tokens.proximal_logp is None else -tokens.proximal_logp
+    behavior, logp = -tokens.behavior_logp, -tokens.logp
+    return replace(tokens, logp=logp, behavior_logp=behavior, proximal_logp=centre, reference_logp=reference)
+
+
+def other_sign(tokens: Tokens) -> Tokens:
+    return replace(tokens, advantage=-tokens.advantage)
+
+
+def of_policy(tokens: Tokens) -> Tokens:
+    """The policy's ratio where the sampler's stood."""
+    centre = tokens.logp - tokens.log_ratio
+    return replace(tokens, proximal_logp=tokens.logp, behavior_logp=centre)
+
+
+def whole_group(tokens: Tokens) -> Tokens:
+    """Rollouts of a group taken for one."""
+    return replace(tokens, sequence=tokens.group)
+
+
+def joined(tokens: Tokens) -> Tokens:
+    """Every rollout of the micro-batch taken for one."""
+    return replace(tokens, sequence=torch.zeros_like(tokens.sequence))
+
+
+def clamped_ratio(tokens: Tokens, *, low: float, high: float) -> Tensor:
+    return tokens.log_ratio.exp().clamp(low, high)
+
+
+def kept_gradient(tokens: Tokens) -> Tensor:
+    """GMPO that gives its clipped tokens the gradient of the others."""
+    held = torch.where(tokens.advantage > 0, tokens.log_ratio.clamp(max=0.4), tokens.log_ratio.clamp(min=-0.4))
+    return (tokens.per_sequence(held) / tokens.lengths).exp()
+
+
+def scaled_gate(tokens: Tokens) -> Tensor:
+    return soft_gate(tokens, gain=1.0, loss=1.05) / 4
+
+
+def gate_without_ratio(tokens: Tokens) -> Tensor:
+    return soft_gate(tokens, gain=1.0, loss=1.05) / tokens.log_ratio.exp()
+
+
+def weighted_mask(tokens: Tokens) -> Tensor:
+    return geometric_mask(tokens, least=0.999, most=1.001) * tokens.log_mismatch.exp()
+
+
+def product_mask(tokens: Tokens, *, least: float, most: float) -> Tensor:
+    product = tokens.per_sequence(tokens.log_mismatch).exp()
+    return ((product >= least) & (product <= most)).to(product.dtype)
+
+
+def floored_weight(tokens: Tokens) -> Tensor:
+    return tokens.log_mismatch.exp().clamp(0.5, 2.0)
+
+
+RATIO_MUTANTS: dict[str, dict[str, Ratio]] = {
+    "cispo": {
+        "the ceiling itself": partial(capped, cap=0.2),
+        "a floor too": partial(clamped_ratio, low=0.8, high=1.2),
+        "a clip": partial(ppo_clip, low=0.2, high=0.2),
+    },
+    "cispo_cap": {"one more than the ceiling": partial(capped, cap=6.0), "no ceiling": unclipped},
+    "dapo": {
+        "clip symmetric": partial(ppo_clip, low=0.2, high=0.2),
+        "whole answers": partial(geometric_clip, low=0.2, high=0.28),
+    },
+    "dapo,clip_low=0.1,clip_high=0.3": {"clip sides swapped": partial(ppo_clip, low=0.3, high=0.1)},
+    "dual_clip_ppo": {
+        "one clip": partial(ppo_clip, low=0.2, high=0.2),
+        "ceiling two": partial(dual_clip, low=0.2, high=0.2, ceiling=2.0),
+        "ceiling for wanted tokens": lambda tokens: dual_clip(other_sign(tokens), low=0.2, high=0.2, ceiling=3.0),
+    },
+    "dual_clip_ppo,clip_low=0.1,clip_high=0.3,ceiling=1.7": {
+        "clip sides swapped": partial(dual_clip, low=0.3, high=0.1, ceiling=1.7)
+    },
+    "gmpo": {
+        "nothing clipped": partial(geometric_of_clipped, low=math.inf, high=math.inf),
+        "clipped tokens keep a gradient": kept_gradient,
+        "mean clipped": partial(geometric_clip, low=1 - math.exp(-0.4), high=math.exp(0.4) - 1),
+        "clipped as a ratio": partial(geometric_of_clipped, low=-math.log(0.6), high=math.log(1.4)),
+    },
+    "gmpo,clip_low=0.1,clip_high=0.3": {"clip sides swapped": partial(geometric_of_clipped, low=0.3, high=0.1)},
+    "gspo": {
+        "product without a root": sequence_ratio,
+        "tokens": partial(ppo_clip, low=3e-4, high=4e-4),
+        "of the group": lambda tokens: geometric_clip(whole_group(tokens), low=3e-4, high=4e-4),
+        "clip sides swapped": partial(geometric_clip, low=4e-4, high=3e-4),
+    },
+    "gspo,clip_low=0.17,clip_high=0.23": {"clip sides swapped": partial(geometric_clip, low=0.23, high=0.17)},
+    "gspo_token": {"tokens": partial(ppo_clip, low=3e-4, high=4e-4), "product without a root": sequence_ratio},
+    "loop": {"a second clip": partial(dual_clip, low=0.2, high=0.2, ceiling=3.0), "whole answers": sequence_ratio},
+    "loop,clip_low=0.1,clip_high=0.3": {"clip sides swapped": partial(ppo_clip, low=0.3, high=0.1)},
+    "sapo": {
+        "rates swapped": partial(soft_gate, gain=1.05, loss=1.0),
+        "a quarter": scaled_gate,
+        "gate alone": gate_without_ratio,
+    },
+    "sequence_is": {
+        "tokens": unclipped,
+        "of the group": lambda tokens: sequence_ratio(whole_group(tokens)),
+        "of the micro-batch": lambda tokens: sequence_ratio(joined(tokens)),
+        "with a root": partial(geometric_clip, low=1.0, high=math.inf),
+    },
+}
+
+CORRECTION_MUTANTS: dict[str, dict[str, Correction]] = {
+    "decoupled_ppo": {"truncated": partial(truncated, cap=5.0), "cap of ten": partial(rejected, cap=10.0)},
+    "geometric_rejection": {
+        "weights too": weighted_mask,
+        "product for mean": partial(product_mask, least=0.999, most=1.001),
+        "of the micro-batch": lambda tokens: geometric_mask(joined(tokens), least=0.999, most=1.001),
+    },
+    WIDE: {
+        "upper edge alone": partial(geometric_mask, least=0.0, most=1.23),
+        "lower edge alone": partial(geometric_mask, least=0.83, most=math.inf),
+        "product for mean": partial(product_mask, least=0.83, most=1.23),
+    },
+    "icepop": {"upper edge alone": partial(banded, least=0.0, most=5.0), "truncated": partial(truncated, cap=5.0)},
+    "icepop,least=0.83,most=1.23,clip_low=0.1": {"lower edge alone": partial(banded, least=0.83, most=math.inf)},
+    "sequence_mis": {
+        "truncated": partial(sequence_truncated, cap=10.0),
+        "tokens": partial(rejected, cap=10.0),
+        "of the group": lambda tokens: sequence_masked(whole_group(tokens), cap=10.0),
+    },
+    "sequence_tis": {
+        "masked": partial(sequence_masked, cap=2.0),
+        "tokens": partial(truncated, cap=2.0),
+        "of the group": lambda tokens: sequence_truncated(whole_group(tokens), cap=2.0),
+        "never truncated": partial(sequence_truncated, cap=math.inf),
+    },
+    "tis": {
+        "rejected": partial(rejected, cap=2.0),
+        "never truncated": partial(truncated, cap=math.inf),
+        "floored": floored_weight,
+        "whole answers": partial(sequence_truncated, cap=2.0),
+    },
+}
+
+
+def ratio_mutants() -> Iterator[tuple[str, str, Objective]]:
+    """What is wrong, of which case, and the row."""
+    for name in RATIOS:
+        row = CASES[name].row
+        ratio = row.ratio
+        yield "ratio missing", name, replace(row, ratio=no_ratio)
+        yield "ratio inverted", name, replace(row, ratio=lambda tokens, ratio=ratio: ratio(turned(tokens)))
+        if name not in ("sequence_is", "cispo", "cispo_cap"):
+            yield "sign of A mistaken", name, replace(row, ratio=lambda tokens, ratio=ratio: ratio(other_sign(tokens)))
+        for kind in OffPolicy:
+            if kind is not row.off_policy and {kind, row.off_policy} != {OffPolicy.TOKEN, OffPolicy.SOFT}:
+                yield f"{kind} claimed", name, replace(row, off_policy=kind)
+        yield "a correction claimed", name, replace(row, mismatch=OffPolicy.TOKEN)
+    yield "no fading claimed", "sapo", replace(CASES["sapo"].row, off_policy=OffPolicy.TOKEN)
+    yield "fading claimed", "loop", replace(CASES["loop"].row, off_policy=OffPolicy.SOFT)
+    yield "baseline of the whole group", "loop", replace(CASES["loop"].row, advantage=mean_centred)
+    for name, ratios in RATIO_MUTANTS.items():
+        for what, ratio in ratios.items():
+            yield f"ratio: {what}", name, replace(CASES[name].row, ratio=ratio)
+    for name in STANDARD:
+        row = CASES[name].row
+        yield "deviation missing", name, replace(row, advantage=mean_centred)
+        yield "epsilon too large", name, replace(row, advantage=partial(standardised, epsilon=1e-3))
+        yield "unbiased claimed", name, replace(row, target=CASES["dr_grpo"].row.target)
+    yield "own length claimed", "dapo", replace(CASES["dapo"].row, target=CASES["grpo"].row.target)
+    yield "shared length claimed", "gspo", replace(CASES["gspo"].row, target=CASES["dapo"].row.target)
+    for name in CORRECTIONS:
+        row = CASES[name].row
+        mend = row.correction
+        yield "correction missing", name, replace(row, correction=no_correction)
+        if name == "geometric_rejection":  # Its default band is its own inverse, to six digits.
+            name, row = WIDE, CASES[WIDE].row
+            mend = row.correction
+        yield "correction inverted", name, replace(row, correction=lambda tokens, mend=mend: mend(turned(tokens)))
+        yield "of the policy", name, replace(row, correction=lambda tokens, mend=mend: mend(of_policy(tokens)))
+        yield "correction twice", name, replace(row, correction=lambda tokens, mend=mend: 2 * mend(tokens))
+        for kind in (OffPolicy.ON_POLICY, OffPolicy.TOKEN, OffPolicy.SEQUENCE):
+            if kind is not row.mismatch:
+                yield f"{kind} claimed of the sampler", name, replace(row, mismatch=kind)
+    for name, corrections in CORRECTION_MUTANTS.items():
+        for what, mend in corrections.items():
+            yield f"correction: {what}", name, replace(CASES[name].row, correction=mend)

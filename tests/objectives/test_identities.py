@@ -1,0 +1,299 @@
+"""What is said of the algorithms, on the rows that ship: by enumeration, nothing is sampled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from gnomon.objectives import (
+    CountWeight,
+    Objective,
+    Tokens,
+    counted,
+    dapo,
+    dr_grpo,
+    family_weight,
+    gmpo,
+    grpo,
+    grpo_sample_std,
+    gspo,
+    maxrl,
+    maxrl_control,
+    maxrl_released,
+    maxrl_sub,
+    objective,
+    pass_at_all,
+    pkpo,
+    pkpo_loo,
+    pkpo_marginal,
+    reinforce,
+    reinforce_centred,
+    rl2ml,
+    rloo,
+    sequence_is,
+    sequence_mis,
+    sequence_sum,
+    sequence_tis,
+    tis,
+    unclipped,
+)
+from gnomon.objectives.exact import Outcomes, correct, declared_gradient, moments, outcomes, world
+
+F64 = torch.float64
+GROUPS = [2, 3, 4]
+
+
+def expected(row: Objective, group: int, possible: Outcomes | None = None) -> Tensor:
+    place = world()
+    policy = place.logits()
+    kinds = outcomes(place, policy, correct) if possible is None else possible
+    return moments(row, place, policy=policy, behavior=policy, possible=kinds, group=group).mean
+
+
+def scores() -> Tensor:
+    place = world()
+    return place.per_answer(place.scores(place.logits()))
+
+
+def right() -> tuple[Tensor, float]:
+    """∇p and p."""
+    possible = outcomes(world(), world().logits(), correct)
+    return (possible.chance * possible.reward) @ scores(), float(possible.chance @ possible.reward)
+
+
+def close(found: Tensor, claim: Tensor, atol: float = 1e-12) -> bool:
+    return torch.allclose(found, claim, rtol=0, atol=atol)
+
+
+# Maximum likelihood.
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_maxrl_as_released_is_of_order_n_minus_one(group: int) -> None:
+    """It climbs what the direct estimator of order N−1 climbs, and not what that of order N does."""
+    slope, p = right()
+    found = expected(maxrl_released(epsilon=0.0), group)
+    assert close(found, (1 - (1 - p) ** (group - 1)) / p * slope)
+    assert close(found, expected(maxrl(), group - 1)) and not close(found, expected(maxrl(), group), 1e-3)
+    assert close(expected(maxrl_released(), group), found, 1e-5)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_control_variate_keeps_order_n_and_scatters_less(group: int) -> None:
+    place = world()
+    policy = place.logits()
+    possible = outcomes(place, policy, correct)
+    direct, control = (
+        moments(row, place, policy=policy, behavior=policy, possible=possible, group=group)
+        for row in (maxrl(), maxrl_control())
+    )
+    assert close(direct.mean, control.mean) and control.variance < direct.variance
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_dropping_groups_shortens_or_bends_the_climb(group: int) -> None:
+    """Without the all-wrong groups (1−p)^{N−1} is missing from w; without the all-right ones nothing is."""
+    slope, p = right()
+    whole = expected(maxrl_control(), group)
+
+    def without(count: int) -> Tensor:
+        def weight(size: int) -> CountWeight:
+            kept = family_weight(size, family="A", parameter=1.0, baseline=1.0)
+            success = tuple(a * (k != count) for k, a in enumerate(kept.success))
+            return CountWeight(success=success, failure=tuple(b * (k != count) for k, b in enumerate(kept.failure)))
+
+        return expected(replace(maxrl(), advantage=partial(counted, weight=weight)), group)
+
+    assert close(without(0), whole - (1 - p) ** (group - 1) * slope)
+    assert close(without(group), whole)
+
+
+def test_maxrl_of_an_order_is_the_sum_of_pass_at_k_over_k() -> None:
+    """∇ log p up to order T = Σ_{k≤T} ∇pass@k / k, all from groups of four."""
+    total = sum((expected(pkpo(k), 4) / k for k in (1, 2, 3)), torch.zeros(21, dtype=F64))
+    assert close(expected(maxrl_sub(3), 4), total)
+    assert close(expected(maxrl_sub(4), 4), expected(maxrl(), 4)) and close(expected(maxrl_sub(1), 4), right()[0])
+
+
+@pytest.mark.parametrize("family", ["A", "B", "C", "D"])
+def test_rl2ml_holds_reinforce_and_maxrl(family: str) -> None:
+    for baseline in (0.0, 1.0):
+        assert close(expected(rl2ml(family, 0.0, baseline), 3), expected(reinforce(), 3))
+        assert close(expected(rl2ml(family, 1.0, baseline), 3), expected(maxrl(), 3))
+    halfway = expected(rl2ml(family, 0.5), 3).norm()
+    assert expected(reinforce(), 3).norm() < halfway < expected(maxrl(), 3).norm()
+
+
+# The best of several.
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_pass_at_k_rows_climb_pass_at_k(k: int) -> None:
+    slope, p = right()
+    truth = k * (1 - p) ** (k - 1) * slope
+    rows = [pkpo(k), pkpo_loo(k), *([pkpo_marginal(k)] if k > 1 else [])]
+    assert all(close(expected(row, 4), truth) for row in rows)
+    assert close(expected(objective("pass_at_k_centred", k=k), 4), (1 / k - 1 / 4) * truth)
+
+
+def test_the_best_of_all_is_pass_at_n_over_n() -> None:
+    for group in GROUPS:
+        assert close(expected(pass_at_all(), group), expected(pkpo(group), group) / group)
+        rewards = torch.tensor([[1.0, 0.3, 0.7, 1.0], [0.2, 0.9, 0.1, 0.0]], dtype=F64)[:, :group]
+        assert close(pass_at_all().advantage(rewards) * group, pkpo_marginal(group).advantage(rewards))
+
+
+# Standardising.
+
+
+def test_grpo_in_pairs_is_leave_one_out_up_to_scale() -> None:
+    """With the population deviation the scale is one; with the sample deviation it is √½."""
+    plain = {"aggregate": sequence_sum}
+    assert close(expected(replace(grpo(epsilon=0.0), **plain), 2), expected(rloo(), 2))
+    sampled = expected(replace(grpo_sample_std(epsilon=0.0), **plain), 2)
+    assert close(sampled, math.sqrt(0.5) * expected(rloo(), 2))
+    assert not close(expected(replace(grpo(epsilon=0.0), **plain), 3), expected(rloo(), 3), 1e-3)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_two_deviations_differ_by_a_factor(group: int) -> None:
+    factor = math.sqrt((group - 1) / group)
+    assert close(expected(grpo_sample_std(epsilon=0.0), group), factor * expected(grpo(epsilon=0.0), group))
+    assert close(expected(reinforce_centred(), group), (group - 1) / group * expected(rloo(), group))
+
+
+@pytest.mark.parametrize("build", [gspo, gmpo, partial(objective, "sapo"), partial(objective, "gspo_token")])
+def test_on_policy_these_are_grpo(build: Callable[[], Objective]) -> None:
+    """So they have its share of length too."""
+    assert torch.equal(expected(build(), 3), expected(grpo(), 3))
+
+
+def test_the_mean_over_tokens_bends_less_the_larger_the_batch() -> None:
+    truth = right()[0]
+
+    def bend(group: int) -> float:
+        return 1 - torch.nn.functional.cosine_similarity(expected(dapo(), group), truth, dim=0).item()
+
+    assert 0 < bend(4) < bend(3) < bend(2) < 0.01 < 1 - 0.976493
+
+
+# Samplers and masks.
+
+
+@pytest.mark.parametrize("row", [rloo(), dr_grpo(), replace(grpo(), aggregate=sequence_sum)], ids=lambda row: row.name)
+@pytest.mark.parametrize("group", [2, 3])
+def test_dynamic_sampling_rescales_and_redirects_nothing(row: Objective, group: int) -> None:
+    """Refilling until no group is all right or all wrong divides the gradient by the chance of being kept."""
+    place = world()
+    possible = outcomes(place, place.logits(), correct)
+    members = torch.cartesian_prod(*[torch.arange(15)] * group)
+    chance = possible.chance[members].prod(dim=1)
+    count = possible.reward[members].sum(dim=1)
+    kept = (count > 0) & (count < group)
+    share = 1 / place.max_tokens if row.name == "dr_grpo" else 1.0
+    gradient = (row.advantage(possible.reward[members])[:, :, None] * scores()[members]).mean(dim=1) * share
+    refilled = (chance[kept] / chance[kept].sum()) @ gradient[kept]
+    p = right()[1]
+    assert float(chance[kept].sum()) == pytest.approx(1 - p**group - (1 - p) ** group)
+    assert close(refilled, expected(row, group) / float(chance[kept].sum()))
+
+
+def truncated_answers() -> Tensor:
+    """Whether an answer was cut by the limit; such an answer is wrong."""
+    return torch.tensor([not answer.endswith(".") for answer in world().answers])
+
+
+def finishing(reward: float) -> Outcomes:
+    place = world()
+    possible = outcomes(place, place.logits(), correct)
+    return replace(possible, reward=torch.where(truncated_answers(), torch.tensor(reward, dtype=F64), possible.reward))
+
+
+def test_masking_truncated_answers_pushes_towards_them() -> None:
+    """With a baseline b over all answers and their loss masked: ∇p + b·∇P(truncated); b is p for leave-one-out."""
+    possible, cut = finishing(0.0), truncated_answers()
+    chance, score, group = possible.chance, scores(), 3
+    slope = (chance * possible.reward) @ score
+    p = float(chance @ possible.reward)
+    members = torch.cartesian_prod(*[torch.arange(15)] * group)
+    weight = chance[members].prod(dim=1)
+    masked = rloo().advantage(possible.reward[members]) * ~cut[members]
+    found = weight @ (masked[:, :, None] * score[members]).mean(dim=1)
+    towards = (chance * cut) @ score
+    assert close(found, slope + p * towards) and float(towards @ found - towards @ slope) > 1e-3
+    assert close(weight @ (rloo().advantage(possible.reward[members])[:, :, None] * score[members]).mean(dim=1), slope)
+
+
+def test_a_baseline_over_finished_answers_climbs_accuracy_given_an_end() -> None:
+    possible, cut = finishing(0.0), truncated_answers()
+    chance, score = possible.chance, scores()
+    end = float(chance[~cut].sum())
+    right_end = float(chance @ possible.reward) / end
+    found = (chance * ~cut * (possible.reward - right_end)) @ score
+    place = world()
+    policy = place.logits().requires_grad_()
+    chances = place.chances(policy)
+    (slope,) = torch.autograd.grad((chances @ possible.reward) / chances[~cut].sum(), policy)
+    assert close(found, end * slope.flatten())
+
+
+# Off policy.
+
+
+def drift(size: float) -> tuple[Tensor, Tensor]:
+    policy = world().logits()
+    return policy, policy - size * torch.cos(2.3 * torch.arange(policy.numel(), dtype=F64)).reshape(policy.shape)
+
+
+def bias(row: Objective, size: float, *, sampler: bool, group: int = 2) -> float:
+    """Largest error of the expected gradient, with data from a policy that far away."""
+    place = world()
+    policy, behavior = drift(size)
+    found = moments(
+        row,
+        place,
+        policy=policy,
+        behavior=behavior,
+        proximal=policy if sampler else None,
+        possible=outcomes(place, behavior, correct),
+        group=group,
+    ).mean
+    claim = declared_gradient(row.target, place, policy=policy, possible=outcomes(place, policy, correct), group=group)
+    return float((found - claim).abs().max() / claim.abs().max())
+
+
+@pytest.mark.parametrize("size", [0.01, 0.3, 2.0])
+def test_whole_answers_are_exact_off_policy_and_tokens_are_not(size: float) -> None:
+    tokens = replace(rloo(), ratio=unclipped)
+    assert bias(sequence_is(), size, sampler=False) < 1e-12
+    assert bias(tokens, size, sampler=False) > 0.05 * min(size, 0.3)
+    if size < 1:
+        assert bias(tokens, size, sampler=False) < bias(rloo(), size, sampler=False)
+
+
+def test_a_cap_on_whole_answers_lets_the_bias_vanish_and_one_on_tokens_does_not() -> None:
+    whole = [bias(sequence_tis(cap), 1.0, sampler=True) for cap in (1.0, 2.0, 8.0, 1e3)]
+    masked = [bias(sequence_mis(cap), 1.0, sampler=True) for cap in (8.0, 1e3)]
+    tokens = [bias(tis(cap), 1.0, sampler=True) for cap in (8.0, 1e3)]
+    assert whole[0] > whole[1] > whole[2] > 1e-3 and whole[3] < 1e-12
+    assert masked[0] > 1e-3 and masked[1] < 1e-12
+    assert tokens[0] > 0.05 and tokens[1] > 0.05
+
+
+def test_decoupled_ppo_at_its_centre_is_token_truncation_inside_the_cap() -> None:
+    assert bias(objective("decoupled_ppo"), 0.2, sampler=True) == bias(tis(5.0), 0.2, sampler=True) > 1e-3
+
+
+def test_the_two_conventions_of_cispo_are_one_apart() -> None:
+    log_ratio = torch.tensor([0.5, 1.0, 3.0, 9.0], dtype=F64).log()
+    index, zero = torch.arange(4), torch.zeros(4, dtype=F64)
+    tokens = Tokens(logp=log_ratio, behavior_logp=zero, advantage=zero + 1, sequence=index, group=index)
+    by_width, by_cap = objective("cispo", clip_high=4.0), objective("cispo_cap", cap=5.0)
+    assert torch.equal(by_width.ratio(tokens), by_cap.ratio(tokens))
+    assert by_cap.ratio(tokens).tolist() == pytest.approx([0.5, 1.0, 3.0, 5.0])

@@ -1,0 +1,78 @@
+"""The table and the configuration know the same rows, with the same options and the same limits."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from pydantic import ValidationError
+
+from gnomon.config import OBJECTIVES, RunConfig, Source, overrides, resolve
+from gnomon.errors import ConfigErrors
+from gnomon.objectives import TABLE, objective
+
+KINDS = {kind.model_fields["type"].default: kind for kind in OBJECTIVES}
+WITHOUT_SETTING = {"grpo": {"reference_weight"}}
+"""Options that ask for a reference policy, which no run can have yet."""
+
+
+def test_every_row_has_its_settings_and_every_setting_its_row() -> None:
+    assert set(KINDS) == set(TABLE) and len(KINDS) == len(OBJECTIVES)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_settings_are_the_arguments_of_the_row(name: str) -> None:
+    fields = {field: info.default for field, info in KINDS[name].model_fields.items() if field != "type"}
+    arguments = {key: value.default for key, value in inspect.signature(TABLE[name]).parameters.items()}
+    assert set(arguments) - set(fields) == WITHOUT_SETTING.get(name, set())
+    assert fields == {key: arguments[key] for key in fields}
+    assert all(type(fields[key]) is type(arguments[key]) for key in fields)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_run_builds_the_row_that_was_asked_for(name: str) -> None:
+    config, _ = resolve([overrides([f"objective={name}", "rollout.group=8"])])
+    options = config.objective.model_dump()
+    row = objective(options.pop("type"), **options)
+    assert row.name == name and row.min_group == config.objective.min_group
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_limits_of_settings_are_limits_of_the_row(name: str) -> None:
+    """What a setting refuses at its edge, and what it lets pass, the row does too; a band of zero width it may have."""
+    kind = KINDS[name]
+    for key, info in kind.model_fields.items():
+        if key == "type" or not isinstance(info.default, int | float):
+            continue
+        for value in (-2, -1.0, 0, 0.0, 1, 1.0, 2.5):
+            whole = isinstance(info.default, int)
+            given = value if whole else float(value)
+            try:
+                kind(**{key: given})
+            except ValidationError:
+                if not (key.startswith("clip_") and value == 0) and not (key == "parameter" and value == -1):
+                    with pytest.raises(ValueError):
+                        objective(name, **{key: given})
+            else:
+                objective(name, **{key: given})
+
+
+@pytest.mark.parametrize(("name", "option", "least"), [("pkpo_loo", "k", 5), ("maxrl_sub", "order", 4)])
+def test_a_group_too_small_for_its_options_is_refused_before_the_run(name: str, option: str, least: int) -> None:
+    words = [f"objective={name}", f"objective.{option}=4"]
+    resolve([overrides([*words, f"rollout.group={least}"])])
+    with pytest.raises(ConfigErrors, match="too small"):
+        resolve([overrides([*words, f"rollout.group={least - 1}"])])
+
+
+@pytest.mark.parametrize(("family", "parameter"), [("C", 8 / 7), ("D", -0.5)])
+def test_a_parameter_that_the_family_cannot_have_is_refused_before_the_run(family: str, parameter: float) -> None:
+    words = ["objective=rl2ml", f"objective.family={family}", "rollout.group=8"]
+    resolve([overrides([*words, "objective.parameter=1.1"])])
+    with pytest.raises(ConfigErrors, match=f"family {family}"):
+        resolve([overrides([*words, f"objective.parameter={parameter}"])])
+
+
+def test_the_default_objective_is_in_the_table() -> None:
+    assert RunConfig().objective.model_dump()["type"] in TABLE
+    assert resolve([Source({}, {})])[0] == RunConfig()
