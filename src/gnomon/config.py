@@ -26,17 +26,24 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Reinforce(Section):
+class Row(Section):
+    """Settings of an objective."""
+
+    binary: ClassVar[bool] = False
+    """Whether every reward must be 0 or 1."""
+
+
+class Reinforce(Row):
     type: Literal["reinforce"] = "reinforce"
     min_group: ClassVar[int] = 1
 
 
-class Rloo(Section):
+class Rloo(Row):
     type: Literal["rloo"] = "rloo"
     min_group: ClassVar[int] = 2
 
 
-class Grpo(Section):
+class Grpo(Row):
     type: Literal["grpo"] = "grpo"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.2
@@ -44,14 +51,14 @@ class Grpo(Section):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class DrGrpo(Section):
+class DrGrpo(Row):
     type: Literal["dr_grpo"] = "dr_grpo"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.2
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
-class GrpoSampleStd(Section):
+class GrpoSampleStd(Row):
     type: Literal["grpo_sample_std"] = "grpo_sample_std"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.2
@@ -59,29 +66,33 @@ class GrpoSampleStd(Section):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class ReinforceCentred(Section):
+class ReinforceCentred(Row):
     type: Literal["reinforce_centred"] = "reinforce_centred"
     min_group: ClassVar[int] = 2
 
 
-class Maxrl(Section):
+class Maxrl(Row):
     type: Literal["maxrl"] = "maxrl"
+    binary: ClassVar[bool] = True
     min_group: ClassVar[int] = 1
 
 
-class MaxrlControl(Section):
+class MaxrlControl(Row):
     type: Literal["maxrl_control"] = "maxrl_control"
+    binary: ClassVar[bool] = True
     min_group: ClassVar[int] = 1
 
 
-class MaxrlReleased(Section):
+class MaxrlReleased(Row):
     type: Literal["maxrl_released"] = "maxrl_released"
+    binary: ClassVar[bool] = True
     min_group: ClassVar[int] = 2
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class MaxrlSub(Section):
+class MaxrlSub(Row):
     type: Literal["maxrl_sub"] = "maxrl_sub"
+    binary: ClassVar[bool] = True
     order: Annotated[int, Field(ge=1)] = 2
 
     @property
@@ -89,8 +100,9 @@ class MaxrlSub(Section):
         return self.order
 
 
-class Rl2ml(Section):
+class Rl2ml(Row):
     type: Literal["rl2ml"] = "rl2ml"
+    binary: ClassVar[bool] = True
     min_group: ClassVar[int] = 1
     family: Literal["A", "B", "C", "D"] = "A"
     parameter: Annotated[float, Field(gt=-1, allow_inf_nan=False)] = 0.5
@@ -98,7 +110,7 @@ class Rl2ml(Section):
     baseline: Annotated[float, Field(allow_inf_nan=False)] = 0.0
 
 
-class Pkpo(Section):
+class Pkpo(Row):
     type: Literal["pkpo"] = "pkpo"
     k: Annotated[int, Field(ge=1)] = 2
 
@@ -107,7 +119,7 @@ class Pkpo(Section):
         return self.k
 
 
-class PkpoLoo(Section):
+class PkpoLoo(Row):
     type: Literal["pkpo_loo"] = "pkpo_loo"
     k: Annotated[int, Field(ge=1)] = 2
 
@@ -116,7 +128,7 @@ class PkpoLoo(Section):
         return self.k + 1
 
 
-class PkpoMarginal(Section):
+class PkpoMarginal(Row):
     type: Literal["pkpo_marginal"] = "pkpo_marginal"
     k: Annotated[int, Field(ge=2)] = 2
 
@@ -125,13 +137,14 @@ class PkpoMarginal(Section):
         return self.k
 
 
-class PassAtAll(Section):
+class PassAtAll(Row):
     type: Literal["pass_at_all"] = "pass_at_all"
     min_group: ClassVar[int] = 2
 
 
-class PassAtKAnalytic(Section):
+class PassAtKAnalytic(Row):
     type: Literal["pass_at_k_analytic"] = "pass_at_k_analytic"
+    binary: ClassVar[bool] = True
     k: Annotated[int, Field(ge=1)] = 2
 
     @property
@@ -139,8 +152,9 @@ class PassAtKAnalytic(Section):
         return self.k + 1
 
 
-class PassAtKCentred(Section):
+class PassAtKCentred(Row):
     type: Literal["pass_at_k_centred"] = "pass_at_k_centred"
+    binary: ClassVar[bool] = True
     k: Annotated[int, Field(ge=1)] = 2
 
     @property
@@ -148,14 +162,14 @@ class PassAtKCentred(Section):
         return self.k + 1
 
 
-class Loop(Section):
+class Loop(Row):
     type: Literal["loop"] = "loop"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.2
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
-class DualClipPpo(Section):
+class DualClipPpo(Row):
     type: Literal["dual_clip_ppo"] = "dual_clip_ppo"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.2
@@ -163,12 +177,12 @@ class DualClipPpo(Section):
     ceiling: Annotated[float, Field(gt=1)] = 3.0
 
 
-class SequenceIs(Section):
+class SequenceIs(Row):
     type: Literal["sequence_is"] = "sequence_is"
     min_group: ClassVar[int] = 2
 
 
-class Gspo(Section):
+class Gspo(Row):
     type: Literal["gspo"] = "gspo"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 3e-4
@@ -176,7 +190,7 @@ class Gspo(Section):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class GspoToken(Section):
+class GspoToken(Row):
     type: Literal["gspo_token"] = "gspo_token"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 3e-4
@@ -184,7 +198,7 @@ class GspoToken(Section):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class Gmpo(Section):
+class Gmpo(Row):
     type: Literal["gmpo"] = "gmpo"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.4
@@ -192,7 +206,7 @@ class Gmpo(Section):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class Sapo(Section):
+class Sapo(Row):
     type: Literal["sapo"] = "sapo"
     min_group: ClassVar[int] = 2
     gain: Annotated[float, Field(gt=0)] = 1.0
@@ -200,7 +214,7 @@ class Sapo(Section):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class Dapo(Section):
+class Dapo(Row):
     type: Literal["dapo"] = "dapo"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.2
@@ -208,21 +222,21 @@ class Dapo(Section):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class Cispo(Section):
+class Cispo(Row):
     type: Literal["cispo"] = "cispo"
     min_group: ClassVar[int] = 2
     clip_high: Annotated[float, Field(gt=0)] = 0.2
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class CispoCap(Section):
+class CispoCap(Row):
     type: Literal["cispo_cap"] = "cispo_cap"
     min_group: ClassVar[int] = 2
     cap: Annotated[float, Field(ge=1)] = 5.0
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
-class Tis(Section):
+class Tis(Row):
     type: Literal["tis"] = "tis"
     min_group: ClassVar[int] = 2
     cap: Annotated[float, Field(ge=1)] = 2.0
@@ -230,7 +244,7 @@ class Tis(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
-class Icepop(Section):
+class Icepop(Row):
     type: Literal["icepop"] = "icepop"
     min_group: ClassVar[int] = 2
     least: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -239,7 +253,7 @@ class Icepop(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
-class SequenceTis(Section):
+class SequenceTis(Row):
     type: Literal["sequence_tis"] = "sequence_tis"
     min_group: ClassVar[int] = 2
     cap: Annotated[float, Field(ge=1)] = 2.0
@@ -247,7 +261,7 @@ class SequenceTis(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
-class SequenceMis(Section):
+class SequenceMis(Row):
     type: Literal["sequence_mis"] = "sequence_mis"
     min_group: ClassVar[int] = 2
     cap: Annotated[float, Field(ge=1)] = 10.0
@@ -255,7 +269,7 @@ class SequenceMis(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
-class GeometricRejection(Section):
+class GeometricRejection(Row):
     type: Literal["geometric_rejection"] = "geometric_rejection"
     min_group: ClassVar[int] = 2
     least: Annotated[float, Field(ge=0, le=1)] = 0.999
@@ -264,7 +278,7 @@ class GeometricRejection(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
-class DecoupledPpo(Section):
+class DecoupledPpo(Row):
     type: Literal["decoupled_ppo"] = "decoupled_ppo"
     min_group: ClassVar[int] = 2
     cap: Annotated[float, Field(ge=1)] = 5.0
@@ -308,7 +322,7 @@ Objective = Annotated[
     | DecoupledPpo,
     Field(discriminator="type"),
 ]
-OBJECTIVES: tuple[type[Section], ...] = get_args(get_args(Objective)[0])
+OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])
 
 
 class Env(Section):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from gnomon.config import OBJECTIVES, RunConfig, Source, overrides, resolve
 from gnomon.errors import ConfigErrors
 from gnomon.objectives import TABLE, objective
+from gnomon.objectives.row import Rewards
 
 KINDS = {kind.model_fields["type"].default: kind for kind in OBJECTIVES}
 WITHOUT_SETTING = {"grpo": {"reference_weight"}}
@@ -35,6 +36,7 @@ def test_a_run_builds_the_row_that_was_asked_for(name: str) -> None:
     options = config.objective.model_dump()
     row = objective(options.pop("type"), **options)
     assert row.name == name and row.min_group == config.objective.min_group
+    assert config.objective.binary == (row.rewards is Rewards.BINARY)
 
 
 @pytest.mark.parametrize("name", TABLE)

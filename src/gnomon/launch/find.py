@@ -97,9 +97,22 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
         try:
             env = make_env(config.env)
             env.tasks("train")[0], env.tasks("test")[0]
+            if config.objective.binary and getattr(env, "format", False):
+                yield not_binary(config, origins)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             yield ConfigError("E024", f"{config.env.type} makes no task with these options", where="env", why=why)
+
+
+def not_binary(config: RunConfig, origins: Origins) -> ConfigError:
+    """An objective that counts successes, and an environment that pays for the format too."""
+    return ConfigError(
+        "E033",
+        f"{config.objective.type} counts successes, and {config.env.type} gives rewards other than 0 and 1",
+        where=origins.get("objective.type", "objective.type"),
+        why="a part of the reward is paid for the format alone",
+        fix="env.format=0",
+    )
 
 
 def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from gnomon.errors import ConfigError
 from gnomon.objectives import Denominators, Objective
 from gnomon.types import Group, Sampling
 
@@ -71,9 +72,18 @@ def pack(groups: Sequence[Group], objective: Objective, *, sampling: Sampling, e
         groups: all that was planned, of equal size.
         sampling: how every completion was drawn.
         exact: whether the engine's log-probabilities must be the learner's in every bit.
+    Raises: ConfigError E033 when the objective does not take these rewards.
     """
     rewards = torch.tensor([group.rewards for group in groups], dtype=torch.float64)
-    advantages = objective.advantage(rewards).flatten().tolist()
+    try:
+        advantages = objective.advantage(rewards).flatten().tolist()
+    except ValueError as error:
+        raise ConfigError(
+            "E033",
+            f"{objective.name} cannot weigh the rewards of this step",
+            why=str(error),
+            fix="objective=rloo takes any reward; an env.format=0 leaves rewards of 0 and 1",
+        ) from error
     rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
     rows = tuple(
         Row(
