@@ -9,7 +9,7 @@ demo: $(STAMP)
 	@rm -rf runs/demo
 	$(BIN)/gnomon train src/gnomon/recipes/countdown.toml run=runs/demo
 	@echo "look:   $(BIN)/gnomon show runs/demo            the run"
-	@echo "        $(BIN)/gnomon show runs/demo 119        the rollouts of its last step"
+	@echo "        $(BIN)/gnomon show runs/demo 79         the rollouts of its last step"
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
 
 test: $(STAMP)

@@ -348,13 +348,13 @@ class Rollout(Section):
     """Tasks per step."""
     group: Annotated[int, Field(ge=1)] = 8
     """Rollouts per task; a batch is prompts × group, and no other size exists."""
-    max_tokens: Annotated[int, Field(ge=1)] = 96
+    max_tokens: Annotated[int, Field(ge=1)] = 128
     temperature: Annotated[float, Field(gt=0)] = 1.0
     stop: list[Annotated[str, Field(min_length=1)]] = ["</answer>"]
 
 
 class Optim(Section):
-    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 5e-4
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     floor: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of `lr` left at the last step of the budget; 1 is constant."""
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -363,13 +363,13 @@ class Optim(Section):
 
 
 class Budget(Section):
-    steps: Annotated[int, Field(ge=1)] = 120
+    steps: Annotated[int, Field(ge=1)] = 80
     seconds: Annotated[float, Field(gt=0)] = float("inf")
     """Of wall-clock time; the run stops, resumable, at the step that crosses it."""
 
 
 class Eval(Section):
-    every: Annotated[int, Field(ge=1)] = 30
+    every: Annotated[int, Field(ge=1)] = 20
     """Steps between evaluations on held-out tasks; one more at the end."""
     tasks: Annotated[int, Field(ge=1)] = 256
     samples: Annotated[int, Field(ge=1)] = 1
@@ -378,7 +378,7 @@ class Eval(Section):
 
 
 class Save(Section):
-    every: Annotated[int, Field(ge=1)] = 30
+    every: Annotated[int, Field(ge=1)] = 20
     keep: Annotated[int, Field(ge=1)] = 2
 
 

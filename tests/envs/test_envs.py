@@ -45,7 +45,7 @@ PINNED = {
     "arithmetic": ("Compute 3 - 13. <answer>...</answer>", "3e6b1808e3e55d10"),
     "char_count": ('How many "a" in "wgra"? <answer>...</answer>', "97bd8afb8a238650"),
     "countdown": ("Make 1 from 6, 4, 9. <answer>...</answer>", "5539c171c33f9200"),
-    "scramble": ('Unscramble "rpo". <answer>...</answer>', "1abc872bdcd49208"),
+    "scramble": ('Unscramble "pom". <answer>...</answer>', "c0dad131024917a8"),
 }
 
 
@@ -261,7 +261,8 @@ def test_scramble_shows_no_word_where_it_can_help_it() -> None:
 def test_the_word_list_is_plain_and_sorted_into_lengths() -> None:
     assert len(dictionary()) > 10_000
     assert all(word.isascii() and word.isalpha() and word.islower() and 3 <= len(word) <= 6 for word in dictionary())
-    assert all(len(word) == 4 for word in words(4, 4)) and words(4, 4)
+    assert all(len(word) == 4 for word in words(4, 4, 9)) and words(4, 4, 9)
+    assert "pots" in words(4, 4, 9) and "pots" not in words(4, 4, 1), "stop, spot and tops are words too"
 
 
 # Character count

@@ -166,7 +166,9 @@ def documents(recipe: Recipe, number: int, step: int) -> Iterator[tuple[str, lis
         yield task.messages[0].content + "\n", replies
 
 
-TASKS = {name: env().tasks("train") for name, env in ENVS.items()}
+OPTIONS: dict[str, dict[str, Any]] = {"scramble": {"anagrams": 9}}
+"""Where the corpus is wider than an environment's own defaults."""
+TASKS = {name: env(**OPTIONS.get(name, {})).tasks("train") for name, env in ENVS.items()}
 
 
 def optimizers_of(policy: Policy, recipe: Recipe) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer]:

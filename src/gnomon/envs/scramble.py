@@ -22,9 +22,11 @@ class Scramble(SingleTurn):
 
     length: tuple[int, int] = (3, 3)
     """Shortest and longest word, in letters (3 to 6 are shipped)."""
+    anagrams: int = 1
+    """Most words of the dictionary that the letters may make; more of them make a lucky guess likelier."""
 
     def make(self, rng: random.Random) -> Task:
-        word = rng.choice(words(*self.length))
+        word = rng.choice(words(*self.length, self.anagrams))
         letters = list(word)
         for _ in range(20):
             rng.shuffle(letters)
@@ -32,11 +34,9 @@ class Scramble(SingleTurn):
                 break
         shuffled = "".join(letters)
         return Task(
-            id=identity("scramble", shuffled),
+            id=identity("scramble", shuffled), answer="".join(sorted(word)), info={"letters": shuffled, "word": word},
             messages=(Message(role="user", content=f'Unscramble "{shuffled}". {SLOT}'),),
-            answer="".join(sorted(word)),
-            info={"letters": shuffled, "word": word},
-        )
+        )  # fmt: skip
 
     def check(self, task: Task, answer: str) -> bool:
         if not (answer.isascii() and answer.isalpha()):
@@ -49,10 +49,12 @@ class Scramble(SingleTurn):
 
 @cache
 def dictionary() -> frozenset[str]:
-    text = files("gnomon.envs").joinpath("words.txt").read_text("ascii")
-    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
+    lines = files("gnomon.envs").joinpath("words.txt").read_text("ascii").splitlines()
+    return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
 @cache
-def words(shortest: int, longest: int) -> tuple[str, ...]:
-    return tuple(sorted(word for word in dictionary() if shortest <= len(word) <= longest))
+def words(shortest: int, longest: int, anagrams: int) -> tuple[str, ...]:
+    makes = Counter("".join(sorted(word)) for word in dictionary())
+    fit = (w for w in dictionary() if shortest <= len(w) <= longest and makes["".join(sorted(w))] <= anagrams)
+    return tuple(sorted(fit))
