@@ -76,7 +76,7 @@ def test_limits_stops_and_ends(engine, policy, sample):
 
 
 def test_a_stop_string_may_span_tokens(engine, policy, sample):
-    asked = [ask(policy, "Compute 10 + 20 + 90. End with <answer>...</answer>\n", s, 200) for s in range(16)]
+    asked = [ask(policy, "Compute 47 - 14. <answer>...</answer>\n", s, 200) for s in range(64)]
     texts = [completion.text for completion in sample(engine, asked)]
     request, text = next(
         (r, t) for r, t in zip(asked, texts, strict=True) if len(t) > 12 and t[:3].isascii() and "<" not in t[:3]

@@ -92,7 +92,8 @@ class Run:
         texts = {RECIPE: recipe.encode(), MANIFEST: json.dumps(json.loads(canonical(manifest)), indent=1).encode()}
         with faults(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            require_free(folder)
+            if not (folder / JOURNAL).exists():
+                require_free(folder)
             lock = Lock(folder)
         with _released_on_error(lock), faults(folder):
             require_free(folder)
