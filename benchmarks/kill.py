@@ -11,6 +11,7 @@ says that it has begun. A trial whose kill came too late is run again: every tri
 from __future__ import annotations
 
 import argparse
+import inspect
 import mmap
 import random
 import shutil
@@ -77,7 +78,14 @@ def child(folder: str, board: Board) -> None:
             finally:
                 board.leave()
 
-        setattr(kind, name, noted)
+        async def noted_async(*args: object, **kwargs: object) -> object:
+            board.enter(phase)
+            try:
+                return await real(*args, **kwargs)
+            finally:
+                board.leave()
+
+        setattr(kind, name, noted_async if inspect.iscoroutinefunction(real) else noted)
 
     noting(Embedded, "sample", "rollout")
     noting(LocalLearner, "forward_backward", "gradient")
