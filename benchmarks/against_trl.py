@@ -138,7 +138,7 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
                 mine = done[i * shape.group : (i + 1) * shape.group]
                 rollouts = tuple(judged(task, s, prompts[i], c) for s, c in enumerate(mine))
                 groups.append(Group(task=task, index=step * shape.prompts + i, rollouts=rollouts))
-            batch = pack(groups, row, sampling=sampling, exact=exact)
+            batch = learner.prepare(pack(groups, sampling=sampling, exact=exact), row)
             log.rollouts(groups, batch.advantages)
             stats = learner.forward_backward(batch, row)
             log.stats(stats)

@@ -360,6 +360,32 @@ class Optim(Section):
     warmup: Annotated[int, Field(ge=0)] = 5
     clip: Annotated[float, Field(gt=0)] = 1.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    epochs: Annotated[int, Field(ge=1)] = 1
+    """How often the rollouts of a step are trained on."""
+    minibatches: Annotated[int, Field(ge=1)] = 1
+    """Optimiser steps per epoch, each with its share of the groups."""
+
+    @property
+    def updates(self) -> int:
+        """Optimiser steps per step of the run."""
+        return self.epochs * self.minibatches
+
+
+class Regularize(Section):
+    """Terms beside the objective, for any objective."""
+
+    kl: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Weight per token of the pull to the policy that the run began with."""
+    estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3"] = "k3"
+    entropy: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    """Weight per token of the entropy of the next-token distribution, in nats."""
+
+
+class Critic(Section):
+    """The value function of objectives that ask for one."""
+
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
+    clip: Annotated[float, Field(gt=0)] = 1.0
 
 
 class Budget(Section):
@@ -392,7 +418,9 @@ class RunConfig(Section):
     policy: Policy = Policy()
     rollout: Rollout = Rollout()
     objective: Objective = DrGrpo()
+    regularize: Regularize = Regularize()
     optim: Optim = Optim()
+    critic: Critic = Critic()
     budget: Budget = Budget()
     eval: Eval = Eval()
     save: Save = Save()
@@ -537,6 +565,14 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
                 where=origins.get("objective.parameter", "objective.parameter"),
                 fix="objective.parameter between 0, REINFORCE, and 1, maximum likelihood",
             )
+    if config.optim.minibatches > config.rollout.prompts:
+        yield ConfigError(
+            "E034",
+            f"{config.rollout.prompts} prompts cannot fill {config.optim.minibatches} minibatches",
+            where=origins.get("optim.minibatches", "optim.minibatches"),
+            why="a minibatch holds whole groups",
+            fix=f"optim.minibatches={config.rollout.prompts}",
+        )
     if too_large := [k for k in config.eval.pass_at if k > config.eval.samples]:
         yield ConfigError(
             "E032",

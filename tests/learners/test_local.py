@@ -15,6 +15,7 @@ from gnomon.envs import CharCount
 from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.learners import Batch, pack
+from gnomon.learners.batch import prompts_and_rows
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
@@ -32,7 +33,7 @@ def batch() -> Batch:
     actor = Actor(CharCount(), engine.policy.tokenizer, engine, group=6, sampling=SAMPLING)
     tasks = [(i, CharCount().tasks("train")[i]) for i in range(10)]
     groups = asyncio.run(actor.collect(tasks, Key(1).at("test")))
-    return pack(groups, objective("dr_grpo"), sampling=SAMPLING, exact=True)
+    return learner().prepare(pack(groups, sampling=SAMPLING, exact=True), objective("dr_grpo"))
 
 
 def learner(dtype: torch.dtype = torch.float32, **options: float) -> LocalLearner:
@@ -53,7 +54,7 @@ def textbook(batch: Batch) -> torch.Tensor:
         ids = torch.tensor([row.prompt_ids + row.token_ids])
         logits = policy.model(input_ids=ids).logits[0, len(row.prompt_ids) - 1 : -1]
         logp = torch.log_softmax(logits, -1).gather(1, torch.tensor(row.token_ids)[:, None]).sum()
-        (-row.advantage * logp / batch.denominators.sequences).backward()
+        (-row.advantage[0] * logp / batch.denominators.sequences).backward()
     return torch.cat([p.grad.flatten() for p in policy.state().values()])
 
 
@@ -83,7 +84,7 @@ def test_micro_batches_hold_every_row_once_and_whole_prompts(batch):
 def test_rows_without_credit_are_not_computed_and_do_not_matter(batch):
     mind = learner()
     stats = mind.forward_backward(batch, objective("dr_grpo"))
-    moving = [row for row in batch.rows if row.advantage]
+    moving = [row for row in batch.rows if any(row.advantage)]
     assert 0 < len(moving) < len(batch.rows)
     assert stats["trained"].value == sum(len(row.token_ids) for row in moving)
     alone = replace(batch, rows=tuple(moving))
@@ -91,13 +92,13 @@ def test_rows_without_credit_are_not_computed_and_do_not_matter(batch):
 
 
 def test_a_step_without_credit_still_compares_the_numbers(batch):
-    still = replace(batch, rows=tuple(replace(row, advantage=0.0) for row in batch.rows))
+    still = replace(batch, rows=tuple(replace(row, advantage=(0.0,) * len(row.token_ids)) for row in batch.rows))
     stats = learner().forward_backward(still, objective("dr_grpo"))
     assert stats["trained"].value == 0 and stats["logp_gap"].value == 0.0
 
 
 def test_a_wrong_log_probability_stops_an_exact_run(batch):
-    first = next(row for row in batch.rows if row.advantage)
+    first = next(row for row in batch.rows if any(row.advantage))
     off = (first.behavior_logp[0] - 1e-6, *first.behavior_logp[1:])
     rows = tuple(replace(row, behavior_logp=off) if row is first else row for row in batch.rows)
     with pytest.raises(NumericsError, match="E202"):
@@ -132,7 +133,7 @@ def test_a_checkpoint_is_a_model_folder(batch, tmp_path: Path):
 
 def test_chunks_of_the_vocabulary_change_nothing(batch, monkeypatch):
     policy = Policy.load(model_folder("tiny"), torch.float64)
-    prompts, rows = local.prompts_and_rows(batch.rows[:12])
+    prompts, rows = prompts_and_rows(batch.rows[:12])
     results = []
     for chunk in (2**22, 102 * 40, 102 * 17):
         monkeypatch.setattr("gnomon.models.scoring.CHUNK", chunk)

@@ -19,6 +19,7 @@ from gnomon.objectives import (
     OffPolicy,
     PolicyGradient,
     SharedLength,
+    TokenShape,
     k1_in_return,
     k2,
     prompt_mean,
@@ -101,7 +102,7 @@ def collect(
     for name, build in table.items():
         for options in [{}, *variants.get(name, [])]:
             row = build(**options)
-            if not isinstance(getattr(row, "target", None), PolicyGradient | FrozenShape | SharedLength):
+            if not isinstance(getattr(row, "target", None), PolicyGradient | FrozenShape | SharedLength | TokenShape):
                 raise Unclaimed(f"objective {name!r} declares no target")
             if name not in losses:
                 raise Unclaimed(f"objective {name!r} has no textbook loss in the tests")

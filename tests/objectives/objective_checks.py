@@ -15,17 +15,51 @@ from torch import Tensor
 from gnomon.objectives import (
     Baseline,
     Denominators,
+    Objective,
     OffPolicy,
     PolicyGradient,
     Rewards,
+    Rollouts,
+    Scope,
     Singleton,
     Tokens,
+    TokenShape,
     constant,
     sequence_sum,
+    terminal,
 )
-from gnomon.objectives.exact import Outcomes, World, correct, declared_gradient, graded, moments, outcomes, world
+from gnomon.objectives.exact import (
+    Outcomes,
+    World,
+    correct,
+    declared_gradient,
+    graded,
+    moments,
+    outcomes,
+    shapes,
+    world,
+)
 
 Reward = Callable[[str], float]
+
+
+def earned(row: Objective, rewards: Tensor) -> Tensor:
+    """[G, N] what rollouts of one token earn, each with an answer of its own, where nothing else is known of them."""
+    if row.credit is terminal:
+        return row.advantage(rewards)
+    nothing = torch.zeros(rewards.numel(), dtype=rewards.dtype)
+    seen = Rollouts(
+        rewards=rewards,
+        lengths=torch.ones(rewards.shape, dtype=torch.int64),
+        answers=torch.arange(rewards.numel()).reshape(rewards.shape),
+        baseline=torch.zeros_like(rewards),
+        segment=nothing.long(),
+        segment_rewards=rewards[..., None],
+        values=nothing,
+        logp=nothing - 1,
+        reference_logp=nothing - 1,
+    )
+    return row.credits(seen).reshape(rewards.shape)
 
 
 def refused(case: Case, rewards: Sequence[Sequence[float]]) -> bool:
@@ -35,7 +69,7 @@ def refused(case: Case, rewards: Sequence[Sequence[float]]) -> bool:
     if not counts and not small:
         return False
     try:
-        case.row.advantage(torch.tensor(rewards, dtype=torch.float64))
+        earned(case.row, torch.tensor(rewards, dtype=torch.float64))
     except ValueError:
         return True
     raise AssertionError("rewards that are no count are not refused" if counts else "too small a group is not refused")
@@ -63,7 +97,7 @@ def check_singleton(case: Case) -> None:
     binary = case.row.rewards is Rewards.BINARY
     reward = torch.tensor([[1.0], [0.0]] if binary else [[0.7], [1.0], [0.0]], dtype=torch.float64)
     try:
-        advantage = case.row.advantage(reward)
+        advantage = earned(case.row, reward)
     except ValueError:
         assert case.row.singleton is Singleton.REFUSED, "a group of one is refused"
         return
@@ -85,6 +119,7 @@ def check_negative_control(case: Case) -> None:
         answer=torch.arange(answers).repeat(2),
         chance=torch.cat([0.3 * chance, 0.7 * chance]),
         reward=torch.cat([torch.ones(answers), torch.zeros(answers)]).to(chance.dtype),
+        logp=place.logp(policy),
     )
     least = max(2, case.row.min_group)
     for group in (2, 3) if least == 2 else (least,):
@@ -143,28 +178,25 @@ class Lag:
         claim = declared_gradient(self.case.row.target, place, policy=policy, possible=law, group=self.group)
         return float((self.found(correct) - claim).abs().max() / claim.abs().max())
 
-    def shape(self, reward: Reward) -> list[float]:
-        """[answers] h(y), frozen at behavior, with the mean that the row's baseline leaves it."""
+    def shape(self, reward: Reward) -> Tensor:
+        """[T] h of every token, frozen at behavior, with the mean that the row's baseline leaves it."""
         row, possible, place = self.case.row, self.possible(reward), self.place
-        law = possible.law(place)
-        shape = [
-            row.target.shape(float(r), int(n), law, self.group, place.max_tokens)
-            for r, n in zip(possible.reward, place.lengths, strict=True)
-        ]
-        if row.aggregate not in (sequence_sum, constant):
+        shape = shapes(row.target, place, possible=possible, group=self.group)
+        if isinstance(row.target, TokenShape) or row.aggregate not in (sequence_sum, constant):
             return shape
-        mean = sum(float(chance) * value for chance, value in zip(possible.chance, shape, strict=True))
+        first = place.lengths.cumsum(0) - place.lengths
+        mean = float(possible.chance @ shape[first])
         if isinstance(row.target, PolicyGradient) and row.baseline is Baseline.OTHERS:
-            return [value - mean for value in shape]
+            return shape - mean
         share = 1 if row.aggregate is sequence_sum else 1 / place.max_tokens
-        return [value - mean + share * self.credit(law) for value in shape]
+        return shape - mean + share * self.credit(possible.law(place))
 
     def credit(self, law: Sequence[tuple[float, int, float]]) -> float:
         """E[A]: what the baseline leaves of the advantage on average. No target depends on it."""
         groups = list(itertools.product(law, repeat=self.group))
         rewards = torch.tensor([[value for value, _, _ in group] for group in groups], dtype=torch.float64)
         chances = torch.tensor([[chance for _, _, chance in group] for group in groups], dtype=torch.float64)
-        return float(chances.prod(dim=1) @ self.case.row.advantage(rewards).mean(dim=1))
+        return float(chances.prod(dim=1) @ earned(self.case.row, rewards).mean(dim=1))
 
 
 def check_off_policy_order(case: Case) -> None:
@@ -214,16 +246,15 @@ def expected_off_policy(lag: Lag, reward: Reward) -> Tensor:
     if lag.kind in (OffPolicy.GEOMETRIC, OffPolicy.SEQUENCE):
         own = 1 / place.lengths.to(policy.dtype) if lag.kind is OffPolicy.GEOMETRIC else 1.0
         mixed = possible.chance ** (1 - own) * place.chances(policy) ** own
-        return (mixed * torch.tensor(shape, dtype=policy.dtype)) @ place.per_answer(place.scores(policy))
+        return (mixed[place.answer] * shape) @ place.scores(policy)
     scores = place.scores(policy).reshape(len(place.prefix), place.prefixes, -1)
     actions = (lag.behavior if lag.kind is OffPolicy.ON_POLICY else policy).log_softmax(1).exp()
     total = torch.zeros_like(policy)
     for prefix, action in itertools.product(range(place.prefixes), range(3)):
         tokens = [t for t in range(len(place.prefix)) if place.prefix[t] == prefix and place.choice[t] == action]
-        passing = [int(place.answer[t]) for t in tokens]
         reach = sum(float(possible.chance[y]) for y in _through(place, prefix))
-        value = sum(float(possible.chance[y]) * shape[y] for y in passing)
-        value = value / sum(float(possible.chance[y]) for y in passing)
+        weight = possible.chance[place.answer[tokens]]
+        value = float(weight @ shape[tokens] / weight.sum())
         total = total + reach * float(actions[prefix, action]) * value * scores[tokens[0]]
     return total.flatten()
 
@@ -264,12 +295,17 @@ def check_order(case: Case, step: Step, seed: int) -> None:
     order = torch.randperm(len(tokens), generator=generator)
     shuffled = case.row.coefficients(select(tokens, order), sizes)
     assert torch.equal(shuffled, case.row.coefficients(tokens, sizes)[order]), "the order of tokens matters"
-    rewards = torch.tensor(step.rewards, dtype=torch.float64)
-    places = torch.randperm(rewards.shape[1], generator=generator)
-    moved, kept = case.row.advantage(rewards[:, places]), case.row.advantage(rewards)[:, places]
-    assert torch.allclose(moved, kept, rtol=0, atol=1e-12), "the order of rollouts matters"
-    apart = torch.cat([case.row.advantage(group[None]) for group in rewards])
-    assert torch.allclose(case.row.advantage(rewards), apart, rtol=0, atol=1e-12), "groups see each other"
+    places = torch.randperm(len(step.rewards[0]), generator=generator).tolist()
+    marked = replace(step, values=[float(t) for t in range(len(step.logp))])
+    back = torch.tensor(marked.moved(places).values, dtype=torch.int64)
+    moved, kept = case.row.credits(step.moved(places).seen()), case.row.credits(step.seen())
+    assert torch.allclose(moved, kept[back], rtol=0, atol=1e-12), "the order of rollouts matters"
+    apart = torch.cat([case.row.credits(step.only(group).seen()) for group in range(len(step.rewards))])
+    alone = torch.allclose(kept, apart, rtol=0, atol=1e-12)
+    if case.row.scope is Scope.GROUP:
+        assert alone, "groups see each other"
+    elif step is EDGE_STEPS["mixed"]:
+        assert not alone, "groups do not see each other"
 
 
 def check_shift(case: Case, step: Step) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gnomon.objectives import Denominators, Objective, Tokens
+from gnomon.objectives import Denominators, Objective, Rollouts, Tokens
 
 EDGES = [0.8, 0.9, 1.1, 1.2, 1.3]
 """Every edge of a clip band that a case uses."""
@@ -29,9 +29,55 @@ class Step:
     reference: list[float]
     decoupled: bool
     """Whether a proximal policy apart from behavior exists."""
+    answers: list[list[int]]
+    early: list[list[list[float]]]
+    """Three rewards per rollout, as its segments end."""
+    past: list[list[float]]
+    """What the run's past expects of each rollout."""
+    values: list[float]
+
+    def seen(self, dtype: torch.dtype = torch.float64) -> Rollouts:
+        """The step as credit sees it. A segment is a token, the last one all that follow."""
+        return Rollouts(
+            rewards=torch.tensor(self.rewards, dtype=dtype),
+            lengths=torch.tensor(self.lengths),
+            answers=torch.tensor(self.answers),
+            baseline=torch.tensor(self.past, dtype=dtype),
+            segment=torch.tensor([min(place, 2) for _, _, row in self.rollouts() for place in range(len(row))]).long(),
+            segment_rewards=torch.tensor(self.early, dtype=dtype),
+            values=torch.tensor(self.values, dtype=dtype),
+            logp=torch.tensor(self.proximal, dtype=dtype),
+            reference_logp=torch.tensor(self.reference, dtype=dtype),
+        )
+
+    def moved(self, places: Sequence[int]) -> Step:
+        """The step with the rollouts of every group in another order."""
+
+        def tokens(values: list[float]) -> list[float]:
+            rows = {(g, i): row for g, i, row in self.rollouts()}
+            return [values[t] for g in range(len(self.rewards)) for i in places for t in rows[g, i]]
+
+        moved = {
+            n: [[g[i] for i in places] for g in getattr(self, n)]
+            for n in ("rewards", "lengths", "answers", "early", "past")
+        }
+        return replace(
+            self,
+            **moved,
+            **{n: tokens(getattr(self, n)) for n in ("logp", "proximal", "behavior", "reference", "values")},
+        )
+
+    def only(self, group: int) -> Step:
+        """One group of the step, as a step of its own."""
+        mine = [t for g, _, row in self.rollouts() for t in row if g == group]
+        alone = {n: [getattr(self, n)[group]] for n in ("rewards", "lengths", "answers", "early", "past")}
+        return replace(
+            self,
+            **alone,
+            **{n: [getattr(self, n)[t] for t in mine] for n in ("logp", "proximal", "behavior", "reference", "values")},
+        )
 
     def tokens(self, row: Objective, dtype: torch.dtype = torch.float64) -> Tokens:
-        advantage = row.advantage(torch.tensor(self.rewards, dtype=dtype)).flatten()
         lengths = torch.tensor([n for group in self.lengths for n in group])
         sequence = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
 
@@ -43,7 +89,7 @@ class Step:
             behavior_logp=vector(self.behavior),
             proximal_logp=vector(self.proximal) if self.decoupled else None,
             reference_logp=vector(self.reference),
-            advantage=advantage[sequence],
+            advantage=row.credits(self.seen(dtype)),
             sequence=sequence,
             group=sequence // len(self.rewards[0]),
         )
@@ -90,6 +136,10 @@ def make_step(
         behavior=[value + draw.uniform(-1.5, 1.5) for value in proximal] if decoupled else proximal,
         reference=[value + draw.uniform(-1, 1) for value in proximal],
         decoupled=decoupled,
+        answers=[[draw.randrange(3) for _ in group] for group in rewards],
+        early=[[[draw.choice([0.0, 0.5, 1.0]) for _ in range(3)] for _ in group] for group in rewards],
+        past=[[draw.uniform(-0.5, 0.5) for _ in group] for group in rewards],
+        values=[draw.uniform(-1, 1) for _ in range(count)],
     )
 
 

@@ -17,6 +17,7 @@ from gnomon.objectives import (
     aggregate,
     count_rows,
     counts,
+    credit,
     group_rows,
     grpo,
     objective,
@@ -85,8 +86,8 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
-    credit, moved = (advantages, count_rows, counts, group_rows), (ratio_rows, ratios)
-    modules = (*credit, *moved, aggregate, penalties, rows, shaping, table, target, tokens)
+    earned, moved = (advantages, count_rows, counts, credit, group_rows), (ratio_rows, ratios)
+    modules = (*earned, *moved, aggregate, penalties, rows, shaping, table, target, tokens)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}
     assert all(hasattr(public, name) for name in public.__all__)

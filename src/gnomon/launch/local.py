@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import file_digest, sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -26,10 +26,11 @@ from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.find import check_env_config, make_env, source_hash
+from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
-from gnomon.objectives import Objective, objective
+from gnomon.objectives import Need, Objective, objective, penalties
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.render import render
 from gnomon.store import Record, Run, RunReader
@@ -86,16 +87,25 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
     actor = Actor(env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
     options = config.objective.model_dump()
+    row = objective(options.pop("type"), **options)
+    if config.regularize.kl:
+        pull = getattr(penalties, config.regularize.estimator)
+        row = replace(row, penalty=pull, penalty_weight=config.regularize.kl)
     learner = LocalLearner(
         mine,
         lr=config.optim.lr,
-        steps=config.budget.steps,
+        steps=config.budget.steps * config.optim.updates,
         floor=config.optim.floor,
         warmup=config.optim.warmup,
         clip=config.optim.clip,
         weight_decay=config.optim.weight_decay,
+        entropy=config.regularize.entropy,
+        reference=Policy.load(folder, dtype) if row.needs_reference else None,
+        critic=Critic(Policy.load(folder, dtype), lr=config.critic.lr, clip=config.critic.clip)
+        if Need.VALUES in row.asks
+        else None,
     )
-    return Parts(env=env, actor=actor, learner=learner, objective=objective(options.pop("type"), **options), gap=gap)
+    return Parts(env=env, actor=actor, learner=learner, objective=row, gap=gap)
 
 
 def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:

@@ -16,6 +16,10 @@ __all__ = ["Learner"]
 class Learner(Protocol):
     """Owns the weights and what the optimiser remembers."""
 
+    def prepare(self, batch: Batch, objective: Objective, *, updates: int = 1) -> Batch:
+        """Give every token its advantage, and whatever else the objective asks of the learner."""
+        ...
+
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Stat]:
         """Add the batch's gradient of the objective to what has been gathered since the last step."""
         ...

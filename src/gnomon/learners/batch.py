@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 
 from gnomon.errors import ConfigError
-from gnomon.objectives import Denominators, Objective
+from gnomon.keys import Key
+from gnomon.objectives import Denominators, Objective, Rollouts
 from gnomon.types import Group, Sampling
 
-__all__ = ["Batch", "Row", "pack"]
+__all__ = ["Batch", "Row", "credited", "pack"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One completion with its credit."""
+    """One completion, and what is known of each of its tokens."""
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
     behavior_logp: tuple[float, ...]
-    """Of every token, as the engine reported it."""
-    advantage: float
+    """As the engine reported it."""
     sequence: int
     """Index of its rollout in the step."""
     group: int
     """Index of its group in the step."""
+    advantage: tuple[float, ...] = ()
+    """Empty until the batch is prepared for an objective."""
+    proximal_logp: tuple[float, ...] | None = None
+    """Under the policy as the step began. None: the policy has not moved since."""
+    reference_logp: tuple[float, ...] | None = None
+    returns: tuple[float, ...] | None = None
+    """What a critic should have expected before each token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One optimiser step: rows, and the denominators of all that was planned for it."""
+    """The rows of a step, or of one of its optimiser steps, and the denominators of all that was planned for it."""
 
     rows: tuple[Row, ...]
+    rollouts: Rollouts
+    """What credit sees of the whole step."""
     denominators: Denominators
     temperature: float
     """At which the rows were sampled; log-probabilities are of that distribution."""
@@ -42,21 +52,66 @@ class Batch:
 
     @property
     def advantages(self) -> list[float]:
-        """Of every rollout of the step, in order."""
-        return list({row.sequence: row.advantage for row in self.rows}.values())
+        """Of every rollout of the step, in order: the mean over its tokens, nothing where it has none."""
+        found: dict[int, list[float]] = {}
+        for row in self.rows:
+            found.setdefault(row.sequence, []).extend(row.advantage)
+        return [mean(values) for _, values in sorted(found.items())]
 
-    def micro_batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
+    def updates(self, epochs: int, minibatches: int, key: Key) -> Iterator[Batch]:
+        """The optimiser steps to take with these rows: whole groups, each once per epoch, in keyed order.
+
+        Every minibatch has denominators of its own; one epoch of one minibatch is the batch itself.
+        """
+        count = self.denominators.groups
+        for epoch in range(epochs):
+            order = list(range(count))
+            if minibatches > 1:
+                key.at("epoch", epoch=epoch).random().shuffle(order)
+            cuts = [count * part // minibatches for part in range(minibatches + 1)]
+            for start, end in pairwise(cuts):
+                yield self.only(set(order[start:end]))
+
+    def only(self, groups: set[int]) -> Batch:
+        """The rows of some groups, as an optimiser step of their own."""
+        sizes = self.denominators
+        if len(groups) == sizes.groups:
+            return self
+        tokens = sum(size for group, size in enumerate(sizes.group_tokens) if group in groups)
+        share = sizes.sequences // sizes.groups * len(groups)
+        return replace(
+            self,
+            rows=tuple(row for row in self.rows if row.group in groups),
+            denominators=replace(sizes, groups=len(groups), sequences=share, tokens=tokens),
+        )
+
+    def look(self, read: Callable[[Sequence[Row]], torch.Tensor], tokens: int) -> list[tuple[float, ...]]:
+        """What a reader of rows finds for every token, by row, in order.
+
+        Args: read: rows that are not empty, of whole prompts, to [T] values; tokens: size of a micro-batch.
+        """
+        spoken = [place for place, row in enumerate(self.rows) if row.token_ids]
+        order = [spoken[place] for place in by_prompt([self.rows[place] for place in spoken])]
+        found: list[tuple[float, ...]] = [()] * len(self.rows)
+        places = iter(order)
+        for rows in self.micro_batches([self.rows[place] for place in order], tokens):
+            for values in read(rows).split([len(row.token_ids) for row in rows]):
+                found[next(places)] = tuple(values.tolist())
+        return found
+
+    def micro_batches(self, rows: Sequence[Row], tokens: int, whole: bool = False) -> Iterator[list[Row]]:
         """The rows in order, cut between prompts into pieces of about this many tokens.
 
         A prompt is counted once for the rows that follow it; only a prompt whose rows alone exceed
-        the size is cut, and then read again.
+        the size is cut, and then read again, unless `whole` forbids to cut the rows of a group.
         """
         piece: list[Row] = []
         size = 0
         for row in rows:
             fresh = not piece or row.prompt_ids != piece[-1].prompt_ids
             cost = len(row.token_ids) + len(row.prompt_ids) * fresh
-            if piece and size + cost > tokens * (1 if fresh else 2):
+            held = whole and piece and row.group == piece[-1].group
+            if piece and not held and size + cost > tokens * (1 if fresh else 2):
                 yield piece
                 piece, size, cost = [], 0, len(row.token_ids) + len(row.prompt_ids)
             piece.append(row)
@@ -65,18 +120,60 @@ class Batch:
             yield piece
 
 
-def pack(groups: Sequence[Group], objective: Objective, *, sampling: Sampling, exact: bool) -> Batch:
-    """The batch of a step: advantages within each group, every rollout of every group in it.
+def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
+    """The batch of a step: every rollout of every group is in it, with no credit yet.
 
     Args:
         groups: all that was planned, of equal size.
         sampling: how every completion was drawn.
         exact: whether the engine's log-probabilities must be the learner's in every bit.
+    """
+    rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
+    rows = tuple(
+        Row(
+            prompt_ids=turn.prompt_ids,
+            token_ids=turn.completion.token_ids,
+            behavior_logp=turn.completion.logprobs,
+            sequence=sequence,
+            group=place,
+        )
+        for sequence, (place, rollout) in enumerate(rollouts)
+        for turn in rollout.turns
+    )
+    lengths = torch.tensor([[rollout.tokens for rollout in group.rollouts] for group in groups])
+    sizes = Denominators(
+        groups=len(groups),
+        sequences=len(rollouts),
+        tokens=int(lengths.sum()),
+        max_tokens=sampling.max_tokens,
+        group_tokens=tuple(lengths.sum(1).tolist()),
+    )
+    seen = Rollouts(
+        rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
+        lengths=lengths,
+        answers=torch.tensor([same_answers(group) for group in groups]),
+        segment=torch.tensor(
+            [
+                place
+                for _, rollout in rollouts
+                for place, turn in enumerate(rollout.turns)
+                for _ in turn.completion.token_ids
+            ],
+            dtype=torch.int64,
+        ),
+    )
+    return Batch(rows=rows, rollouts=seen, denominators=sizes, temperature=sampling.temperature, exact=exact)
+
+
+def credited(batch: Batch, objective: Objective, seen: Mapping[str, Sequence[tuple[float, ...]]]) -> Batch:
+    """The batch with an advantage on every token.
+
+    Args: seen: what a learner found for the tokens of every row: `logp`, `reference_logp`, `values`, or none of them.
     Raises: ConfigError E033 when the objective does not take these rewards.
     """
-    rewards = torch.tensor([group.rewards for group in groups], dtype=torch.float64)
+    flat = {name: torch.tensor([x for row in rows for x in row], dtype=torch.float64) for name, rows in seen.items()}
     try:
-        advantages = objective.advantage(rewards).flatten().tolist()
+        credit = objective.credits(replace(batch.rollouts, **flat))
     except ValueError as error:
         raise ConfigError(
             "E033",
@@ -84,27 +181,42 @@ def pack(groups: Sequence[Group], objective: Objective, *, sampling: Sampling, e
             why=str(error),
             fix="objective=rloo takes any reward; an env.format=0 leaves rewards of 0 and 1",
         ) from error
-    rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
+    sizes = [len(row.token_ids) for row in batch.rows]
+    returns = (credit + flat["values"]).split(sizes) if "values" in seen else None
     rows = tuple(
-        Row(
-            prompt_ids=turn.prompt_ids,
-            token_ids=turn.completion.token_ids,
-            behavior_logp=turn.completion.logprobs,
-            advantage=advantage,
-            sequence=sequence,
-            group=place,
+        replace(
+            row,
+            advantage=tuple(advantage.tolist()),
+            proximal_logp=seen["logp"][place] if "logp" in seen else None,
+            reference_logp=seen["reference_logp"][place] if "reference_logp" in seen else None,
+            returns=tuple(returns[place].tolist()) if returns else None,
         )
-        for sequence, ((place, rollout), advantage) in enumerate(zip(rollouts, advantages, strict=True))
-        for turn in rollout.turns
+        for place, (row, advantage) in enumerate(zip(batch.rows, credit.split(sizes), strict=True))
     )
-    sizes = Denominators(
-        groups=len(groups),
-        sequences=len(rollouts),
-        tokens=sum(len(row.token_ids) for row in rows),
-        max_tokens=sampling.max_tokens,
-        group_tokens=tuple(
-            sum(len(turn.completion.token_ids) for rollout in group.rollouts for turn in rollout.turns)
-            for group in groups
-        ),
-    )
-    return Batch(rows=rows, denominators=sizes, temperature=sampling.temperature, exact=exact)
+    return replace(batch, rows=rows)
+
+
+def by_prompt(rows: Sequence[Row]) -> list[int]:
+    """Places of the rows in an order where those of a prompt stand together: two tasks may ask the same."""
+    first = {prompt: i for i, prompt in enumerate(dict.fromkeys(row.prompt_ids for row in rows))}
+    return sorted(range(len(rows)), key=lambda place: first[rows[place].prompt_ids])
+
+
+def prompts_and_rows(rows: Sequence[Row]) -> tuple[list[tuple[int, ...]], list[tuple[int, tuple[int, ...]]]]:
+    """The distinct prompts, in order, and every row with the index of its prompt."""
+    prompts = list(dict.fromkeys(row.prompt_ids for row in rows))
+    place = {prompt: index for index, prompt in enumerate(prompts)}
+    return prompts, [(place[row.prompt_ids], row.token_ids) for row in rows]
+
+
+def same_answers(group: Group) -> list[int]:
+    """A number for every rollout of a group, equal where the same answer was taken from both."""
+    names: dict[str | None, int] = {}
+    return [names.setdefault(rollout.verdict.extracted, len(names)) for rollout in group.rollouts]
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean, the very value where all are one."""
+    if len(set(values)) <= 1:
+        return next(iter(values), 0.0)
+    return sum(values) / len(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,11 +12,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.errors import NumericsError
-from gnomon.learners.batch import Batch, Row
+from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows
+from gnomon.learners.critic import Critic
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_logp, score
 from gnomon.models.weights import Weights
-from gnomon.objectives import Objective, Tokens
+from gnomon.objectives import Need, Objective, Tokens
 from gnomon.stats import Max, Mean, Stat, Stats, Sum, merge
 
 __all__ = ["LocalLearner"]
@@ -31,6 +33,9 @@ class LocalLearner:
         lr: of the last step of the warm-up, from where it falls.
         steps: at which the fall reaches `lr · floor`.
         clip: largest norm of the gradient, over all parameters.
+        entropy: nats of the whole next-token distribution, weighed like the token: its coefficient in what is climbed.
+        reference: a policy that stands still, for objectives that ask for one.
+        critic: for objectives that ask for one.
     """
 
     def __init__(
@@ -44,60 +49,99 @@ class LocalLearner:
         clip: float = 1.0,
         betas: tuple[float, float] = (0.9, 0.95),
         weight_decay: float = 0.0,
+        entropy: float = 0.0,
+        reference: Policy | None = None,
+        critic: Critic | None = None,
     ) -> None:
         self.policy, self.version = policy, 0
+        self.entropy, self.reference, self.critic = entropy, reference, critic
         self.lr, self.steps, self.floor, self.warmup, self.clip = lr, steps, floor, warmup, clip
         self.parameters = policy.state()
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=lr, betas=betas, weight_decay=weight_decay, fused=True
         )
 
+    def prepare(self, batch: Batch, objective: Objective, *, updates: int = 1) -> Batch:
+        """Give every token its advantage, and look up what the objective asks of this learner for it.
+
+        Args: updates: optimiser steps that the batch is for; before several, the policy's log-probabilities are
+            kept as the centre of the trust region.
+        """
+        asks = objective.asks
+        missing = [need for need, part in ((Need.REFERENCE, self.reference), (Need.VALUES, self.critic)) if not part]
+        if lacks := asks.intersection(missing):
+            raise ValueError(f"{objective.name} asks for {', '.join(lacks)}, which this learner was not given")
+        seen: dict[str, list[tuple[float, ...]]] = {}
+        if updates > 1 or Need.LOGP in asks:
+            seen["logp"] = batch.look(partial(logp_of_rows, self.policy, batch.temperature), TOKENS)
+        if self.reference and Need.REFERENCE in asks:
+            seen["reference_logp"] = batch.look(partial(logp_of_rows, self.reference, batch.temperature), TOKENS)
+        if self.critic and Need.VALUES in asks:
+            seen["values"] = batch.look(self.critic.values, TOKENS)
+        return credited(batch, objective, seen)
+
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Stat]:
-        """Add the batch's gradient. Rows whose coefficients are all zero are never computed.
+        """Add the gradient of a prepared batch. Rows whose coefficients are all zero are never computed.
 
         Returns: `logp_gap`, the largest |sampler − learner| log-probability; `entropy`, nats per
-        trained token; `trained`, tokens that passed through the model.
+            trained token; `trained`, tokens that passed through the model. After the first of several updates also
+            `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`, the share of tokens whose
+            credit the ratio took away.
         """
-        if objective.needs_reference:
-            raise NotImplementedError("this learner holds no reference policy; use an objective without a penalty")
-        moves = [row for row in batch.rows if row.token_ids and row.advantage]
-        place = {prompt: i for i, prompt in enumerate(dict.fromkeys(row.prompt_ids for row in moves))}
-        moves.sort(
-            key=lambda row: place[row.prompt_ids]
-        )  # Two tasks may ask the same; rows of a prompt stand together.
+        pulled = objective.penalty is not None or self.entropy != 0
+        moves = [row for row in batch.rows if row.token_ids and (pulled or any(row.advantage))]
+        moves = [moves[place] for place in by_prompt(moves)]
         stats: Stats = {"trained": Sum(sum(len(row.token_ids) for row in moves))}
-        for rows in batch.micro_batches(moves, TOKENS):
+        for rows in batch.micro_batches(moves, TOKENS, whole=Need.PAIRS in objective.asks):
             stats = merge(stats, self._gather(rows, batch, objective))
         if not moves:
-            stats = merge(stats, self._look(batch))
+            stats = merge(stats, self._compare(batch))
+        if self.critic and Need.VALUES in objective.asks:
+            stats = merge(stats, self.critic.forward_backward(batch, TOKENS))
         return stats
 
     def _gather(self, rows: Sequence[Row], batch: Batch, objective: Objective) -> Stats:
         logp, entropy = packed_logp(self.policy, *prompts_and_rows(rows), batch.temperature)
-        behavior = torch.tensor([x for row in rows for x in row.behavior_logp], dtype=logp.dtype)
+        now, behavior = logp.detach(), on_tokens([row.behavior_logp for row in rows], logp)
+        advantage = on_tokens([row.advantage for row in rows], logp)
+        assert behavior is not None and advantage is not None
+        moved = on_tokens([row.proximal_logp for row in rows], logp)
         tokens = Tokens(
-            logp=logp.detach(),
+            logp=now,
             behavior_logp=behavior,
-            advantage=spread(rows, [row.advantage for row in rows], logp.dtype),
-            sequence=spread(rows, [row.sequence for row in rows], torch.int64),
-            group=spread(rows, [row.group for row in rows], torch.int64),
+            proximal_logp=now if moved is None and objective.corrects else moved,
+            reference_logp=on_tokens([row.reference_logp for row in rows], logp),
+            advantage=advantage,
+            sequence=spread(rows, [row.sequence for row in rows]),
+            group=spread(rows, [row.group for row in rows]),
         )
         kappa = objective.coefficients(tokens, batch.denominators)
-        (-(kappa * logp).sum()).backward()  # type: ignore[no-untyped-call]
-        return compared(logp.detach(), behavior, entropy, batch, self.version)
+        climbed = (kappa * logp).sum()
+        if self.entropy:
+            climbed = climbed + self.entropy * (objective.aggregate(tokens, batch.denominators) * entropy).sum()
+        (-climbed).backward()  # type: ignore[no-untyped-call]
+        stats = compared(now if moved is None else moved, behavior, entropy.detach(), batch, self.version)
+        if moved is not None:
+            ahead = now - moved
+            lost = (objective.ratio(tokens) == 0) & (tokens.advantage != 0)
+            stats["drift"] = Mean(float((ahead.exp() - 1 - ahead).sum()), len(ahead))
+            stats["clipped"] = Mean(float(lost.sum()), len(lost))
+        return stats
 
-    def _look(self, batch: Batch) -> Stats:
+    def _compare(self, batch: Batch) -> Stats:
         """A step without a gradient is still compared with the sampler, on its first prompt."""
         rows = [row for row in batch.rows if row.prompt_ids == batch.rows[0].prompt_ids and row.token_ids]
         if not rows:
             return {}
         with torch.inference_mode():
             logp, entropy = packed_logp(self.policy, *prompts_and_rows(rows), batch.temperature)
-        told = torch.tensor([x for row in rows for x in row.behavior_logp], dtype=logp.dtype)
-        return compared(logp, told, entropy, batch, self.version)
+        moved = on_tokens([row.proximal_logp for row in rows], logp)
+        told = on_tokens([row.behavior_logp for row in rows], logp)
+        assert told is not None
+        return compared(logp if moved is None else moved, told, entropy, batch, self.version)
 
     def optim_step(self) -> dict[str, Stat]:
-        """One AdamW step. Returns: `grad_norm`, before clipping; `lr`."""
+        """One AdamW step, and one of the critic. Returns: `grad_norm`, before clipping; `lr`."""
         self.version += 1
         lr = self.rate(self.version)
         for parameter in self.parameters.values():
@@ -118,7 +162,8 @@ class LocalLearner:
         for parameter in self.parameters.values():
             assert parameter.grad is not None
             parameter.grad.zero_()
-        return {"grad_norm": Mean(norm), "lr": Mean(lr)}
+        stats: Stats = {"grad_norm": Mean(norm), "lr": Mean(lr)}
+        return merge(stats, self.critic.optim_step()) if self.critic else stats
 
     def rate(self, version: int) -> float:
         """The learning rate of the step that makes this version."""
@@ -139,6 +184,8 @@ class LocalLearner:
             for kind, value in self.optimizer.state.get(parameter, {}).items():
                 memory[f"{name}/{kind}"] = value
         save_file(memory, folder / "optimizer.safetensors")
+        if self.critic:
+            self.critic.save_state(folder)
 
     def load_state(self, folder: Path) -> None:
         self.policy.update(load_file(folder / "model.safetensors"))
@@ -148,6 +195,8 @@ class LocalLearner:
             held = {key.rpartition("/")[2]: value for key, value in memory.items() if key.rpartition("/")[0] == name}
             if held:
                 self.optimizer.state[parameter] = held
+        if self.critic:
+            self.critic.load_state(folder)
 
 
 def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats:
@@ -164,14 +213,18 @@ def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, vers
     return {"logp_gap": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
 
 
-def prompts_and_rows(rows: Sequence[Row]) -> tuple[list[tuple[int, ...]], list[tuple[int, tuple[int, ...]]]]:
-    """The distinct prompts, in order, and every row with the index of its prompt."""
-    prompts = list(dict.fromkeys(row.prompt_ids for row in rows))
-    place = {prompt: index for index, prompt in enumerate(prompts)}
-    return prompts, [(place[row.prompt_ids], row.token_ids) for row in rows]
+def logp_of_rows(policy: Policy, temperature: float, rows: Sequence[Row]) -> Tensor:
+    """[T] log-probabilities of rows under a policy, without gradients."""
+    return score(policy, *prompts_and_rows(rows), temperature)
 
 
-def spread(rows: Sequence[Row], values: Sequence[float], dtype: torch.dtype) -> Tensor:
-    """One value per row to one per token."""
+def spread(rows: Sequence[Row], values: Sequence[int]) -> Tensor:
+    """One number per row to one per token."""
     lengths = torch.tensor([len(row.token_ids) for row in rows])
-    return torch.tensor(values, dtype=dtype).repeat_interleave(lengths)
+    return torch.tensor(values, dtype=torch.int64).repeat_interleave(lengths)
+
+
+def on_tokens(values: Sequence[tuple[float, ...] | None], like: Tensor) -> Tensor | None:
+    """[T] values of rows end to end, or None where they have none."""
+    known = [value for value in values if value is not None]
+    return torch.tensor([x for value in known for x in value], dtype=like.dtype) if len(known) == len(values) else None

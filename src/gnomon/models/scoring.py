@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from gnomon.models.attention import MIN_ROWS, Packed
 from gnomon.models.policy import Policy
 
-__all__ = ["logp_of", "packed_logp", "score"]
+__all__ = ["logp_of", "packed_hidden", "packed_logp", "score"]
 
 CHUNK = 2**22
 """Most scores (tokens × vocabulary) held at once."""
@@ -31,18 +31,23 @@ def packed_logp(
     """Log-probability and entropy of every token of the rows, each [T], rows one after the other.
 
     Every prompt passes through the model once, however many rows follow it. Rows of a prompt stand
-    together and none is empty. The log-probabilities carry gradients, the entropies do not.
+    together and none is empty. Both carry gradients.
     """
+    target = torch.tensor([i for _, row in rows for i in row])
+    hidden = packed_hidden(policy, prompts, rows)
+    logp, entropy = ChunkedLogp.apply(hidden, policy.head, target, policy, temperature)  # type: ignore[no-untyped-call]
+    return logp, entropy
+
+
+def packed_hidden(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row]) -> Tensor:
+    """[T, size] last hidden state before every token of the rows, rows one after the other."""
     count = sum(len(row) for _, row in rows)
     short = MIN_ROWS - count - sum(len(prompt) - 1 for prompt in prompts)
     rows = [*rows, *[rows[-1]] * -(-max(0, short) // len(rows[-1][1]))]
     ids = [i for prompt in prompts for i in prompt[:-1]]
     ids += [i for group, row in rows for i in (prompts[group][-1], *row[:-1])]
-    target = torch.tensor([i for _, row in rows for i in row])
     layout = Packed([len(p) - 1 for p in prompts], [len(row) for _, row in rows], [group for group, _ in rows])
-    hidden = policy.hidden(torch.tensor(ids), layout)[layout.prefix.tokens :]
-    logp, entropy = ChunkedLogp.apply(hidden, policy.head, target, policy, temperature)  # type: ignore[no-untyped-call]
-    return logp[:count], entropy[:count]
+    return policy.hidden(torch.tensor(ids), layout)[layout.prefix.tokens :][:count]
 
 
 @torch.inference_mode()
@@ -68,19 +73,24 @@ class ChunkedLogp(torch.autograd.Function):
             logp = logp_of(at_least(h, policy.logits), temperature)
             logps.append(logp.gather(1, y[:, None])[:, 0])
             entropies.append(-(logp.exp() * logp).sum(-1))
-        entropy = torch.cat(entropies)
-        ctx.mark_non_differentiable(entropy)
-        return torch.cat(logps), entropy
+        ctx.set_materialize_grads(False)
+        return torch.cat(logps), torch.cat(entropies)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, Tensor, None, None, None]:
         hidden, head, target = ctx.saved_tensors
+        by_logp, by_entropy = grads
         by_hidden, grad_head = [], torch.zeros_like(head)
-        for h, y, g in chunks(len(head), hidden, target, grads[0]):
+        if by_logp is None:
+            by_logp = torch.zeros_like(target, dtype=hidden.dtype)
+        for h, y, g, e in chunks(len(head), hidden, target, by_logp, by_logp if by_entropy is None else by_entropy):
             with torch.enable_grad():
                 leaf, weight = h.detach().requires_grad_(), head.detach().requires_grad_()
-                logp = logp_of(ctx.policy.logits(leaf, weight), ctx.temperature).gather(1, y[:, None])[:, 0]
-            grad_hidden, grad_weight = torch.autograd.grad(logp, (leaf, weight), g)
+                logp = logp_of(ctx.policy.logits(leaf, weight), ctx.temperature)
+                outs, weights = [logp.gather(1, y[:, None])[:, 0]], [g]
+                if by_entropy is not None:
+                    outs, weights = [*outs, -(logp.exp() * logp).sum(-1)], [*weights, e]
+            grad_hidden, grad_weight = torch.autograd.grad(outs, (leaf, weight), weights)
             by_hidden.append(grad_hidden)
             grad_head += grad_weight
         return torch.cat(by_hidden), grad_head, None, None, None

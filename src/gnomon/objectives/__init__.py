@@ -48,6 +48,7 @@ from gnomon.objectives.counts import (
     ungauged,
     update_scale,
 )
+from gnomon.objectives.credit import Credit, Rollouts, terminal
 from gnomon.objectives.exact import ExactReport, report
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
 from gnomon.objectives.penalties import k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio
@@ -92,16 +93,18 @@ from gnomon.objectives.row import (
     Aggregate,
     Baseline,
     Correction,
+    Need,
     Objective,
     OffPolicy,
     Penalty,
     Ratio,
     Rewards,
+    Scope,
     Singleton,
 )
 from gnomon.objectives.shaping import soft_overlong
 from gnomon.objectives.table import TABLE, objective
-from gnomon.objectives.target import FrozenShape, Law, PolicyGradient, SharedLength, Target
+from gnomon.objectives.target import FrozenShape, Law, PolicyGradient, Seen, SharedLength, Target, TokenShape
 from gnomon.objectives.tokens import Denominators, Tokens
 
 __all__ = [
@@ -112,10 +115,12 @@ __all__ = [
     "Baseline",
     "Correction",
     "CountWeight",
+    "Credit",
     "Denominators",
     "ExactReport",
     "FrozenShape",
     "Law",
+    "Need",
     "Objective",
     "OffPolicy",
     "Penalty",
@@ -123,9 +128,13 @@ __all__ = [
     "Ratio",
     "Regime",
     "Rewards",
+    "Rollouts",
+    "Scope",
+    "Seen",
     "SharedLength",
     "Singleton",
     "Target",
+    "TokenShape",
     "Tokens",
     "analytic_weight",
     "banded",
@@ -206,6 +215,7 @@ __all__ = [
     "squared_log_ratio",
     "standardised",
     "sub_weight",
+    "terminal",
     "tis",
     "token_mean",
     "truncated",

@@ -11,14 +11,15 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from gnomon.objectives.credit import Rollouts, terminal
 from gnomon.objectives.row import Objective
 from gnomon.objectives.table import objective
-from gnomon.objectives.target import Law, Target
+from gnomon.objectives.target import Law, Seen, Target, TokenShape
 from gnomon.objectives.tokens import Denominators, Tokens
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "moments",
     "outcomes",
     "report",
+    "shapes",
+    "step_of",
     "world",
 ]
 
@@ -76,6 +79,43 @@ class World:
     def chances(self, logits: Tensor) -> Tensor:
         """[answers] probability of every answer."""
         return self.per_answer(self.logp(logits)).exp()
+
+    def guess(self) -> Tensor:
+        """[prefixes] what a critic that is wrong expects."""
+        return torch.cos(1.3 * torch.arange(self.prefixes, dtype=torch.float64) + 0.2)
+
+    def early(self, answer: Tensor) -> Tensor:
+        """[…, max_tokens] the binary reward of answers cut after 1, 2, … tokens."""
+        table = [[correct(text[: cut + 1]) for cut in range(self.max_tokens)] for text in self.answers]
+        return torch.tensor(table, dtype=torch.float64)[answer]
+
+    def tokens(self, possible: Outcomes) -> Tensor:
+        """[tokens of every outcome, end to end] index of each among the [T] of the world."""
+        start = self.lengths.cumsum(0) - self.lengths
+        spans = zip(start[possible.answer].tolist(), self.lengths[possible.answer].tolist(), strict=True)
+        return torch.cat([torch.arange(first, first + length) for first, length in spans])
+
+    def owner(self, possible: Outcomes) -> Tensor:
+        """[tokens of every outcome, end to end] the outcome that each belongs to."""
+        return torch.arange(len(possible.answer)).repeat_interleave(self.lengths[possible.answer])
+
+    def seen(self, possible: Outcomes) -> list[Seen]:
+        """Every outcome in plain numbers."""
+        token = self.tokens(possible)
+        sizes = self.lengths[possible.answer].tolist()
+        values, logp = (x[token].split(sizes) for x in (self.guess()[self.prefix], possible.logp))
+        early = self.early(possible.answer).tolist()
+        return [
+            Seen(
+                reward=float(possible.reward[i]),
+                length=sizes[i],
+                answer=int(possible.answer[i]),
+                early=tuple(early[i]),
+                values=tuple(values[i].tolist()),
+                logp=tuple(logp[i].tolist()),
+            )
+            for i in range(len(sizes))
+        ]
 
     def per_answer(self, values: Tensor) -> Tensor:
         """[answers, …] sum over the tokens of each answer of [T, …] values."""
@@ -124,6 +164,8 @@ class Outcomes:
     """[Y] probability under the behavior; sums to one."""
     reward: Tensor
     """[Y]"""
+    logp: Tensor
+    """[T] log-probability of every token of the world under the behavior."""
 
     def law(self, place: World) -> Law:
         """The joint distribution of reward and length."""
@@ -137,7 +179,12 @@ class Outcomes:
 def outcomes(place: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
     """The answers, with their chances under `behavior` logits and the reward of each."""
     rewards = torch.tensor([reward(text) for text in place.answers], dtype=behavior.dtype)
-    return Outcomes(answer=torch.arange(len(place.answers)), chance=place.chances(behavior), reward=rewards)
+    return Outcomes(
+        answer=torch.arange(len(place.answers)),
+        chance=place.chances(behavior),
+        reward=rewards,
+        logp=place.logp(behavior),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +222,11 @@ def moments(
     sequence = torch.repeat_interleave(torch.arange(len(answer)), lengths)
     first = (place.lengths.cumsum(0) - place.lengths)[answer] - (lengths.cumsum(0) - lengths)
     token = torch.arange(len(sequence)) + first[sequence]
-    advantage = row.advantage(possible.reward[members]).flatten()[sequence]
+    if row.credit is terminal:
+        advantage = row.advantage(possible.reward[members]).flatten()[sequence]
+    else:
+        steps = (step_of(place, possible, chosen) for chosen in members)
+        advantage = torch.cat([row.credits(step) for step in steps])
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
     proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
     totals = lengths.reshape(-1, group).sum(dim=1)
@@ -204,6 +255,28 @@ def moments(
     return Moments(mean=mean, variance=float(variance), groups=len(members))
 
 
+def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
+    """A step of a single group: everything that credit may look at.
+
+    The critic is a fixed guess at every prefix, and wrong. Segments are single tokens; each pays what the answer
+    would, were it cut there.
+    Args: members, [N] which outcomes.
+    """
+    group = replace(possible, answer=possible.answer[members], reward=possible.reward[members])
+    token, lengths = place.tokens(group), place.lengths[group.answer]
+    return Rollouts(
+        rewards=group.reward[None],
+        lengths=lengths[None],
+        answers=group.answer[None],
+        baseline=torch.zeros_like(group.reward)[None],
+        segment=torch.cat([torch.arange(int(length)) for length in lengths]),
+        segment_rewards=place.early(group.answer)[None],
+        values=place.guess()[place.prefix[token]],
+        logp=possible.logp[token],
+        reference_logp=possible.logp[token],
+    )
+
+
 @functools.lru_cache(maxsize=16)
 def _multisets(kinds: int, size: int) -> tuple[Tensor, Tensor]:
     """[groups, size] every multiset of that size, and [groups] the number of its orderings."""
@@ -215,15 +288,27 @@ def _multisets(kinds: int, size: int) -> tuple[Tensor, Tensor]:
 def declared_gradient(target: Target, place: World, *, policy: Tensor, possible: Outcomes, group: int) -> Tensor:
     """[parameters] the expected gradient that the target claims: Σ π(y) h(y) ∇log π(y).
 
-    Args: policy, the logits whose π and ∇log π are meant; possible, whose law of rewards the shape h is frozen at.
+    Args: policy, the logits whose π and ∇log π are meant; possible, whose law the shape h is frozen at.
     """
+    chance = place.chances(policy)[possible.answer]
+    weight = shapes(target, place, possible=possible, group=group) * chance[place.owner(possible)]
+    return weight @ place.scores(policy)[place.tokens(possible)]
+
+
+def shapes(target: Target, place: World, *, possible: Outcomes, group: int) -> Tensor:
+    """[tokens of every outcome, end to end] the shape h of a target, frozen where `possible` was sampled."""
+    if isinstance(target, TokenShape):
+        seen = place.seen(possible)
+        law = list(zip(seen, possible.chance.tolist(), strict=True))
+        found = [value for own in seen for value in target.shape(own, law, group, place.max_tokens)]
+        return torch.tensor(found, dtype=torch.float64)
     law = possible.law(place)
-    chance, score = place.chances(policy), place.per_answer(place.scores(policy))
-    total = torch.zeros(score.shape[1], dtype=score.dtype)
-    for index, reward in zip(possible.answer.tolist(), possible.reward.tolist(), strict=True):
-        shape = target.shape(reward, int(place.lengths[index]), law, group, place.max_tokens)
-        total = total + chance[index] * shape * score[index]
-    return total
+    lengths = place.lengths[possible.answer]
+    each = [
+        target.shape(reward, length, law, group, place.max_tokens)
+        for reward, length in zip(possible.reward.tolist(), lengths.tolist(), strict=True)
+    ]
+    return torch.tensor(each, dtype=torch.float64).repeat_interleave(lengths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

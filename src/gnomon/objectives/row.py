@@ -1,4 +1,4 @@
-"""What a row of the table is: six small functions, and what is claimed of them.
+"""What a row of the table is: seven small functions, and what is claimed of them.
 
 Every row has the gradient Σₜ κₜ ∇log π(yₜ), with κ a pure function of detached numbers. A row also declares
 what it claims: expected gradient, off-policy behaviour, what a group of one gives. The test suite holds every
@@ -15,7 +15,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from gnomon.objectives import penalties
+from gnomon.objectives import penalties, ratios
+from gnomon.objectives.credit import Credit, Rollouts, terminal
 from gnomon.objectives.target import Target
 from gnomon.objectives.tokens import Denominators, Tokens
 
@@ -24,11 +25,13 @@ __all__ = [
     "Aggregate",
     "Baseline",
     "Correction",
+    "Need",
     "Objective",
     "OffPolicy",
     "Penalty",
     "Ratio",
     "Rewards",
+    "Scope",
     "Singleton",
 ]
 
@@ -82,6 +85,26 @@ class Baseline(StrEnum):
     GROUP = "mean of the group"
 
 
+class Need(StrEnum):
+    """What a row asks of a learner beyond the policy's log-probabilities at the moment of the gradient."""
+
+    LOGP = "logp"
+    """Credit looks at the policy's log-probabilities as the step begins."""
+    REFERENCE = "reference"
+    """Log-probabilities under a reference policy that stands still."""
+    VALUES = "values"
+    """A critic."""
+    PAIRS = "pairs"
+    """Rollouts are compared token by token within their group: no micro-batch may cut a group."""
+
+
+class Scope(StrEnum):
+    """What the credit of a rollout depends on beside itself."""
+
+    GROUP = "its group"
+    STEP = "the whole step"
+
+
 class Rewards(StrEnum):
     """Which rewards a row accepts."""
 
@@ -92,10 +115,10 @@ class Rewards(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A row: six small functions, and what is claimed of them.
+    """A row: seven small functions, and what is claimed of them.
 
     Equation: κ = aggregate · (correction(proximal/behavior) · ratio(policy/proximal; A) · A
-        + λ · penalty(policy/reference)).
+        + λ · penalty(policy/reference)), A = credit(rollouts; advantage).
     """
 
     name: str
@@ -103,6 +126,10 @@ class Objective:
     ratio: Ratio
     correction: Correction
     aggregate: Aggregate
+    credit: Credit = terminal
+    """How an advantage reaches the tokens, and whatever it takes to say so beside the rewards."""
+    needs: frozenset[Need] = frozenset()
+    """What credit asks for; `asks` has the whole list."""
     penalty: Penalty | None = None
     penalty_weight: float = 0.0
     """λ, per token and before the aggregate, ≥ 0."""
@@ -116,6 +143,7 @@ class Objective:
     min_group: int
     """The smallest group that can move the policy."""
     baseline: Baseline
+    scope: Scope = Scope.GROUP
     rewards: Rewards = Rewards.REAL
     equation: str
     source: str
@@ -123,7 +151,27 @@ class Objective:
     @property
     def needs_reference(self) -> bool:
         """Whether the tokens must carry `reference_logp`."""
-        return self.penalty is not None and self.penalty is not penalties.squared_log_ratio
+        return Need.REFERENCE in self.asks
+
+    @property
+    def corrects(self) -> bool:
+        """Whether it looks at how far the sampler stands from the proximal policy."""
+        return self.correction is not ratios.no_correction
+
+    @property
+    def asks(self) -> frozenset[Need]:
+        """Everything that a learner must provide."""
+        pulls = self.penalty is not None and self.penalty is not penalties.squared_log_ratio
+        return self.needs | {Need.REFERENCE} if pulls else self.needs
+
+    @torch.no_grad()
+    def credits(self, rollouts: Rollouts) -> Tensor:
+        """The advantage of every token of a step.
+
+        Returns: [T], detached.
+        Raises: ValueError for rewards or rollouts that the row cannot weigh.
+        """
+        return self.credit(rollouts, self.advantage)
 
     @torch.no_grad()
     def coefficients(self, tokens: Tokens, denominators: Denominators) -> Tensor:
@@ -133,10 +181,10 @@ class Objective:
             all its micro-batches, with no further division.
         Raises: ValueError if the row needs a reference and the tokens have none.
         """
+        if self.needs_reference and tokens.reference_logp is None:
+            raise ValueError(f"objective {self.name!r} needs reference_logp on its tokens")
         credit = self.correction(tokens) * tokens.advantage * self.ratio(tokens)
         if self.penalty is not None:
-            if self.needs_reference and tokens.reference_logp is None:
-                raise ValueError(f"objective {self.name!r} has a penalty and needs reference_logp on its tokens")
             credit = credit + self.penalty_weight * self.penalty(tokens)
         return self.aggregate(tokens, denominators) * credit
 

@@ -1,7 +1,8 @@
 """What the expected gradient of an objective is claimed to be, on policy, at a finite group size.
 
 Every kind of claim says E[g] = Σ_y π(y) h(y) ∇log π(y) for one group, with a shape h that is frozen at the
-current policy. They are written in plain numbers and share no code with the formulas they judge.
+current policy and may differ from token to token. They are written in plain numbers and share no code with the
+formulas they judge.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["FrozenShape", "Law", "PolicyGradient", "SharedLength", "Target"]
+__all__ = ["FrozenShape", "Law", "PolicyGradient", "Seen", "SharedLength", "Target", "TokenShape"]
 
 Law = Sequence[tuple[float, int, float]]
 """How rollouts fall: triples of a reward, a length and their chance."""
@@ -78,4 +79,44 @@ class SharedLength:
         return group * total
 
 
-Target = PolicyGradient | FrozenShape | SharedLength
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One rollout in plain numbers: all that credit may look at."""
+
+    reward: float
+    length: int
+    answer: int
+    """Equal numbers are equal answers."""
+    early: tuple[float, ...]
+    """The reward that arrives as each segment ends."""
+    values: tuple[float, ...]
+    """What the critic expects before each token."""
+    logp: tuple[float, ...]
+    """Of each token under the policy that sampled."""
+    baseline: float = 0.0
+    """What the run's past expects of the rollout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenShape:
+    """E[g] = Σ_y π(y) Σₜ hₜ(y) ∇log π(yₜ|y_{<t}), h(y) = N · E[f(y, the others)].
+
+    For credit that differs from token to token, or looks at more than rewards. A step is one group.
+    """
+
+    credit: Callable[[Seen, Sequence[Seen], int], Sequence[float]]
+    """f: from a rollout, the others and the length limit to the weighed credit of each of its tokens in the step."""
+    text: str
+
+    def shape(self, own: Seen, law: Sequence[tuple[Seen, float]], group: int, max_tokens: int) -> list[float]:
+        """h(y), the others drawn independently from `law`. Groups alike up to order are summed once."""
+        total = [0.0] * own.length
+        for places in itertools.combinations_with_replacement(range(len(law)), group - 1):
+            repeats = math.prod(math.factorial(len(list(same))) for _, same in itertools.groupby(places))
+            chance = math.factorial(group - 1) / repeats * math.prod(law[place][1] for place in places)
+            credit = self.credit(own, [law[place][0] for place in places], max_tokens)
+            total = [sum_ + chance * value for sum_, value in zip(total, credit, strict=True)]
+        return [group * value for value in total]
+
+
+Target = PolicyGradient | FrozenShape | SharedLength | TokenShape

@@ -23,7 +23,7 @@ class Tokens:
     behavior_logp: Tensor
     """[T] log-probability under the distribution that sampled the token."""
     advantage: Tensor
-    """[T] the advantage of the rollout, repeated on each of its tokens."""
+    """[T] what credit gives each token; equal over a rollout where the reward comes at its end."""
     sequence: Tensor
     """[T] int64, index of the rollout in the whole step, 0 … S−1."""
     group: Tensor

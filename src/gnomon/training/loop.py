@@ -39,10 +39,12 @@ async def train(
                 log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
             chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step))
             groups = await actor.collect(chosen, key.at("rollouts", step=step))
-            batch = pack(groups, objective, sampling=actor.sampling, exact=actor.exact)
+            batch = pack(groups, sampling=actor.sampling, exact=actor.exact)
+            batch = learner.prepare(batch, objective, updates=config.optim.updates)
             log.rollouts(groups, batch.advantages)
-            log.stats(learner.forward_backward(batch, objective))
-            log.stats(learner.optim_step())
+            for part in batch.updates(config.optim.epochs, config.optim.minibatches, key.at("updates", step=step)):
+                log.stats(learner.forward_backward(part, objective))
+                log.stats(learner.optim_step())
         if due(config.save.every, step + 1):
             run.save(learner, step + 1)
     if run.complete:

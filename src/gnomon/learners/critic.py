@@ -1,0 +1,95 @@
+"""A value function: what the rest of a rollout is expected to earn, before each of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gnomon.learners.batch import Batch, Row, by_prompt, prompts_and_rows
+from gnomon.models.policy import Policy
+from gnomon.models.scoring import packed_hidden
+from gnomon.stats import Mean, Stat, Stats
+
+__all__ = ["Critic"]
+
+FILE = "critic.safetensors"
+
+
+class Critic:
+    """A body of its own, begun from a policy's weights, with one linear read-out; AdamW of its own.
+
+    The read-out begins at zero, so the first advantages are the rewards themselves.
+
+    Args:
+        body: a copy of the policy. Its vocabulary projection is not used.
+        lr: constant over the run.
+        clip: largest norm of the gradient.
+    """
+
+    def __init__(self, body: Policy, *, lr: float, clip: float = 1.0) -> None:
+        self.body, self.clip = body, clip
+        size, dtype = body.head.shape[1], body.head.dtype
+        self.parameters = body.state() | {
+            "value.weight": torch.zeros(size, dtype=dtype, requires_grad=True),
+            "value.bias": torch.zeros((), dtype=dtype, requires_grad=True),
+        }
+        self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=lr, weight_decay=0.0)
+
+    @torch.no_grad()
+    def values(self, rows: Sequence[Row]) -> Tensor:
+        """[T] what is expected before every token of rows that are not empty; in units of reward."""
+        return self._read(rows)
+
+    def forward_backward(self, batch: Batch, tokens: int) -> dict[str, Stat]:
+        """Add the gradient of half the mean squared error over the batch's tokens.
+
+        Args: tokens: size of a micro-batch.
+        Returns: `value_error`, the mean squared error before the step; `value_explained`, the share of the variance
+            of the returns that the critic explains, as 1 − error/variance of this batch.
+        """
+        returns = torch.tensor([x for row in batch.rows for x in row.returns or ()], dtype=torch.float64)
+        error = 0.0
+        spoken = [row for row in batch.rows if row.token_ids]
+        for rows in batch.micro_batches([spoken[place] for place in by_prompt(spoken)], tokens):
+            value = self._read(rows)
+            target = torch.tensor([x for row in rows for x in row.returns or ()], dtype=value.dtype)
+            loss = (value - target).square().sum()
+            (loss / (2 * max(1, len(returns)))).backward()  # type: ignore[no-untyped-call]
+            error += float(loss.detach())
+        stats: Stats = {"value_error": Mean(error, len(returns))}
+        spread = float((returns - returns.mean()).square().sum()) if len(returns) else 0.0
+        if spread > 0:
+            stats["value_explained"] = Mean(1 - error / spread)
+        return stats
+
+    def optim_step(self) -> dict[str, Stat]:
+        """One AdamW step. Returns: `value_grad_norm`, before clipping."""
+        norm = float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return {"value_grad_norm": Mean(norm)}
+
+    def save_state(self, folder: Path) -> None:
+        memory = {f"weight/{name}": value.detach().contiguous() for name, value in self.parameters.items()}
+        for name, parameter in self.parameters.items():
+            for kind, value in self.optimizer.state.get(parameter, {}).items():
+                memory[f"{kind}/{name}"] = value
+        save_file(memory, folder / FILE)
+
+    def load_state(self, folder: Path) -> None:
+        memory = load_file(folder / FILE)
+        for name, parameter in self.parameters.items():
+            held = {key.partition("/")[0]: value for key, value in memory.items() if key.partition("/")[2] == name}
+            with torch.no_grad():
+                parameter.copy_(held.pop("weight"))
+            if held:
+                self.optimizer.state[parameter] = held
+
+    def _read(self, rows: Sequence[Row]) -> Tensor:
+        """[T] of rows that are not empty."""
+        hidden = packed_hidden(self.body, *prompts_and_rows(rows))
+        return hidden @ self.parameters["value.weight"] + self.parameters["value.bias"]

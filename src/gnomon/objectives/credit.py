@@ -1,0 +1,80 @@
+"""How credit reaches tokens: the rollouts of a whole step in, [T] advantages out.
+
+T counts the trainable tokens of the step, laid end to end, group after group and rollout after rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Credit", "Rollouts", "terminal"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollouts:
+    """What credit may look at: G groups of N rollouts, as planned, those without a single token included."""
+
+    rewards: Tensor
+    """[G, N] floating-point."""
+    lengths: Tensor
+    """[G, N] int64, trainable tokens of each rollout."""
+    answers: Tensor | None = None
+    """[G, N] int64; equal numbers in a group are equal answers."""
+    baseline: Tensor | None = None
+    """[G, N] what the run's past expects of each rollout: it depends on earlier steps only."""
+    demonstrated: Tensor | None = None
+    """[G, N] bool, whether a rollout was given rather than sampled from the policy."""
+    segment: Tensor | None = None
+    """[T] int64, the part of its rollout that a token stands in, from 0: a turn, a slice of a budget, an answer."""
+    segment_rewards: Tensor | None = None
+    """[G, N, M] the reward that arrives as each segment ends."""
+    values: Tensor | None = None
+    """[T] what a critic expects of the rest of the rollout, before each token."""
+    logp: Tensor | None = None
+    """[T] log-probability under the policy, as the step begins."""
+    reference_logp: Tensor | None = None
+    """[T] log-probability under the reference, at which a penalty pulls."""
+
+    def __post_init__(self) -> None:
+        shape = self.rewards.shape
+        if self.rewards.dim() != 2 or not self.rewards.is_floating_point():
+            raise ValueError(
+                f"rewards are a floating-point [groups, N] table, not {list(shape)} of {self.rewards.dtype}"
+            )
+        for name in ("lengths", "answers", "baseline", "demonstrated"):
+            values = getattr(self, name)
+            if values is not None and values.shape != shape:
+                raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
+        if self.segment_rewards is not None and self.segment_rewards.shape[:2] != shape:
+            raise ValueError(f"segment_rewards has shape {list(self.segment_rewards.shape)}, rewards {list(shape)}")
+        total = int(self.lengths.sum())
+        for name in ("segment", "values", "logp", "reference_logp"):
+            values = getattr(self, name)
+            if values is not None and values.shape != (total,):
+                raise ValueError(f"{name} has shape {list(values.shape)}, but the rollouts have {total} tokens")
+
+    @property
+    def sequence(self) -> Tensor:
+        """[T] int64, index of the rollout in the whole step."""
+        return torch.arange(self.rewards.numel()).repeat_interleave(self.lengths.flatten())
+
+    def spread(self, values: Tensor) -> Tensor:
+        """[T] a value per rollout [G, N] on each of its tokens."""
+        return values.flatten().repeat_interleave(self.lengths.flatten())
+
+
+Credit = Callable[[Rollouts, Callable[[Tensor], Tensor]], Tensor]
+"""Rollouts, and the advantage of the row (rewards [G, N] to [G, N]), to an advantage per token [T]."""
+
+
+def terminal(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+    """The advantage of a rollout on each of its tokens: the reward comes at the end and nothing discounts it.
+
+    Equation: Aₜ = A.
+    Returns: [T].
+    """
+    return rollouts.spread(advantage(rollouts.rewards))
