@@ -14,13 +14,13 @@ from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.errors import NumericsError
 from gnomon.keys import Key
-from gnomon.learners import Batch, pack
+from gnomon.learners import Batch, Row, pack
 from gnomon.learners.batch import prompts_and_rows
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_logp
-from gnomon.objectives import objective
+from gnomon.objectives import Need, objective, penalties
 from gnomon.rollout import Actor
 from gnomon.types import Sampling
 
@@ -151,3 +151,134 @@ def test_the_rate_rises_and_falls():
     rates = [mind.rate(version) for version in range(1, 11)]
     assert rates[0] == pytest.approx(0.25e-3) and max(rates) == rates[3] == pytest.approx(1e-3)
     assert rates[-1] == pytest.approx(1e-4) and rates[3:] == sorted(rates[3:], reverse=True)
+
+
+def moved(batch: Batch, name: str = "dr_grpo", updates: int = 2) -> tuple[LocalLearner, Batch]:
+    """A float64 learner one step away from where the batch was prepared for several updates."""
+    mind = learner(torch.float64)
+    bare = replace(batch, exact=False)
+    ready = mind.prepare(bare, objective(name), updates=updates)
+    mind.forward_backward(ready, objective(name))
+    mind.optim_step()
+    return mind, ready
+
+
+def token_logp(policy: Policy, row: Row) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities of a row's tokens and whole next-token distributions, as transformers runs the model."""
+    policy.model.set_attn_implementation("sdpa")
+    logits = policy.model(input_ids=torch.tensor([row.prompt_ids + row.token_ids])).logits
+    logp = torch.log_softmax(logits[0, len(row.prompt_ids) - 1 : -1], -1)
+    return logp.gather(1, torch.tensor(row.token_ids)[:, None])[:, 0], logp
+
+
+def grads(policy: Policy) -> torch.Tensor:
+    return torch.cat([p.grad.flatten() for p in policy.state().values()])
+
+
+def twin(mind: LocalLearner) -> Policy:
+    """A copy of the learner's policy, for plain autograd."""
+    policy = Policy.load(model_folder("tiny"), torch.float64)
+    policy.update({name: value.detach() for name, value in mind.parameters.items()})
+    return policy
+
+
+def test_a_second_update_is_held_by_the_clip_around_where_the_step_began(batch):
+    """The gradient after one optimiser step is that of min(ρA, clip(ρ)A)/L_max, ρ against the step's beginning."""
+    mind, ready = moved(batch)
+    stats = mind.forward_backward(ready, objective("dr_grpo"))
+    policy, sizes = twin(mind), batch.denominators
+    for row in ready.rows:
+        if any(row.advantage):
+            logp, _ = token_logp(policy, row)
+            ratio = (logp - torch.tensor(row.proximal_logp, dtype=torch.float64)).exp()
+            gain = torch.minimum(ratio * row.advantage[0], ratio.clamp(0.8, 1.2) * row.advantage[0]).sum()
+            (-gain / (sizes.sequences * sizes.max_tokens)).backward()
+    ours = torch.cat([p.grad.flatten() for p in mind.parameters.values()])
+    assert (ours - grads(policy)).abs().max() <= 1e-11 * grads(policy).abs().max()
+    assert stats["drift"].value > 1e-6 and 0 < stats["clipped"].value < 0.5
+
+
+def test_the_first_update_has_neither_drift_nor_clip(batch):
+    mind = learner()
+    ready = mind.prepare(batch, objective("dr_grpo"), updates=2)
+    stats = mind.forward_backward(ready, objective("dr_grpo"))
+    assert stats["logp_gap"].value == stats["drift"].value == stats["clipped"].value == 0.0
+
+
+def test_a_sampler_apart_is_corrected_in_a_single_update(batch):
+    """A token that its sampler thought e times less likely weighs as much as the cap allows.
+
+    Up to 1e-5: where the sampler agrees its float32 log-probabilities are rounded, and weighed by e to that rounding.
+    """
+    apart = replace(
+        batch,
+        exact=False,
+        rows=tuple(replace(row, behavior_logp=tuple(x - 1 for x in row.behavior_logp)) for row in batch.rows),
+    )
+    weighed, plain = gradient(apart, torch.float64, "tis"), gradient(replace(batch, exact=False), torch.float64, "tis")
+    assert (weighed - 2.0 * plain).abs().max() <= 1e-5 * plain.abs().max()
+
+
+def test_minibatches_hold_every_group_once_and_have_sizes_of_their_own(batch):
+    parts = list(batch.updates(2, 3, Key(0).at("test")))
+    assert len(parts) == 6
+    for epoch in (parts[:3], parts[3:]):
+        assert sorted(row.sequence for part in epoch for row in part.rows) == [row.sequence for row in batch.rows]
+        for name in ("groups", "sequences", "tokens"):
+            whole = getattr(batch.denominators, name)
+            assert sum(getattr(part.denominators, name) for part in epoch) == whole
+        for part in epoch:
+            assert part.denominators.tokens == sum(len(row.token_ids) for row in part.rows)
+            assert part.denominators.groups == len({row.group for row in part.rows})
+    assert [part.rows for part in parts[:3]] != [part.rows for part in parts[3:]]
+    assert list(batch.updates(1, 1, Key(0).at("test"))) == [batch]
+
+
+@pytest.mark.parametrize("kind", ["k2", "k3"])
+def test_the_pull_to_a_reference_is_the_textbooks(batch, kind):
+    """Also on rows without credit: −λ·(estimate of KL) per token, summed and divided as the row divides."""
+    mind = learner(torch.float64)
+    away = Policy.load(model_folder("tiny"), torch.float64)
+    with torch.no_grad():
+        for place, value in enumerate(away.state().values()):
+            value.add_(0.02 * torch.sin(torch.arange(value.numel(), dtype=value.dtype) + place).reshape(value.shape))
+    mind.reference = away
+    row = replace(objective("reinforce"), penalty=getattr(penalties, kind), penalty_weight=0.3)
+    ready = mind.prepare(replace(batch, exact=False), row)
+    still = replace(ready, rows=tuple(replace(r, advantage=(0.0,) * len(r.token_ids)) for r in ready.rows))
+    mind.forward_backward(still, row)
+    policy = twin(mind)
+    for r in batch.rows:
+        logp, _ = token_logp(policy, r)
+        apart = logp - token_logp(away, r)[0].detach()
+        estimate = apart.square() / 2 if kind == "k2" else (-apart).exp() - 1 + apart
+        (0.3 * estimate.sum() / batch.denominators.sequences).backward()
+    ours = torch.cat([p.grad.flatten() for p in mind.parameters.values()])
+    assert (ours - grads(policy)).abs().max() <= 1e-11 * grads(policy).abs().max()
+
+
+def test_an_entropy_bonus_is_the_whole_distributions(batch, monkeypatch):
+    """The gradient of c·H(π(·|prefix)) summed over tokens, whatever the chunks of the vocabulary."""
+    monkeypatch.setattr("gnomon.models.scoring.CHUNK", 102 * 40)
+    mind = learner(torch.float64, entropy=0.25)
+    still = replace(batch, exact=False, rows=tuple(replace(r, advantage=(0.0,) * len(r.token_ids)) for r in batch.rows))
+    mind.forward_backward(still, objective("reinforce"))
+    policy = twin(mind)
+    for row in batch.rows:
+        _, logp = token_logp(policy, row)
+        (0.25 * (logp.exp() * logp).sum() / batch.denominators.sequences).backward()
+    ours = torch.cat([p.grad.flatten() for p in mind.parameters.values()])
+    assert (ours - grads(policy)).abs().max() <= 1e-11 * grads(policy).abs().max()
+
+
+def test_what_an_objective_asks_for_and_a_learner_lacks_is_named(batch):
+    row = replace(objective("reinforce"), needs=frozenset({Need.VALUES}))
+    with pytest.raises(ValueError, match="asks for values"):
+        learner().prepare(batch, row)
+
+
+def test_a_group_is_not_cut_where_rollouts_are_compared(batch):
+    for tokens in (1000, 100, 1):
+        pieces = list(batch.micro_batches(batch.rows, tokens, whole=True))
+        assert sum(len({row.group for row in piece}) for piece in pieces) == batch.denominators.groups
+    assert len(pieces) > 1

@@ -122,6 +122,20 @@ def test_killed_at_a_failpoint_and_resumed_it_is_the_same_run(finished, tmp_path
     assert fingerprint(tmp_path / "r") == fingerprint(finished)
 
 
+def test_several_updates_a_pull_and_an_entropy_bonus_resume_to_the_same_run(tmp_path):
+    """Two epochs of two minibatches: the sampler is still equal to the learner as each step begins."""
+    more = {"optim": {"epochs": 2, "minibatches": 2}, "regularize": {"kl": 0.1, "entropy": 0.01}}
+    with gnomon.train("char_count", run=tmp_path / "whole", quiet=True, **SMALL, **more) as reader:
+        metrics = [step["metrics"] for step in reader.metrics()]
+    assert all(m["logp_gap"] == 0.0 and m["drift"] > 0 and 0 <= m["clipped"] < 1 for m in metrics)
+    gnomon.train("char_count", run=tmp_path / "halves", quiet=True, **SMALL, **more, budget={"seconds": 1e-3}).close()
+    with RunReader(tmp_path / "halves") as reader:
+        assert reader.status == "interrupted" and reader.steps < 3
+    while RunReader(tmp_path / "halves").status != "finished":
+        gnomon.resume(tmp_path / "halves").close()
+    assert fingerprint(tmp_path / "halves") == fingerprint(tmp_path / "whole")
+
+
 def test_killed_at_random_moments_and_resumed_it_is_the_same_run():
     script = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks/kill.py"), "--trials", "2", "--seed", "7"],

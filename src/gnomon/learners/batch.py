@@ -95,7 +95,7 @@ class Batch:
         found: list[tuple[float, ...]] = [()] * len(self.rows)
         places = iter(order)
         for rows in self.micro_batches([self.rows[place] for place in order], tokens):
-            for values in read(rows).split([len(row.token_ids) for row in rows]):
+            for values in torch.split(read(rows), [len(row.token_ids) for row in rows]):
                 found[next(places)] = tuple(values.tolist())
         return found
 
@@ -182,7 +182,7 @@ def credited(batch: Batch, objective: Objective, seen: Mapping[str, Sequence[tup
             fix="objective=rloo takes any reward; an env.format=0 leaves rewards of 0 and 1",
         ) from error
     sizes = [len(row.token_ids) for row in batch.rows]
-    returns = (credit + flat["values"]).split(sizes) if "values" in seen else None
+    returns = torch.split(credit + flat["values"], sizes) if "values" in seen else None
     rows = tuple(
         replace(
             row,
@@ -191,7 +191,7 @@ def credited(batch: Batch, objective: Objective, seen: Mapping[str, Sequence[tup
             reference_logp=seen["reference_logp"][place] if "reference_logp" in seen else None,
             returns=tuple(returns[place].tolist()) if returns else None,
         )
-        for place, (row, advantage) in enumerate(zip(batch.rows, credit.split(sizes), strict=True))
+        for place, (row, advantage) in enumerate(zip(batch.rows, torch.split(credit, sizes), strict=True))
     )
     return replace(batch, rows=rows)
 

@@ -103,7 +103,7 @@ class World:
         """Every outcome in plain numbers."""
         token = self.tokens(possible)
         sizes = self.lengths[possible.answer].tolist()
-        values, logp = (x[token].split(sizes) for x in (self.guess()[self.prefix], possible.logp))
+        values, logp = (torch.split(x[token], sizes) for x in (self.guess()[self.prefix], possible.logp))
         early = self.early(possible.answer).tolist()
         return [
             Seen(
@@ -299,8 +299,8 @@ def shapes(target: Target, place: World, *, possible: Outcomes, group: int) -> T
     """[tokens of every outcome, end to end] the shape h of a target, frozen where `possible` was sampled."""
     if isinstance(target, TokenShape):
         seen = place.seen(possible)
-        law = list(zip(seen, possible.chance.tolist(), strict=True))
-        found = [value for own in seen for value in target.shape(own, law, group, place.max_tokens)]
+        chances = list(zip(seen, possible.chance.tolist(), strict=True))
+        found = [value for own in seen for value in target.shape(own, chances, group, place.max_tokens)]
         return torch.tensor(found, dtype=torch.float64)
     law = possible.law(place)
     lengths = place.lengths[possible.answer]

@@ -1,0 +1,112 @@
+"""The critic: it reads every token, learns by least squares, and goes on to the bit."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from gnomon.engines.embedded import Embedded
+from gnomon.envs import CharCount
+from gnomon.keys import Key
+from gnomon.learners import Batch, pack
+from gnomon.learners.critic import Critic
+from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.objectives import Need, Objective, Rollouts, objective
+from gnomon.rollout import Actor
+from gnomon.types import Sampling
+
+SAMPLING = Sampling(max_tokens=24, stop=("</answer>",))
+
+
+def less_values(rollouts: Rollouts, advantage: object) -> torch.Tensor:
+    """The reward less what the critic expected."""
+    assert rollouts.values is not None
+    return rollouts.spread(rollouts.rewards) - rollouts.values
+
+
+ROW: Objective = replace(objective("reinforce"), credit=less_values, needs=frozenset({Need.VALUES}))
+
+
+@pytest.fixture(scope="module")
+def packed() -> Batch:
+    engine = Embedded(Policy.load(model_folder("tiny")))
+    actor = Actor(CharCount(), engine.policy.tokenizer, engine, group=4, sampling=SAMPLING)
+    tasks = [(i, CharCount().tasks("train")[i]) for i in range(5)]
+    return pack(asyncio.run(actor.collect(tasks, Key(1).at("test"))), sampling=SAMPLING, exact=True)
+
+
+def learner(dtype: torch.dtype = torch.float32) -> LocalLearner:
+    critic = Critic(Policy.load(model_folder("tiny"), dtype), lr=1e-2)
+    return LocalLearner(Policy.load(model_folder("tiny"), dtype), lr=1e-3, steps=10, critic=critic)
+
+
+def test_a_new_critic_expects_nothing(packed):
+    ready = learner().prepare(packed, ROW)
+    rewards = packed.rollouts.rewards.flatten().tolist()
+    for row in ready.rows:
+        assert row.advantage == row.returns == (rewards[row.sequence],) * len(row.token_ids)
+
+
+def test_its_gradient_is_that_of_half_the_mean_squared_error(packed):
+    """float64, against plain autograd of the model as transformers runs it."""
+    mind = learner(torch.float64)
+    assert mind.critic
+    with torch.no_grad():
+        mind.critic.parameters["value.weight"].copy_(torch.linspace(-0.1, 0.1, 128, dtype=torch.float64))
+    ready = mind.prepare(replace(packed, exact=False), ROW)
+    stats = mind.critic.forward_backward(ready, 200)
+    policy = Policy.load(model_folder("tiny"), torch.float64)
+    policy.model.set_attn_implementation("sdpa")
+    weight = torch.linspace(-0.1, 0.1, 128, dtype=torch.float64).requires_grad_()
+    total = sum(len(row.token_ids) for row in packed.rows)
+    error = 0.0
+    for row in packed.rows:
+        ids = torch.tensor([row.prompt_ids + row.token_ids])
+        hidden = policy.body(input_ids=ids).last_hidden_state[0, len(row.prompt_ids) - 1 : -1]
+        loss = (hidden @ weight - float(packed.rollouts.rewards.flatten()[row.sequence])).square().sum() / (2 * total)
+        loss.backward()
+        error += 2 * float(loss.detach())
+    assert stats["value_error"].value == pytest.approx(error, rel=1e-10)
+    found = mind.critic.parameters
+    assert weight.grad is not None and found["value.weight"].grad is not None
+    assert (found["value.weight"].grad - weight.grad).abs().max() <= 1e-11 * weight.grad.abs().max()
+    for name, value in policy.state().items():
+        if value.grad is not None:
+            assert (found[name].grad - value.grad).abs().max() <= 1e-11 * weight.grad.abs().max()
+
+
+def test_it_learns_what_rollouts_earn_and_leaves_the_policy_alone(packed):
+    mind = learner()
+    assert mind.critic
+    before = {name: value.clone() for name, value in mind.policy.state().items()}
+    errors = []
+    for _ in range(12):
+        stats = mind.critic.forward_backward(mind.prepare(packed, ROW), 3072)
+        errors.append(stats["value_error"].value)
+        mind.critic.optim_step()
+    assert errors[-1] < errors[0] / 2
+    assert all(torch.equal(value, before[name]) for name, value in mind.policy.state().items())
+
+
+def test_saved_and_loaded_it_goes_on_to_the_bit(packed, tmp_path: Path):
+    def step(mind: LocalLearner) -> None:
+        mind.forward_backward(mind.prepare(replace(packed, exact=False), ROW), ROW)
+        mind.optim_step()
+
+    straight = learner()
+    step(straight)
+    straight.save_state(tmp_path)
+    again = learner()
+    again.load_state(tmp_path)
+    for mind in (straight, again):
+        step(mind)
+    assert straight.critic and again.critic
+    for name, value in straight.critic.parameters.items():
+        assert torch.equal(value, again.critic.parameters[name]), name
+    assert float(straight.critic.parameters["value.weight"].detach().abs().max()) > 0
