@@ -31,6 +31,8 @@ class Row(Section):
 
     binary: ClassVar[bool] = False
     """Whether every reward must be 0 or 1."""
+    demonstrated: ClassVar[bool] = False
+    """Whether it learns from replies that somebody else wrote."""
 
 
 class Reinforce(Row):
@@ -351,6 +353,8 @@ class Rollout(Section):
     max_tokens: Annotated[int, Field(ge=1)] = 128
     temperature: Annotated[float, Field(gt=0)] = 1.0
     stop: list[Annotated[str, Field(min_length=1)]] = ["</answer>"]
+    demonstrations: str = ""
+    """A file of replies to train tasks, for objectives that learn from those: one JSON object a line."""
 
 
 class Optim(Section):
@@ -565,6 +569,28 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
                 where=origins.get("objective.parameter", "objective.parameter"),
                 fix="objective.parameter between 0, REINFORCE, and 1, maximum likelihood",
             )
+    shown = config.rollout.demonstrations
+    if objective.demonstrated and not shown:
+        yield ConfigError(
+            "E035",
+            f"{objective.type} learns from demonstrations, and none are given",
+            where=origins.get("objective.type", "objective.type"),
+            fix='rollout.demonstrations=FILE, with lines like {"task": 17, "reply": "..."}',
+        )
+    if shown and not objective.demonstrated:
+        yield ConfigError(
+            "E035",
+            f"{objective.type} samples its own rollouts and would never read the demonstrations",
+            where=origins.get("rollout.demonstrations", "rollout.demonstrations"),
+            fix="objective=sft, or no rollout.demonstrations",
+        )
+    if objective.demonstrated and group != 1:
+        yield ConfigError(
+            "E036",
+            f"a demonstrated task has one reply, not a group of {group}",
+            where=origins.get("rollout.group", "rollout.group"),
+            fix="rollout.group=1, and as many more rollout.prompts",
+        )
     if config.optim.minibatches > config.rollout.prompts:
         yield ConfigError(
             "E034",

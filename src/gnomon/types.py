@@ -66,6 +66,8 @@ class Status(StrEnum):
     """The slot holds something that is not an answer of the asked kind."""
     OUT_OF_PLACE = "out_of_place"
     """The slot is there, but text surrounds it that the strictness does not allow."""
+    UNJUDGED = "unjudged"
+    """Nothing was judged: the answer was given to the policy, not asked of it."""
     FAILED = "failed"
     """The judge broke. Never a wrong answer, never a zero."""
 
@@ -152,7 +154,7 @@ class Completion:
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Natural logarithm, per token, under the distribution actually sampled."""
+    """Natural logarithm, per token, under the distribution actually sampled; NaN for a token that was given."""
     text: str
     finish: Finish
     version: int

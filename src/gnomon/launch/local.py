@@ -8,7 +8,7 @@ import platform
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import file_digest, sha256
@@ -30,9 +30,12 @@ from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
-from gnomon.objectives import Need, Objective, objective, penalties
+from gnomon.objectives import Data, Need, Objective, objective, penalties
 from gnomon.rollout.actor import Actor
+from gnomon.rollout.demonstrations import Teacher, demonstrations
+from gnomon.rollout.feedback import Conditioned
 from gnomon.rollout.render import render
+from gnomon.rollout.splice import Splicer
 from gnomon.store import Record, Run, RunReader
 from gnomon.store.layout import RECIPE
 from gnomon.training import Recorder, Watch, evaluate, train
@@ -44,6 +47,15 @@ __all__ = ["Parts", "build", "manifest", "measure", "opening", "resume", "start"
 
 PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
+
+
+ACTORS: dict[Data, Callable[..., Actor]] = {
+    Data.SAMPLED: Actor,
+    Data.DEMONSTRATED: Teacher,
+    Data.SPLICED: Splicer,
+    Data.CONDITIONED: Conditioned,
+}
+"""Who collects what an objective trains on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +97,11 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
             fix="use a model whose layers are attention and feed-forward only",
         )
     engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
-    actor = Actor(env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
     options = config.objective.model_dump()
     row = objective(options.pop("type"), **options)
+    if row.data is Data.DEMONSTRATED:
+        env = demonstrations(Path(config.rollout.demonstrations), env)
+    actor = ACTORS[row.data](env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
     if config.regularize.kl:
         pull = getattr(penalties, config.regularize.estimator)
         row = replace(row, penalty=pull, penalty_weight=config.regularize.kl)
@@ -156,14 +170,16 @@ def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
 
 
 def anchored(config: RunConfig) -> RunConfig:
-    """The configuration with the paths of model and environment made absolute: a run resumes from anywhere."""
-    policy, env = config.policy, config.env
+    """The configuration with the paths of what it reads made absolute: a run resumes from anywhere."""
+    policy, env, rollout = config.policy, config.env, config.rollout
+    if rollout.demonstrations:
+        rollout = rollout.model_copy(update={"demonstrations": str(Path(rollout.demonstrations).resolve())})
     if policy.path != "tiny":
         policy = policy.model_copy(update={"path": str(Path(policy.path).resolve())})
     file, _, name = env.type.rpartition(":")
     if file.endswith(".py"):
         env = env.model_copy(update={"type": f"{Path(file).resolve()}:{name}"})
-    return config.model_copy(update={"policy": policy, "env": env})
+    return config.model_copy(update={"policy": policy, "env": env, "rollout": rollout})
 
 
 def measure(config: RunConfig) -> dict[str, Any]:
@@ -218,11 +234,14 @@ def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
 def opening(config: RunConfig) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
-    How often to save and the limit of time decide nothing; the policy is known by its hashes, not its path.
+    How often to save and the limit of time decide nothing; files are known by their hashes, not their paths.
     """
     body = config.model_dump()
     del body["save"], body["budget"]["seconds"], body["policy"]["path"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
+    if shown := config.rollout.demonstrations:
+        with Path(shown).open("rb") as file:
+            body["rollout"]["demonstrations"] = file_digest(file, "sha256").hexdigest()
     return {"config": body, "policy": hashes(model_folder(config.policy.path))}
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import isnan
 
 import torch
 
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.objectives import Denominators, Objective, Rollouts
-from gnomon.types import Group, Sampling
+from gnomon.types import Group, Rollout, Sampling
 
 __all__ = ["Batch", "Row", "credited", "pack"]
 
@@ -23,7 +24,7 @@ class Row:
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
     behavior_logp: tuple[float, ...]
-    """As the engine reported it."""
+    """As the engine reported it; NaN for a token that was given, not sampled."""
     sequence: int
     """Index of its rollout in the step."""
     group: int
@@ -152,15 +153,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
         rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
         lengths=lengths,
         answers=torch.tensor([same_answers(group) for group in groups]),
-        segment=torch.tensor(
-            [
-                place
-                for _, rollout in rollouts
-                for place, turn in enumerate(rollout.turns)
-                for _ in turn.completion.token_ids
-            ],
-            dtype=torch.int64,
-        ),
+        segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )
     return Batch(rows=rows, rollouts=seen, denominators=sizes, temperature=sampling.temperature, exact=exact)
 
@@ -207,6 +200,12 @@ def prompts_and_rows(rows: Sequence[Row]) -> tuple[list[tuple[int, ...]], list[t
     prompts = list(dict.fromkeys(row.prompt_ids for row in rows))
     place = {prompt: index for index, prompt in enumerate(prompts)}
     return prompts, [(place[row.prompt_ids], row.token_ids) for row in rows]
+
+
+def segments(rollout: Rollout) -> list[int]:
+    """The part of the rollout that each token stands in: a new turn, or a change from sampled to given, begins one."""
+    marks = [(place, isnan(logp)) for place, turn in enumerate(rollout.turns) for logp in turn.completion.logprobs]
+    return list(accumulate((after != before for before, after in pairwise(marks)), initial=0))[: len(marks)]
 
 
 def same_answers(group: Group) -> list[int]:

@@ -102,13 +102,13 @@ class LocalLearner:
 
     def _gather(self, rows: Sequence[Row], batch: Batch, objective: Objective) -> Stats:
         logp, entropy = packed_logp(self.policy, *prompts_and_rows(rows), batch.temperature)
-        now, behavior = logp.detach(), on_tokens([row.behavior_logp for row in rows], logp)
+        now, told = logp.detach(), on_tokens([row.behavior_logp for row in rows], logp)
         advantage = on_tokens([row.advantage for row in rows], logp)
-        assert behavior is not None and advantage is not None
+        assert told is not None and advantage is not None
         moved = on_tokens([row.proximal_logp for row in rows], logp)
         tokens = Tokens(
             logp=now,
-            behavior_logp=behavior,
+            behavior_logp=torch.where(told.isnan(), now if moved is None else moved, told),
             proximal_logp=now if moved is None and objective.corrects else moved,
             reference_logp=on_tokens([row.reference_logp for row in rows], logp),
             advantage=advantage,
@@ -120,7 +120,7 @@ class LocalLearner:
         if self.entropy:
             climbed = climbed + self.entropy * (objective.aggregate(tokens, batch.denominators) * entropy).sum()
         (-climbed).backward()  # type: ignore[no-untyped-call]
-        stats = compared(now if moved is None else moved, behavior, entropy.detach(), batch, self.version)
+        stats = compared(now if moved is None else moved, told, entropy.detach(), batch, self.version)
         if moved is not None:
             ahead = now - moved
             lost = (objective.ratio(tokens) == 0) & (tokens.advantage != 0)
@@ -200,8 +200,10 @@ class LocalLearner:
 
 
 def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats:
-    """How far sampler and learner are apart. Raises: NumericsError E202 where they must not be."""
-    gap = float((logp - behavior).abs().max())
+    """How far sampler and learner are apart on what was sampled. Raises: NumericsError E202 where they must not be."""
+    sampled = ~behavior.isnan()
+    logp, behavior = logp[sampled], behavior[sampled]
+    gap = float((logp - behavior).abs().max()) if len(logp) else 0.0
     if batch.exact and gap != 0.0:
         raise NumericsError(
             "E202",

@@ -25,6 +25,7 @@ __all__ = [
     "Aggregate",
     "Baseline",
     "Correction",
+    "Data",
     "Need",
     "Objective",
     "OffPolicy",
@@ -98,6 +99,18 @@ class Need(StrEnum):
     """Rollouts are compared token by token within their group: no micro-batch may cut a group."""
 
 
+class Data(StrEnum):
+    """Where the tokens of a step come from."""
+
+    SAMPLED = "sampled"
+    DEMONSTRATED = "demonstrated"
+    """Replies that somebody else wrote."""
+    SPLICED = "spliced"
+    """Sampled up to the answer; the reference answer is put behind it, as the segment after."""
+    CONDITIONED = "conditioned"
+    """Sampled after a wish for praise, trained after the feedback that came."""
+
+
 class Scope(StrEnum):
     """What the credit of a rollout depends on beside itself."""
 
@@ -128,6 +141,7 @@ class Objective:
     aggregate: Aggregate
     credit: Credit = terminal
     """How an advantage reaches the tokens, and whatever it takes to say so beside the rewards."""
+    data: Data = Data.SAMPLED
     needs: frozenset[Need] = frozenset()
     """What credit asks for; `asks` has the whole list."""
     penalty: Penalty | None = None

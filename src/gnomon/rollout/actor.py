@@ -14,7 +14,7 @@ from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import Weights
 from gnomon.rollout.render import render
-from gnomon.types import Finish, Group, Request, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
+from gnomon.types import Finish, Group, Message, Request, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
 
 __all__ = ["Actor"]
 
@@ -44,18 +44,31 @@ class Actor:
         """Sample with these weights from now on."""
         self.engine.load(weights)
 
-    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key, group: int | None = None) -> list[Group]:
+    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
+        """The groups of a training step; here, what `play` gives."""
+        return await self.play(tasks, key, self.group)
+
+    async def play(
+        self, tasks: Sequence[tuple[int, Task]], key: Key, group: int, sampling: Sampling | None = None
+    ) -> list[Group]:
         """Play every task `group` times.
 
         Args:
             tasks: each with its index in the split.
+            sampling: how every completion is drawn; the actor's own unless given.
             key: of this call; sample s of task i draws from `key.at("sample", task=i, sample=s, turn=0)`.
         Raises: VerifierError E104 when the judge breaks, E105 when its verdict is none.
         """
         with ExitStack() as stack:
-            return await self._play(tasks, key, self.group if group is None else group, stack)
+            return await self._play(tasks, key, group, sampling or self.sampling, stack)
 
-    async def _play(self, tasks: Sequence[tuple[int, Task]], key: Key, size: int, stack: ExitStack) -> list[Group]:
+    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """The tokens that an episode begins with."""
+        return render(messages, self.tokenizer)
+
+    async def _play(
+        self, tasks: Sequence[tuple[int, Task]], key: Key, size: int, sampling: Sampling, stack: ExitStack
+    ) -> list[Group]:
         """Every episode opened here is closed by the stack, whatever happens."""
         episodes = [
             (index, sample, task, self.env.start(task, key.at("episode", task=index, sample=sample)))
@@ -64,12 +77,12 @@ class Actor:
         ]
         for *_, episode in episodes:
             stack.callback(episode.close)
-        prompts = {index: render(episode.messages, self.tokenizer) for index, _, _, episode in episodes}
+        prompts = {index: self.prompt(episode.messages) for index, _, _, episode in episodes}
         requests = [
             Request(
                 prompt_ids=prompts[index],
                 key=key.at("sample", task=index, sample=sample, turn=0).bytes,
-                sampling=self.sampling,
+                sampling=sampling,
             )
             for index, sample, _, _ in episodes
         ]

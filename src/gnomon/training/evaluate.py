@@ -50,7 +50,7 @@ async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, co
 
     The key is the same at every evaluation of a run, so two of them differ by the weights alone.
     """
-    groups = await actor.collect(tasks, key, group=config.samples)
+    groups = await actor.play(tasks, key, config.samples)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     right = [sum(rollout.verdict.correct for rollout in group.rollouts) for group in groups]
     ks = sorted({1, *config.pass_at})

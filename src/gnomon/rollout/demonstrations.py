@@ -1,0 +1,102 @@
+"""Replies that somebody else wrote, judged like any other: what supervised fine-tuning trains on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+
+from gnomon.engines.base import Engine
+from gnomon.envs.base import Env, Episode
+from gnomon.errors import ConfigError
+from gnomon.keys import Key
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rollout.actor import Actor, judge
+from gnomon.types import Completion, Finish, Group, Rollout, Sampling, Stop, Task, Turn
+
+__all__ = ["Demonstrated", "Teacher", "demonstrations"]
+
+
+def demonstrations(path: Path, env: Env) -> Demonstrated:
+    """The environment with only those train tasks to which a file holds a reply.
+
+    Every line of it is a JSON object: `task`, the index of a task in the train split, and `reply`.
+    Raises: ConfigError E035 for a file that cannot be read, with the line.
+    """
+    tasks, found = env.tasks("train"), []
+    try:
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            where = f"{path}, line {number}"
+            entry = json.loads(line)
+            found.append((tasks[entry["task"]], str(entry["reply"])))
+    except OSError as error:
+        raise problem("the demonstrations cannot be read", str(path), str(error.strerror)) from error
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise problem("the demonstrations hold a line that is none", where, why) from error
+    if not found:
+        raise problem("the demonstrations are empty", str(path), "there is nothing to learn from")
+    return Demonstrated(env=env, train=tuple(task for task, _ in found), replies=tuple(reply for _, reply in found))
+
+
+def problem(what: str, where: str, why: str) -> ConfigError:
+    return ConfigError("E035", what, where=where, why=why, fix='one line is {"task": 17, "reply": "..."}')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstrated:
+    """An environment whose train split is what was demonstrated; the test split is as it was."""
+
+    env: Env
+    train: tuple[Task, ...]
+    replies: tuple[str, ...]
+    """To the train tasks, in order."""
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return self.env.reward_range
+
+    @property
+    def max_turns(self) -> int:
+        return self.env.max_turns
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return self.train if split == "train" else self.env.tasks(split)
+
+    def start(self, task: Task, key: Key) -> Episode:
+        return self.env.start(task, key)
+
+
+class Teacher(Actor):
+    """Collects the demonstrated replies instead of sampling; `play`, and so every evaluation, samples."""
+
+    def __init__(
+        self, env: Demonstrated, tokenizer: Tokenizer, engine: Engine, *, group: int, sampling: Sampling
+    ) -> None:
+        super().__init__(env, tokenizer, engine, group=group, sampling=sampling)
+        self.replies = env.replies
+
+    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
+        return [Group(task=task, index=index, rollouts=(self._shown(index, task, key),)) for index, task in tasks]
+
+    def _shown(self, index: int, task: Task, key: Key) -> Rollout:
+        reply = self.replies[index]
+        ids = self.tokenizer.encode(reply)[: self.sampling.max_tokens]
+        episode = self.env.start(task, key.at("episode", task=index, sample=0))
+        try:
+            verdict = judge(self.env, episode, reply, f"demonstration {index}")
+            prompt = self.prompt(episode.messages)
+        finally:
+            episode.close()
+        completion = Completion(
+            token_ids=ids, logprobs=(nan,) * len(ids), text=reply, finish=Finish.STOP, version=self.engine.version
+        )
+        return Rollout(
+            task=task,
+            sample=0,
+            turns=(Turn(prompt_ids=prompt, completion=completion),),
+            verdict=verdict,
+            stop=Stop.DONE,
+        )

@@ -1,0 +1,43 @@
+"""Feedback as a condition: ask for the best, learn from what came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import nan
+
+from gnomon.keys import Key
+from gnomon.rollout.actor import Actor
+from gnomon.types import Group, Message, Rollout, Status, Task
+
+__all__ = ["WISH", "Conditioned"]
+
+WISH = Status.CORRECT
+"""The feedback that the policy is asked to earn."""
+
+
+class Conditioned(Actor):
+    """Puts the wished-for feedback before the task; what is trained stands behind the feedback that came.
+
+    Evaluations ask for the same: this is how such a policy is used.
+    Source: Luo et al. 2025 (feedback-conditional policy), arXiv 2509.22638.
+    """
+
+    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        return super().prompt([condition(WISH), *messages])
+
+    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
+        groups = await self.play(tasks, key, self.group)
+        return [replace(group, rollouts=tuple(map(self._relabelled, group.rollouts))) for group in groups]
+
+    def _relabelled(self, rollout: Rollout) -> Rollout:
+        """The same tokens behind the feedback they earned; nobody sampled them there."""
+        (turn,) = rollout.turns
+        completion = replace(turn.completion, logprobs=(nan,) * len(turn.completion.token_ids))
+        prompt = super().prompt([condition(rollout.verdict.status), *rollout.task.messages])
+        return replace(rollout, turns=(replace(turn, prompt_ids=prompt, completion=completion),))
+
+
+def condition(status: Status) -> Message:
+    """The feedback as a line of its own."""
+    return Message(role="system", content=f"<EF>{status.value}</EF>")

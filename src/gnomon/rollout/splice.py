@@ -1,0 +1,58 @@
+"""Reasoning by the policy, answer by the book: what objectives without a verifier train on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import nan
+
+from gnomon.engines.base import Engine
+from gnomon.envs.base import Env, SingleTurn
+from gnomon.errors import ConfigError
+from gnomon.keys import Key
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rollout.actor import Actor
+from gnomon.types import Group, Rollout, Sampling, Status, Task, Verdict
+
+__all__ = ["Splicer"]
+
+OPEN, CLOSE = "<answer>", "</answer>"
+
+
+class Splicer(Actor):
+    """Samples up to the opening of the answer slot and puts the reference answer behind it.
+
+    A rollout that never opens its slot has no answer tokens. What training is like is not judged; `play`, and
+    so every evaluation, is that of a plain actor.
+    """
+
+    def __init__(self, env: Env, tokenizer: Tokenizer, engine: Engine, *, group: int, sampling: Sampling) -> None:
+        super().__init__(env, tokenizer, engine, group=group, sampling=sampling)
+        if not isinstance(env, SingleTurn):
+            raise ConfigError(
+                "E037",
+                "the environment gives no reference answers",
+                where=type(env).__name__,
+                why="this objective scores a reference answer behind the policy's own reasoning",
+                fix="an environment with `solution(task)` (a SingleTurn one), or objective=rloo",
+            )
+        self.solution = env.solution
+
+    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
+        groups = await self.play(tasks, key, self.group, replace(self.sampling, stop=(OPEN,)))
+        return [replace(group, rollouts=tuple(map(self._spliced, group.rollouts))) for group in groups]
+
+    def _spliced(self, rollout: Rollout) -> Rollout:
+        (turn,) = rollout.turns
+        completion = turn.completion
+        if completion.text.endswith(OPEN):
+            answer = self.solution(rollout.task) + CLOSE
+            given = self.tokenizer.encode(answer)
+            completion = replace(
+                completion,
+                token_ids=completion.token_ids + given,
+                logprobs=completion.logprobs + (nan,) * len(given),
+                text=completion.text + answer,
+            )
+        unjudged = Verdict(status=Status.UNJUDGED, parts=(), detail="the reference answer was given")
+        return replace(rollout, turns=(replace(turn, completion=completion),), verdict=unjudged)

@@ -1,0 +1,144 @@
+"""Who collects what: reference answers spliced in, feedback as a condition, replies of somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+from gnomon.engines.embedded import Embedded
+from gnomon.envs import CharCount
+from gnomon.errors import ConfigError
+from gnomon.keys import Key
+from gnomon.learners import pack
+from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.objectives import objective
+from gnomon.rollout import Actor
+from gnomon.rollout.demonstrations import Teacher, demonstrations
+from gnomon.rollout.feedback import WISH, Conditioned, condition
+from gnomon.rollout.render import render
+from gnomon.rollout.splice import CLOSE, OPEN, Splicer
+from gnomon.types import Group, Sampling, Status
+
+SAMPLING = Sampling(max_tokens=12, stop=(CLOSE,))
+ENV = CharCount()
+TASKS = [(index, ENV.tasks("train")[index]) for index in range(8)]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Embedded:
+    return Embedded(Policy.load(model_folder("tiny")))
+
+
+def collect(kind: type[Actor], engine: Embedded, group: int = 6) -> list[Group]:
+    actor = kind(ENV, engine.policy.tokenizer, engine, group=group, sampling=SAMPLING)
+    return asyncio.run(actor.collect(TASKS, Key(3).at("test")))
+
+
+def test_the_reference_answer_stands_behind_what_was_sampled(engine):
+    rollouts = [rollout for group in collect(Splicer, engine) for rollout in group.rollouts]
+    opened = [rollout for rollout in rollouts if OPEN in rollout.text]
+    assert 0 < len(opened) < len(rollouts)
+    for rollout in opened:
+        completion = rollout.turns[0].completion
+        answer = ENV.solution(rollout.task) + CLOSE
+        assert completion.text.endswith(OPEN + answer) and completion.text.count(OPEN) == 1
+        given = [isnan(logp) for logp in completion.logprobs]
+        count = len(engine.policy.tokenizer.encode(answer))
+        assert given == [False] * (len(given) - count) + [True] * count
+        assert engine.policy.tokenizer.decode(completion.token_ids) == completion.text
+    for rollout in rollouts:
+        if OPEN not in rollout.text:
+            assert not any(map(isnan, rollout.turns[0].completion.logprobs))
+        assert rollout.verdict.status is Status.UNJUDGED
+
+
+def test_reasoning_and_answer_are_two_segments(engine):
+    groups = collect(Splicer, engine)
+    batch = pack(groups, sampling=SAMPLING, exact=True)
+    at = 0
+    for row in batch.rows:
+        segment = batch.rollouts.segment[at : at + len(row.token_ids)].tolist()
+        assert segment == [int(isnan(logp)) for logp in row.behavior_logp]
+        at += len(row.token_ids)
+    assert at == len(batch.rollouts.segment)
+
+
+def test_given_tokens_are_trained_on_and_compared_with_nobody(engine):
+    """The gap is that of the sampled tokens alone, and still zero; a given token has the ratio one."""
+    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
+    batch = pack(collect(Splicer, engine), sampling=SAMPLING, exact=True)
+    row = objective("reinforce")
+    rows = tuple(replace(r, advantage=(1.0,) * len(r.token_ids)) for r in batch.rows)
+    stats = learner.forward_backward(replace(batch, rows=rows), row)
+    assert stats["logp_gap"].value == 0.0
+    assert stats["trained"].value == sum(len(r.token_ids) for r in batch.rows)
+    assert all(p.grad is None or p.grad.isfinite().all() for p in learner.parameters.values())
+
+
+def test_an_environment_without_reference_answers_is_refused(engine):
+    class Silent:
+        max_turns = 1
+
+    with pytest.raises(ConfigError, match="E037"):
+        Splicer(Silent(), engine.policy.tokenizer, engine, group=2, sampling=SAMPLING)
+
+
+def test_training_stands_behind_the_feedback_that_came(engine):
+    tokenizer = engine.policy.tokenizer
+    actor = Conditioned(ENV, tokenizer, engine, group=4, sampling=SAMPLING)
+    wished = asyncio.run(actor.play(TASKS, Key(3).at("test"), 4))
+    groups = asyncio.run(actor.collect(TASKS, Key(3).at("test")))
+    statuses = set()
+    for group, before in zip(groups, wished, strict=True):
+        for rollout, asked in zip(group.rollouts, before.rollouts, strict=True):
+            (turn,), (sampled,) = rollout.turns, asked.turns
+            assert sampled.prompt_ids == render([condition(WISH), *group.task.messages], tokenizer)
+            assert turn.prompt_ids == render([condition(rollout.verdict.status), *group.task.messages], tokenizer)
+            assert turn.completion.token_ids == sampled.completion.token_ids
+            assert all(map(isnan, turn.completion.logprobs))
+            statuses.add(rollout.verdict.status)
+    assert len(statuses) > 1
+
+
+def write(path: Path, *lines: object) -> Path:
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_demonstrations_are_judged_and_are_the_only_tasks(engine, tmp_path):
+    good = f"<answer>{ENV.solution(ENV.tasks('train')[5])}</answer>"
+    env = demonstrations(write(tmp_path / "d.jsonl", {"task": 5, "reply": good}, {"task": 9, "reply": "hm"}), ENV)
+    assert [task.id for task in env.tasks("train")] == [ENV.tasks("train")[i].id for i in (5, 9)]
+    assert env.tasks("test")[3].id == ENV.tasks("test")[3].id
+    actor = Teacher(env, engine.policy.tokenizer, engine, group=1, sampling=SAMPLING)
+    groups = asyncio.run(actor.collect(list(enumerate(env.tasks("train"))), Key(0)))
+    assert [group.rollouts[0].verdict.status for group in groups] == [Status.CORRECT, Status.NO_ANSWER]
+    assert all(isnan(logp) for group in groups for logp in group.rollouts[0].turns[0].completion.logprobs)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (['{"task": 1, "reply": "x"}', "{nonsense"], "line 2"),
+        (['{"task": "one", "reply": "x"}'], "TypeError"),
+        (['{"task": -1, "reply": "x"}'], "IndexError"),
+        (['{"reply": "x"}'], "KeyError: 'task'"),
+        ([], "empty"),
+    ],
+)
+def test_a_bad_file_of_demonstrations_is_told_with_its_line(tmp_path, lines, words):
+    with pytest.raises(ConfigError, match="E035") as caught:
+        demonstrations(write(tmp_path / "d.jsonl", *lines), ENV)
+    assert words in str(caught.value)
+
+
+def test_a_missing_file_of_demonstrations_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        demonstrations(tmp_path / "none.jsonl", ENV)
