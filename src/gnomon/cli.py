@@ -118,6 +118,39 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
 
 
 @app.command()
+def sanity(
+    what: EnvName,
+    settings: Settings = None,
+    candidates: Annotated[int, typer.Option(min=8, help="Tasks to try.")] = 256,
+    keep: Annotated[int, typer.Option(min=8, help="Most tasks to train on.")] = 64,
+    as_json: Json = False,
+) -> None:
+    """Does an objective learn what it must? gnomon sanity char_count objective=rloo run=runs/sanity"""
+    from dataclasses import asdict
+
+    from gnomon.config import Source, overrides, resolve
+    from gnomon.launch.find import check_env_config, check_policy_config
+    from gnomon.store import require_free
+
+    words = list(settings or [])
+    folder = run_folder(f"sanity-{what}", words)
+    given = Source({"env": what}, {"env": f"the command line: {what}"})
+    config, _ = resolve([given, overrides(words, 2)], [check_env_config, check_policy_config])
+    require_free(folder)
+    from gnomon.launch.display import Display, Silent
+    from gnomon.launch.local import sanity as judge
+
+    if as_json:
+        found = judge(folder, config, Silent(), candidates=candidates, keep=keep)
+        print(json.dumps({**asdict(found), "run": str(folder)}, indent=1))
+    else:
+        with Display(config) as display:
+            found = judge(folder, config, display, candidates=candidates, keep=keep)
+        print(f"{found}\nnext: gnomon show {folder}")
+    sys.exit(0 if found.gate == "PASS" else 1)
+
+
+@app.command()
 def show(
     folder: RunFolder,
     place: Annotated[

@@ -353,6 +353,8 @@ class Rollout(Section):
     max_tokens: Annotated[int, Field(ge=1)] = 128
     temperature: Annotated[float, Field(gt=0)] = 1.0
     stop: list[Annotated[str, Field(min_length=1)]] = ["</answer>"]
+    tasks: list[Annotated[int, Field(ge=0)]] = []
+    """Indices of the train tasks to draw from; none means all."""
     demonstrations: str = ""
     """A file of replies to train tasks, for objectives that learn from those: one JSON object a line."""
 

@@ -23,7 +23,7 @@ from gnomon.config import RunConfig, load, resolve, to_toml
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
-from gnomon.errors import ModelError, NumericsError
+from gnomon.errors import ConfigError, ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.find import check_env_config, make_env, source_hash
 from gnomon.learners.critic import Critic
@@ -40,9 +40,10 @@ from gnomon.store import Record, Run, RunReader
 from gnomon.store.layout import RECIPE
 from gnomon.training import Recorder, Watch, evaluate, train
 from gnomon.training.loop import first
+from gnomon.training.sanity import BAND, ROLLOUTS, Sanity, gate, solvable
 from gnomon.types import Sampling
 
-__all__ = ["Parts", "build", "manifest", "measure", "opening", "resume", "start"]
+__all__ = ["Parts", "build", "manifest", "measure", "opening", "resume", "sanity", "start"]
 
 
 PROBES = 6
@@ -188,6 +189,32 @@ def measure(config: RunConfig) -> dict[str, Any]:
     parts.actor.engine.load(parts.learner.weights())
     held_out = first(parts.env.tasks("test"), config.eval.tasks)
     return asyncio.run(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval)).body()
+
+
+def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, keep: int) -> Sanity:
+    """Find tasks that the policy solves sometimes, train on those alone in a new run, and judge its curve.
+
+    Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes.
+    """
+    parts = build(config)
+    parts.actor.engine.load(parts.learner.weights())
+    low, high = BAND
+    watch.message(f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}.")
+    offered = first(parts.env.tasks("train"), candidates)
+    found = asyncio.run(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
+    if len(found) < 8:
+        raise ConfigError(
+            "E038",
+            f"the policy solves only {len(found)} of {candidates} tasks sometimes",
+            where=f"{config.env.type} with {config.policy.path}",
+            why="an objective cannot be judged on tasks that are always or never solved",
+            fix="more candidates with --candidates 1024, an easier env.*, or another policy=",
+        )
+    kept = sorted(found[:keep])
+    chosen = config.rollout.model_copy(update={"tasks": kept})
+    with start(folder, config.model_copy(update={"rollout": chosen}), watch) as reader:
+        right = [step["metrics"]["correct"] for step in reader.metrics()]
+    return gate(right, tasks=len(kept), candidates=candidates)
 
 
 def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:

@@ -37,7 +37,7 @@ async def train(
             await actor.sync(learner.weights())
             if due(config.eval.every, step):
                 log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
-            chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step))
+            chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step), config.rollout.tasks)
             groups = await actor.collect(chosen, key.at("rollouts", step=step))
             batch = pack(groups, sampling=actor.sampling, exact=actor.exact)
             batch = learner.prepare(batch, objective, updates=config.optim.updates)
@@ -61,7 +61,7 @@ def first(tasks: Sequence[Task], count: int) -> list[tuple[int, Task]]:
     return [(index, tasks[index]) for index in range(min(count, len(tasks)))]
 
 
-def draw(tasks: Sequence[Task], count: int, key: Key) -> list[tuple[int, Task]]:
-    """Different tasks of a split, drawn evenly, each with its index."""
-    chosen = key.random().sample(range(len(tasks)), min(count, len(tasks)))
-    return [(index, tasks[index]) for index in chosen]
+def draw(tasks: Sequence[Task], count: int, key: Key, among: Sequence[int] = ()) -> list[tuple[int, Task]]:
+    """Different tasks of a split, drawn evenly from all or from those given, each with its index."""
+    indices = among or range(len(tasks))
+    return [(index, tasks[index]) for index in key.random().sample(indices, min(count, len(indices)))]

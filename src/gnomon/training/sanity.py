@@ -1,0 +1,78 @@
+"""The gate that a sound objective passes: on tasks that the policy sometimes solves, training must end near all right.
+
+Source: Qi et al. 2025, arXiv 2510.26788, where the tasks are those solved in 20 to 80 % of 40 rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gnomon.keys import Key
+from gnomon.rollout.actor import Actor
+from gnomon.types import Task
+
+__all__ = ["BAND", "PASS_AT", "ROLLOUTS", "WINDOW", "Gate", "Sanity", "gate", "solvable"]
+
+ROLLOUTS = 40
+"""Per candidate."""
+BAND = (0.2, 0.8)
+"""Share of them that must be right for a task to be kept."""
+PASS_AT = 0.95
+"""Share of right rollouts, at the end of training, of a sound objective."""
+WINDOW = 5
+"""Steps over which that share is taken."""
+RISING = 0.02
+"""A rise between the last two windows that is worth waiting on."""
+
+
+class Gate(StrEnum):
+    PASS = "PASS"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    """Below the line and still rising when the budget ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sanity:
+    """What the gate found."""
+
+    gate: Gate
+    tasks: int
+    """Kept, of `candidates`."""
+    candidates: int
+    right: float
+    """Share of right rollouts over the last steps."""
+    before: float
+    """The same, a window earlier."""
+    steps: int
+
+    def __str__(self) -> str:
+        low, high = BAND
+        return (
+            f"{self.gate.value}  after {self.steps} steps {self.right:.3f} of the training rollouts are right; "
+            f"a sound objective reaches {PASS_AT}\n"
+            f"{self.tasks} of {self.candidates} tasks, solved in {low:.0%} to {high:.0%} of {ROLLOUTS} rollouts before"
+        )
+
+
+async def solvable(actor: Actor, candidates: Sequence[tuple[int, Task]], key: Key) -> list[int]:
+    """Indices of the tasks that the present policy solves sometimes."""
+    low, high = BAND
+    groups = await actor.play(candidates, key, ROLLOUTS)
+    shares = [sum(rollout.verdict.correct for rollout in group.rollouts) / ROLLOUTS for group in groups]
+    return [group.index for group, share in zip(groups, shares, strict=True) if low <= share <= high]
+
+
+def gate(right: Sequence[float], *, tasks: int, candidates: int) -> Sanity:
+    """The verdict on a curve.
+
+    Args: right: share of right training rollouts, step by step.
+    Raises: ValueError for fewer steps than two windows.
+    """
+    if len(right) < 2 * WINDOW:
+        raise ValueError(f"the gate reads two windows of {WINDOW} steps, and the run has {len(right)} steps")
+    last, before = (sum(part) / WINDOW for part in (right[-WINDOW:], right[-2 * WINDOW : -WINDOW]))
+    verdict = Gate.PASS if last >= PASS_AT else Gate.INCONCLUSIVE if last - before > RISING else Gate.FAIL
+    return Sanity(gate=verdict, tasks=tasks, candidates=candidates, right=last, before=before, steps=len(right))
