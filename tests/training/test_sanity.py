@@ -1,0 +1,101 @@
+"""The gate: a sound objective gets through, a sabotaged one does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from gnomon.config import RunConfig, overrides, resolve
+from gnomon.errors import ConfigError
+from gnomon.launch.display import Silent
+from gnomon.launch.local import sanity
+from gnomon.objectives import TABLE, Denominators, Objective, Tokens, rloo
+from gnomon.store import RunReader
+from gnomon.training.sanity import Gate, gate
+
+WORDS = ["env=char_count", "objective=rloo", "steps=24", "prompts=16", "eval.every=24", "eval.tasks=8", "optim.lr=2e-3"]
+
+
+def config() -> RunConfig:
+    return resolve([overrides(WORDS)])[0]
+
+
+@pytest.mark.parametrize(
+    ("right", "verdict"),
+    [
+        ([0.3] * 5 + [0.96] * 5, Gate.PASS),
+        ([0.96] * 5 + [0.94] * 5, Gate.FAIL),
+        ([0.5] * 5 + [0.51] * 5, Gate.FAIL),
+        ([0.5] * 5 + [0.6] * 5, Gate.INCONCLUSIVE),
+        ([0.9] * 5 + [0.95] * 5, Gate.PASS),
+    ],
+)
+def test_the_verdict_on_a_curve(right, verdict):
+    assert gate(right, tasks=8, candidates=16).gate is verdict
+
+
+def test_a_curve_too_short_is_no_verdict():
+    with pytest.raises(ValueError, match="two windows"):
+        gate([1.0] * 9, tasks=8, candidates=16)
+
+
+def test_a_sound_objective_passes_and_trains_on_the_kept_tasks_alone(tmp_path: Path):
+    """24 steps on 16 tasks: 0.988 with this seed; 0.928 to 0.995 over five, where one task is never found."""
+    found = sanity(tmp_path / "run", config(), Silent(), candidates=64, keep=16)
+    assert found.gate is Gate.PASS and found.tasks == 16 and found.right >= 0.95
+    with RunReader(tmp_path / "run") as reader:
+        kept = tomllib.loads(reader.recipe)["rollout"]["tasks"]
+        assert len(kept) == 16 and kept == sorted(kept)
+        assert {record.task for record in reader.records(kind="rollout")} <= set(kept)
+
+
+def uphill_is_down(row: Objective) -> Objective:
+    return replace(row, advantage=lambda rewards: -row.advantage(rewards))
+
+
+def one_token_late(row: Objective) -> Objective:
+    """Every coefficient on the token after its own, as a mask off by one would have it."""
+
+    class Late(Objective):
+        def coefficients(self, tokens: Tokens, denominators: Denominators) -> torch.Tensor:
+            kappa = row.coefficients(tokens, denominators)
+            first = torch.ones(len(kappa), dtype=torch.bool)
+            first[1:] = tokens.sequence[1:] != tokens.sequence[:-1]
+            return torch.where(first, torch.zeros_like(kappa), kappa.roll(1))
+
+    return Late(**{name: getattr(row, name) for name in Objective.__dataclass_fields__})
+
+
+# Measured: 0.0 and 0.0 uphill, 0.305 and 0.689 one token late, for two seeds each.
+@pytest.mark.parametrize("sabotage", [uphill_is_down, one_token_late])
+def test_a_sabotaged_objective_fails(sabotage, tmp_path: Path, monkeypatch):
+    monkeypatch.setitem(TABLE, "rloo", lambda: sabotage(rloo()))
+    found = sanity(tmp_path / "run", config(), Silent(), candidates=64, keep=16)
+    assert found.gate is not Gate.PASS and found.right < 0.9
+
+
+def test_too_few_tasks_are_told(tmp_path: Path):
+    hard, _ = resolve([overrides([*WORDS, "env.most=60"])])
+    with pytest.raises(ConfigError, match="E038"):
+        sanity(tmp_path / "run", hard, Silent(), candidates=12, keep=8)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_line_gives_the_verdict_as_json(tmp_path: Path):
+    """Ten steps are too few: the exit status is that of a gate not passed, and the run can be read."""
+    words = [word for word in WORDS if not word.startswith("env=")]
+    command = [sys.executable, "-m", "gnomon", "sanity", "char_count", *words, "steps=10", "--json"]
+    command += ["--candidates", "48", "--keep", "8", f"run={tmp_path / 'run'}", "optim.lr=1e-5"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    facts = json.loads(done.stdout)
+    assert done.returncode == 1 and facts["gate"] in ("FAIL", "INCONCLUSIVE") and facts["tasks"] == 8
+    with RunReader(facts["run"]) as reader:
+        assert reader.status == "finished"
