@@ -286,6 +286,24 @@ class DecoupledPpo(Row):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
+class SeedGrpo(Row):
+    type: Literal["seed_grpo"] = "seed_grpo"
+    min_group: ClassVar[int] = 2
+    alpha: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    fade: Literal["linear", "exponential", "focal"] = "linear"
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class SeedGrpoLoo(Row):
+    type: Literal["seed_grpo_loo"] = "seed_grpo_loo"
+    min_group: ClassVar[int] = 2
+    alpha: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    fade: Literal["linear", "exponential", "focal"] = "linear"
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -319,7 +337,9 @@ Objective = Annotated[
     | SequenceTis
     | SequenceMis
     | GeometricRejection
-    | DecoupledPpo,
+    | DecoupledPpo
+    | SeedGrpo
+    | SeedGrpoLoo,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

@@ -29,6 +29,7 @@ from gnomon.objectives import (
     terminal,
 )
 from gnomon.objectives.exact import (
+    PAST,
     Outcomes,
     World,
     correct,
@@ -52,7 +53,7 @@ def earned(row: Objective, rewards: Tensor) -> Tensor:
         rewards=rewards,
         lengths=torch.ones(rewards.shape, dtype=torch.int64),
         answers=torch.arange(rewards.numel()).reshape(rewards.shape),
-        baseline=torch.zeros_like(rewards),
+        baseline=torch.full_like(rewards, PAST),
         segment=nothing.long(),
         segment_rewards=rewards[..., None],
         values=nothing,

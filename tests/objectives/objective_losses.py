@@ -10,6 +10,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from objective_steps import Step
@@ -355,6 +356,34 @@ def geometric_rejection_loss(
 
 def decoupled_ppo_loss(step: Step, logp: Tensor, cap: float, clip_low: float, clip_high: float) -> Tensor:
     return _corrected(step, logp, clip_low, clip_high, lambda w: w * (w <= cap))
+
+
+def _seed_weight(answers: list[int], alpha: float, fade: str) -> float:
+    """What the weight of a group is, from all of its answers or those of the others."""
+    if len(answers) == 1:
+        return 1.0
+    surprises = [-math.log(answers.count(answer) / len(answers)) for answer in set(answers)]
+    x = alpha * statistics.fmean(surprises) / math.log(len(answers))
+    return {"linear": 1 - x, "exponential": math.exp(-x), "focal": (1 - x) * (1 - x)}[fade]
+
+
+def seed_grpo_loss(
+    step: Step, logp: Tensor, alpha: float, fade: str, clip_low: float, clip_high: float, loo: bool = False
+) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        advantage, answers = _centred(step, g, i), step.answers[g]
+        if loo:
+            others = step.rewards[g][:i] + step.rewards[g][i + 1 :]
+            advantage, answers = step.rewards[g][i] - statistics.fmean(others), answers[:i] + answers[i + 1 :]
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+        each = _surrogate(ratio, advantage * _seed_weight(answers, alpha, fade), clip_low, clip_high)
+        total = total + each.sum() / step.max_tokens
+    return total / len(step.rollouts())
+
+
+def seed_grpo_loo_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
+    return seed_grpo_loss(step, logp, **options, loo=True)
 
 
 def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Tensor:

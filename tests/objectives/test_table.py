@@ -15,9 +15,11 @@ from gnomon.objectives import (
     Tokens,
     advantages,
     aggregate,
+    context_rows,
     count_rows,
     counts,
     credit,
+    group_credit,
     group_rows,
     grpo,
     objective,
@@ -86,7 +88,10 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
-    earned, moved = (advantages, count_rows, counts, credit, group_rows), (ratio_rows, ratios)
+    earned, moved = (
+        (advantages, context_rows, count_rows, counts, credit, group_credit, group_rows),
+        (ratio_rows, ratios),
+    )
     modules = (*earned, *moved, aggregate, penalties, rows, shaping, table, target, tokens)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}

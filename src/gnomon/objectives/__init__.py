@@ -17,6 +17,7 @@ from gnomon.objectives.advantages import (
     standardised,
 )
 from gnomon.objectives.aggregate import constant, prompt_mean, sequence_mean, sequence_sum, token_mean
+from gnomon.objectives.context_rows import seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -50,6 +51,7 @@ from gnomon.objectives.counts import (
 )
 from gnomon.objectives.credit import Credit, Rollouts, terminal
 from gnomon.objectives.exact import ExactReport, report
+from gnomon.objectives.group_credit import FADES, entropy_weighted, others_entropy_weighted, semantic_entropy
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
 from gnomon.objectives.penalties import k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio
 from gnomon.objectives.ratio_rows import (
@@ -108,6 +110,7 @@ from gnomon.objectives.target import FrozenShape, Law, PolicyGradient, Seen, Sha
 from gnomon.objectives.tokens import Denominators, Tokens
 
 __all__ = [
+    "FADES",
     "FAMILIES",
     "TABLE",
     "Advantage",
@@ -155,6 +158,7 @@ __all__ = [
     "dr_grpo",
     "dual_clip",
     "dual_clip_ppo",
+    "entropy_weighted",
     "family_weight",
     "gauged",
     "geometric_clip",
@@ -182,6 +186,7 @@ __all__ = [
     "no_ratio",
     "objective",
     "optimal_gauge",
+    "others_entropy_weighted",
     "pass_at_all",
     "pass_at_k_analytic",
     "pass_at_k_centred",
@@ -202,6 +207,9 @@ __all__ = [
     "rloo",
     "sample_standardised",
     "sapo",
+    "seed_grpo",
+    "seed_grpo_loo",
+    "semantic_entropy",
     "sequence_is",
     "sequence_masked",
     "sequence_mean",

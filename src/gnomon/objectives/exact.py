@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts, terminal
-from gnomon.objectives.row import Objective
+from gnomon.objectives.row import Objective, Scope
 from gnomon.objectives.table import objective
 from gnomon.objectives.target import Law, Seen, Target, TokenShape
 from gnomon.objectives.tokens import Denominators, Tokens
@@ -40,6 +40,8 @@ __all__ = [
 
 ALPHABET = "ab."
 LARGEST = 6
+PAST = 0.3
+"""What the run's past expects of every rollout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,7 @@ class World:
                 early=tuple(early[i]),
                 values=tuple(values[i].tolist()),
                 logp=tuple(logp[i].tolist()),
+                baseline=PAST,
             )
             for i in range(len(sizes))
         ]
@@ -224,8 +227,10 @@ def moments(
     token = torch.arange(len(sequence)) + first[sequence]
     if row.credit is terminal:
         advantage = row.advantage(possible.reward[members]).flatten()[sequence]
+    elif row.scope is Scope.GROUP:
+        advantage = row.credits(step_of(place, possible, members))
     else:
-        steps = (step_of(place, possible, chosen) for chosen in members)
+        steps = (step_of(place, possible, chosen[None]) for chosen in members)
         advantage = torch.cat([row.credits(step) for step in steps])
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
     proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
@@ -256,21 +261,22 @@ def moments(
 
 
 def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
-    """A step of a single group: everything that credit may look at.
+    """A step of these groups: everything that credit may look at.
 
-    The critic is a fixed guess at every prefix, and wrong. Segments are single tokens; each pays what the answer
-    would, were it cut there.
-    Args: members, [N] which outcomes.
+    The critic is a fixed guess at every prefix, and wrong, as is what the past expects. Segments are single tokens;
+    each pays what the answer would, were it cut there.
+    Args: members, [G, N] which outcomes.
     """
-    group = replace(possible, answer=possible.answer[members], reward=possible.reward[members])
+    flat = members.flatten()
+    group = replace(possible, answer=possible.answer[flat], reward=possible.reward[flat])
     token, lengths = place.tokens(group), place.lengths[group.answer]
     return Rollouts(
-        rewards=group.reward[None],
-        lengths=lengths[None],
-        answers=group.answer[None],
-        baseline=torch.zeros_like(group.reward)[None],
-        segment=torch.cat([torch.arange(int(length)) for length in lengths]),
-        segment_rewards=place.early(group.answer)[None],
+        rewards=possible.reward[members],
+        lengths=lengths.reshape(members.shape),
+        answers=possible.answer[members],
+        baseline=torch.full_like(possible.reward[members], PAST),
+        segment=torch.arange(len(token)) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths),
+        segment_rewards=place.early(possible.answer[members]),
         values=place.guess()[place.prefix[token]],
         logp=possible.logp[token],
         reference_logp=possible.logp[token],

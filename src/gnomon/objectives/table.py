@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Sequence
 
+from gnomon.objectives.context_rows import seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -72,6 +73,8 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "rl2ml": rl2ml,
     "rloo": rloo,
     "sapo": sapo,
+    "seed_grpo": seed_grpo,
+    "seed_grpo_loo": seed_grpo_loo,
     "sequence_is": sequence_is,
     "sequence_mis": sequence_mis,
     "sequence_tis": sequence_tis,

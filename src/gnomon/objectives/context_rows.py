@@ -1,0 +1,100 @@
+"""Rows whose credit looks beyond the rewards of the group: at its answers, its lengths, or the run's past."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from gnomon.objectives import advantages, group_credit
+from gnomon.objectives.group_rows import dr_grpo
+from gnomon.objectives.row import Baseline, Objective, Singleton, at_least
+from gnomon.objectives.target import Seen, TokenShape
+
+__all__ = ["seed_grpo", "seed_grpo_loo"]
+
+Fade = Literal["linear", "exponential", "focal"]
+
+
+def seed_grpo(alpha: float = 0.5, fade: Fade = "linear", clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
+    """SEED-GRPO: groups whose answers lie far apart move the policy less.
+
+    The rollout's own answer takes part in the weight, which bends the gradient; `seed_grpo_loo` does without.
+
+    Args: alpha, how much less, 0 ≤ α < 1; fade, of the weight: linear, exponential or focal; clip_low, clip_high,
+        the band of the ratio, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: α = 0.5 is a choice of ours.
+    """
+    _check_fade(alpha, fade)
+    return replace(
+        dr_grpo(clip_low, clip_high),
+        name="seed_grpo",
+        credit=partial(group_credit.entropy_weighted, alpha=alpha, fade=group_credit.FADES[fade]),
+        target=TokenShape(
+            credit=partial(_own_entropy, alpha=alpha, fade=fade),
+            text="Σ π h ∇log π, h = E[(r − r̄)·f(α·SE/log N)] / L_max",
+        ),
+        equation="κ = clip(ρ; A)·A / (S·L_max), A = (rᵢ − r̄)·f(α·SE/log N)",
+        source="Chen et al. 2025, arXiv 2505.12346",
+    )
+
+
+def seed_grpo_loo(
+    alpha: float = 0.5, fade: Fade = "linear", clip_low: float = 0.2, clip_high: float = 0.2
+) -> Objective:
+    """SEED-GRPO made exact: the weight is that of the other answers, the baseline the mean of the other rewards.
+
+    Args: alpha, how much less, 0 ≤ α < 1; fade, of the weight: linear, exponential or focal; clip_low, clip_high,
+        the band of the ratio, ≥ 0.
+    Raises: ValueError for an option out of range.
+    """
+    _check_fade(alpha, fade)
+    return replace(
+        seed_grpo(alpha, fade, clip_low, clip_high),
+        name="seed_grpo_loo",
+        advantage=advantages.leave_one_out,
+        credit=partial(group_credit.others_entropy_weighted, alpha=alpha, fade=group_credit.FADES[fade]),
+        target=TokenShape(
+            credit=partial(_others_entropy, alpha=alpha, fade=fade),
+            text="E[f(α·SE₋ᵢ/log(N−1))]/L_max ∇p",
+        ),
+        singleton=Singleton.REFUSED,
+        baseline=Baseline.OTHERS,
+        equation="κ = clip(ρ; A)·A / (S·L_max), A = (rᵢ − mean_{j≠i} rⱼ)·f(α·SE₋ᵢ/log(N−1))",
+        source="Chen et al. 2025, arXiv 2505.12346, with the rollout itself left out",
+    )
+
+
+def _check_fade(alpha: float, fade: str) -> None:
+    at_least(0, alpha=alpha)
+    if not alpha < 1:
+        raise ValueError(f"alpha must be below 1, not {alpha!r}")
+    if fade not in group_credit.FADES:
+        raise ValueError(f"no fade is called {fade!r}; known: {', '.join(group_credit.FADES)}")
+
+
+def _certainty(answers: Sequence[int], alpha: float, fade: str) -> float:
+    """f of the share of the largest entropy that these answers have."""
+    if len(answers) < 2:
+        return 1.0
+    times = Counter(answers).values()
+    entropy = -math.fsum(math.log(n / len(answers)) for n in times) / len(times)
+    uncertainty = alpha * entropy / math.log(len(answers))
+    return {"linear": 1 - uncertainty, "exponential": math.exp(-uncertainty), "focal": (1 - uncertainty) ** 2}[fade]
+
+
+def _own_entropy(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, fade: str) -> list[float]:
+    group = [own, *others]
+    centred = own.reward - math.fsum(seen.reward for seen in group) / len(group)
+    weight = _certainty([seen.answer for seen in group], alpha, fade)
+    return [centred * weight / (len(group) * max_tokens)] * own.length
+
+
+def _others_entropy(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, fade: str) -> list[float]:
+    excess = own.reward - math.fsum(seen.reward for seen in others) / max(len(others), 1)
+    weight = _certainty([seen.answer for seen in others], alpha, fade)
+    return [excess * weight / ((len(others) + 1) * max_tokens)] * own.length

@@ -1,0 +1,96 @@
+"""Credit that looks beyond rewards, at the answers and lengths of a group, and at what the run's past expects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gnomon.objectives.credit import Rollouts
+
+__all__ = [
+    "FADES",
+    "entropy_weighted",
+    "others_entropy_weighted",
+    "semantic_entropy",
+]
+
+
+def _linear(uncertainty: Tensor) -> Tensor:
+    return 1 - uncertainty
+
+
+def _exponential(uncertainty: Tensor) -> Tensor:
+    return (-uncertainty).exp()
+
+
+def _focal(uncertainty: Tensor) -> Tensor:
+    return (1 - uncertainty).square()
+
+
+FADES: dict[str, Callable[[Tensor], Tensor]] = {"linear": _linear, "exponential": _exponential, "focal": _focal}
+"""Name to f(u): 1 − u, e⁻ᵘ or (1 − u)². One where nothing is uncertain, falling from there."""
+
+
+def semantic_entropy(answers: Tensor) -> Tensor:
+    """How far the answers of a group lie apart: the mean surprise at its distinct answers.
+
+    Equation: SE = −1/|C| Σ_{c∈C} log(n_c/N), over the distinct answers c, each given n_c times.
+    Args: answers, [G, N] int64; equal numbers in a group are equal answers.
+    Returns: [G] float64 nats, from 0, all equal, to log N, all distinct.
+    Source: Chen et al. 2025 (SEED-GRPO), arXiv 2505.12346.
+    Differs: an answer's chance is its share of the rollouts, where the paper sums their probabilities.
+    """
+    size = answers.shape[1]
+    times = (answers[:, :, None] == answers[:, None, :]).sum(dim=2).to(torch.float64)
+    return ((size / times).log() / times).sum(dim=1) / (1 / times).sum(dim=1)
+
+
+def entropy_weighted(
+    rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, alpha: float, fade: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The advantage, less of it the farther the answers of the group lie apart.
+
+    Equation: Aᵢ · f(α·SE/log N).
+    Args: alpha, α ≥ 0; fade, f, one of `FADES`.
+    Returns: [T].
+    Raises: ValueError where the answers are not known.
+    Source: Chen et al. 2025 (SEED-GRPO), arXiv 2505.12346.
+    """
+    weight = fade(alpha * _uncertainty(_answers(rollouts)))[:, None]
+    return rollouts.spread(weight.to(rollouts.rewards.dtype) * advantage(rollouts.rewards))
+
+
+def others_entropy_weighted(
+    rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, alpha: float, fade: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The advantage, less of it the farther the *other* answers of the group lie apart.
+
+    The weight of a rollout does not depend on itself, so that beside an advantage whose baseline does not either
+    it scales the policy gradient and turns it nowhere.
+
+    Equation: Aᵢ · f(α·SE₋ᵢ/log(N−1)), SE₋ᵢ over the N−1 others. One other alone is certain.
+    Args: alpha, α ≥ 0; fade, f, one of `FADES`.
+    Returns: [T].
+    Raises: ValueError where the answers are not known, and for groups of one.
+    """
+    answers = _answers(rollouts)
+    groups, size = answers.shape
+    if size < 2:
+        raise ValueError("the entropy of the others needs groups of at least two")
+    others = answers[:, None, :].expand(groups, size, size)[:, ~torch.eye(size, dtype=torch.bool)]
+    weight = fade(alpha * _uncertainty(others.reshape(groups * size, size - 1)).reshape(groups, size))
+    return rollouts.spread(weight.to(rollouts.rewards.dtype) * advantage(rollouts.rewards))
+
+
+def _uncertainty(answers: Tensor) -> Tensor:
+    """[G] the semantic entropy as a share of the largest one, zero for groups of one."""
+    return semantic_entropy(answers) / math.log(max(answers.shape[1], 2))
+
+
+def _answers(rollouts: Rollouts) -> Tensor:
+    if rollouts.answers is None:
+        raise ValueError("this objective compares answers, and the answers of these rollouts are not known")
+    return rollouts.answers

@@ -1,0 +1,89 @@
+"""Mutants of the rows whose credit looks beyond rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+from objective_cases import CASES
+from torch import Tensor
+
+from gnomon.objectives import (
+    FADES,
+    Advantage,
+    Baseline,
+    Objective,
+    Rollouts,
+    Singleton,
+    entropy_weighted,
+    leave_one_out,
+    mean_centred,
+    no_ratio,
+    others_entropy_weighted,
+    ppo_clip,
+    raw,
+    standardised,
+    terminal,
+)
+
+LINEAR = {"alpha": 0.5, "fade": FADES["linear"]}
+
+
+def shannon_weighted(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """The entropy of the shares, where the mean over distinct answers stood."""
+    assert rollouts.answers is not None
+    same = rollouts.answers[:, :, None] == rollouts.answers[:, None, :]
+    entropy = -same.double().mean(dim=2).log().mean(dim=1)
+    weight = 1 - 0.5 * entropy / torch.tensor(float(max(rollouts.answers.shape[1], 2))).log()
+    return rollouts.spread(weight[:, None].to(rollouts.rewards.dtype) * advantage(rollouts.rewards))
+
+
+def whole_step(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """One entropy for all groups."""
+    assert rollouts.answers is not None
+    flat = rollouts.answers.reshape(1, -1)
+    times = (flat[:, :, None] == flat[:, None, :]).sum(dim=2).double()
+    entropy = ((flat.shape[1] / times).log() / times).sum() / (1 / times).sum()
+    weight = 1 - 0.5 * entropy / torch.tensor(float(max(flat.shape[1], 2))).log()
+    return rollouts.spread(weight.to(rollouts.rewards.dtype) * advantage(rollouts.rewards))
+
+
+def by_rewards(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """Rewards taken for answers."""
+    return entropy_weighted(replace(rollouts, answers=rollouts.rewards.mul(1000).long()), advantage, **LINEAR)
+
+
+def rising(uncertainty: Tensor) -> Tensor:
+    return 1 + uncertainty
+
+
+def context_mutants() -> Iterator[tuple[str, str, Objective]]:
+    """What is wrong, of which case, and the row."""
+    for name in ("seed_grpo", "seed_grpo_loo"):
+        row = CASES[name].row
+        yield "weight missing", name, replace(row, credit=terminal)
+        yield "entropy of shares", name, replace(row, credit=shannon_weighted)
+        yield "entropy of the step", name, replace(row, credit=whole_step)
+        yield "entropy of rewards", name, replace(row, credit=by_rewards)
+        for fade in ("exponential", "focal"):
+            options = {"alpha": 0.5, "fade": FADES[fade]}
+            weigh = entropy_weighted if name == "seed_grpo" else others_entropy_weighted
+            yield f"{fade} fade", name, replace(row, credit=partial(weigh, **options))
+        yield "another alpha", name, replace(row, credit=partial(weigh, alpha=0.4, fade=FADES["linear"]))
+        yield "weight rising", name, replace(row, credit=partial(weigh, alpha=0.5, fade=rising))
+        yield "baseline missing", name, replace(row, advantage=raw)
+        yield "deviation added", name, replace(row, advantage=partial(standardised, epsilon=1e-6))
+        yield "ratio missing", name, replace(row, ratio=no_ratio)
+        yield "clip band too wide", name, replace(row, ratio=partial(ppo_clip, low=0.2, high=0.28))
+        yield "unweighted claimed", name, replace(row, target=CASES["dr_grpo"].row.target)
+        yield "no baseline claimed", name, replace(row, baseline=Baseline.NONE)
+        yield "raw singleton claimed", name, replace(row, singleton=Singleton.RAW)
+    own, others = CASES["seed_grpo"].row, CASES["seed_grpo_loo"].row
+    yield "own answer in the weight", "seed_grpo_loo", replace(others, credit=own.credit)
+    yield "own reward in the baseline", "seed_grpo_loo", replace(others, advantage=mean_centred)
+    yield "own answer out of the weight", "seed_grpo", replace(own, credit=others.credit)
+    yield "own reward out of the baseline", "seed_grpo", replace(own, advantage=leave_one_out)
+    yield "the exact one claimed", "seed_grpo", replace(own, target=others.target)
+    yield "the bent one claimed", "seed_grpo_loo", replace(others, target=own.target)
