@@ -304,6 +304,26 @@ class SeedGrpoLoo(Row):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
+class Gfpo(Row):
+    type: Literal["gfpo"] = "gfpo"
+    min_group: ClassVar[int] = 2
+    keep: Annotated[int, Field(ge=2)] = 4
+    """Rollouts of a group that teach."""
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class GfpoEfficiency(Row):
+    type: Literal["gfpo_efficiency"] = "gfpo_efficiency"
+    min_group: ClassVar[int] = 2
+    keep: Annotated[int, Field(ge=2)] = 4
+    """Rollouts of a group that teach."""
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -339,7 +359,9 @@ Objective = Annotated[
     | GeometricRejection
     | DecoupledPpo
     | SeedGrpo
-    | SeedGrpoLoo,
+    | SeedGrpoLoo
+    | Gfpo
+    | GfpoEfficiency,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

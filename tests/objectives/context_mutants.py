@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -17,13 +17,16 @@ from gnomon.objectives import (
     Objective,
     Rollouts,
     Singleton,
+    brevity,
     entropy_weighted,
+    filtered,
     leave_one_out,
     mean_centred,
     no_ratio,
     others_entropy_weighted,
     ppo_clip,
     raw,
+    reward_per_token,
     standardised,
     terminal,
 )
@@ -59,6 +62,41 @@ def rising(uncertainty: Tensor) -> Tensor:
     return 1 + uncertainty
 
 
+def padded(rollouts: Rollouts, advantage: Advantage, *, score: Callable[[Rollouts], Tensor], keep: int) -> Tensor:
+    """Statistics of the whole group, where those of the kept stood."""
+    scores = score(rollouts)
+    kept = scores >= scores.topk(min(keep, scores.shape[1]), dim=1).values[:, -1:]
+    return rollouts.spread(advantage(rollouts.rewards) * kept)
+
+
+def zeroed(rollouts: Rollouts, advantage: Advantage, *, score: Callable[[Rollouts], Tensor], keep: int) -> Tensor:
+    """Dropped rollouts earn nothing, and are compared with."""
+    scores = score(rollouts)
+    kept = scores >= scores.topk(min(keep, scores.shape[1]), dim=1).values[:, -1:]
+    return rollouts.spread(advantage(rollouts.rewards * kept))
+
+
+def above_bar(rollouts: Rollouts, advantage: Advantage, *, score: Callable[[Rollouts], Tensor], keep: int) -> Tensor:
+    """Rollouts level with the first that is dropped are dropped too."""
+    scores = score(rollouts)
+    if scores.shape[1] <= keep:
+        return rollouts.spread(advantage(rollouts.rewards))
+    kept = scores > scores.topk(keep + 1, dim=1).values[:, -1:]
+    credit = torch.zeros_like(rollouts.rewards)
+    for group in range(len(credit)):
+        if kept[group].any():
+            credit[group, kept[group]] = advantage(rollouts.rewards[group, kept[group]][None])[0]
+    return rollouts.spread(credit)
+
+
+def verbosity(rollouts: Rollouts) -> Tensor:
+    return rollouts.lengths
+
+
+def reward_alone(rollouts: Rollouts) -> Tensor:
+    return rollouts.rewards
+
+
 def context_mutants() -> Iterator[tuple[str, str, Objective]]:
     """What is wrong, of which case, and the row."""
     for name in ("seed_grpo", "seed_grpo_loo"):
@@ -87,3 +125,25 @@ def context_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "own reward out of the baseline", "seed_grpo", replace(own, advantage=leave_one_out)
     yield "the exact one claimed", "seed_grpo", replace(own, target=others.target)
     yield "the bent one claimed", "seed_grpo_loo", replace(others, target=own.target)
+    yield from filter_mutants()
+
+
+def filter_mutants() -> Iterator[tuple[str, str, Objective]]:
+    for origin, score in (("gfpo", brevity), ("gfpo_efficiency", reward_per_token)):
+        for name, keep in ((origin, 4), (f"{origin},keep=2", 2)):
+            row = CASES[name].row
+            yield "filter missing", name, replace(row, credit=terminal)
+            for wrong in (padded, zeroed, above_bar):
+                yield wrong.__name__, name, replace(row, credit=partial(wrong, score=score, keep=keep))
+            for by in (brevity, reward_per_token, verbosity, reward_alone):
+                if by is not score:
+                    yield f"kept by {by.__name__}", name, replace(row, credit=partial(filtered, score=by, keep=keep))
+            yield "one more kept", name, replace(row, credit=partial(filtered, score=score, keep=keep + 1))
+            yield "one less kept", name, replace(row, credit=partial(filtered, score=score, keep=keep - 1))
+        row = CASES[f"{origin},keep=2"].row
+        yield "deviation missing", f"{origin},keep=2", replace(row, advantage=mean_centred)
+        yield "unfiltered claimed", f"{origin},keep=2", replace(row, target=CASES["dapo"].row.target)
+        yield "the other neutrality claimed", f"{origin},keep=2", replace(row, neutral=not row.neutral)
+        yield "ratio missing", f"{origin},keep=2", replace(row, ratio=no_ratio)
+    efficient = CASES["gfpo_efficiency,keep=2"].row
+    yield "a baseline claimed", "gfpo_efficiency,keep=2", replace(efficient, baseline=Baseline.GROUP)

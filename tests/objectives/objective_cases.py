@@ -40,6 +40,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "decoupled_ppo": [{"cap": 2.0, "clip_low": 0.1, "clip_high": 0.3}],
     "dual_clip_ppo": [{"clip_low": 0.1, "clip_high": 0.3, "ceiling": 1.7}],
     "geometric_rejection": [{"least": 0.83, "most": 1.23, "clip_low": 0.1}],
+    "gfpo": [{"keep": 2}, {"keep": 3, "clip_low": 0.1, "clip_high": 0.3, "epsilon": 0.1}],
+    "gfpo_efficiency": [{"keep": 2}, {"keep": 3, "clip_low": 0.1, "clip_high": 0.3, "epsilon": 0.1}],
     "gmpo": [{"clip_low": 0.1, "clip_high": 0.3}],
     "gspo": [{"clip_low": 0.17, "clip_high": 0.23}],
     "icepop": [{"least": 0.83, "most": 1.23, "clip_low": 0.1}],

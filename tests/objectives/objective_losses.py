@@ -386,6 +386,35 @@ def seed_grpo_loo_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
     return seed_grpo_loss(step, logp, **options, loo=True)
 
 
+def gfpo_loss(
+    step: Step,
+    logp: Tensor,
+    keep: int,
+    clip_low: float,
+    clip_high: float,
+    epsilon: float,
+    efficient: bool = False,
+) -> Tensor:
+    """A rollout is dropped if as many as are to be kept are better."""
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        score = [
+            reward / (length or 1) if efficient else -length
+            for reward, length in zip(step.rewards[g], step.lengths[g], strict=True)
+        ]
+        last = sorted(score, reverse=True)[:keep][-1]
+        kept = [reward for reward, value in zip(step.rewards[g], score, strict=True) if value >= last]
+        if score[i] >= last and len(set(kept)) > 1:
+            advantage = (step.rewards[g][i] - statistics.fmean(kept)) / (statistics.pstdev(kept) + epsilon)
+            ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+            total = total + _surrogate(ratio, advantage, clip_low, clip_high).sum()
+    return total / max(len(step.logp), 1)
+
+
+def gfpo_efficiency_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
+    return gfpo_loss(step, logp, **options, efficient=True)
+
+
 def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Tensor:
     """Dr. GRPO less a penalty on log(policy/reference), under the same constant."""
     total = logp.new_zeros(())

@@ -182,6 +182,7 @@ EDGE_STEPS = {
     "whole edges of the sampler": _whole_edges(of_sampler=True),
     "clip edges": _clip_edges(),
     "mixed": make_step(1, [[1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 0, 1]], [[3, 5, 1, 2], [6, 2, 4, 4], [1, 1, 2, 6]]),
+    "six": make_step(15, [[1, 0, 0, 1, 1, 0], [0, 1, 1, 1, 0, 1]], [[3, 5, 1, 2, 6, 4], [6, 2, 4, 4, 1, 2]]),
     "none correct": make_step(2, [[0, 0, 0], [0, 1, 1]], [[3, 5, 1], [2, 2, 6]]),
     "all correct": make_step(3, [[1, 1, 1], [0, 1, 1]], [[3, 5, 1], [2, 2, 6]]),
     "equal real rewards": make_step(4, [[0.1, 0.1, 0.1], [1.1, 1.1, 1.1]], [[3, 5, 1], [2, 2, 6]]),

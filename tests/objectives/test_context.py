@@ -6,6 +6,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,12 +15,16 @@ from torch import Tensor
 from gnomon.objectives import (
     Objective,
     Rollouts,
+    dapo,
     dr_grpo,
+    gfpo,
+    gfpo_efficiency,
     objective,
     rloo,
     seed_grpo,
     seed_grpo_loo,
     semantic_entropy,
+    sequence_sum,
 )
 from gnomon.objectives.exact import correct, graded, moments, outcomes, world
 
@@ -133,3 +138,48 @@ def test_answers_that_are_not_known_are_no_answers_at_all(name: str) -> None:
 def test_a_fade_that_does_not_exist_is_refused(name: str, options: dict[str, float | str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         objective(name, **options)
+
+
+# Filters.
+
+
+def halved(answer: str) -> float:
+    """Something for every answer: then reward per token tells two failures apart."""
+    return 0.5 + 0.5 * correct(answer)
+
+
+@pytest.mark.parametrize(("build", "reward"), [(gfpo, correct), (gfpo, halved), (gfpo_efficiency, halved)])
+def test_a_filter_turns_the_gradient_away(build: Callable[..., Objective], reward: Reward) -> None:
+    """Also under a plain sum over tokens, where the same row without its filter climbs the expected reward."""
+    row = replace(build(keep=2, epsilon=0.0), aggregate=sequence_sum)
+    whole = replace(build(keep=4, epsilon=0.0), aggregate=sequence_sum)
+    assert cosine(expected(whole, 4, reward), slope(reward)) == pytest.approx(1, abs=1e-12)
+    assert 0 < cosine(expected(row, 4, reward), slope(reward)) < 0.99
+
+
+@pytest.mark.parametrize("group", [3, 4])
+def test_reward_per_token_is_a_filter_by_count_where_failures_earn_nothing(group: int) -> None:
+    """Groups with k successes or more teach nothing, the others whole: the policy gradient, scaled."""
+    found = expected(replace(gfpo_efficiency(keep=2, epsilon=0.0), aggregate=sequence_sum), group)
+    p = float(outcomes(world(), world().logits(), correct).reward @ world().chances(world().logits()))
+    alone = (group - 1) ** 0.5, -1 / (group - 1) ** 0.5
+    beta = [alone[0], -alone[1]]  # a(1) − b(0) and a(2) − b(1), of standardised rewards; b(0) and a(2) are zero.
+    weight = sum(b * math.comb(group - 1, m) * p**m * (1 - p) ** (group - 1 - m) for m, b in enumerate(beta))
+    assert close(found, weight * slope())
+
+
+@pytest.mark.parametrize("build", [gfpo, gfpo_efficiency])
+def test_a_filter_that_keeps_all_is_none(build: Callable[..., Objective]) -> None:
+    plain = dapo(clip_high=0.2)
+    for group in (2, 3, 4):
+        assert close(expected(build(keep=4), group), expected(plain, group))
+
+
+def test_those_level_with_the_last_are_kept_and_the_others_are_not_compared_with() -> None:
+    rewards = [[1.0, 0.0, 0.0, 1.0, 1.0]]
+    lengths = torch.tensor([[1, 2, 3, 2, 4]])
+    found = gfpo(keep=2, epsilon=0.0).credits(step(rewards, lengths=lengths))
+    one, other = math.sqrt(1 / 2), -math.sqrt(2)
+    assert found.tolist() == pytest.approx([one, other, other, 0, 0, 0, one, one, 0, 0, 0, 0])
+    found = gfpo_efficiency(keep=2, epsilon=0.0).credits(step([[1.0, 0.5, 0.0, 1.0, 1.0]], lengths=lengths))
+    assert found.tolist() == [0.0] * 12  # Of 1, ¼, 0, ½ and ¼ per token, two are kept, and both earned one.

@@ -48,7 +48,8 @@ def test_multisets_give_what_ordered_groups_give() -> None:
 
 
 MEAN_OF_OWN_TOKENS = ("grpo", "grpo_sample_std", "gspo", "gspo_token", "gmpo", "sapo")
-MEAN_OF_ALL_TOKENS = ("dapo", "cispo", "cispo_cap")
+MEAN_OF_ALL_TOKENS = ("dapo", "cispo", "cispo_cap", "gfpo", "gfpo_efficiency")
+"""The last two filter groups larger than these."""
 BENT = {
     **{name: {2: 0.976493, 3: 0.976493, 4: 0.976493} for name in MEAN_OF_OWN_TOKENS},
     **{name: {2: 0.996529, 3: 0.998448, 4: 0.999127} for name in MEAN_OF_ALL_TOKENS},

@@ -17,7 +17,7 @@ from gnomon.objectives.advantages import (
     standardised,
 )
 from gnomon.objectives.aggregate import constant, prompt_mean, sequence_mean, sequence_sum, token_mean
-from gnomon.objectives.context_rows import seed_grpo, seed_grpo_loo
+from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -51,7 +51,15 @@ from gnomon.objectives.counts import (
 )
 from gnomon.objectives.credit import Credit, Rollouts, terminal
 from gnomon.objectives.exact import ExactReport, report
-from gnomon.objectives.group_credit import FADES, entropy_weighted, others_entropy_weighted, semantic_entropy
+from gnomon.objectives.group_credit import (
+    FADES,
+    brevity,
+    entropy_weighted,
+    filtered,
+    others_entropy_weighted,
+    reward_per_token,
+    semantic_entropy,
+)
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
 from gnomon.objectives.penalties import k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio
 from gnomon.objectives.ratio_rows import (
@@ -144,6 +152,7 @@ __all__ = [
     "best_of",
     "best_of_less_others",
     "best_of_marginal",
+    "brevity",
     "capped",
     "centred_pass_weight",
     "cispo",
@@ -160,11 +169,14 @@ __all__ = [
     "dual_clip_ppo",
     "entropy_weighted",
     "family_weight",
+    "filtered",
     "gauged",
     "geometric_clip",
     "geometric_mask",
     "geometric_of_clipped",
     "geometric_rejection",
+    "gfpo",
+    "gfpo_efficiency",
     "gmpo",
     "grpo",
     "grpo_sample_std",
@@ -203,6 +215,7 @@ __all__ = [
     "rejected",
     "released_weight",
     "report",
+    "reward_per_token",
     "rl2ml",
     "rloo",
     "sample_standardised",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 from gnomon.objectives import advantages, group_credit
-from gnomon.objectives.group_rows import dr_grpo
-from gnomon.objectives.row import Baseline, Objective, Singleton, at_least
+from gnomon.objectives.group_rows import dr_grpo, standard_score
+from gnomon.objectives.ratio_rows import dapo
+from gnomon.objectives.row import Baseline, Objective, Singleton, at_least, whole
 from gnomon.objectives.target import Seen, TokenShape
 
-__all__ = ["seed_grpo", "seed_grpo_loo"]
+__all__ = ["gfpo", "gfpo_efficiency", "seed_grpo", "seed_grpo_loo"]
 
 Fade = Literal["linear", "exponential", "focal"]
 
@@ -69,6 +70,58 @@ def seed_grpo_loo(
     )
 
 
+def gfpo(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-6) -> Objective:
+    """GFPO: only the shortest rollouts of a group teach, compared with each other.
+
+    Whom a rollout is compared with depends on its length, so this is not the gradient of the expected reward.
+
+    Args: keep, how many, at least 2; smaller groups teach whole; clip_low, clip_high, the band of the ratio, ≥ 0;
+        epsilon, added to the standard deviation, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: rollouts as long as the last that is kept are kept too.
+    """
+    whole(2, keep=keep)
+    return replace(
+        dapo(clip_low, clip_high, epsilon),
+        name="gfpo",
+        credit=partial(group_credit.filtered, score=group_credit.brevity, keep=keep),
+        target=TokenShape(
+            credit=partial(_among_best, score=_shortness, keep=keep, epsilon=epsilon),
+            text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k shortest",
+        ),
+        equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = 1[i ∈ K]·(rᵢ − r̄_K)/(σ_K + ε), K the k shortest",
+        source="Shrivastava et al. 2025, arXiv 2508.09726",
+    )
+
+
+def gfpo_efficiency(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-6) -> Objective:
+    """GFPO by token efficiency: only the rollouts of most reward per token teach, compared with each other.
+
+    Of rewards 0 and 1 it is a filter by count: groups with k successes or more teach nothing, the others whole.
+    Of other rewards even one that has nothing to do with the answer moves the policy: who is kept depends on reward
+    and length together.
+
+    Args: keep, how many, at least 2; smaller groups teach whole; clip_low, clip_high, the band of the ratio, ≥ 0;
+        epsilon, added to the standard deviation, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: rollouts level with the last that is kept are kept too; among them are all failures, where fewer than
+        k succeed.
+    """
+    whole(2, keep=keep)
+    return replace(
+        gfpo(keep, clip_low, clip_high, epsilon),
+        name="gfpo_efficiency",
+        credit=partial(group_credit.filtered, score=group_credit.reward_per_token, keep=keep),
+        target=TokenShape(
+            credit=partial(_among_best, score=_efficiency, keep=keep, epsilon=epsilon),
+            text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k best by r/|y|",
+        ),
+        baseline=Baseline.NONE,
+        neutral=False,
+        equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = 1[i ∈ K]·(rᵢ − r̄_K)/(σ_K + ε), K the k best by rⱼ/|oⱼ|",
+    )
+
+
 def _check_fade(alpha: float, fade: str) -> None:
     at_least(0, alpha=alpha)
     if not alpha < 1:
@@ -98,3 +151,29 @@ def _others_entropy(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha
     excess = own.reward - math.fsum(seen.reward for seen in others) / max(len(others), 1)
     weight = _certainty([seen.answer for seen in others], alpha, fade)
     return [excess * weight / ((len(others) + 1) * max_tokens)] * own.length
+
+
+def _shortness(seen: Seen) -> float:
+    return -seen.length
+
+
+def _efficiency(seen: Seen) -> float:
+    return seen.reward / seen.length
+
+
+def _among_best(
+    own: Seen,
+    others: Sequence[Seen],
+    max_tokens: int,
+    *,
+    score: Callable[[Seen], float],
+    keep: int,
+    epsilon: float,
+) -> list[float]:
+    """As many as are better than a rollout decide whether it is kept, and so for its company."""
+    group = [own, *others]
+    kept = [seen for seen in group if sum(score(other) > score(seen) for other in group) < keep]
+    credit = 0.0
+    if kept and kept[0] is own:
+        credit = standard_score(own.reward, [seen.reward for seen in kept[1:]], epsilon=epsilon)
+    return [credit / sum(seen.length for seen in group)] * own.length

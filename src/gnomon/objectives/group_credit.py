@@ -12,8 +12,11 @@ from gnomon.objectives.credit import Rollouts
 
 __all__ = [
     "FADES",
+    "brevity",
     "entropy_weighted",
+    "filtered",
     "others_entropy_weighted",
+    "reward_per_token",
     "semantic_entropy",
 ]
 
@@ -83,6 +86,48 @@ def others_entropy_weighted(
     others = answers[:, None, :].expand(groups, size, size)[:, ~torch.eye(size, dtype=torch.bool)]
     weight = fade(alpha * _uncertainty(others.reshape(groups * size, size - 1)).reshape(groups, size))
     return rollouts.spread(weight.to(rollouts.rewards.dtype) * advantage(rollouts.rewards))
+
+
+def brevity(rollouts: Rollouts) -> Tensor:
+    """[G, N] higher for fewer tokens.
+
+    Source: Shrivastava et al. 2025 (GFPO), arXiv 2508.09726.
+    """
+    return -rollouts.lengths
+
+
+def reward_per_token(rollouts: Rollouts) -> Tensor:
+    """[G, N] the reward over the number of tokens, of one at least. Of two negative rewards the longer ranks higher.
+
+    Source: Shrivastava et al. 2025 (GFPO), arXiv 2508.09726, token efficiency.
+    """
+    return rollouts.rewards / rollouts.lengths.clamp(min=1)
+
+
+def filtered(
+    rollouts: Rollouts,
+    advantage: Callable[[Tensor], Tensor],
+    *,
+    score: Callable[[Rollouts], Tensor],
+    keep: int,
+) -> Tensor:
+    """The advantage among the best of the group by another measure than reward; the others have none.
+
+    Equation: Aᵢ from the rewards of the kept set alone, 0 outside; kept are the k of highest score.
+    Args: score, [G, N] by which rollouts are kept; keep, k ≥ 1; smaller groups are kept whole.
+    Returns: [T].
+    Source: Shrivastava et al. 2025 (GFPO), arXiv 2508.09726.
+    Differs: rollouts level with the last place are all kept, where the paper drops some by their order.
+    """
+    scores, rewards = score(rollouts), rollouts.rewards
+    bar = scores.topk(min(keep, scores.shape[1]), dim=1).values[:, -1:]
+    kept = scores >= bar
+    sizes = kept.sum(dim=1, keepdim=True)
+    credit = torch.zeros_like(rewards)
+    for size in sizes.unique().tolist():
+        places = kept & (sizes == size)
+        credit[places] = advantage(rewards[places].reshape(-1, size)).flatten()
+    return rollouts.spread(credit)
 
 
 def _uncertainty(answers: Tensor) -> Tensor:

@@ -145,6 +145,8 @@ class Objective:
     baseline: Baseline
     scope: Scope = Scope.GROUP
     rewards: Rewards = Rewards.REAL
+    neutral: bool = True
+    """Whether a reward that has nothing to do with the answer always leaves the policy where it is, on average."""
     equation: str
     source: str
 

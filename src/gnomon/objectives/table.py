@@ -6,7 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Sequence
 
-from gnomon.objectives.context_rows import seed_grpo, seed_grpo_loo
+from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -51,6 +51,8 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "dr_grpo": dr_grpo,
     "dual_clip_ppo": dual_clip_ppo,
     "geometric_rejection": geometric_rejection,
+    "gfpo": gfpo,
+    "gfpo_efficiency": gfpo_efficiency,
     "gmpo": gmpo,
     "grpo": grpo,
     "grpo_sample_std": grpo_sample_std,
