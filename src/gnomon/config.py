@@ -31,6 +31,8 @@ class Row(Section):
 
     binary: ClassVar[bool] = False
     """Whether every reward must be 0 or 1."""
+    unmet: ClassVar[str] = ""
+    """What its credit cannot do without and no run provides."""
 
 
 class Reinforce(Row):
@@ -324,6 +326,14 @@ class GfpoEfficiency(Row):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
+class Rae(Row):
+    type: Literal["rae"] = "rae"
+    min_group: ClassVar[int] = 1
+    unmet: ClassVar[str] = "a running mean of the rewards of each role"
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -361,7 +371,8 @@ Objective = Annotated[
     | SeedGrpo
     | SeedGrpoLoo
     | Gfpo
-    | GfpoEfficiency,
+    | GfpoEfficiency
+    | Rae,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

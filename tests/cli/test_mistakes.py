@@ -31,6 +31,7 @@ CASES = {
     "pass@k beyond the samples": (["train", "countdown", "eval.pass_at=[1,8]"], "E032", "eval.samples=8"),
     "unknown objective": (["train", "countdown", "objective=grop"], "E013", "did you mean grpo"),
     "counting other rewards than 0 and 1": (["train", "countdown", "objective=maxrl"], "E033", "env.format=0"),
+    "credit that no run can give": (["train", "countdown", "objective=rae"], "E033", "objective=rloo"),
     "unknown environment": (["train", "cuntdown"], "E021", "env=countdown"),
     "missing env file": (["train", "nowhere.py:Env"], "E021", "dir/file.py:Class"),
     "missing recipe": (["train", "nowhere.toml"], "E001", "nowhere.toml"),

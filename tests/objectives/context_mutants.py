@@ -24,6 +24,7 @@ from gnomon.objectives import (
     mean_centred,
     no_ratio,
     others_entropy_weighted,
+    past_centred,
     ppo_clip,
     raw,
     reward_per_token,
@@ -126,6 +127,7 @@ def context_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "the exact one claimed", "seed_grpo", replace(own, target=others.target)
     yield "the bent one claimed", "seed_grpo_loo", replace(others, target=own.target)
     yield from filter_mutants()
+    yield from past_mutants()
 
 
 def filter_mutants() -> Iterator[tuple[str, str, Objective]]:
@@ -147,3 +149,32 @@ def filter_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "ratio missing", f"{origin},keep=2", replace(row, ratio=no_ratio)
     efficient = CASES["gfpo_efficiency,keep=2"].row
     yield "a baseline claimed", "gfpo_efficiency,keep=2", replace(efficient, baseline=Baseline.GROUP)
+
+
+def past_added(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    assert rollouts.baseline is not None
+    return past_centred(replace(rollouts, baseline=-rollouts.baseline), advantage)
+
+
+def past_of_group(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """One role taken for all."""
+    assert rollouts.baseline is not None
+    return past_centred(replace(rollouts, baseline=rollouts.baseline[:, :1].expand_as(rollouts.rewards)), advantage)
+
+
+def updated_first(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """The mean takes the reward in before it is taken off."""
+    assert rollouts.baseline is not None
+    return past_centred(replace(rollouts, baseline=0.95 * rollouts.baseline + 0.05 * rollouts.rewards), advantage)
+
+
+def past_mutants() -> Iterator[tuple[str, str, Objective]]:
+    row = CASES["rae"].row
+    yield "baseline missing", "rae", replace(row, credit=terminal)
+    for wrong in (past_added, past_of_group, updated_first):
+        yield wrong.__name__, "rae", replace(row, credit=wrong)
+    yield "centred too", "rae", replace(row, advantage=mean_centred)
+    yield "baseline of the group claimed", "rae", replace(row, baseline=Baseline.GROUP)
+    yield "raw singleton claimed", "rae", replace(row, singleton=Singleton.RAW)
+    yield "ratio missing", "rae", replace(row, ratio=no_ratio)
+    yield "half the gradient claimed", "rae", replace(row, target=CASES["reinforce_centred"].row.target)

@@ -415,6 +415,14 @@ def gfpo_efficiency_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
     return gfpo_loss(step, logp, **options, efficient=True)
 
 
+def rae_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+        total = total + _surrogate(ratio, step.rewards[g][i] - step.past[g][i], clip_low, clip_high).sum()
+    return total / len(step.rollouts())
+
+
 def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Tensor:
     """Dr. GRPO less a penalty on log(policy/reference), under the same constant."""
     total = logp.new_zeros(())

@@ -20,7 +20,10 @@ from gnomon.objectives import (
     gfpo,
     gfpo_efficiency,
     objective,
+    past_centred,
+    rae,
     rloo,
+    running_mean,
     seed_grpo,
     seed_grpo_loo,
     semantic_entropy,
@@ -183,3 +186,55 @@ def test_those_level_with_the_last_are_kept_and_the_others_are_not_compared_with
     assert found.tolist() == pytest.approx([one, other, other, 0, 0, 0, one, one, 0, 0, 0, 0])
     found = gfpo_efficiency(keep=2, epsilon=0.0).credits(step([[1.0, 0.5, 0.0, 1.0, 1.0]], lengths=lengths))
     assert found.tolist() == [0.0] * 12  # Of 1, ¼, 0, ½ and ¼ per token, two are kept, and both earned one.
+
+
+# The run's past.
+
+
+@pytest.mark.parametrize("past", [-3.0, 0.0, 0.7, 100.0])
+@pytest.mark.parametrize("reward", [correct, graded])
+def test_any_baseline_of_the_past_leaves_the_policy_gradient(past: float, reward: Reward) -> None:
+    def credit(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+        return past_centred(replace(rollouts, baseline=torch.full_like(rollouts.rewards, past)), advantage)
+
+    found = expected(replace(rae(), credit=credit), 2, reward)
+    assert torch.allclose(found, slope(reward), rtol=0, atol=1e-12 * max(1.0, abs(past)))
+
+
+def test_roles_may_have_baselines_of_their_own() -> None:
+    """Over all ordered pairs of a first and a second player: the sum of both policy gradients, halved."""
+    place = world()
+    possible = outcomes(place, place.logits(), graded)
+    members = torch.cartesian_prod(torch.arange(15), torch.arange(15))
+    chance = possible.chance[members].prod(dim=1)
+    scores = place.per_answer(place.scores(place.logits()))
+    past = torch.tensor([0.9, -2.0], dtype=F64).expand(len(members), 2)
+    lengths = torch.ones(members.shape, dtype=torch.int64)
+    rollouts = Rollouts(rewards=possible.reward[members], lengths=lengths, baseline=past)
+    credit = rae().credits(rollouts).reshape(members.shape)
+    found = chance @ (credit[:, :, None] * scores[members]).mean(dim=1)
+    assert close(found, slope(graded))
+
+
+def test_a_baseline_that_has_seen_the_reward_shrinks_the_gradient() -> None:
+    def credit(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+        seen = torch.tensor([[running_mean(0.3, r) for r in group] for group in rollouts.rewards.tolist()], dtype=F64)
+        return past_centred(replace(rollouts, baseline=seen), advantage)
+
+    assert close(expected(replace(rae(), credit=credit), 2), 0.95 * slope())
+
+
+def test_a_running_mean_forgets() -> None:
+    assert running_mean(0.0, 1.0) == pytest.approx(0.05) and running_mean(0.5, 1.0, rate=0.0) == 1.0
+    found = 0.0
+    for _ in range(400):
+        found = running_mean(found, 0.7)
+    assert found == pytest.approx(0.7 * (1 - 0.95**400), rel=1e-12)
+    for rate in (1.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match="rate"):
+            running_mean(0.0, 1.0, rate=rate)
+
+
+def test_without_a_past_there_is_nothing_to_compare_with() -> None:
+    with pytest.raises(ValueError, match="no baseline"):
+        rae().credits(step([[1.0, 0.0]]))

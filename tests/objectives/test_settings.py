@@ -10,11 +10,14 @@ from pydantic import ValidationError
 from gnomon.config import OBJECTIVES, RunConfig, Source, overrides, resolve
 from gnomon.errors import ConfigErrors
 from gnomon.objectives import TABLE, objective
-from gnomon.objectives.row import Rewards
+from gnomon.objectives.row import Need, Rewards
 
 KINDS = {kind.model_fields["type"].default: kind for kind in OBJECTIVES}
 WITHOUT_SETTING = {"grpo": {"reference_weight"}}
 """Options that ask for a reference policy, which no run can have yet."""
+
+UNMET = {Need.BASELINE}
+"""What no run provides."""
 
 
 def test_every_row_has_its_settings_and_every_setting_its_row() -> None:
@@ -37,6 +40,7 @@ def test_a_run_builds_the_row_that_was_asked_for(name: str) -> None:
     row = objective(options.pop("type"), **options)
     assert row.name == name and row.min_group == config.objective.min_group
     assert config.objective.binary == (row.rewards is Rewards.BINARY)
+    assert bool(config.objective.unmet) == bool(row.asks & UNMET)
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -99,6 +99,8 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
             env.tasks("train")[0], env.tasks("test")[0]
             if config.objective.binary and getattr(env, "format", False):
                 yield not_binary(config, origins)
+            if config.objective.unmet:
+                yield unmet(config, origins)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             yield ConfigError("E024", f"{config.env.type} makes no task with these options", where="env", why=why)
@@ -112,6 +114,17 @@ def not_binary(config: RunConfig, origins: Origins) -> ConfigError:
         where=origins.get("objective.type", "objective.type"),
         why="a part of the reward is paid for the format alone",
         fix="env.format=0",
+    )
+
+
+def unmet(config: RunConfig, origins: Origins) -> ConfigError:
+    """An objective whose credit looks at what no run has."""
+    return ConfigError(
+        "E033",
+        f"{config.objective.type} needs {config.objective.unmet}, which no run provides",
+        where=origins.get("objective.type", "objective.type"),
+        why="it can be used from Python, with the rollouts that a script hands in",
+        fix="objective=rloo",
     )
 
 

@@ -17,7 +17,7 @@ from gnomon.objectives.advantages import (
     standardised,
 )
 from gnomon.objectives.aggregate import constant, prompt_mean, sequence_mean, sequence_sum, token_mean
-from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, seed_grpo, seed_grpo_loo
+from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, rae, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -57,7 +57,9 @@ from gnomon.objectives.group_credit import (
     entropy_weighted,
     filtered,
     others_entropy_weighted,
+    past_centred,
     reward_per_token,
+    running_mean,
     semantic_entropy,
 )
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
@@ -202,11 +204,13 @@ __all__ = [
     "pass_at_all",
     "pass_at_k_analytic",
     "pass_at_k_centred",
+    "past_centred",
     "pkpo",
     "pkpo_loo",
     "pkpo_marginal",
     "ppo_clip",
     "prompt_mean",
+    "rae",
     "ratio_weighted_k3",
     "raw",
     "regime",
@@ -218,6 +222,7 @@ __all__ = [
     "reward_per_token",
     "rl2ml",
     "rloo",
+    "running_mean",
     "sample_standardised",
     "sapo",
     "seed_grpo",

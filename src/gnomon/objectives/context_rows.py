@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from gnomon.objectives import advantages, group_credit
-from gnomon.objectives.group_rows import dr_grpo, standard_score
+from gnomon.objectives import advantages, group_credit, ratios
+from gnomon.objectives.group_rows import dr_grpo, reinforce, standard_score
 from gnomon.objectives.ratio_rows import dapo
-from gnomon.objectives.row import Baseline, Objective, Singleton, at_least, whole
+from gnomon.objectives.row import Baseline, Need, Objective, OffPolicy, Singleton, at_least, whole
 from gnomon.objectives.target import Seen, TokenShape
 
-__all__ = ["gfpo", "gfpo_efficiency", "seed_grpo", "seed_grpo_loo"]
+__all__ = ["gfpo", "gfpo_efficiency", "rae", "seed_grpo", "seed_grpo_loo"]
 
 Fade = Literal["linear", "exponential", "focal"]
 
@@ -119,6 +119,26 @@ def gfpo_efficiency(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2
         baseline=Baseline.NONE,
         neutral=False,
         equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = 1[i ∈ K]·(rᵢ − r̄_K)/(σ_K + ε), K the k best by rⱼ/|oⱼ|",
+    )
+
+
+def rae(clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
+    """RAE: rewards less a running mean of past ones, kept for each game and role by whoever plays them.
+
+    Args: clip_low, clip_high, the band of the ratio, ≥ 0.
+    Raises: ValueError for an option out of range.
+    """
+    at_least(0, clip_low=clip_low, clip_high=clip_high)
+    return replace(
+        reinforce(),
+        name="rae",
+        credit=group_credit.past_centred,
+        needs=frozenset({Need.BASELINE}),
+        ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
+        off_policy=OffPolicy.TOKEN,
+        singleton=Singleton.SHIFTED,
+        equation="κ = clip(ρ; A)·A / S, A = rᵢ − bᵢ",
+        source="Liu et al. 2025 (SPIRAL), arXiv 2506.24119",
     )
 
 

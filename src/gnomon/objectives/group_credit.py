@@ -16,7 +16,9 @@ __all__ = [
     "entropy_weighted",
     "filtered",
     "others_entropy_weighted",
+    "past_centred",
     "reward_per_token",
+    "running_mean",
     "semantic_entropy",
 ]
 
@@ -124,10 +126,39 @@ def filtered(
     kept = scores >= bar
     sizes = kept.sum(dim=1, keepdim=True)
     credit = torch.zeros_like(rewards)
-    for size in sizes.unique().tolist():
+    for size in sorted(set(sizes.flatten().tolist())):
         places = kept & (sizes == size)
         credit[places] = advantage(rewards[places].reshape(-1, size)).flatten()
     return rollouts.spread(credit)
+
+
+def past_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+    """The advantage less what the run's past expects: unbiased whatever that is, since it knows nothing of the step.
+
+    Equation: Aᵢ − bᵢ.
+    Returns: [T].
+    Raises: ValueError where nothing is known of the past.
+    Source: Liu et al. 2025 (SPIRAL), arXiv 2506.24119, role-conditioned advantage estimation.
+    """
+    if rollouts.baseline is None:
+        raise ValueError("this objective takes off what the past expects, and these rollouts have no baseline")
+    return rollouts.spread(advantage(rollouts.rewards) - rollouts.baseline)
+
+
+def running_mean(before: float, reward: float, rate: float = 0.95) -> float:
+    """A mean that forgets: what `past_centred` takes off, one for each game and role.
+
+    Take the baseline of a step off its rewards first, and take its rewards in afterwards: a baseline that has
+    seen the reward shrinks the gradient.
+
+    Equation: b ← rate·b + (1 − rate)·r, from b = 0.
+    Args: before, the mean so far; reward, the next one; rate, share of the past that is kept, 0 ≤ rate < 1.
+    Raises: ValueError for a rate out of range.
+    Source: Liu et al. 2025 (SPIRAL), arXiv 2506.24119 (rate 0.95).
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"rate must lie in [0, 1), not at {rate!r}")
+    return rate * before + (1 - rate) * reward
 
 
 def _uncertainty(answers: Tensor) -> Tensor:

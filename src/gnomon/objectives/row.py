@@ -94,6 +94,8 @@ class Need(StrEnum):
     """Log-probabilities under a reference policy that stands still."""
     VALUES = "values"
     """A critic."""
+    BASELINE = "baseline"
+    """What the run's past expects of each rollout."""
     PAIRS = "pairs"
     """Rollouts are compared token by token within their group: no micro-batch may cut a group."""
 

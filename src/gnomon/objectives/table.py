@@ -6,7 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Sequence
 
-from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, seed_grpo, seed_grpo_loo
+from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, rae, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -70,6 +70,7 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "pkpo": pkpo,
     "pkpo_loo": pkpo_loo,
     "pkpo_marginal": pkpo_marginal,
+    "rae": rae,
     "reinforce": reinforce,
     "reinforce_centred": reinforce_centred,
     "rl2ml": rl2ml,
