@@ -334,6 +334,16 @@ class Rae(Row):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
+class Luffy(Row):
+    type: Literal["luffy"] = "luffy"
+    min_group: ClassVar[int] = 2
+    unmet: ClassVar[str] = "demonstrations in its groups"
+    gamma: Annotated[float, Field(gt=0)] = 0.1
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -372,7 +382,8 @@ Objective = Annotated[
     | SeedGrpoLoo
     | Gfpo
     | GfpoEfficiency
-    | Rae,
+    | Rae
+    | Luffy,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

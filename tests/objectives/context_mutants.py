@@ -15,9 +15,12 @@ from gnomon.objectives import (
     Advantage,
     Baseline,
     Objective,
+    OffPolicy,
     Rollouts,
     Singleton,
+    Tokens,
     brevity,
+    clipped_or_shaped,
     entropy_weighted,
     filtered,
     leave_one_out,
@@ -128,6 +131,7 @@ def context_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "the bent one claimed", "seed_grpo_loo", replace(others, target=own.target)
     yield from filter_mutants()
     yield from past_mutants()
+    yield from demonstration_mutants()
 
 
 def filter_mutants() -> Iterator[tuple[str, str, Objective]]:
@@ -178,3 +182,75 @@ def past_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "raw singleton claimed", "rae", replace(row, singleton=Singleton.RAW)
     yield "ratio missing", "rae", replace(row, ratio=no_ratio)
     yield "half the gradient claimed", "rae", replace(row, target=CASES["reinforce_centred"].row.target)
+
+
+def shown(tokens: Tokens, weight: Tensor) -> Tensor:
+    """LUFFY, with that weight on the tokens of demonstrations."""
+    assert tokens.demonstrated is not None
+    return torch.where(tokens.demonstrated, weight, ppo_clip(tokens, low=0.2, high=0.2))
+
+
+def all_shaped(tokens: Tokens) -> Tensor:
+    return clipped_or_shaped(replace(tokens, demonstrated=torch.ones_like(tokens.logp).bool()), **SHAPED)
+
+
+def none_shaped(tokens: Tokens) -> Tensor:
+    return clipped_or_shaped(replace(tokens, demonstrated=None), **SHAPED)
+
+
+def others_shaped(tokens: Tokens) -> Tensor:
+    assert tokens.demonstrated is not None
+    return clipped_or_shaped(replace(tokens, demonstrated=~tokens.demonstrated), **SHAPED)
+
+
+def of_ratio(tokens: Tokens) -> Tensor:
+    """The ratio to the proximal policy shaped, where the probability stood."""
+    ratio = tokens.log_ratio.exp()
+    return shown(tokens, 0.1 * ratio / (ratio + 0.1).square())
+
+
+def shape_itself(tokens: Tokens) -> Tensor:
+    return shown(tokens, tokens.logp.exp() / (tokens.logp.exp() + 0.1))
+
+
+def of_behavior(tokens: Tokens) -> Tensor:
+    chance = tokens.behavior_logp.exp()
+    return shown(tokens, 0.1 * chance / (chance + 0.1).square())
+
+
+def likelihood(tokens: Tokens) -> Tensor:
+    return shown(tokens, torch.ones_like(tokens.logp))
+
+
+def unshaped(tokens: Tokens) -> Tensor:
+    return shown(tokens, tokens.logp.exp())
+
+
+def shape_of_answer(tokens: Tokens) -> Tensor:
+    chance = tokens.per_sequence(tokens.logp).exp()
+    return shown(tokens, 0.1 * chance / (chance + 0.1).square())
+
+
+def of_sampled(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """Sampled rollouts compared with each other alone."""
+    assert rollouts.demonstrated is not None
+    return filtered(rollouts, advantage, score=lambda seen: -seen.demonstrated.to(seen.rewards.dtype), keep=1)
+
+
+SHAPED = {"low": 0.2, "high": 0.2, "gamma": 0.1}
+
+
+def demonstration_mutants() -> Iterator[tuple[str, str, Objective]]:
+    row = CASES["luffy"].row
+    wrong = (all_shaped, none_shaped, others_shaped, of_ratio, shape_itself, of_behavior, likelihood, unshaped)
+    for ratio in (*wrong, shape_of_answer, no_ratio):
+        yield f"ratio {ratio.__name__}", "luffy", replace(row, ratio=ratio)
+    yield "another gamma", "luffy", replace(row, ratio=partial(clipped_or_shaped, low=0.2, high=0.2, gamma=0.2))
+    lopsided = CASES["luffy,clip_low=0.1,clip_high=0.3"].row
+    swapped = partial(clipped_or_shaped, low=0.3, high=0.1, gamma=0.1)
+    yield "clip sides swapped", "luffy,clip_low=0.1,clip_high=0.3", replace(lopsided, ratio=swapped)
+    yield "groups of the sampled alone", "luffy", replace(row, credit=of_sampled)
+    yield "deviation missing", "luffy", replace(row, advantage=mean_centred)
+    yield "no demonstrations claimed", "luffy", replace(row, target=CASES["dapo"].row.target)
+    yield "another shape claimed", "luffy", replace(row, target=CASES["luffy,gamma=0.3"].row.target)
+    yield "whole answers claimed", "luffy", replace(row, off_policy=OffPolicy.SEQUENCE)

@@ -49,6 +49,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "sapo": [{"gain": 2.0, "loss": 0.5}],
     "sequence_mis": [{"cap": 2.0, "clip_low": 0.1}],
     "sequence_tis": [{"cap": 1.23, "clip_low": 0.1}],
+    "luffy": [{"gamma": 0.3}, {"clip_low": 0.1, "clip_high": 0.3}],
     "rae": [{"clip_low": 0.1, "clip_high": 0.3}],
     "seed_grpo": [{"alpha": 0.9, "fade": "exponential"}, {"fade": "focal", "clip_low": 0.1, "clip_high": 0.3}],
     "seed_grpo_loo": [{"alpha": 0.9, "fade": "exponential"}, {"fade": "focal", "clip_low": 0.1, "clip_high": 0.3}],

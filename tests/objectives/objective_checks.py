@@ -37,6 +37,7 @@ from gnomon.objectives.exact import (
     graded,
     moments,
     outcomes,
+    outcomes_for,
     shapes,
     world,
 )
@@ -82,7 +83,7 @@ def check_expectation(case: Case, group: int, reward: Reward) -> None:
         check_singleton(case)
     place = world()
     policy = place.logits()
-    possible = outcomes(place, policy, reward)
+    possible = outcomes_for(case.row, place, policy, reward)
     if refused(case, [possible.reward[:group].tolist(), possible.reward[-group:].tolist()]):
         return
     found = moments(case.row, place, policy=policy, behavior=policy, possible=possible, group=group).mean

@@ -423,6 +423,19 @@ def rae_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Ten
     return total / len(step.rollouts())
 
 
+def luffy_loss(step: Step, logp: Tensor, gamma: float, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        advantage = _standard(step, g, i, epsilon)
+        if step.demonstrated[g][i]:
+            chance = logp[tokens].exp()
+            each = chance / (chance + gamma) * advantage
+        else:
+            each = _surrogate((logp[tokens] - _old(step, tokens, logp)).exp(), advantage, clip_low, clip_high)
+        total = total + each.sum()
+    return total / max(len(step.logp), 1)
+
+
 def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Tensor:
     """Dr. GRPO less a penalty on log(policy/reference), under the same constant."""
     total = logp.new_zeros(())

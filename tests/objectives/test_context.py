@@ -13,12 +13,17 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives import (
+    Denominators,
     Objective,
     Rollouts,
+    Tokens,
+    clipped_or_shaped,
     dapo,
     dr_grpo,
     gfpo,
     gfpo_efficiency,
+    luffy,
+    mean_centred,
     objective,
     past_centred,
     rae,
@@ -238,3 +243,89 @@ def test_a_running_mean_forgets() -> None:
 def test_without_a_past_there_is_nothing_to_compare_with() -> None:
     with pytest.raises(ValueError, match="no baseline"):
         rae().credits(step([[1.0, 0.0]]))
+
+
+# Demonstrations.
+
+
+def union(sampled: int, demonstration: int) -> tuple[Tensor, Tensor]:
+    """[parameters] the expected gradient of a group of sampled rollouts and one given, by the part that gives it.
+
+    Of LUFFY before the deviation, each part averaged over its own rollouts.
+    """
+    place = world()
+    policy = place.logits()
+    possible = outcomes(place, policy, correct)
+    drawn = torch.cartesian_prod(*[torch.arange(15)] * sampled).reshape(-1, sampled)
+    chance = possible.chance[drawn].prod(dim=1)
+    members = torch.cat([drawn, torch.full((len(drawn), 1), demonstration)], dim=1)
+    given = (torch.arange(sampled + 1) == sampled).expand(members.shape)
+    row = replace(luffy(), advantage=mean_centred, aggregate=sequence_sum)
+    rollouts = Rollouts(rewards=possible.reward[members], lengths=place.lengths[members], demonstrated=given)
+    start = place.lengths.cumsum(0) - place.lengths
+    inside = torch.cat([torch.arange(int(n)) for n in place.lengths[members].flatten()])
+    token = rollouts.spread(start[members]) + inside
+    tokens = Tokens(
+        logp=place.logp(policy)[token],
+        behavior_logp=place.logp(policy)[token],
+        advantage=row.credits(rollouts),
+        sequence=rollouts.sequence,
+        group=rollouts.sequence // (sampled + 1),
+        demonstrated=rollouts.spread(given),
+    )
+    # One group is a step; the weight of its tokens is 1/S with S rollouts.
+    sizes = Denominators(groups=1, sequences=1, tokens=len(token), max_tokens=place.max_tokens)
+    kappa = row.coefficients(tokens, sizes) * chance[tokens.group]
+    scores = place.scores(policy)[token]
+    shown = rollouts.spread(given)
+    return (kappa * ~shown) @ scores / sampled, (kappa * shown) @ scores
+
+
+@pytest.mark.parametrize("sampled", [1, 2, 3])
+def test_sampled_rollouts_climb_less_for_each_in_the_union(sampled: int) -> None:
+    """(1 − 1/(N_on + N_off))·∇p, whatever is demonstrated: a given reward is a baseline that knows nothing of them."""
+    for demonstration in (0, 2, 9):
+        on_policy, _ = union(sampled, demonstration)
+        assert close(on_policy, (1 - 1 / (sampled + 1)) * slope())
+
+
+@pytest.mark.parametrize("demonstration", [2, 9])
+def test_a_demonstration_is_learnt_by_its_excess_and_by_its_shape(demonstration: int) -> None:
+    """(r − mean of the union)·∇Σₜ π/(π + γ), by autodiff: up where it is right, down where it is wrong."""
+    place = world()
+    policy = place.logits().requires_grad_()
+    chance = place.logp(policy)[place.answer == demonstration].exp()
+    (shape,) = torch.autograd.grad((chance / (chance + 0.1)).sum(), policy)
+    possible = outcomes(place, place.logits(), correct)
+    reward, p = float(possible.reward[demonstration]), float(possible.chance @ possible.reward)
+    _, given = union(2, demonstration)
+    assert close(given, (reward - (reward + 2 * p) / 3) * shape.flatten())
+
+
+def test_without_demonstrations_it_is_dapo() -> None:
+    place = world()
+    policy = place.logits()
+    possible = outcomes(place, policy, correct)
+    plain, same = (
+        moments(row, place, policy=policy, behavior=policy, possible=possible, group=3).mean
+        for row in (luffy(), dapo(clip_high=0.2))
+    )
+    assert torch.equal(plain, same)
+
+
+def test_the_shape_lifts_what_is_unlikely_and_stays_finite() -> None:
+    logp = torch.tensor([-1e4, -90.0, math.log(0.1), math.log(0.9), 0.0], dtype=F64)
+    index = torch.arange(5)
+    tokens = Tokens(logp=logp, behavior_logp=logp, advantage=logp, sequence=index, group=index, demonstrated=index >= 0)
+    slopes = clipped_or_shaped(tokens, low=0.2, high=0.2, gamma=0.1)
+    assert torch.isfinite(slopes).all() and float(slopes[2]) == pytest.approx(0.25) == float(slopes.max())
+    assert float(slopes[0]) < 1e-30 and slopes[3:].tolist() == pytest.approx([0.09, 0.1 / 1.21])
+
+
+def test_who_was_demonstrated_is_said_yes_or_no_for_every_token() -> None:
+    zero, index = torch.zeros(2), torch.zeros(2, dtype=torch.int64)
+    for demonstrated, message in ((torch.zeros(3).bool(), "shape"), (torch.zeros(2), "must be bool")):
+        with pytest.raises(ValueError, match=message):
+            Tokens(
+                logp=zero, behavior_logp=zero, advantage=zero, sequence=index, group=index, demonstrated=demonstrated
+            )

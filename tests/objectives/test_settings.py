@@ -16,7 +16,7 @@ KINDS = {kind.model_fields["type"].default: kind for kind in OBJECTIVES}
 WITHOUT_SETTING = {"grpo": {"reference_weight"}}
 """Options that ask for a reference policy, which no run can have yet."""
 
-UNMET = {Need.BASELINE}
+UNMET = {Need.BASELINE, Need.DEMONSTRATIONS}
 """What no run provides."""
 
 

@@ -17,7 +17,7 @@ from gnomon.objectives.advantages import (
     standardised,
 )
 from gnomon.objectives.aggregate import constant, prompt_mean, sequence_mean, sequence_sum, token_mean
-from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, rae, seed_grpo, seed_grpo_loo
+from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, luffy, rae, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -85,6 +85,7 @@ from gnomon.objectives.ratio_rows import (
 from gnomon.objectives.ratios import (
     banded,
     capped,
+    clipped_or_shaped,
     dual_clip,
     geometric_clip,
     geometric_mask,
@@ -159,6 +160,7 @@ __all__ = [
     "centred_pass_weight",
     "cispo",
     "cispo_cap",
+    "clipped_or_shaped",
     "constant",
     "control_weight",
     "count_covariance",
@@ -190,6 +192,7 @@ __all__ = [
     "k3",
     "leave_one_out",
     "loop",
+    "luffy",
     "max_less_others",
     "maxrl",
     "maxrl_control",

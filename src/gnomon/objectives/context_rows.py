@@ -12,10 +12,10 @@ from typing import Literal
 from gnomon.objectives import advantages, group_credit, ratios
 from gnomon.objectives.group_rows import dr_grpo, reinforce, standard_score
 from gnomon.objectives.ratio_rows import dapo
-from gnomon.objectives.row import Baseline, Need, Objective, OffPolicy, Singleton, at_least, whole
+from gnomon.objectives.row import Baseline, Need, Objective, OffPolicy, Singleton, above, at_least, whole
 from gnomon.objectives.target import Seen, TokenShape
 
-__all__ = ["gfpo", "gfpo_efficiency", "rae", "seed_grpo", "seed_grpo_loo"]
+__all__ = ["gfpo", "gfpo_efficiency", "luffy", "rae", "seed_grpo", "seed_grpo_loo"]
 
 Fade = Literal["linear", "exponential", "focal"]
 
@@ -142,6 +142,30 @@ def rae(clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
     )
 
 
+def luffy(gamma: float = 0.1, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-6) -> Objective:
+    """LUFFY: sampled rollouts and demonstrations in one group, compared with each other.
+
+    Sampled rollouts move the policy as in DAPO, demonstrations by their shaped probability, unlikely tokens most.
+
+    Args: gamma, of the shape π/(π + γ), > 0; clip_low, clip_high, the band of the ratio of sampled rollouts, ≥ 0;
+        epsilon, added to the standard deviation, ≥ 0.
+    Raises: ValueError for an option out of range.
+    """
+    above(0, gamma=gamma)
+    return replace(
+        dapo(clip_low, clip_high, epsilon),
+        name="luffy",
+        ratio=partial(ratios.clipped_or_shaped, low=clip_low, high=clip_high, gamma=gamma),
+        needs=frozenset({Need.DEMONSTRATIONS}),
+        target=TokenShape(
+            credit=partial(_with_demonstrations, gamma=gamma, epsilon=epsilon),
+            text="N Σ π h ∇log π, h = E[(r − r̄)/(σ + ε) / Σ|y|], times πγ/(π+γ)² for tokens of demonstrations",
+        ),
+        equation="κ = f·A / Σⱼ|oⱼ|, f = clip(ρ; A), or πγ/(π+γ)² of demonstrations, A = (rᵢ − r̄)/(σ + ε)",
+        source="Yan et al. 2025, arXiv 2504.14945",
+    )
+
+
 def _check_fade(alpha: float, fade: str) -> None:
     at_least(0, alpha=alpha)
     if not alpha < 1:
@@ -197,3 +221,13 @@ def _among_best(
     if kept and kept[0] is own:
         credit = standard_score(own.reward, [seen.reward for seen in kept[1:]], epsilon=epsilon)
     return [credit / sum(seen.length for seen in group)] * own.length
+
+
+def _with_demonstrations(
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, epsilon: float
+) -> list[float]:
+    tokens = own.length + sum(seen.length for seen in others)
+    credit = standard_score(own.reward, [seen.reward for seen in others], epsilon=epsilon) / tokens
+    if not own.demonstrated:
+        return [credit] * own.length
+    return [credit * gamma * math.exp(logp) / (math.exp(logp) + gamma) ** 2 for logp in own.logp]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts, terminal
-from gnomon.objectives.row import Objective, Scope
+from gnomon.objectives.row import Need, Objective, Scope
 from gnomon.objectives.table import objective
 from gnomon.objectives.target import Law, Seen, Target, TokenShape
 from gnomon.objectives.tokens import Denominators, Tokens
@@ -32,9 +32,11 @@ __all__ = [
     "graded",
     "moments",
     "outcomes",
+    "outcomes_for",
     "report",
     "shapes",
     "step_of",
+    "with_demonstrations",
     "world",
 ]
 
@@ -116,6 +118,7 @@ class World:
                 values=tuple(values[i].tolist()),
                 logp=tuple(logp[i].tolist()),
                 baseline=PAST,
+                demonstrated=possible.demonstrated is not None and bool(possible.demonstrated[i]),
             )
             for i in range(len(sizes))
         ]
@@ -169,6 +172,8 @@ class Outcomes:
     """[Y]"""
     logp: Tensor
     """[T] log-probability of every token of the world under the behavior."""
+    demonstrated: Tensor | None = None
+    """[Y] bool, whether it is given rather than sampled. None: none is."""
 
     def law(self, place: World) -> Law:
         """The joint distribution of reward and length."""
@@ -188,6 +193,28 @@ def outcomes(place: World, behavior: Tensor, reward: Callable[[str], float]) -> 
         reward=rewards,
         logp=place.logp(behavior),
     )
+
+
+SHOWN = {2: 0.15, 9: 0.1}
+"""Answers that demonstrations give, and how often a rollout is one: a right one and a wrong one."""
+
+
+def with_demonstrations(possible: Outcomes) -> Outcomes:
+    """The same rollouts, some given instead of sampled."""
+    shown, share = torch.tensor(list(SHOWN)), torch.tensor(list(SHOWN.values()), dtype=possible.chance.dtype)
+    return replace(
+        possible,
+        answer=torch.cat([possible.answer, shown]),
+        chance=torch.cat([possible.chance * (1 - share.sum()), share]),
+        reward=torch.cat([possible.reward, possible.reward[shown]]),
+        demonstrated=torch.arange(len(possible.answer) + len(shown)) >= len(possible.answer),
+    )
+
+
+def outcomes_for(row: Objective, place: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
+    """`outcomes`, with demonstrations among them for a row that asks for some."""
+    possible = outcomes(place, behavior, reward)
+    return with_demonstrations(possible) if Need.DEMONSTRATIONS in row.needs else possible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +261,7 @@ def moments(
         advantage = torch.cat([row.credits(step) for step in steps])
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
     proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
+    given = None if possible.demonstrated is None else possible.demonstrated[members].flatten()[sequence]
     totals = lengths.reshape(-1, group).sum(dim=1)
     kappa = torch.zeros_like(advantage)
     # Groups of equal size share their denominators, so one call serves them all.
@@ -247,6 +275,7 @@ def moments(
             advantage=advantage[part],
             sequence=sequence[part],
             group=sequence[part] // group,
+            demonstrated=None if given is None else given[part],
         )
         sizes = Denominators(
             groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens, group_tokens=tuple(totals.tolist())
@@ -275,6 +304,7 @@ def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
         lengths=lengths.reshape(members.shape),
         answers=possible.answer[members],
         baseline=torch.full_like(possible.reward[members], PAST),
+        demonstrated=None if possible.demonstrated is None else possible.demonstrated[members],
         segment=torch.arange(len(token)) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths),
         segment_rewards=place.early(possible.answer[members]),
         values=place.guess()[place.prefix[token]],
@@ -297,6 +327,9 @@ def declared_gradient(target: Target, place: World, *, policy: Tensor, possible:
     Args: policy, the logits whose π and ∇log π are meant; possible, whose law the shape h is frozen at.
     """
     chance = place.chances(policy)[possible.answer]
+    if possible.demonstrated is not None:
+        sampled = possible.chance[~possible.demonstrated].sum()
+        chance = torch.where(possible.demonstrated, possible.chance, sampled * chance)
     weight = shapes(target, place, possible=possible, group=group) * chance[place.owner(possible)]
     return weight @ place.scores(policy)[place.tokens(possible)]
 
@@ -366,10 +399,10 @@ def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], floa
     chosen = objective(row) if isinstance(row, str) else row
     place = world()
     policy = place.logits()
-    possible = outcomes(place, policy, reward)
+    plain, possible = outcomes(place, policy, reward), outcomes_for(chosen, place, policy, reward)
     found = moments(chosen, place, policy=policy, behavior=policy, possible=possible, group=group)
     claim = declared_gradient(chosen.target, place, policy=policy, possible=possible, group=group)
-    truth = place.per_answer(place.scores(policy)).T @ (possible.chance * possible.reward)
+    truth = place.per_answer(place.scores(policy)).T @ (plain.chance * plain.reward)
     size, norm = float(claim.abs().max()), float(found.mean.norm())
     return ExactReport(
         name=chosen.name,
@@ -381,6 +414,6 @@ def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], floa
         noise=math.sqrt(found.variance) / norm if norm else math.inf,
         expected_norm=norm,
         target_norm=float(claim.norm()),
-        success=float(possible.chance @ possible.reward),
+        success=float(plain.chance @ plain.reward),
         groups=found.groups,
     )

@@ -96,6 +96,8 @@ class Need(StrEnum):
     """A critic."""
     BASELINE = "baseline"
     """What the run's past expects of each rollout."""
+    DEMONSTRATIONS = "demonstrations"
+    """Rollouts that were given rather than sampled, in the groups of those that were."""
     PAIRS = "pairs"
     """Rollouts are compared token by token within their group: no micro-batch may cut a group."""
 

@@ -6,7 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Sequence
 
-from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, rae, seed_grpo, seed_grpo_loo
+from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, luffy, rae, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -60,6 +60,7 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "gspo_token": gspo_token,
     "icepop": icepop,
     "loop": loop,
+    "luffy": luffy,
     "maxrl": maxrl,
     "maxrl_control": maxrl_control,
     "maxrl_released": maxrl_released,

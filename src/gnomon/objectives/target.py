@@ -95,6 +95,8 @@ class Seen:
     """Of each token under the policy that sampled."""
     baseline: float = 0.0
     """What the run's past expects of the rollout."""
+    demonstrated: bool = False
+    """Whether it was given rather than sampled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
