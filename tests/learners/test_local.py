@@ -91,6 +91,26 @@ def test_rows_without_credit_are_not_computed_and_do_not_matter(batch):
     assert torch.equal(gradient(batch), gradient(alone))
 
 
+def test_an_objective_is_told_which_tokens_were_demonstrated(batch, monkeypatch):
+    """Of every token, in every micro-batch; and of none where the step does not say."""
+    told = []
+
+    def ratio(tokens):
+        told.append((tokens.sequence, tokens.demonstrated))
+        return torch.ones_like(tokens.logp)
+
+    row = replace(objective("luffy"), ratio=ratio)
+    monkeypatch.setattr(local, "TOKENS", 300)
+    given = torch.arange(60).reshape(10, 6) % 5 == 2
+    shown = replace(batch, rollouts=replace(batch.rollouts, demonstrated=given))
+    learner().forward_backward(shown, row)
+    assert len(told) > 1 and any(mask.any() and not mask.all() for _, mask in told)
+    assert all(torch.equal(mask, given.flatten()[sequence]) for sequence, mask in told)
+    told.clear()
+    learner().forward_backward(batch, row)
+    assert told and all(mask is None for _, mask in told)
+
+
 def test_a_step_without_credit_still_compares_the_numbers(batch):
     still = replace(batch, rows=tuple(replace(row, advantage=(0.0,) * len(row.token_ids)) for row in batch.rows))
     stats = learner().forward_backward(still, objective("dr_grpo"))

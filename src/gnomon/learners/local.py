@@ -106,14 +106,16 @@ class LocalLearner:
         advantage = on_tokens([row.advantage for row in rows], logp)
         assert behavior is not None and advantage is not None
         moved = on_tokens([row.proximal_logp for row in rows], logp)
+        sequence, given = spread(rows, [row.sequence for row in rows]), batch.rollouts.demonstrated
         tokens = Tokens(
             logp=now,
             behavior_logp=behavior,
             proximal_logp=now if moved is None and objective.corrects else moved,
             reference_logp=on_tokens([row.reference_logp for row in rows], logp),
             advantage=advantage,
-            sequence=spread(rows, [row.sequence for row in rows]),
+            sequence=sequence,
             group=spread(rows, [row.group for row in rows]),
+            demonstrated=None if given is None else given.flatten()[sequence],
         )
         kappa = objective.coefficients(tokens, batch.denominators)
         climbed = (kappa * logp).sum()

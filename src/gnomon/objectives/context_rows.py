@@ -1,4 +1,4 @@
-"""Rows whose credit looks beyond the rewards of the group: at its answers, its lengths, or the run's past."""
+"""Rows whose credit looks beyond the rewards of the group: at answers, lengths, the run's past, or demonstrations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def seed_grpo(alpha: float = 0.5, fade: Fade = "linear", clip_low: float = 0.2, 
     Args: alpha, how much less, 0 ≤ α < 1; fade, of the weight: linear, exponential or focal; clip_low, clip_high,
         the band of the ratio, ≥ 0.
     Raises: ValueError for an option out of range.
-    Differs: α = 0.5 is a choice of ours.
+    Differs: α = 0.5 and the exact forms of f are choices made here; the paper names the three.
     """
     _check_fade(alpha, fade)
     return replace(
@@ -75,7 +75,7 @@ def gfpo(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: 
 
     Whom a rollout is compared with depends on its length, so this is not the gradient of the expected reward.
 
-    Args: keep, how many, at least 2; smaller groups teach whole; clip_low, clip_high, the band of the ratio, ≥ 0;
+    Args: keep, how many, at least 2; smaller groups are kept whole; clip_low, clip_high, the band of the ratio, ≥ 0;
         epsilon, added to the standard deviation, ≥ 0.
     Raises: ValueError for an option out of range.
     Differs: rollouts as long as the last that is kept are kept too.
@@ -101,7 +101,7 @@ def gfpo_efficiency(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2
     Of other rewards even one that has nothing to do with the answer moves the policy: who is kept depends on reward
     and length together.
 
-    Args: keep, how many, at least 2; smaller groups teach whole; clip_low, clip_high, the band of the ratio, ≥ 0;
+    Args: keep, how many, at least 2; smaller groups are kept whole; clip_low, clip_high, the band of the ratio, ≥ 0;
         epsilon, added to the standard deviation, ≥ 0.
     Raises: ValueError for an option out of range.
     Differs: rollouts level with the last that is kept are kept too; among them are all failures, where fewer than
@@ -150,6 +150,7 @@ def luffy(gamma: float = 0.1, clip_low: float = 0.2, clip_high: float = 0.2, eps
     Args: gamma, of the shape π/(π + γ), > 0; clip_low, clip_high, the band of the ratio of sampled rollouts, ≥ 0;
         epsilon, added to the standard deviation, ≥ 0.
     Raises: ValueError for an option out of range.
+    Differs: the published runs clip nothing and add an entropy bonus; with one update per batch a clip never binds.
     """
     above(0, gamma=gamma)
     return replace(
