@@ -249,6 +249,28 @@ def exact(
     print(json.dumps(asdict(report), indent=1) if as_json else report)
 
 
+@app.command("tune-objective")
+def tune_objective(
+    folder: RunFolder,
+    metric: Annotated[str, typer.Option(help='"log p", or pass@k.')],
+    family: Annotated[str, typer.Option(help="Of rl2ml: A, B, C or D.")] = "A",
+    group: Annotated[int | None, typer.Option(min=1, help="Rollouts per task to come.")] = None,
+    noise: Annotated[
+        list[float] | None, typer.Option(min=0, max=1e9, help="Scatter of scores; may be given often.")
+    ] = None,
+    since: Annotated[int, typer.Option(min=0, help="The first step to count.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Which rl2ml parameter serves a metric, by what a run has solved: gnomon tune-objective RUN --metric pass@4"""
+    from gnomon.store import RunReader
+
+    with RunReader(folder) as reader:
+        from gnomon.launch.tune import NOISES, tune, tune_text
+
+        facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or NOISES, since=since)
+    print(json.dumps(facts, indent=1) if as_json else tune_text(facts))
+
+
 @config_app.command("show")
 def config_show(settings: Settings = None, as_json: Json = False) -> None:
     """Every setting, its value and where it was given: gnomon config show [RECIPE.toml] key=value"""

@@ -33,6 +33,7 @@ class Row(Section):
     """Whether every reward must be 0 or 1."""
     demonstrated: ClassVar[bool] = False
     """Whether it learns from replies that somebody else wrote."""
+    max_group: ClassVar[int | None] = None
 
 
 class Reinforce(Row):
@@ -288,6 +289,61 @@ class DecoupledPpo(Row):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
+class SeedGrpo(Row):
+    type: Literal["seed_grpo"] = "seed_grpo"
+    min_group: ClassVar[int] = 2
+    alpha: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    fade: Literal["linear", "exponential", "focal"] = "linear"
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class SeedGrpoLoo(Row):
+    type: Literal["seed_grpo_loo"] = "seed_grpo_loo"
+    min_group: ClassVar[int] = 2
+    alpha: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    fade: Literal["linear", "exponential", "focal"] = "linear"
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class Gfpo(Row):
+    type: Literal["gfpo"] = "gfpo"
+    min_group: ClassVar[int] = 2
+    keep: Annotated[int, Field(ge=2)] = 4
+    """Rollouts of a group that teach."""
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class GfpoEfficiency(Row):
+    type: Literal["gfpo_efficiency"] = "gfpo_efficiency"
+    min_group: ClassVar[int] = 2
+    keep: Annotated[int, Field(ge=2)] = 4
+    """Rollouts of a group that teach."""
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
+class Rae(Row):
+    type: Literal["rae"] = "rae"
+    min_group: ClassVar[int] = 1
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class Luffy(Row):
+    type: Literal["luffy"] = "luffy"
+    min_group: ClassVar[int] = 2
+    demonstrated: ClassVar[bool] = True
+    gamma: Annotated[float, Field(gt=0)] = 0.1
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -321,7 +377,13 @@ Objective = Annotated[
     | SequenceTis
     | SequenceMis
     | GeometricRejection
-    | DecoupledPpo,
+    | DecoupledPpo
+    | SeedGrpo
+    | SeedGrpoLoo
+    | Gfpo
+    | GfpoEfficiency
+    | Rae
+    | Luffy,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])
@@ -586,12 +648,13 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
             where=origins.get("rollout.demonstrations", "rollout.demonstrations"),
             fix="objective=sft, or no rollout.demonstrations",
         )
-    if objective.demonstrated and group != 1:
+    if objective.max_group is not None and group > objective.max_group:
         yield ConfigError(
             "E036",
-            f"a demonstrated task has one reply, not a group of {group}",
+            f"group = {group} is too large for {objective.type}",
             where=origins.get("rollout.group", "rollout.group"),
-            fix="rollout.group=1, and as many more rollout.prompts",
+            why="a demonstrated task has one reply",
+            fix=f"rollout.group={objective.max_group}, and as many more rollout.prompts",
         )
     if config.optim.minibatches > config.rollout.prompts:
         yield ConfigError(

@@ -91,6 +91,26 @@ def test_rows_without_credit_are_not_computed_and_do_not_matter(batch):
     assert torch.equal(gradient(batch), gradient(alone))
 
 
+def test_an_objective_is_told_which_tokens_were_demonstrated(batch, monkeypatch):
+    """Of every token, in every micro-batch; and of none where the step does not say."""
+    told = []
+
+    def ratio(tokens):
+        told.append((tokens.sequence, tokens.demonstrated))
+        return torch.ones_like(tokens.logp)
+
+    row = replace(objective("luffy"), ratio=ratio)
+    monkeypatch.setattr(local, "TOKENS", 300)
+    given = torch.arange(60).reshape(10, 6) % 5 == 2
+    shown = replace(batch, rollouts=replace(batch.rollouts, demonstrated=given))
+    learner().forward_backward(shown, row)
+    assert len(told) > 1 and any(mask.any() and not mask.all() for _, mask in told)
+    assert all(torch.equal(mask, given.flatten()[sequence]) for sequence, mask in told)
+    told.clear()
+    learner().forward_backward(batch, row)
+    assert told and not any(mask.any() for _, mask in told)
+
+
 def test_a_step_without_credit_still_compares_the_numbers(batch):
     still = replace(batch, rows=tuple(replace(row, advantage=(0.0,) * len(row.token_ids)) for row in batch.rows))
     stats = learner().forward_backward(still, objective("dr_grpo"))
@@ -282,3 +302,17 @@ def test_a_group_is_not_cut_where_rollouts_are_compared(batch):
         pieces = list(batch.micro_batches(batch.rows, tokens, whole=True))
         assert sum(len({row.group for row in piece}) for piece in pieces) == batch.denominators.groups
     assert len(pieces) > 1
+
+
+def test_what_the_past_expects_is_remembered_and_saved(batch, tmp_path: Path):
+    """The first step has no past; the second takes 5 % of the first one's mean reward off."""
+    mind, row, mean = learner(), objective("rae"), float(batch.rollouts.rewards.mean())
+    first, second = mind.prepare(batch, row), mind.prepare(batch, row)
+    rewards = batch.rollouts.rewards.flatten().tolist()
+    for before, after in zip(first.rows, second.rows, strict=True):
+        assert before.advantage[0] == rewards[before.sequence]
+        assert after.advantage[0] == pytest.approx(rewards[before.sequence] - 0.05 * mean, abs=1e-12)
+    mind.save_state(tmp_path)
+    again = learner()
+    again.load_state(tmp_path)
+    assert again.expected == mind.expected == pytest.approx(0.95 * 0.05 * mean + 0.05 * mean, abs=1e-12)

@@ -29,6 +29,7 @@ from gnomon.objectives import (
     terminal,
 )
 from gnomon.objectives.exact import (
+    PAST,
     Outcomes,
     World,
     correct,
@@ -36,6 +37,7 @@ from gnomon.objectives.exact import (
     graded,
     moments,
     outcomes,
+    outcomes_for,
     shapes,
     world,
 )
@@ -52,7 +54,7 @@ def earned(row: Objective, rewards: Tensor) -> Tensor:
         rewards=rewards,
         lengths=torch.ones(rewards.shape, dtype=torch.int64),
         answers=torch.arange(rewards.numel()).reshape(rewards.shape),
-        baseline=torch.zeros_like(rewards),
+        baseline=torch.full_like(rewards, PAST),
         segment=nothing.long(),
         segment_rewards=rewards[..., None],
         values=nothing,
@@ -81,7 +83,7 @@ def check_expectation(case: Case, group: int, reward: Reward) -> None:
         check_singleton(case)
     place = world()
     policy = place.logits()
-    possible = outcomes(place, policy, reward)
+    possible = outcomes_for(case.row, place, policy, reward)
     if refused(case, [possible.reward[:group].tolist(), possible.reward[-group:].tolist()]):
         return
     found = moments(case.row, place, policy=policy, behavior=policy, possible=possible, group=group).mean
@@ -110,21 +112,31 @@ def check_singleton(case: Case) -> None:
 
 
 def check_negative_control(case: Case) -> None:
-    """A reward that ignores the answer does not move the policy on average."""
-    place = world()
+    """A reward that ignores the answer does not move the policy on average, unless the row says that it does."""
+    least = max(2, case.row.min_group)
+    if not case.row.neutral:
+        assert max(moved_by_noise(case, 2, group) for group in (3, 5)) > 1e-3, "noise does not move the policy"
+        return
+    for group in (2, 3) if least == 2 else (least,):
+        moved = moved_by_noise(case, 3, group)
+        assert moved <= 1e-12, f"noise moves the policy by {moved:.2g}"
+
+
+def moved_by_noise(case: Case, max_tokens: int, group: int) -> float:
+    """The largest entry of the expected gradient, where every answer earns more in three times of ten."""
+    place = world(max_tokens)
     policy = place.logits()
     answers = len(place.answers)
     chance = place.chances(policy)
+    low = 0.0 if case.row.rewards is Rewards.BINARY else 0.5
     noise = Outcomes(
         answer=torch.arange(answers).repeat(2),
         chance=torch.cat([0.3 * chance, 0.7 * chance]),
-        reward=torch.cat([torch.ones(answers), torch.zeros(answers)]).to(chance.dtype),
+        reward=torch.cat([torch.ones(answers), torch.full((answers,), low)]).to(chance.dtype),
         logp=place.logp(policy),
     )
-    least = max(2, case.row.min_group)
-    for group in (2, 3) if least == 2 else (least,):
-        found = moments(case.row, place, policy=policy, behavior=policy, possible=noise, group=group).mean
-        assert float(found.abs().max()) <= 1e-12, f"noise moves the policy by {float(found.abs().max()):.2g}"
+    found = moments(case.row, place, policy=policy, behavior=policy, possible=noise, group=group).mean
+    return float(found.abs().max())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,17 +320,21 @@ def check_order(case: Case, step: Step, seed: int) -> None:
         assert not alone, "groups do not see each other"
 
 
-def check_shift(case: Case, step: Step) -> None:
+def check_shift(case: Case, steps: Sequence[Step]) -> None:
     """A constant on every reward changes nothing if a baseline is claimed, and something if none is."""
-    shifted = replace(step, rewards=[[reward + 3.0 for reward in group] for group in step.rewards])
-    if refused(case, shifted.rewards):
-        return
-    sizes = step.denominators()
-    before = case.row.coefficients(step.tokens(case.row), sizes)
-    after = case.row.coefficients(shifted.tokens(case.row), sizes)
-    same = torch.allclose(before, after, rtol=1e-9, atol=1e-12)
-    claimed = case.row.baseline is not Baseline.NONE
-    assert same == claimed, f"a shift of all rewards {'changes nothing' if same else 'changes the coefficients'}"
+    same = []
+    for step in steps:
+        shifted = replace(step, rewards=[[reward + 3.0 for reward in group] for group in step.rewards])
+        if refused(case, shifted.rewards):
+            return
+        sizes = step.denominators()
+        before = case.row.coefficients(step.tokens(case.row), sizes)
+        after = case.row.coefficients(shifted.tokens(case.row), sizes)
+        same.append(torch.allclose(before, after, rtol=1e-9, atol=1e-12))
+    if case.row.baseline is Baseline.NONE:
+        assert not all(same), "a shift of all rewards changes nothing"
+    else:
+        assert all(same), "a shift of all rewards changes the coefficients"
 
 
 def check_textbook(case: Case, step: Step, dtype: torch.dtype) -> None:
@@ -416,7 +432,7 @@ SUITE: dict[str, Callable[[Case], None]] = {
     "mismatch, states": partial(check_off_policy_states, sampler=True),
     "additive": partial(check_steps, _alternating),
     "order": partial(check_steps, partial(check_order, seed=0)),
-    "shift": lambda case: check_shift(case, EDGE_STEPS["mixed"]),
+    "shift": lambda case: check_shift(case, [EDGE_STEPS["mixed"], EDGE_STEPS["six"]]),
     "textbook, float32": partial(check_steps, partial(check_textbook, dtype=torch.float32)),
     "textbook, float64": partial(check_steps, partial(check_textbook, dtype=torch.float64)),
     "detached": check_detached,

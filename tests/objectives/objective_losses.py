@@ -10,6 +10,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from objective_steps import Step
@@ -355,6 +356,84 @@ def geometric_rejection_loss(
 
 def decoupled_ppo_loss(step: Step, logp: Tensor, cap: float, clip_low: float, clip_high: float) -> Tensor:
     return _corrected(step, logp, clip_low, clip_high, lambda w: w * (w <= cap))
+
+
+def _seed_weight(answers: list[int], alpha: float, fade: str) -> float:
+    """What the weight of a group is, from all of its answers or those of the others."""
+    if len(answers) == 1:
+        return 1.0
+    surprises = [-math.log(answers.count(answer) / len(answers)) for answer in set(answers)]
+    x = alpha * statistics.fmean(surprises) / math.log(len(answers))
+    return {"linear": 1 - x, "exponential": math.exp(-x), "focal": (1 - x) * (1 - x)}[fade]
+
+
+def seed_grpo_loss(
+    step: Step, logp: Tensor, alpha: float, fade: str, clip_low: float, clip_high: float, loo: bool = False
+) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        advantage, answers = _centred(step, g, i), step.answers[g]
+        if loo:
+            others = step.rewards[g][:i] + step.rewards[g][i + 1 :]
+            advantage, answers = step.rewards[g][i] - statistics.fmean(others), answers[:i] + answers[i + 1 :]
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+        each = _surrogate(ratio, advantage * _seed_weight(answers, alpha, fade), clip_low, clip_high)
+        total = total + each.sum() / step.max_tokens
+    return total / len(step.rollouts())
+
+
+def seed_grpo_loo_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
+    return seed_grpo_loss(step, logp, **options, loo=True)
+
+
+def gfpo_loss(
+    step: Step,
+    logp: Tensor,
+    keep: int,
+    clip_low: float,
+    clip_high: float,
+    epsilon: float,
+    efficient: bool = False,
+) -> Tensor:
+    """A rollout is dropped if as many as are to be kept are better."""
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        score = [
+            reward / (length or 1) if efficient else -length
+            for reward, length in zip(step.rewards[g], step.lengths[g], strict=True)
+        ]
+        last = sorted(score, reverse=True)[:keep][-1]
+        kept = [reward for reward, value in zip(step.rewards[g], score, strict=True) if value >= last]
+        if score[i] >= last and len(set(kept)) > 1:
+            advantage = (step.rewards[g][i] - statistics.fmean(kept)) / (statistics.pstdev(kept) + epsilon)
+            ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+            total = total + _surrogate(ratio, advantage, clip_low, clip_high).sum()
+    return total / max(len(step.logp), 1)
+
+
+def gfpo_efficiency_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
+    return gfpo_loss(step, logp, **options, efficient=True)
+
+
+def rae_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        ratio = (logp[tokens] - _old(step, tokens, logp)).exp()
+        total = total + _surrogate(ratio, step.rewards[g][i] - step.past[g][i], clip_low, clip_high).sum()
+    return total / len(step.rollouts())
+
+
+def luffy_loss(step: Step, logp: Tensor, gamma: float, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        advantage = _standard(step, g, i, epsilon)
+        if step.demonstrated[g][i]:
+            chance = logp[tokens].exp()
+            each = chance / (chance + gamma) * advantage
+        else:
+            each = _surrogate((logp[tokens] - _old(step, tokens, logp)).exp(), advantage, clip_low, clip_high)
+        total = total + each.sum()
+    return total / max(len(step.logp), 1)
 
 
 def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from functools import partial
 
 import torch
+from context_mutants import context_mutants
 from objective_cases import CASES, Case
 from ratio_mutants import ratio_mutants, turned, whole_group
 from torch import Tensor
@@ -251,7 +252,7 @@ def mutants() -> dict[str, Case]:
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
         add(what, origin, row)
-    for what, origin, row in ratio_mutants():
+    for what, origin, row in (*ratio_mutants(), *context_mutants()):
         add(what, origin, row)
     return found
 

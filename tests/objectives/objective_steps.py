@@ -35,6 +35,7 @@ class Step:
     past: list[list[float]]
     """What the run's past expects of each rollout."""
     values: list[float]
+    demonstrated: list[list[bool]]
 
     def seen(self, dtype: torch.dtype = torch.float64) -> Rollouts:
         """The step as credit sees it. A segment is a token, the last one all that follow."""
@@ -43,6 +44,7 @@ class Step:
             lengths=torch.tensor(self.lengths),
             answers=torch.tensor(self.answers),
             baseline=torch.tensor(self.past, dtype=dtype),
+            demonstrated=torch.tensor(self.demonstrated),
             segment=torch.tensor([min(place, 2) for _, _, row in self.rollouts() for place in range(len(row))]).long(),
             segment_rewards=torch.tensor(self.early, dtype=dtype),
             values=torch.tensor(self.values, dtype=dtype),
@@ -59,7 +61,7 @@ class Step:
 
         moved = {
             n: [[g[i] for i in places] for g in getattr(self, n)]
-            for n in ("rewards", "lengths", "answers", "early", "past")
+            for n in ("rewards", "lengths", "answers", "early", "past", "demonstrated")
         }
         return replace(
             self,
@@ -70,7 +72,9 @@ class Step:
     def only(self, group: int) -> Step:
         """One group of the step, as a step of its own."""
         mine = [t for g, _, row in self.rollouts() for t in row if g == group]
-        alone = {n: [getattr(self, n)[group]] for n in ("rewards", "lengths", "answers", "early", "past")}
+        alone = {
+            n: [getattr(self, n)[group]] for n in ("rewards", "lengths", "answers", "early", "past", "demonstrated")
+        }
         return replace(
             self,
             **alone,
@@ -92,6 +96,7 @@ class Step:
             advantage=row.credits(self.seen(dtype)),
             sequence=sequence,
             group=sequence // len(self.rewards[0]),
+            demonstrated=torch.tensor(self.demonstrated).flatten()[sequence],
         )
 
     def denominators(self) -> Denominators:
@@ -140,6 +145,7 @@ def make_step(
         early=[[[draw.choice([0.0, 0.5, 1.0]) for _ in range(3)] for _ in group] for group in rewards],
         past=[[draw.uniform(-0.5, 0.5) for _ in group] for group in rewards],
         values=[draw.uniform(-1, 1) for _ in range(count)],
+        demonstrated=[[draw.random() < 0.25 for _ in group] for group in rewards],
     )
 
 
@@ -182,6 +188,7 @@ EDGE_STEPS = {
     "whole edges of the sampler": _whole_edges(of_sampler=True),
     "clip edges": _clip_edges(),
     "mixed": make_step(1, [[1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 0, 1]], [[3, 5, 1, 2], [6, 2, 4, 4], [1, 1, 2, 6]]),
+    "six": make_step(15, [[1, 0, 0, 1, 1, 0], [0, 1, 1, 1, 0, 1]], [[3, 5, 1, 2, 6, 4], [6, 2, 4, 4, 1, 2]]),
     "none correct": make_step(2, [[0, 0, 0], [0, 1, 1]], [[3, 5, 1], [2, 2, 6]]),
     "all correct": make_step(3, [[1, 1, 1], [0, 1, 1]], [[3, 5, 1], [2, 2, 6]]),
     "equal real rewards": make_step(4, [[0.1, 0.1, 0.1], [1.1, 1.1, 1.1]], [[3, 5, 1], [2, 2, 6]]),

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gnomon.objectives import TABLE, dr_grpo, objective, report, rloo
+from gnomon.objectives import TABLE, Need, dr_grpo, objective, report, rloo
 from gnomon.objectives.exact import correct, graded, moments, outcomes, world
 
 
@@ -48,10 +48,13 @@ def test_multisets_give_what_ordered_groups_give() -> None:
 
 
 MEAN_OF_OWN_TOKENS = ("grpo", "grpo_sample_std", "gspo", "gspo_token", "gmpo", "sapo")
-MEAN_OF_ALL_TOKENS = ("dapo", "cispo", "cispo_cap")
+MEAN_OF_ALL_TOKENS = ("dapo", "cispo", "cispo_cap", "gfpo", "gfpo_efficiency")
+"""The last two filter groups larger than these."""
 BENT = {
     **{name: {2: 0.976493, 3: 0.976493, 4: 0.976493} for name in MEAN_OF_OWN_TOKENS},
     **{name: {2: 0.996529, 3: 0.998448, 4: 0.999127} for name in MEAN_OF_ALL_TOKENS},
+    "luffy": {2: 0.997318, 3: 0.998772, 4: 0.99927},
+    "seed_grpo": {2: 1.0, 3: 0.999776, 4: 0.999784},
 }
 """Rows that do not climb the expected reward alone, with the cosine between the two in this world, by group size."""
 ONE = dict.fromkeys((2, 3, 4), 1.0)
@@ -67,7 +70,8 @@ def test_the_report_of_every_row(name: str, group: int) -> None:
         return
     found = report(name, group=group)
     assert found.name == name and found.group == group and found.bias <= 1e-9 and found.variance > 0
-    assert found.groups == math.comb(14 + group, group)
+    kinds = 17 if Need.DEMONSTRATIONS in row.needs else 15
+    assert found.groups == math.comb(kinds - 1 + group, group)
     assert found.noise == pytest.approx(math.sqrt(found.variance) / found.expected_norm)
     assert found.expected_norm == pytest.approx(found.target_norm)
     assert found.cosine == pytest.approx(BENT.get(name, ONE)[group], abs=1e-6)

@@ -10,11 +10,12 @@ from pydantic import ValidationError
 from gnomon.config import OBJECTIVES, RunConfig, Source, overrides, resolve
 from gnomon.errors import ConfigErrors
 from gnomon.objectives import TABLE, objective
-from gnomon.objectives.row import Rewards
+from gnomon.objectives.row import Data, Rewards
 
 KINDS = {kind.model_fields["type"].default: kind for kind in OBJECTIVES}
 WITHOUT_SETTING = {"grpo": {"reference_weight"}}
-"""Options that ask for a reference policy, which no run can have yet."""
+"""Options that a recipe writes as `regularize.kl`, for any objective."""
+GIVEN = ["rollout.demonstrations=replies.jsonl"]
 
 
 def test_every_row_has_its_settings_and_every_setting_its_row() -> None:
@@ -32,11 +33,14 @@ def test_settings_are_the_arguments_of_the_row(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_a_run_builds_the_row_that_was_asked_for(name: str) -> None:
-    config, _ = resolve([overrides([f"objective={name}", "rollout.group=8"])])
+    kind = KINDS[name]
+    words = [f"objective={name}", f"rollout.group={kind.max_group or 8}", *(GIVEN if kind.demonstrated else [])]
+    config, _ = resolve([overrides(words)])
     options = config.objective.model_dump()
     row = objective(options.pop("type"), **options)
     assert row.name == name and row.min_group == config.objective.min_group
     assert config.objective.binary == (row.rewards is Rewards.BINARY)
+    assert config.objective.demonstrated == (row.data in (Data.DEMONSTRATED, Data.MIXED))
 
 
 @pytest.mark.parametrize("name", TABLE)

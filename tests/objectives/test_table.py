@@ -15,9 +15,11 @@ from gnomon.objectives import (
     Tokens,
     advantages,
     aggregate,
+    context_rows,
     count_rows,
     counts,
     credit,
+    group_credit,
     group_rows,
     grpo,
     objective,
@@ -28,6 +30,7 @@ from gnomon.objectives import (
     table,
     target,
     tokens,
+    tuning,
 )
 from gnomon.objectives import row as rows
 
@@ -86,8 +89,11 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
-    earned, moved = (advantages, count_rows, counts, credit, group_rows), (ratio_rows, ratios)
-    modules = (*earned, *moved, aggregate, penalties, rows, shaping, table, target, tokens)
+    earned, moved = (
+        (advantages, context_rows, count_rows, counts, credit, group_credit, group_rows),
+        (ratio_rows, ratios),
+    )
+    modules = (*earned, *moved, aggregate, penalties, rows, shaping, table, target, tokens, tuning)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}
     assert all(hasattr(public, name) for name in public.__all__)

@@ -20,7 +20,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.objectives import objective
 from gnomon.rollout import Actor
-from gnomon.rollout.demonstrations import Teacher, demonstrations
+from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import WISH, Conditioned, condition
 from gnomon.rollout.render import render
 from gnomon.rollout.splice import CLOSE, OPEN, Splicer
@@ -121,6 +121,20 @@ def test_demonstrations_are_judged_and_are_the_only_tasks(engine, tmp_path):
     groups = asyncio.run(actor.collect(list(enumerate(env.tasks("train"))), Key(0)))
     assert [group.rollouts[0].verdict.status for group in groups] == [Status.CORRECT, Status.NO_ANSWER]
     assert all(isnan(logp) for group in groups for logp in group.rollouts[0].turns[0].completion.logprobs)
+
+
+def test_a_demonstration_stands_last_in_a_group_of_sampled_rollouts(engine, tmp_path):
+    lines = [{"task": index, "reply": f"<answer>{ENV.solution(task)}</answer>"} for index, task in TASKS]
+    env = demonstrations(write(tmp_path / "d.jsonl", *lines), ENV)
+    actor = Mixed(env, engine.policy.tokenizer, engine, group=3, sampling=SAMPLING)
+    groups = asyncio.run(actor.collect(list(enumerate(env.tasks("train"))), Key(0).at("test")))
+    assert [[rollout.sample for rollout in group.rollouts] for group in groups] == [[0, 1, 2]] * len(TASKS)
+    assert all(group.rollouts[2].verdict.correct for group in groups)
+    batch = pack(groups, sampling=SAMPLING, exact=True)
+    assert batch.rollouts.demonstrated.tolist() == [[False, False, True]] * len(TASKS)
+    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
+    row = objective("luffy")
+    assert learner.forward_backward(learner.prepare(batch, row), row)["logp_gap"].value == 0.0
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.objectives import Data, Need, Objective, objective, penalties
 from gnomon.rollout.actor import Actor
-from gnomon.rollout.demonstrations import Teacher, demonstrations
+from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
 from gnomon.rollout.render import render
 from gnomon.rollout.splice import Splicer
@@ -53,6 +53,7 @@ PROBES = 6
 ACTORS: dict[Data, Callable[..., Actor]] = {
     Data.SAMPLED: Actor,
     Data.DEMONSTRATED: Teacher,
+    Data.MIXED: Mixed,
     Data.SPLICED: Splicer,
     Data.CONDITIONED: Conditioned,
 }
@@ -100,7 +101,7 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
     options = config.objective.model_dump()
     row = objective(options.pop("type"), **options)
-    if row.data is Data.DEMONSTRATED:
+    if row.data in (Data.DEMONSTRATED, Data.MIXED):
         env = demonstrations(Path(config.rollout.demonstrations), env)
     actor = ACTORS[row.data](env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
     if config.regularize.kl:

@@ -153,6 +153,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
         rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
         lengths=lengths,
         answers=torch.tensor([same_answers(group) for group in groups]),
+        demonstrated=torch.tensor([[given(rollout) for rollout in group.rollouts] for group in groups]),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )
     return Batch(rows=rows, rollouts=seen, denominators=sizes, temperature=sampling.temperature, exact=exact)
@@ -200,6 +201,12 @@ def prompts_and_rows(rows: Sequence[Row]) -> tuple[list[tuple[int, ...]], list[t
     prompts = list(dict.fromkeys(row.prompt_ids for row in rows))
     place = {prompt: index for index, prompt in enumerate(prompts)}
     return prompts, [(place[row.prompt_ids], row.token_ids) for row in rows]
+
+
+def given(rollout: Rollout) -> bool:
+    """Whether no token of it was sampled where it stands."""
+    logps = [logp for turn in rollout.turns for logp in turn.completion.logprobs]
+    return bool(logps) and all(map(isnan, logps))
 
 
 def segments(rollout: Rollout) -> list[int]:

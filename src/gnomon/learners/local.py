@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from gnomon.learners.critic import Critic
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_logp, score
 from gnomon.models.weights import Weights
-from gnomon.objectives import Need, Objective, Tokens
+from gnomon.objectives import Need, Objective, Tokens, running_mean
 from gnomon.stats import Max, Mean, Stat, Stats, Sum, merge
 
 __all__ = ["LocalLearner"]
@@ -55,6 +56,8 @@ class LocalLearner:
     ) -> None:
         self.policy, self.version = policy, 0
         self.entropy, self.reference, self.critic = entropy, reference, critic
+        self.expected = 0.0
+        """Running mean of the steps' rewards, for objectives that ask what the past expects."""
         self.lr, self.steps, self.floor, self.warmup, self.clip = lr, steps, floor, warmup, clip
         self.parameters = policy.state()
         self.optimizer = torch.optim.AdamW(
@@ -78,6 +81,10 @@ class LocalLearner:
             seen["reference_logp"] = batch.look(partial(logp_of_rows, self.reference, batch.temperature), TOKENS)
         if self.critic and Need.VALUES in asks:
             seen["values"] = batch.look(self.critic.values, TOKENS)
+        if Need.BASELINE in asks:
+            past = torch.full_like(batch.rollouts.rewards, self.expected)
+            self.expected = running_mean(self.expected, float(batch.rollouts.rewards.mean()))
+            batch = replace(batch, rollouts=replace(batch.rollouts, baseline=past))
         return credited(batch, objective, seen)
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Stat]:
@@ -106,14 +113,16 @@ class LocalLearner:
         advantage = on_tokens([row.advantage for row in rows], logp)
         assert told is not None and advantage is not None
         moved = on_tokens([row.proximal_logp for row in rows], logp)
+        sequence, given = spread(rows, [row.sequence for row in rows]), batch.rollouts.demonstrated
         tokens = Tokens(
             logp=now,
             behavior_logp=torch.where(told.isnan(), now if moved is None else moved, told),
             proximal_logp=now if moved is None and objective.corrects else moved,
             reference_logp=on_tokens([row.reference_logp for row in rows], logp),
             advantage=advantage,
-            sequence=spread(rows, [row.sequence for row in rows]),
+            sequence=sequence,
             group=spread(rows, [row.group for row in rows]),
+            demonstrated=None if given is None else given.flatten()[sequence],
         )
         kappa = objective.coefficients(tokens, batch.denominators)
         climbed = (kappa * logp).sum()
@@ -179,7 +188,10 @@ class LocalLearner:
 
     def save_state(self, folder: Path) -> None:
         self.policy.save(folder)
-        memory = {"version": torch.tensor(self.version)}
+        memory = {
+            "version": torch.tensor(self.version),
+            "expected": torch.tensor(self.expected, dtype=torch.float64),
+        }
         for name, parameter in self.parameters.items():
             for kind, value in self.optimizer.state.get(parameter, {}).items():
                 memory[f"{name}/{kind}"] = value
@@ -190,7 +202,7 @@ class LocalLearner:
     def load_state(self, folder: Path) -> None:
         self.policy.update(load_file(folder / "model.safetensors"))
         memory = load_file(folder / "optimizer.safetensors")
-        self.version = int(memory.pop("version"))
+        self.version, self.expected = int(memory.pop("version")), float(memory.pop("expected"))
         for name, parameter in self.parameters.items():
             held = {key.rpartition("/")[2]: value for key, value in memory.items() if key.rpartition("/")[0] == name}
             if held:

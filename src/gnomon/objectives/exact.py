@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts, terminal
-from gnomon.objectives.row import Objective
+from gnomon.objectives.row import Need, Objective, Scope
 from gnomon.objectives.table import objective
 from gnomon.objectives.target import Law, Seen, Target, TokenShape
 from gnomon.objectives.tokens import Denominators, Tokens
@@ -32,14 +32,18 @@ __all__ = [
     "graded",
     "moments",
     "outcomes",
+    "outcomes_for",
     "report",
     "shapes",
     "step_of",
+    "with_demonstrations",
     "world",
 ]
 
 ALPHABET = "ab."
 LARGEST = 6
+PAST = 0.3
+"""What the run's past expects of every rollout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,8 @@ class World:
                 early=tuple(early[i]),
                 values=tuple(values[i].tolist()),
                 logp=tuple(logp[i].tolist()),
+                baseline=PAST,
+                demonstrated=possible.demonstrated is not None and bool(possible.demonstrated[i]),
             )
             for i in range(len(sizes))
         ]
@@ -166,6 +172,8 @@ class Outcomes:
     """[Y]"""
     logp: Tensor
     """[T] log-probability of every token of the world under the behavior."""
+    demonstrated: Tensor | None = None
+    """[Y] bool, whether it is given rather than sampled. None: none is."""
 
     def law(self, place: World) -> Law:
         """The joint distribution of reward and length."""
@@ -185,6 +193,28 @@ def outcomes(place: World, behavior: Tensor, reward: Callable[[str], float]) -> 
         reward=rewards,
         logp=place.logp(behavior),
     )
+
+
+SHOWN = {2: 0.15, 9: 0.1}
+"""Answers that demonstrations give, and how often a rollout is one: a right one and a wrong one."""
+
+
+def with_demonstrations(possible: Outcomes) -> Outcomes:
+    """The same rollouts, some given instead of sampled."""
+    shown, share = torch.tensor(list(SHOWN)), torch.tensor(list(SHOWN.values()), dtype=possible.chance.dtype)
+    return replace(
+        possible,
+        answer=torch.cat([possible.answer, shown]),
+        chance=torch.cat([possible.chance * (1 - share.sum()), share]),
+        reward=torch.cat([possible.reward, possible.reward[shown]]),
+        demonstrated=torch.arange(len(possible.answer) + len(shown)) >= len(possible.answer),
+    )
+
+
+def outcomes_for(row: Objective, place: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
+    """`outcomes`, with demonstrations among them for a row that asks for some."""
+    possible = outcomes(place, behavior, reward)
+    return with_demonstrations(possible) if Need.DEMONSTRATIONS in row.needs else possible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,11 +254,14 @@ def moments(
     token = torch.arange(len(sequence)) + first[sequence]
     if row.credit is terminal:
         advantage = row.advantage(possible.reward[members]).flatten()[sequence]
+    elif row.scope is Scope.GROUP:
+        advantage = row.credits(step_of(place, possible, members))
     else:
-        steps = (step_of(place, possible, chosen) for chosen in members)
+        steps = (step_of(place, possible, chosen[None]) for chosen in members)
         advantage = torch.cat([row.credits(step) for step in steps])
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
     proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
+    given = None if possible.demonstrated is None else possible.demonstrated[members].flatten()[sequence]
     totals = lengths.reshape(-1, group).sum(dim=1)
     kappa = torch.zeros_like(advantage)
     # Groups of equal size share their denominators, so one call serves them all.
@@ -242,6 +275,7 @@ def moments(
             advantage=advantage[part],
             sequence=sequence[part],
             group=sequence[part] // group,
+            demonstrated=None if given is None else given[part],
         )
         sizes = Denominators(
             groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens, group_tokens=tuple(totals.tolist())
@@ -256,21 +290,23 @@ def moments(
 
 
 def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
-    """A step of a single group: everything that credit may look at.
+    """A step of these groups: everything that credit may look at.
 
-    The critic is a fixed guess at every prefix, and wrong. Segments are single tokens; each pays what the answer
-    would, were it cut there.
-    Args: members, [N] which outcomes.
+    The critic is a fixed guess at every prefix, and wrong, as is what the past expects. Segments are single tokens;
+    each pays what the answer would, were it cut there.
+    Args: members, [G, N] which outcomes.
     """
-    group = replace(possible, answer=possible.answer[members], reward=possible.reward[members])
+    flat = members.flatten()
+    group = replace(possible, answer=possible.answer[flat], reward=possible.reward[flat])
     token, lengths = place.tokens(group), place.lengths[group.answer]
     return Rollouts(
-        rewards=group.reward[None],
-        lengths=lengths[None],
-        answers=group.answer[None],
-        baseline=torch.zeros_like(group.reward)[None],
-        segment=torch.cat([torch.arange(int(length)) for length in lengths]),
-        segment_rewards=place.early(group.answer)[None],
+        rewards=possible.reward[members],
+        lengths=lengths.reshape(members.shape),
+        answers=possible.answer[members],
+        baseline=torch.full_like(possible.reward[members], PAST),
+        demonstrated=None if possible.demonstrated is None else possible.demonstrated[members],
+        segment=torch.arange(len(token)) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths),
+        segment_rewards=place.early(possible.answer[members]),
         values=place.guess()[place.prefix[token]],
         logp=possible.logp[token],
         reference_logp=possible.logp[token],
@@ -291,6 +327,9 @@ def declared_gradient(target: Target, place: World, *, policy: Tensor, possible:
     Args: policy, the logits whose π and ∇log π are meant; possible, whose law the shape h is frozen at.
     """
     chance = place.chances(policy)[possible.answer]
+    if possible.demonstrated is not None:
+        sampled = possible.chance[~possible.demonstrated].sum()
+        chance = torch.where(possible.demonstrated, possible.chance, sampled * chance)
     weight = shapes(target, place, possible=possible, group=group) * chance[place.owner(possible)]
     return weight @ place.scores(policy)[place.tokens(possible)]
 
@@ -360,10 +399,10 @@ def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], floa
     chosen = objective(row) if isinstance(row, str) else row
     place = world()
     policy = place.logits()
-    possible = outcomes(place, policy, reward)
+    plain, possible = outcomes(place, policy, reward), outcomes_for(chosen, place, policy, reward)
     found = moments(chosen, place, policy=policy, behavior=policy, possible=possible, group=group)
     claim = declared_gradient(chosen.target, place, policy=policy, possible=possible, group=group)
-    truth = place.per_answer(place.scores(policy)).T @ (possible.chance * possible.reward)
+    truth = place.per_answer(place.scores(policy)).T @ (plain.chance * plain.reward)
     size, norm = float(claim.abs().max()), float(found.mean.norm())
     return ExactReport(
         name=chosen.name,
@@ -375,6 +414,6 @@ def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], floa
         noise=math.sqrt(found.variance) / norm if norm else math.inf,
         expected_norm=norm,
         target_norm=float(claim.norm()),
-        success=float(possible.chance @ possible.reward),
+        success=float(plain.chance @ plain.reward),
         groups=found.groups,
     )

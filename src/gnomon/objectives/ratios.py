@@ -15,6 +15,7 @@ from gnomon.objectives.tokens import Tokens
 __all__ = [
     "banded",
     "capped",
+    "clipped_or_shaped",
     "dual_clip",
     "geometric_clip",
     "geometric_mask",
@@ -136,6 +137,24 @@ def geometric_of_clipped(tokens: Tokens, *, low: float, high: float) -> Tensor:
     held = torch.where(advantage < 0, log_ratio.clamp(min=-low), held)
     mean = _exp(_geometric(tokens, held))
     return torch.where(held == log_ratio, mean, torch.where(log_ratio.isnan(), log_ratio, torch.zeros_like(mean)))
+
+
+def clipped_or_shaped(tokens: Tokens, *, low: float, high: float, gamma: float) -> Tensor:
+    """`ppo_clip` for sampled rollouts; for demonstrated ones the slope of a shaped probability.
+
+    The shape lifts tokens that the policy finds unlikely over those it would have chosen anyway: π/(π + γ) is
+    steepest, per log π, at π = γ.
+
+    Equation: π·γ/(π + γ)² where demonstrated, the gradient of π/(π + γ)·A divided by A.
+    Args: low, high, as in `ppo_clip`; gamma, γ > 0.
+    Returns: multiplier per token, ≥ 0; at most ¼ where demonstrated.
+    Source: Yan et al. 2025 (LUFFY), arXiv 2504.14945 (γ = 0.1).
+    """
+    sampled = ppo_clip(tokens, low=low, high=high)
+    if tokens.demonstrated is None:
+        return sampled
+    chance = _exp(tokens.logp)
+    return torch.where(tokens.demonstrated, chance * gamma / (chance + gamma).square(), sampled)
 
 
 def no_correction(tokens: Tokens) -> Tensor:

@@ -95,6 +95,10 @@ class Need(StrEnum):
     """Log-probabilities under a reference policy that stands still."""
     VALUES = "values"
     """A critic."""
+    BASELINE = "baseline"
+    """What the run's past expects of each rollout."""
+    DEMONSTRATIONS = "demonstrations"
+    """Rollouts that were given rather than sampled, in the groups of those that were."""
     PAIRS = "pairs"
     """Rollouts are compared token by token within their group: no micro-batch may cut a group."""
 
@@ -105,6 +109,8 @@ class Data(StrEnum):
     SAMPLED = "sampled"
     DEMONSTRATED = "demonstrated"
     """Replies that somebody else wrote."""
+    MIXED = "mixed"
+    """Sampled, with one demonstrated reply in every group."""
     SPLICED = "spliced"
     """Sampled up to the answer; the reference answer is put behind it, as the segment after."""
     CONDITIONED = "conditioned"
@@ -159,6 +165,8 @@ class Objective:
     baseline: Baseline
     scope: Scope = Scope.GROUP
     rewards: Rewards = Rewards.REAL
+    neutral: bool = True
+    """Whether a reward that has nothing to do with the answer always leaves the policy where it is, on average."""
     equation: str
     source: str
 

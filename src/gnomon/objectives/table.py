@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Sequence
 
+from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, luffy, rae, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -50,6 +51,8 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "dr_grpo": dr_grpo,
     "dual_clip_ppo": dual_clip_ppo,
     "geometric_rejection": geometric_rejection,
+    "gfpo": gfpo,
+    "gfpo_efficiency": gfpo_efficiency,
     "gmpo": gmpo,
     "grpo": grpo,
     "grpo_sample_std": grpo_sample_std,
@@ -57,6 +60,7 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "gspo_token": gspo_token,
     "icepop": icepop,
     "loop": loop,
+    "luffy": luffy,
     "maxrl": maxrl,
     "maxrl_control": maxrl_control,
     "maxrl_released": maxrl_released,
@@ -67,11 +71,14 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "pkpo": pkpo,
     "pkpo_loo": pkpo_loo,
     "pkpo_marginal": pkpo_marginal,
+    "rae": rae,
     "reinforce": reinforce,
     "reinforce_centred": reinforce_centred,
     "rl2ml": rl2ml,
     "rloo": rloo,
     "sapo": sapo,
+    "seed_grpo": seed_grpo,
+    "seed_grpo_loo": seed_grpo_loo,
     "sequence_is": sequence_is,
     "sequence_mis": sequence_mis,
     "sequence_tis": sequence_tis,

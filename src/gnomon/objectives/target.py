@@ -92,9 +92,11 @@ class Seen:
     values: tuple[float, ...]
     """What the critic expects before each token."""
     logp: tuple[float, ...]
-    """Of each token under the policy that sampled."""
+    """Of each token under the policy that sampled, demonstrations too."""
     baseline: float = 0.0
     """What the run's past expects of the rollout."""
+    demonstrated: bool = False
+    """Whether it was given rather than sampled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,17 +32,29 @@ class Tokens:
     """[T] log-probability under the centre of the trust region. None: behavior is the centre."""
     reference_logp: Tensor | None = None
     """[T] log-probability under the anchor of a KL penalty."""
+    demonstrated: Tensor | None = None
+    """[T] bool, whether the rollout was given rather than sampled. None: none was."""
 
     def __post_init__(self) -> None:
         if self.logp.dim() != 1:
             raise ValueError(f"tokens are flat [T] vectors, but logp has shape {list(self.logp.shape)}")
-        for name in ("behavior_logp", "advantage", "sequence", "group", "proximal_logp", "reference_logp"):
+        for name in (
+            "behavior_logp",
+            "advantage",
+            "sequence",
+            "group",
+            "proximal_logp",
+            "reference_logp",
+            "demonstrated",
+        ):
             values = getattr(self, name)
             if values is not None and values.shape != self.logp.shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, logp {list(self.logp.shape)}")
         for name in ("sequence", "group"):
             if getattr(self, name).dtype != torch.int64:
                 raise ValueError(f"{name} is an index and must be int64, not {getattr(self, name).dtype}")
+        if self.demonstrated is not None and self.demonstrated.dtype != torch.bool:
+            raise ValueError(f"demonstrated says yes or no and must be bool, not {self.demonstrated.dtype}")
 
     def __len__(self) -> int:
         return self.logp.shape[0]

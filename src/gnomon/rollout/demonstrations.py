@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.actor import Actor, judge
 from gnomon.types import Completion, Finish, Group, Rollout, Sampling, Stop, Task, Turn
 
-__all__ = ["Demonstrated", "Teacher", "demonstrations"]
+__all__ = ["Demonstrated", "Mixed", "Teacher", "demonstrations"]
 
 
 def demonstrations(path: Path, env: Env) -> Demonstrated:
@@ -79,12 +79,13 @@ class Teacher(Actor):
         self.replies = env.replies
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
-        return [Group(task=task, index=index, rollouts=(self._shown(index, task, key),)) for index, task in tasks]
+        return [Group(task=task, index=index, rollouts=(self.shown(index, task, key),)) for index, task in tasks]
 
-    def _shown(self, index: int, task: Task, key: Key) -> Rollout:
+    def shown(self, index: int, task: Task, key: Key, sample: int = 0) -> Rollout:
+        """The demonstrated reply to a task, as the rollout at this place of its group."""
         reply = self.replies[index]
         ids = self.tokenizer.encode(reply)[: self.sampling.max_tokens]
-        episode = self.env.start(task, key.at("episode", task=index, sample=0))
+        episode = self.env.start(task, key.at("episode", task=index, sample=sample))
         try:
             verdict = judge(self.env, episode, reply, f"demonstration {index}")
             prompt = self.prompt(episode.messages)
@@ -95,8 +96,20 @@ class Teacher(Actor):
         )
         return Rollout(
             task=task,
-            sample=0,
+            sample=sample,
             turns=(Turn(prompt_ids=prompt, completion=completion),),
             verdict=verdict,
             stop=Stop.DONE,
         )
+
+
+class Mixed(Teacher):
+    """Samples all of a group but one; its last rollout is the demonstrated reply."""
+
+    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
+        last = self.group - 1
+        groups = await self.play(tasks, key, last)
+        return [
+            replace(group, rollouts=(*group.rollouts, self.shown(group.index, group.task, key, last)))
+            for group in groups
+        ]

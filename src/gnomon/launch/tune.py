@@ -1,0 +1,126 @@
+"""Which member of an RL2ML family a run's own successes speak for, by metric."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gnomon.errors import ConfigError, RunError
+from gnomon.objectives import Belief, Posterior, best_member, family_gains, family_parameters, gain_terms, metric
+from gnomon.store import RunReader, RunStatus
+
+__all__ = ["NOISES", "success_counts", "tune", "tune_text"]
+
+NOISES = (1.0, 4.0, 16.0, 64.0)
+"""How far the score of a success may scatter; a run does not record it."""
+
+
+def success_counts(reader: RunReader, since: int = 0) -> Counter[Posterior]:
+    """How many groups of a run had so many successes and failures; where the judge broke counts for neither.
+
+    Args: since, the first step to count.
+    """
+    judged: dict[tuple[int | None, int | None], list[bool]] = defaultdict(list)
+    for row in reader.rollout_rows():
+        if row.status != "failed" and (row.step or 0) >= since:
+            judged[row.step, row.task].append(row.status == "correct")
+    return Counter(Posterior(sum(found), len(found) - sum(found)) for found in judged.values())
+
+
+def tune(
+    reader: RunReader,
+    *,
+    metric_name: str,
+    family: str = "A",
+    group: int | None = None,
+    noises: Sequence[float] = NOISES,
+    since: int = 0,
+) -> dict[str, Any]:
+    """The best member of a family for a metric, for each noise, in plain values.
+
+    Args: metric_name, `log p` or `pass@k`; family, A to D; group, of the run to come, None for the largest group
+        of this one; noises, tr Cov(score | success) / |∇log p|²; since, the first step to count.
+    Raises: ConfigError E005 for a metric or family that does not exist; RunError E410 for a run that has not
+        ended, E411 for one that has no group to count.
+    """
+    try:
+        of = metric(metric_name)
+    except ValueError as error:
+        raise ConfigError("E005", str(error), where="--metric", fix="--metric pass@4") from error
+    try:
+        tried = family_parameters(family, group or 1)
+    except ValueError as error:
+        raise ConfigError("E005", str(error), where="--family", fix="--family A") from error
+    if reader.status is not RunStatus.FINISHED:
+        raise RunError(
+            "E410",
+            f"the run is {reader.status} after {reader.steps} steps",
+            where=str(reader.folder),
+            why="its counts would speak for the tasks that it happened to reach",
+            fix=f"gnomon resume {shlex.quote(str(reader.folder))}",
+        )
+    counts = success_counts(reader, since)
+    beliefs: dict[Belief, float] = {seen: float(n) for seen, n in counts.items()}
+    if not counts:
+        raise RunError(
+            "E411",
+            "the run has no group of rollouts to count",
+            where=str(reader.folder),
+            why=f"none was judged in step {since} or later; it has {reader.steps} finished steps, counted from 0",
+        )
+    size = group or max(seen.successes + seen.failures for seen in counts)
+    tried = family_parameters(family, size)
+    total = sum(counts.values())
+    rows = []
+    for noise in noises:
+        worth = gain_terms(beliefs, group=size, of=of, noise=noise)
+        curve = family_gains(family, worth, tried)
+        share = {member.parameter: member.share for member in curve}
+        best = best_member(family, worth, tried)
+        rows.append(
+            {
+                "noise": noise,
+                "parameter": best.parameter,
+                "share": best.share,
+                "reinforce": share[0.0],
+                "maxrl": share[1.0],
+                "curve": [[member.parameter, member.share] for member in curve],
+            }
+        )
+    return {
+        "run": str(reader.folder),
+        "metric": of.name,
+        "family": family,
+        "group": size,
+        "groups": total,
+        "solved": sum(n * s.successes / (s.successes + s.failures) for s, n in counts.items()) / total,
+        "counts": [
+            {"successes": s.successes, "failures": s.failures, "groups": n}
+            for s, n in sorted(counts.items(), key=lambda item: (item[0].successes, item[0].failures))
+        ],
+        "best": rows,
+    }
+
+
+def tune_text(facts: Mapping[str, Any]) -> str:
+    """The choice for a reader."""
+    lines = [
+        f"{facts['metric']}, family {facts['family']}, groups of {facts['group']}: "
+        f"{facts['groups']} groups counted, {facts['solved']:.0%} of their rollouts right",
+        "noise   parameter   gain   REINFORCE   MaxRL",
+        *(
+            f"{row['noise']:<7g} {row['parameter']:<11g} {row['share']:<6.3f} {row['reinforce']:<11.3f} "
+            f"{row['maxrl']:.3f}"
+            for row in facts["best"]
+        ),
+        "gain: share of what the best weight by count would gain per step.",
+        "noise: scatter of the score of a success over its squared mean, which a run does not record; --noise sets it.",
+    ]
+    if len(facts["best"]) == 1:
+        options = f"objective=rl2ml objective.family={facts['family']} "
+        chosen = f"objective.parameter={facts['best'][0]['parameter']:g} rollout.group={facts['group']}"
+        recipe = shlex.quote(f"{facts['run']}/recipe.toml")
+        lines.append(f"next: gnomon train {recipe} {options}{chosen}")
+    return "\n".join(lines)

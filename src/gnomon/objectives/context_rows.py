@@ -1,0 +1,235 @@
+"""Rows whose credit looks beyond the rewards of the group: at answers, lengths, the run's past, or demonstrations."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from gnomon.objectives import advantages, group_credit, ratios
+from gnomon.objectives.group_rows import dr_grpo, reinforce, standard_score
+from gnomon.objectives.ratio_rows import dapo
+from gnomon.objectives.row import Baseline, Data, Need, Objective, OffPolicy, Singleton, above, at_least, whole
+from gnomon.objectives.target import Seen, TokenShape
+
+__all__ = ["gfpo", "gfpo_efficiency", "luffy", "rae", "seed_grpo", "seed_grpo_loo"]
+
+Fade = Literal["linear", "exponential", "focal"]
+
+
+def seed_grpo(alpha: float = 0.5, fade: Fade = "linear", clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
+    """SEED-GRPO: groups whose answers lie far apart move the policy less.
+
+    The rollout's own answer takes part in the weight, which bends the gradient; `seed_grpo_loo` does without.
+
+    Args: alpha, how much less, 0 ≤ α < 1; fade, of the weight: linear, exponential or focal; clip_low, clip_high,
+        the band of the ratio, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: α = 0.5 and the exact forms of f are choices made here; the paper names the three.
+    """
+    _check_fade(alpha, fade)
+    return replace(
+        dr_grpo(clip_low, clip_high),
+        name="seed_grpo",
+        credit=partial(group_credit.entropy_weighted, alpha=alpha, fade=group_credit.FADES[fade]),
+        target=TokenShape(
+            credit=partial(_own_entropy, alpha=alpha, fade=fade),
+            text="Σ π h ∇log π, h = E[(r − r̄)·f(α·SE/log N)] / L_max",
+        ),
+        equation="κ = clip(ρ; A)·A / (S·L_max), A = (rᵢ − r̄)·f(α·SE/log N)",
+        source="Chen et al. 2025, arXiv 2505.12346",
+    )
+
+
+def seed_grpo_loo(
+    alpha: float = 0.5, fade: Fade = "linear", clip_low: float = 0.2, clip_high: float = 0.2
+) -> Objective:
+    """SEED-GRPO made exact: the weight is that of the other answers, the baseline the mean of the other rewards.
+
+    Args: alpha, how much less, 0 ≤ α < 1; fade, of the weight: linear, exponential or focal; clip_low, clip_high,
+        the band of the ratio, ≥ 0.
+    Raises: ValueError for an option out of range.
+    """
+    _check_fade(alpha, fade)
+    return replace(
+        seed_grpo(alpha, fade, clip_low, clip_high),
+        name="seed_grpo_loo",
+        advantage=advantages.leave_one_out,
+        credit=partial(group_credit.others_entropy_weighted, alpha=alpha, fade=group_credit.FADES[fade]),
+        target=TokenShape(
+            credit=partial(_others_entropy, alpha=alpha, fade=fade),
+            text="E[f(α·SE₋ᵢ/log(N−1))]/L_max ∇p",
+        ),
+        singleton=Singleton.REFUSED,
+        baseline=Baseline.OTHERS,
+        equation="κ = clip(ρ; A)·A / (S·L_max), A = (rᵢ − mean_{j≠i} rⱼ)·f(α·SE₋ᵢ/log(N−1))",
+        source="Chen et al. 2025, arXiv 2505.12346, with the rollout itself left out",
+    )
+
+
+def gfpo(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-6) -> Objective:
+    """GFPO: only the shortest rollouts of a group teach, compared with each other.
+
+    Whom a rollout is compared with depends on its length, so this is not the gradient of the expected reward.
+
+    Args: keep, how many, at least 2; smaller groups are kept whole; clip_low, clip_high, the band of the ratio, ≥ 0;
+        epsilon, added to the standard deviation, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: rollouts as long as the last that is kept are kept too.
+    """
+    whole(2, keep=keep)
+    return replace(
+        dapo(clip_low, clip_high, epsilon),
+        name="gfpo",
+        credit=partial(group_credit.filtered, score=group_credit.brevity, keep=keep),
+        target=TokenShape(
+            credit=partial(_among_best, score=_shortness, keep=keep, epsilon=epsilon),
+            text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k shortest",
+        ),
+        equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = 1[i ∈ K]·(rᵢ − r̄_K)/(σ_K + ε), K the k shortest",
+        source="Shrivastava et al. 2025, arXiv 2508.09726",
+    )
+
+
+def gfpo_efficiency(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-6) -> Objective:
+    """GFPO by token efficiency: only the rollouts of most reward per token teach, compared with each other.
+
+    Of rewards 0 and 1 it is a filter by count: groups with k successes or more teach nothing, the others whole.
+    Of other rewards even one that has nothing to do with the answer moves the policy: who is kept depends on reward
+    and length together.
+
+    Args: keep, how many, at least 2; smaller groups are kept whole; clip_low, clip_high, the band of the ratio, ≥ 0;
+        epsilon, added to the standard deviation, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: rollouts level with the last that is kept are kept too; among them are all failures, where fewer than
+        k succeed.
+    """
+    whole(2, keep=keep)
+    return replace(
+        gfpo(keep, clip_low, clip_high, epsilon),
+        name="gfpo_efficiency",
+        credit=partial(group_credit.filtered, score=group_credit.reward_per_token, keep=keep),
+        target=TokenShape(
+            credit=partial(_among_best, score=_efficiency, keep=keep, epsilon=epsilon),
+            text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k best by r/|y|",
+        ),
+        baseline=Baseline.NONE,
+        neutral=False,
+        equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = 1[i ∈ K]·(rᵢ − r̄_K)/(σ_K + ε), K the k best by rⱼ/|oⱼ|",
+    )
+
+
+def rae(clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
+    """RAE: rewards less a running mean of past ones, kept for each game and role by whoever plays them.
+
+    Args: clip_low, clip_high, the band of the ratio, ≥ 0.
+    Raises: ValueError for an option out of range.
+    """
+    at_least(0, clip_low=clip_low, clip_high=clip_high)
+    return replace(
+        reinforce(),
+        name="rae",
+        credit=group_credit.past_centred,
+        needs=frozenset({Need.BASELINE}),
+        ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
+        off_policy=OffPolicy.TOKEN,
+        singleton=Singleton.SHIFTED,
+        equation="κ = clip(ρ; A)·A / S, A = rᵢ − bᵢ",
+        source="Liu et al. 2025 (SPIRAL), arXiv 2506.24119",
+    )
+
+
+def luffy(gamma: float = 0.1, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-6) -> Objective:
+    """LUFFY: sampled rollouts and demonstrations in one group, compared with each other.
+
+    Sampled rollouts move the policy as in DAPO, demonstrations by their shaped probability, unlikely tokens most.
+
+    Args: gamma, of the shape π/(π + γ), > 0; clip_low, clip_high, the band of the ratio of sampled rollouts, ≥ 0;
+        epsilon, added to the standard deviation, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: the published runs clip nothing and add an entropy bonus; with one update per batch a clip never binds.
+    """
+    above(0, gamma=gamma)
+    return replace(
+        dapo(clip_low, clip_high, epsilon),
+        name="luffy",
+        ratio=partial(ratios.clipped_or_shaped, low=clip_low, high=clip_high, gamma=gamma),
+        data=Data.MIXED,
+        needs=frozenset({Need.DEMONSTRATIONS}),
+        target=TokenShape(
+            credit=partial(_with_demonstrations, gamma=gamma, epsilon=epsilon),
+            text="N Σ π h ∇log π, h = E[(r − r̄)/(σ + ε) / Σ|y|], times πγ/(π+γ)² for tokens of demonstrations",
+        ),
+        equation="κ = f·A / Σⱼ|oⱼ|, f = clip(ρ; A), or πγ/(π+γ)² of demonstrations, A = (rᵢ − r̄)/(σ + ε)",
+        source="Yan et al. 2025, arXiv 2504.14945",
+    )
+
+
+def _check_fade(alpha: float, fade: str) -> None:
+    at_least(0, alpha=alpha)
+    if not alpha < 1:
+        raise ValueError(f"alpha must be below 1, not {alpha!r}")
+    if fade not in group_credit.FADES:
+        raise ValueError(f"no fade is called {fade!r}; known: {', '.join(group_credit.FADES)}")
+
+
+def _certainty(answers: Sequence[int], alpha: float, fade: str) -> float:
+    """f of the share of the largest entropy that these answers have."""
+    if len(answers) < 2:
+        return 1.0
+    times = Counter(answers).values()
+    entropy = -math.fsum(math.log(n / len(answers)) for n in times) / len(times)
+    uncertainty = alpha * entropy / math.log(len(answers))
+    return {"linear": 1 - uncertainty, "exponential": math.exp(-uncertainty), "focal": (1 - uncertainty) ** 2}[fade]
+
+
+def _own_entropy(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, fade: str) -> list[float]:
+    group = [own, *others]
+    centred = own.reward - math.fsum(seen.reward for seen in group) / len(group)
+    weight = _certainty([seen.answer for seen in group], alpha, fade)
+    return [centred * weight / (len(group) * max_tokens)] * own.length
+
+
+def _others_entropy(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, fade: str) -> list[float]:
+    excess = own.reward - math.fsum(seen.reward for seen in others) / max(len(others), 1)
+    weight = _certainty([seen.answer for seen in others], alpha, fade)
+    return [excess * weight / ((len(others) + 1) * max_tokens)] * own.length
+
+
+def _shortness(seen: Seen) -> float:
+    return -seen.length
+
+
+def _efficiency(seen: Seen) -> float:
+    return seen.reward / seen.length
+
+
+def _among_best(
+    own: Seen,
+    others: Sequence[Seen],
+    max_tokens: int,
+    *,
+    score: Callable[[Seen], float],
+    keep: int,
+    epsilon: float,
+) -> list[float]:
+    """As many as are better than a rollout decide whether it is kept, and so for its company."""
+    group = [own, *others]
+    kept = [seen for seen in group if sum(score(other) > score(seen) for other in group) < keep]
+    credit = 0.0
+    if kept and kept[0] is own:
+        credit = standard_score(own.reward, [seen.reward for seen in kept[1:]], epsilon=epsilon)
+    return [credit / sum(seen.length for seen in group)] * own.length
+
+
+def _with_demonstrations(
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, epsilon: float
+) -> list[float]:
+    tokens = own.length + sum(seen.length for seen in others)
+    credit = standard_score(own.reward, [seen.reward for seen in others], epsilon=epsilon) / tokens
+    if not own.demonstrated:
+        return [credit] * own.length
+    return [credit * gamma * math.exp(logp) / (math.exp(logp) + gamma) ** 2 for logp in own.logp]

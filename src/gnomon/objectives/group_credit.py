@@ -1,0 +1,172 @@
+"""Credit that looks beyond rewards, at the answers and lengths of a group, and at what the run's past expects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gnomon.objectives.credit import Rollouts
+
+__all__ = [
+    "FADES",
+    "brevity",
+    "entropy_weighted",
+    "filtered",
+    "others_entropy_weighted",
+    "past_centred",
+    "reward_per_token",
+    "running_mean",
+    "semantic_entropy",
+]
+
+
+def _linear(uncertainty: Tensor) -> Tensor:
+    return 1 - uncertainty
+
+
+def _exponential(uncertainty: Tensor) -> Tensor:
+    return (-uncertainty).exp()
+
+
+def _focal(uncertainty: Tensor) -> Tensor:
+    return (1 - uncertainty).square()
+
+
+FADES: dict[str, Callable[[Tensor], Tensor]] = {"linear": _linear, "exponential": _exponential, "focal": _focal}
+"""Name to f(u): 1 − u, e⁻ᵘ or (1 − u)². One where nothing is uncertain, falling from there."""
+
+
+def semantic_entropy(answers: Tensor) -> Tensor:
+    """How far the answers of a group lie apart: the mean surprise at its distinct answers.
+
+    Equation: SE = −1/|C| Σ_{c∈C} log(n_c/N), over the distinct answers c, each given n_c times.
+    Args: answers, [G, N] int64; equal numbers in a group are equal answers.
+    Returns: [G] float64 nats, from 0, all equal, to log N, all distinct.
+    Source: Chen et al. 2025 (SEED-GRPO), arXiv 2505.12346.
+    Differs: an answer's chance is its share of the rollouts, where the paper sums their probabilities.
+    """
+    size = answers.shape[1]
+    times = (answers[:, :, None] == answers[:, None, :]).sum(dim=2).to(torch.float64)
+    return ((size / times).log() / times).sum(dim=1) / (1 / times).sum(dim=1)
+
+
+def entropy_weighted(
+    rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, alpha: float, fade: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The advantage, less of it the farther the answers of the group lie apart.
+
+    Equation: Aᵢ · f(α·SE/log N).
+    Args: alpha, α ≥ 0; fade, f, one of `FADES`.
+    Returns: [T].
+    Raises: ValueError where the answers are not known.
+    Source: Chen et al. 2025 (SEED-GRPO), arXiv 2505.12346.
+    """
+    weight = fade(alpha * _uncertainty(_answers(rollouts)))[:, None]
+    return rollouts.spread(weight.to(rollouts.rewards.dtype) * advantage(rollouts.rewards))
+
+
+def others_entropy_weighted(
+    rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, alpha: float, fade: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The advantage, less of it the farther the *other* answers of the group lie apart.
+
+    The weight of a rollout does not depend on itself, so that beside an advantage whose baseline does not either
+    it scales the policy gradient and turns it nowhere.
+
+    Equation: Aᵢ · f(α·SE₋ᵢ/log(N−1)), SE₋ᵢ over the N−1 others. One other alone is certain.
+    Args: alpha, α ≥ 0; fade, f, one of `FADES`.
+    Returns: [T].
+    Raises: ValueError where the answers are not known, and for groups of one.
+    """
+    answers = _answers(rollouts)
+    groups, size = answers.shape
+    if size < 2:
+        raise ValueError("the entropy of the others needs groups of at least two")
+    others = answers[:, None, :].expand(groups, size, size)[:, ~torch.eye(size, dtype=torch.bool)]
+    weight = fade(alpha * _uncertainty(others.reshape(groups * size, size - 1)).reshape(groups, size))
+    return rollouts.spread(weight.to(rollouts.rewards.dtype) * advantage(rollouts.rewards))
+
+
+def brevity(rollouts: Rollouts) -> Tensor:
+    """[G, N] higher for fewer tokens.
+
+    Source: Shrivastava et al. 2025 (GFPO), arXiv 2508.09726.
+    """
+    return -rollouts.lengths
+
+
+def reward_per_token(rollouts: Rollouts) -> Tensor:
+    """[G, N] the reward over the number of tokens, of one at least. Of two negative rewards the longer ranks higher.
+
+    Source: Shrivastava et al. 2025 (GFPO), arXiv 2508.09726, token efficiency.
+    """
+    return rollouts.rewards / rollouts.lengths.clamp(min=1)
+
+
+def filtered(
+    rollouts: Rollouts,
+    advantage: Callable[[Tensor], Tensor],
+    *,
+    score: Callable[[Rollouts], Tensor],
+    keep: int,
+) -> Tensor:
+    """The advantage among the best of the group by another measure than reward; the others have none.
+
+    Equation: Aᵢ from the rewards of the kept set alone, 0 outside; kept are the k of highest score.
+    Args: score, [G, N] by which rollouts are kept; keep, k ≥ 1; smaller groups are kept whole.
+    Returns: [T].
+    Source: Shrivastava et al. 2025 (GFPO), arXiv 2508.09726.
+    Differs: rollouts level with the last place are all kept, where the paper drops some by their order.
+    """
+    scores, rewards = score(rollouts), rollouts.rewards
+    bar = scores.topk(min(keep, scores.shape[1]), dim=1).values[:, -1:]
+    kept = scores >= bar
+    sizes = kept.sum(dim=1, keepdim=True)
+    credit = torch.zeros_like(rewards)
+    for size in sorted(set(sizes.flatten().tolist())):
+        places = kept & (sizes == size)
+        credit[places] = advantage(rewards[places].reshape(-1, size)).flatten()
+    return rollouts.spread(credit)
+
+
+def past_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+    """The advantage less what the run's past expects: unbiased whatever that is, since it knows nothing of the step.
+
+    Equation: Aᵢ − bᵢ.
+    Returns: [T].
+    Raises: ValueError where nothing is known of the past.
+    Source: Liu et al. 2025 (SPIRAL), arXiv 2506.24119, role-conditioned advantage estimation.
+    """
+    if rollouts.baseline is None:
+        raise ValueError("this objective takes off what the past expects, and these rollouts have no baseline")
+    return rollouts.spread(advantage(rollouts.rewards) - rollouts.baseline)
+
+
+def running_mean(before: float, reward: float, rate: float = 0.95) -> float:
+    """A mean that forgets: what `past_centred` takes off, one for each game and role.
+
+    Take the baseline of a step off its rewards first, and take its rewards in afterwards: a baseline that has
+    seen the reward shrinks the gradient.
+
+    Equation: b ← rate·b + (1 − rate)·r, from b = 0.
+    Args: before, the mean so far; reward, the next one; rate, share of the past that is kept, 0 ≤ rate < 1.
+    Raises: ValueError for a rate out of range.
+    Source: Liu et al. 2025 (SPIRAL), arXiv 2506.24119 (rate 0.95).
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"rate must lie in [0, 1), not at {rate!r}")
+    return rate * before + (1 - rate) * reward
+
+
+def _uncertainty(answers: Tensor) -> Tensor:
+    """[G] the semantic entropy as a share of the largest one, zero for groups of one."""
+    return semantic_entropy(answers) / math.log(max(answers.shape[1], 2))
+
+
+def _answers(rollouts: Rollouts) -> Tensor:
+    if rollouts.answers is None:
+        raise ValueError("this objective compares answers, and the answers of these rollouts are not known")
+    return rollouts.answers

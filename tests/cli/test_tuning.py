@@ -1,0 +1,114 @@
+"""`gnomon tune-objective`: from what a run has solved to a parameter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gnomon.objectives import Posterior, best_member, gain_terms, metric
+from gnomon.store import Record, Run, RunStatus
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "NO_COLOR": "1"}
+    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env)
+
+
+COUNTS = [[0, 1, 4], [2, 4, 4]]
+"""Successes among four rollouts, by step and task."""
+
+
+def write(folder: Path, counts: Sequence[Sequence[int]], status: RunStatus = RunStatus.FINISHED) -> Path:
+    """A run whose groups of four had so many successes; the last rollout of the first group broke the judge."""
+    with Run.create(folder, recipe="seed = 1\n", manifest={}, genesis={"config": {}}) as run:
+        for step, tasks in enumerate(counts):
+            for task, right in enumerate(tasks):
+                statuses = ["correct"] * right + ["wrong"] * (4 - right)
+                if step == task == 0:
+                    statuses[3] = "failed"
+                made = [
+                    Record(kind="rollout", step=step, task=task, sample=i, body={"status": s, "reward": 0.0})
+                    for i, s in enumerate(statuses)
+                ]
+                run.append(made)
+            run.append([Record(kind="step", step=step, body={"metrics": {}})])
+        run.set_status(status)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("tune") / "r", COUNTS)
+
+
+def test_it_finds_the_member_that_the_counts_speak_for(run: Path) -> None:
+    facts = json.loads(command("tune-objective", str(run), "--metric", "pass@4", "--noise", "2", "--json").stdout)
+    seen = {Posterior(0, 3): 1.0, Posterior(1, 3): 1.0, Posterior(2, 2): 1.0, Posterior(4, 0): 3.0}
+    found = {Posterior(c["successes"], c["failures"]): c["groups"] for c in facts["counts"]}
+    assert found == seen and facts["groups"] == 6 and facts["group"] == 4
+    assert facts["solved"] == pytest.approx((0 + 1 / 4 + 2 / 4 + 3) / 6)
+    best = best_member("A", gain_terms(seen, group=4, of=metric("pass@4"), noise=2.0))
+    (row,) = facts["best"]
+    assert (row["parameter"], row["share"]) == (best.parameter, pytest.approx(best.share))
+    curve = dict(row["curve"])
+    assert row["share"] == max(curve.values()) and row["reinforce"] == curve[0.0] and row["maxrl"] == curve[1.0]
+
+
+def test_it_says_so_in_words_that_can_be_pasted(run: Path) -> None:
+    done = command("tune-objective", str(run), "--metric", "log p", "--family", "C", "--noise", "4", "--group", "8")
+    assert done.returncode == 0, done.stderr
+    assert "log p, family C, groups of 8: 6 groups counted, 62% of their rollouts right" in done.stdout
+    # For log p it is family C at N/(N + τ) = 8/12, and 0.65 is the nearest that is tried.
+    wanted = (
+        f"gnomon train {run}/recipe.toml objective=rl2ml objective.family=C objective.parameter=0.65 rollout.group=8"
+    )
+    assert wanted in done.stdout
+
+
+def test_without_a_noise_it_tells_of_several(run: Path) -> None:
+    text = command("tune-objective", str(run), "--metric", "pass@1").stdout
+    assert [line.split()[0] for line in text.splitlines()[2:6]] == ["1", "4", "16", "64"]
+    assert "next:" not in text
+
+
+def test_early_steps_can_be_left_out(run: Path) -> None:
+    words = ("tune-objective", str(run), "--metric", "pass@1", "--json")
+    assert json.loads(command(*words, "--since", "1").stdout)["groups"] == 3
+    late = command(*words, "--since", "2")
+    assert late.returncode == 1 and "E411" in late.stderr and "2 finished steps" in late.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "fix"),
+    [
+        (["--metric", "pass@0"], "E005", "pass@k for any k"),
+        (["--metric", "accuracy"], "E005", "--metric pass@4"),
+        (["--metric", "pass@2", "--family", "E"], "E005", "known: A, B, C, D"),
+        (["--metric", "pass@2", "--noise", "-1"], "--noise", "greater than or equal to 0"),
+        (["--metric", "pass@2", "--noise", "nan"], "--noise", "less than or equal to"),
+        ([], "--metric", "Missing option"),
+    ],
+)
+def test_a_mistake_is_told(run: Path, words: list[str], code: str, fix: str) -> None:
+    done = command("tune-objective", str(run), *words)
+    assert done.returncode == 2 and code in done.stderr and fix in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("status", [RunStatus.INTERRUPTED, RunStatus.FAILED])
+def test_a_run_that_has_not_ended_is_not_counted(tmp_path: Path, status: RunStatus) -> None:
+    folder = write(tmp_path / "r", COUNTS, status)
+    done = command("tune-objective", str(folder), "--metric", "pass@4")
+    assert done.returncode == 1 and "E410" in done.stderr and f"gnomon resume {folder}" in done.stderr
+    assert f"the run is {status} after 2 steps" in done.stderr
+
+
+def test_a_run_without_rollouts_is_not_counted(tmp_path: Path) -> None:
+    done = command("tune-objective", str(write(tmp_path / "r", [])), "--metric", "pass@4")
+    assert done.returncode == 1 and "E411" in done.stderr
+    assert "E404" in command("tune-objective", str(tmp_path / "none"), "--metric", "pass@4").stderr

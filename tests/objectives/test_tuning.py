@@ -1,0 +1,183 @@
+"""Which count weight serves a metric best: against enumeration, quadrature and what can be derived."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from scipy.integrate import quad
+from scipy.special import betaln
+
+from gnomon.objectives import (
+    GainTerms,
+    KnownChance,
+    Member,
+    Posterior,
+    attainable_gain,
+    best_member,
+    best_scale,
+    family_gains,
+    family_parameters,
+    family_weight,
+    gain_terms,
+    metric,
+    metric_gain,
+    rl2ml,
+    update_scale,
+)
+from gnomon.objectives.exact import correct, moments, outcomes, world
+
+METRICS = ["log p", "pass@1", "pass@2", "pass@4"]
+SLOPES: dict[str, Callable[[float], float]] = {
+    "log p": lambda p: 1 / p,
+    "pass@1": lambda p: 1.0,
+    "pass@2": lambda p: 2 * (1 - p),
+    "pass@4": lambda p: 4 * (1 - p) ** 3,
+}
+"""M′(p)."""
+SOLVED = {Posterior(0, 8): 5.0, Posterior(1, 7): 3.0, Posterior(5, 3): 2.0, Posterior(8, 0): 1.0}
+
+
+def scale(family: str, parameter: float, group: int) -> tuple[float, ...]:
+    return update_scale(family_weight(group, family=family, parameter=parameter))
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize(("family", "parameter"), [("A", -0.5), ("A", 1.0), ("B", 0.5), ("C", 0.7), ("D", 1.4)])
+def test_the_terms_are_gain_and_square_of_a_step(family: str, parameter: float, name: str) -> None:
+    """In the world of 15 answers: E[g]·∇M and E|g|² of the row, each in units of |∇ log p|²."""
+    place, group = world(), 3
+    policy = place.logits()
+    possible = outcomes(place, policy, correct)
+    score = place.per_answer(place.scores(policy))
+    p = float(possible.chance @ possible.reward)
+    right = possible.chance * possible.reward / p
+    mean = right @ score
+    size = float(mean @ mean)
+    scatter = float(right @ (score - mean).square().sum(dim=1)) / size
+    found = moments(rl2ml(family, parameter), place, policy=policy, behavior=policy, possible=possible, group=group)  # type: ignore[arg-type]
+    worth = gain_terms({KnownChance(p): 1.0}, group=group, of=metric(name), noise=scatter)
+    s = scale(family, parameter, group)
+    first = SLOPES[name](p) * float(found.mean @ mean) * p / size
+    assert math.fsum(x * a for x, a in zip(s, worth.sensitivity, strict=True)) == pytest.approx(first, rel=1e-10)
+    square = (found.variance + float(found.mean @ found.mean)) / size
+    assert math.fsum(x * x * b for x, b in zip(s, worth.noise, strict=True)) == pytest.approx(square, rel=1e-10)
+    assert metric_gain(s, worth) == pytest.approx(first**2 / square, rel=1e-10)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_what_was_seen_is_averaged_over(name: str) -> None:
+    """Beta posteriors by their closed form and by quadrature, to the error that quadrature states."""
+    group, noise = 5, 2.0
+    found = gain_terms(SOLVED, group=group, of=metric(name), noise=noise)
+    for count in range(1, group + 1):
+
+        def average(value: Callable[[float], float], count: int = count) -> float:
+            total = 0.0
+            for seen, weight in SOLVED.items():
+                won, lost = 1 + seen.successes, 1 + seen.failures
+                ways = math.comb(group, count)
+
+                def density(p: float, won: int = won, lost: int = lost, ways: int = ways) -> float:
+                    own = p ** (won - 1) * (1 - p) ** (lost - 1) * math.exp(-betaln(won, lost))
+                    return own * ways * p**count * (1 - p) ** (group - count) * value(p)
+
+                total += weight * quad(density, 0, 1, epsabs=1e-13)[0]
+            return total / sum(SOLVED.values())
+
+        assert found.sensitivity[count] == pytest.approx(average(lambda p: SLOPES[name](p) * p), rel=1e-9)
+        assert found.noise[count] == pytest.approx((1 + noise / count) * average(lambda p: 1.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5, 4.0, 300.0])
+@pytest.mark.parametrize("beliefs", [SOLVED, {KnownChance(0.2): 1.0}, {Posterior(3, 5): 1.0, KnownChance(0.9): 2.0}])
+def test_for_log_p_the_best_scale_is_that_of_family_c(
+    beliefs: dict[Posterior | KnownChance, float], noise: float
+) -> None:
+    """s(K) ∝ K/(K + τ), whatever the prompts, which is the member N/(N + τ)."""
+    group = 6
+    worth = gain_terms(beliefs, group=group, of=metric("log p"), noise=noise)
+    member = group / (group + noise)
+    assert best_scale(worth) == pytest.approx(scale("C", member, group), rel=1e-12)
+    choice = best_member("C", worth, [0.0, member, 1.0])
+    assert choice.parameter == member and choice.share == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("noise", [0.5, 3.0])
+def test_for_one_prompt_it_is_so_for_any_metric(name: str, noise: float) -> None:
+    """KnownChance, or seen so often that its posterior is a point: up to the width of that, one in ten thousand."""
+    group = 4
+    for belief, limit in ((KnownChance(0.3), 1e-12), (Posterior(30_000_000, 70_000_000), 1e-6)):
+        worth = gain_terms({belief: 1.0}, group=group, of=metric(name), noise=noise)
+        expected = [0.0, *(k / (k + noise) * (group + noise) / group for k in range(1, group + 1))]
+        assert best_scale(worth) == pytest.approx(expected, rel=limit)
+        assert best_member("C", worth, [group / (group + noise)]).share == pytest.approx(1, rel=limit)
+        near = best_member("C", worth)
+        assert abs(near.parameter - group / (group + noise)) <= 0.05
+
+
+@pytest.mark.parametrize("family", "ABCD")
+def test_reinforce_where_noise_is_all_and_maximum_likelihood_where_there_is_none(family: str) -> None:
+    """For log p; the ends are members of every family."""
+    none = gain_terms(SOLVED, group=5, of=metric("log p"), noise=0.0)
+    assert best_member(family, none) == Member(parameter=1.0, share=pytest.approx(1, rel=1e-12))
+    much = gain_terms(SOLVED, group=5, of=metric("log p"), noise=1e9)
+    assert best_member(family, much) == Member(parameter=0.0, share=pytest.approx(1, rel=1e-7))
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("family", "ABCD")
+def test_no_member_gains_more_than_the_best_scale(family: str, name: str) -> None:
+    worth = gain_terms(SOLVED, group=7, of=metric(name), noise=3.0)
+    most = attainable_gain(worth)
+    assert metric_gain(best_scale(worth), worth) == pytest.approx(most, rel=1e-12)
+    found = family_gains(family, worth)
+    assert [choice.parameter for choice in found] == list(family_parameters(family, 7))
+    for choice in found:
+        exact = metric_gain(scale(family, choice.parameter, 7), worth) / most
+        assert choice.share == pytest.approx(exact, rel=1e-12) and 0 <= exact <= 1 + 1e-12
+    assert best_member(family, worth) in found
+    assert best_member(family, worth).share == max(choice.share for choice in found)
+
+
+def test_metrics_of_harder_prompts_ask_for_more_than_reinforce() -> None:
+    """Pass@k looks at prompts that are seldom solved, the more so the larger k."""
+    best = [best_member("A", gain_terms(SOLVED, group=8, of=metric(name), noise=2.0)).parameter for name in METRICS[1:]]
+    assert best[0] < best[1] < best[2]
+
+
+def test_the_length_of_a_scale_is_nothing_to_its_gain() -> None:
+    worth = gain_terms(SOLVED, group=3, of=metric("pass@1"), noise=1.0)
+    assert metric_gain((0, 1, 2, 3), worth) == pytest.approx(metric_gain((9, 10, 20, 30), worth))
+    assert metric_gain((0, 0, 0, 0), worth) == 0
+
+
+@pytest.mark.parametrize(("family", "group", "last"), [("A", 8, 3.0), ("D", 8, 3.0), ("C", 8, 1.1), ("C", 1, 3.0)])
+def test_parameters_reach_as_far_as_the_family(family: str, group: int, last: float) -> None:
+    tried = family_parameters(family, group)
+    assert {0.0, 1.0} <= set(tried) and tried[-1] == last and list(tried) == sorted(tried)
+    for parameter in tried:
+        family_weight(group, family=family, parameter=parameter)
+
+
+@pytest.mark.parametrize("name", ["pass@0", "pass@", "pass@-1", "pass@1.5", "accuracy", "pass@²", "log", ""])
+def test_a_metric_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="known: 'log p', and pass@k"):
+        metric(name)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    one, of = {KnownChance(0.5): 1.0}, metric("pass@1")
+    for options in ({"group": 0, "noise": 1.0}, {"group": 2, "noise": -1.0}, {"group": 2, "noise": math.nan}):
+        with pytest.raises(ValueError, match="at least"):
+            gain_terms(one, of=of, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one prompt"):
+        gain_terms({}, group=2, of=of, noise=1.0)
+    with pytest.raises(ValueError, match="does not fit"):
+        metric_gain((0.0, 1.0), gain_terms(one, group=2, of=of, noise=1.0))
+    with pytest.raises(ValueError, match="no family"):
+        family_parameters("E", 4)
+    assert GainTerms(sensitivity=(0.0, 1.0), noise=(0.0, 1.0)).group == 1
+    assert Posterior(0, 0).moment(1, 0) == pytest.approx(0.5) == KnownChance(0.5).moment(1, 0)
