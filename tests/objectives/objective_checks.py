@@ -15,6 +15,8 @@ from torch import Tensor
 from gnomon.objectives import (
     Baseline,
     Denominators,
+    Need,
+    Noise,
     Objective,
     OffPolicy,
     PolicyGradient,
@@ -89,15 +91,16 @@ def check_expectation(case: Case, group: int, reward: Reward) -> None:
     error = float((found - claim).abs().max())
     assert error <= 1e-9, f"the expected gradient misses its target by {error:.2g}"
     moves = float(claim.abs().max()) > 1e-3
-    assert moves == (group >= case.row.min_group), f"a group of {group} {'moves' if moves else 'does not move'} it"
+    least = max(case.row.min_group, case.row.min_rollouts)
+    assert moves == (group >= least), f"a group of {group} {'moves' if moves else 'does not move'} it"
 
 
 def check_singleton(case: Case) -> None:
-    """A group of one gives what the row declares."""
+    """A group of one, alone in its step, gives what the row declares."""
     binary = case.row.rewards is Rewards.BINARY
     reward = torch.tensor([[1.0], [0.0]] if binary else [[0.7], [1.0], [0.0]], dtype=torch.float64)
     try:
-        advantage = earned(case.row, reward)
+        advantage = torch.cat([earned(case.row, alone[None]) for alone in reward])
     except ValueError:
         assert case.row.singleton is Singleton.REFUSED, "a group of one is refused"
         return
@@ -110,21 +113,41 @@ def check_singleton(case: Case) -> None:
 
 
 def check_negative_control(case: Case) -> None:
-    """A reward that ignores the answer does not move the policy on average."""
+    """A reward that ignores the answer, early ones too, does to the policy on average what the row says."""
+    moved = moved_by_noise(case, [1.0, 0.0], [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], chance=0.3)
+    if case.row.noise is Noise.STILL:
+        assert moved <= 1e-12, f"noise moves the policy by {moved:.2g}"
+        return
+    assert moved > 1e-6, "noise does not move the policy"
+    moved = moved_by_noise(case, [1.0, -1.0], [[1.0, -0.5, 2.0], [-1.0, 0.5, -2.0]], chance=0.5)
+    if case.row.noise is Noise.EVEN:
+        assert moved <= 1e-12, f"even noise moves the policy by {moved:.2g}"
+    else:
+        assert moved > 1e-6, "even noise does not move the policy"
+
+
+def moved_by_noise(case: Case, reward: Sequence[float], early: Sequence[Sequence[float]], chance: float) -> float:
+    """How far one of two rewards, drawn whatever the answer, moves the policy on average.
+
+    Args: chance, of the first.
+    """
     place = world()
     policy = place.logits()
     answers = len(place.answers)
-    chance = place.chances(policy)
+    chances = place.chances(policy)
     noise = Outcomes(
         answer=torch.arange(answers).repeat(2),
-        chance=torch.cat([0.3 * chance, 0.7 * chance]),
-        reward=torch.cat([torch.ones(answers), torch.zeros(answers)]).to(chance.dtype),
+        chance=torch.cat([chance * chances, (1 - chance) * chances]),
+        reward=torch.tensor(reward, dtype=chances.dtype).repeat_interleave(answers),
         logp=place.logp(policy),
+        early=torch.tensor(early, dtype=chances.dtype).repeat_interleave(answers, dim=0),
     )
     least = max(2, case.row.min_group)
-    for group in (2, 3) if least == 2 else (least,):
-        found = moments(case.row, place, policy=policy, behavior=policy, possible=noise, group=group).mean
-        assert float(found.abs().max()) <= 1e-12, f"noise moves the policy by {float(found.abs().max()):.2g}"
+    found = [
+        moments(case.row, place, policy=policy, behavior=policy, possible=noise, group=group).mean
+        for group in ((2, 3) if least == 2 else (least,))
+    ]
+    return max(float(mean.abs().max()) for mean in found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,16 +332,39 @@ def check_order(case: Case, step: Step, seed: int) -> None:
 
 
 def check_shift(case: Case, step: Step) -> None:
-    """A constant on every reward changes nothing if a baseline is claimed, and something if none is."""
-    shifted = replace(step, rewards=[[reward + 3.0 for reward in group] for group in step.rewards])
+    """A constant on all that is earned changes nothing if a baseline is claimed, and something if none is."""
+    if case.row.baseline is Baseline.STEP:
+        step = replace(step, segments=1)
+    shifted = replace(
+        step,
+        rewards=[[reward + 3.0 for reward in group] for group in step.rewards],
+        early=[[[reward + 3.0 for reward in rollout] for rollout in group] for group in step.early],
+    )
     if refused(case, shifted.rewards):
         return
     sizes = step.denominators()
     before = case.row.coefficients(step.tokens(case.row), sizes)
     after = case.row.coefficients(shifted.tokens(case.row), sizes)
     same = torch.allclose(before, after, rtol=1e-9, atol=1e-12)
-    claimed = case.row.baseline is not Baseline.NONE
+    claimed = case.row.baseline not in (Baseline.NONE, Baseline.CRITIC)
     assert same == claimed, f"a shift of all rewards {'changes nothing' if same else 'changes the coefficients'}"
+
+
+def check_needs(case: Case) -> None:
+    """Credit looks at log-probabilities, reference and critic if it asks for them, and only then."""
+    step, row = EDGE_STEPS["mixed"], case.row
+    if refused(case, step.rewards):
+        return
+    before = row.credits(step.seen())
+    for need, name in ((Need.LOGP, "proximal"), (Need.REFERENCE, "reference"), (Need.VALUES, "values")):
+        moved = [value + 0.1 * (t % 5) for t, value in enumerate(getattr(step, name))]
+        looks = not torch.equal(row.credits(replace(step, **{name: moved}).seen()), before)
+        asks = need in row.needs
+        assert looks == asks, (
+            f"{need} is {'asked for' if asks else 'looked at'} and not {'looked at' if asks else 'asked for'}"
+        )
+    if row.baseline in (Baseline.NONE, Baseline.CRITIC):
+        assert (row.baseline is Baseline.CRITIC) == (Need.VALUES in row.needs), "a critic is no baseline, or none is"
 
 
 def check_textbook(case: Case, step: Step, dtype: torch.dtype) -> None:
@@ -417,6 +463,7 @@ SUITE: dict[str, Callable[[Case], None]] = {
     "additive": partial(check_steps, _alternating),
     "order": partial(check_steps, partial(check_order, seed=0)),
     "shift": lambda case: check_shift(case, EDGE_STEPS["mixed"]),
+    "needs": check_needs,
     "textbook, float32": partial(check_steps, partial(check_textbook, dtype=torch.float32)),
     "textbook, float64": partial(check_steps, partial(check_textbook, dtype=torch.float64)),
     "detached": check_detached,

@@ -52,6 +52,8 @@ MEAN_OF_ALL_TOKENS = ("dapo", "cispo", "cispo_cap")
 BENT = {
     **{name: {2: 0.976493, 3: 0.976493, 4: 0.976493} for name in MEAN_OF_OWN_TOKENS},
     **{name: {2: 0.996529, 3: 0.998448, 4: 0.999127} for name in MEAN_OF_ALL_TOKENS},
+    **{name: {2: 0.984267, 3: 0.993188, 4: 0.995996} for name in ("reinforce_pp", "reinforce_pp_baseline")},
+    "ppo_whitened": {2: 0.885746, 3: 0.970602, 4: 0.985593},
 }
 """Rows that do not climb the expected reward alone, with the cosine between the two in this world, by group size."""
 ONE = dict.fromkeys((2, 3, 4), 1.0)

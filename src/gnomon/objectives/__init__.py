@@ -94,6 +94,7 @@ from gnomon.objectives.row import (
     Baseline,
     Correction,
     Need,
+    Noise,
     Objective,
     OffPolicy,
     Penalty,
@@ -105,6 +106,16 @@ from gnomon.objectives.row import (
 from gnomon.objectives.shaping import soft_overlong
 from gnomon.objectives.table import TABLE, objective
 from gnomon.objectives.target import FrozenShape, Law, PolicyGradient, Seen, SharedLength, Target, TokenShape
+from gnomon.objectives.token_credit import (
+    gae,
+    gae_returns,
+    reward_to_go,
+    scaled,
+    whitened,
+    whitened_gae,
+    whitened_reward_to_go,
+)
+from gnomon.objectives.token_rows import ppo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo
 from gnomon.objectives.tokens import Denominators, Tokens
 
 __all__ = [
@@ -121,6 +132,7 @@ __all__ = [
     "FrozenShape",
     "Law",
     "Need",
+    "Noise",
     "Objective",
     "OffPolicy",
     "Penalty",
@@ -156,6 +168,8 @@ __all__ = [
     "dual_clip",
     "dual_clip_ppo",
     "family_weight",
+    "gae",
+    "gae_returns",
     "gauged",
     "geometric_clip",
     "geometric_mask",
@@ -188,20 +202,27 @@ __all__ = [
     "pkpo",
     "pkpo_loo",
     "pkpo_marginal",
+    "ppo",
     "ppo_clip",
+    "ppo_whitened",
     "prompt_mean",
     "ratio_weighted_k3",
     "raw",
     "regime",
     "reinforce",
     "reinforce_centred",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+    "reinforce_pp_loo",
     "rejected",
     "released_weight",
     "report",
+    "reward_to_go",
     "rl2ml",
     "rloo",
     "sample_standardised",
     "sapo",
+    "scaled",
     "sequence_is",
     "sequence_masked",
     "sequence_mean",
@@ -222,4 +243,7 @@ __all__ = [
     "unclipped",
     "ungauged",
     "update_scale",
+    "whitened",
+    "whitened_gae",
+    "whitened_reward_to_go",
 ]

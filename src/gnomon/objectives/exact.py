@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts, terminal
-from gnomon.objectives.row import Objective
+from gnomon.objectives.row import Objective, Scope
 from gnomon.objectives.table import objective
 from gnomon.objectives.target import Law, Seen, Target, TokenShape
 from gnomon.objectives.tokens import Denominators, Tokens
@@ -84,10 +84,17 @@ class World:
         """[prefixes] what a critic that is wrong expects."""
         return torch.cos(1.3 * torch.arange(self.prefixes, dtype=torch.float64) + 0.2)
 
-    def early(self, answer: Tensor) -> Tensor:
-        """[…, max_tokens] the binary reward of answers cut after 1, 2, … tokens."""
+    def anchor(self) -> Tensor:
+        """[prefixes, 3] logits of a reference policy that stands apart."""
+        count = self.prefixes * len(ALPHABET)
+        return torch.cos(0.9 * torch.arange(count, dtype=torch.float64) + 0.5).reshape(self.prefixes, -1)
+
+    def early(self, possible: Outcomes) -> Tensor:
+        """[outcomes, max_tokens] what arrives after 1, 2, … tokens: the binary reward of an answer cut there."""
+        if possible.early is not None:
+            return possible.early
         table = [[correct(text[: cut + 1]) for cut in range(self.max_tokens)] for text in self.answers]
-        return torch.tensor(table, dtype=torch.float64)[answer]
+        return torch.tensor(table, dtype=torch.float64)[possible.answer]
 
     def tokens(self, possible: Outcomes) -> Tensor:
         """[tokens of every outcome, end to end] index of each among the [T] of the world."""
@@ -103,8 +110,9 @@ class World:
         """Every outcome in plain numbers."""
         token = self.tokens(possible)
         sizes = self.lengths[possible.answer].tolist()
-        values, logp = (x[token].split(sizes) for x in (self.guess()[self.prefix], possible.logp))
-        early = self.early(possible.answer).tolist()
+        known = (self.guess()[self.prefix], possible.logp, self.logp(self.anchor()))
+        values, logp, reference = (x[token].split(sizes) for x in known)
+        early = self.early(possible).tolist()
         return [
             Seen(
                 reward=float(possible.reward[i]),
@@ -113,6 +121,7 @@ class World:
                 early=tuple(early[i]),
                 values=tuple(values[i].tolist()),
                 logp=tuple(logp[i].tolist()),
+                reference=tuple(reference[i].tolist()),
             )
             for i in range(len(sizes))
         ]
@@ -166,6 +175,8 @@ class Outcomes:
     """[Y]"""
     logp: Tensor
     """[T] log-probability of every token of the world under the behavior."""
+    early: Tensor | None = None
+    """[Y, max_tokens] what arrives after each token. None: the reward of the answer, were it cut there."""
 
     def law(self, place: World) -> Law:
         """The joint distribution of reward and length."""
@@ -224,8 +235,10 @@ def moments(
     token = torch.arange(len(sequence)) + first[sequence]
     if row.credit is terminal:
         advantage = row.advantage(possible.reward[members]).flatten()[sequence]
+    elif row.scope is Scope.GROUP:
+        advantage = row.credits(step_of(place, possible, members))
     else:
-        steps = (step_of(place, possible, chosen) for chosen in members)
+        steps = (step_of(place, possible, chosen[None]) for chosen in members)
         advantage = torch.cat([row.credits(step) for step in steps])
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
     proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
@@ -256,24 +269,25 @@ def moments(
 
 
 def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
-    """A step of a single group: everything that credit may look at.
+    """A step: everything that credit may look at.
 
-    The critic is a fixed guess at every prefix, and wrong. Segments are single tokens; each pays what the answer
-    would, were it cut there.
-    Args: members, [N] which outcomes.
+    The critic is a fixed guess at every prefix, and wrong. The reference stands apart from the policy. Segments are
+    single tokens; each pays what the answer would, were it cut there.
+    Args: members, [groups, N] which outcomes.
     """
-    group = replace(possible, answer=possible.answer[members], reward=possible.reward[members])
-    token, lengths = place.tokens(group), place.lengths[group.answer]
+    answers = possible.answer[members]
+    token = place.tokens(replace(possible, answer=answers.flatten()))
+    start = place.lengths.cumsum(0) - place.lengths
     return Rollouts(
-        rewards=group.reward[None],
-        lengths=lengths[None],
-        answers=group.answer[None],
-        baseline=torch.zeros_like(group.reward)[None],
-        segment=torch.cat([torch.arange(int(length)) for length in lengths]),
-        segment_rewards=place.early(group.answer)[None],
+        rewards=possible.reward[members],
+        lengths=place.lengths[answers],
+        answers=answers,
+        baseline=torch.zeros(answers.shape, dtype=torch.float64),
+        segment=token - start[place.answer[token]],
+        segment_rewards=place.early(possible)[members],
         values=place.guess()[place.prefix[token]],
         logp=possible.logp[token],
-        reference_logp=possible.logp[token],
+        reference_logp=place.logp(place.anchor())[token],
     )
 
 

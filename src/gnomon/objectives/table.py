@@ -39,6 +39,7 @@ from gnomon.objectives.ratio_rows import (
     tis,
 )
 from gnomon.objectives.row import Objective
+from gnomon.objectives.token_rows import ppo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo
 
 __all__ = ["TABLE", "objective"]
 
@@ -67,8 +68,13 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "pkpo": pkpo,
     "pkpo_loo": pkpo_loo,
     "pkpo_marginal": pkpo_marginal,
+    "ppo": ppo,
+    "ppo_whitened": ppo_whitened,
     "reinforce": reinforce,
     "reinforce_centred": reinforce_centred,
+    "reinforce_pp": reinforce_pp,
+    "reinforce_pp_baseline": reinforce_pp_baseline,
+    "reinforce_pp_loo": reinforce_pp_loo,
     "rl2ml": rl2ml,
     "rloo": rloo,
     "sapo": sapo,
