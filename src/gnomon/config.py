@@ -335,6 +335,54 @@ class ReinforcePpLoo(Row):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
+class TurnReinforce(Row):
+    type: Literal["turn_reinforce"] = "turn_reinforce"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Discount per turn."""
+
+
+class TurnReinforceDiscounted(Row):
+    type: Literal["turn_reinforce_discounted"] = "turn_reinforce_discounted"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """Discount per turn."""
+
+
+class TurnPpo(Row):
+    type: Literal["turn_ppo"] = "turn_ppo"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Discount per turn."""
+    lam: Annotated[float, Field(ge=0, le=1)] = 1.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class Rebn(Row):
+    type: Literal["rebn"] = "rebn"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Discount per turn."""
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-9
+
+
+class Brpo(Row):
+    type: Literal["brpo"] = "brpo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class BrpoReleased(Row):
+    type: Literal["brpo_released"] = "brpo_released"
+    min_group: ClassVar[int] = 1
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -373,7 +421,13 @@ Objective = Annotated[
     | PpoWhitened
     | ReinforcePp
     | ReinforcePpBaseline
-    | ReinforcePpLoo,
+    | ReinforcePpLoo
+    | TurnReinforce
+    | TurnReinforceDiscounted
+    | TurnPpo
+    | Rebn
+    | Brpo
+    | BrpoReleased,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

@@ -65,6 +65,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "reinforce_pp": [{"beta": 0.2, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
     "reinforce_pp_baseline": [{"beta": 0.2, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
     "reinforce_pp_loo": [{"beta": 0.2, "scale": 0.4}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "brpo": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "brpo_released": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "rebn": [{"gamma": 0.9, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "turn_ppo": [{"gamma": 0.9}, {"gamma": 0.9, "lam": 0.7}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "turn_reinforce": [{"gamma": 0.9}],
+    "turn_reinforce_discounted": [{"gamma": 0.5}],
     "rl2ml": [
         {"parameter": 0.0},
         {"parameter": 1.6},

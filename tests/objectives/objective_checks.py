@@ -332,22 +332,25 @@ def check_order(case: Case, step: Step, seed: int) -> None:
 
 
 def check_shift(case: Case, step: Step) -> None:
-    """A constant on all that is earned changes nothing if a baseline is claimed, and something if none is."""
-    if case.row.baseline is Baseline.STEP:
-        step = replace(step, segments=1)
-    shifted = replace(
-        step,
-        rewards=[[reward + 3.0 for reward in group] for group in step.rewards],
-        early=[[[reward + 3.0 for reward in rollout] for rollout in group] for group in step.early],
-    )
-    if refused(case, shifted.rewards):
-        return
-    sizes = step.denominators()
-    before = case.row.coefficients(step.tokens(case.row), sizes)
-    after = case.row.coefficients(shifted.tokens(case.row), sizes)
-    same = torch.allclose(before, after, rtol=1e-9, atol=1e-12)
-    claimed = case.row.baseline not in (Baseline.NONE, Baseline.CRITIC)
-    assert same == claimed, f"a shift of all rewards {'changes nothing' if same else 'changes the coefficients'}"
+    """A constant on all that is earned changes nothing if a baseline is claimed, and something if none is.
+
+    Whether a rollout earns it in one part or in several; where returns are compared over the step, in one.
+    """
+    single = replace(step, segments=1)
+    for here in (single,) if case.row.baseline is Baseline.STEP else (step, single):
+        shifted = replace(
+            here,
+            rewards=[[reward + 3.0 for reward in group] for group in here.rewards],
+            early=[[[reward + 3.0 for reward in rollout] for rollout in group] for group in here.early],
+        )
+        if refused(case, shifted.rewards):
+            return
+        sizes = here.denominators()
+        before = case.row.coefficients(here.tokens(case.row), sizes)
+        after = case.row.coefficients(shifted.tokens(case.row), sizes)
+        same = torch.allclose(before, after, rtol=1e-9, atol=1e-12)
+        claimed = case.row.baseline not in (Baseline.NONE, Baseline.CRITIC)
+        assert same == claimed, f"a shift of all rewards {'changes nothing' if same else 'changes the coefficients'}"
 
 
 def check_needs(case: Case) -> None:

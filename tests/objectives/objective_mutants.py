@@ -12,6 +12,7 @@ from objective_cases import CASES, Case
 from ratio_mutants import ratio_mutants, turned, whole_group
 from token_mutants import token_mutants
 from torch import Tensor
+from turn_mutants import turn_mutants
 
 from gnomon.objectives import (
     TABLE,
@@ -253,7 +254,7 @@ def mutants() -> dict[str, Case]:
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
         add(what, origin, row)
-    for what, origin, row in itertools.chain(ratio_mutants(), token_mutants()):
+    for what, origin, row in itertools.chain(ratio_mutants(), token_mutants(), turn_mutants()):
         add(what, origin, row)
     return found
 

@@ -99,6 +99,88 @@ def reinforce_pp_loo_loss(
     return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
 
 
+def _turns(step: Step) -> list[tuple[int, int, list[list[int]]]]:
+    """Group, place and the token positions of each turn of every rollout."""
+    found = []
+    for g, i, tokens in step.rollouts():
+        turns: dict[int, list[int]] = {}
+        for part, t in zip(step.parts(len(tokens)), tokens, strict=True):
+            turns.setdefault(part, []).append(t)
+        found.append((g, i, [turns[part] for part in sorted(turns)]))
+    return found
+
+
+def _turn_returns(step: Step, gamma: float, from_the_start: bool = False) -> Credit:
+    credit: Credit = {}
+    for g, i, turns in _turns(step):
+        for k, tokens in enumerate(turns):
+            earned = sum(gamma ** (later - k) * step.early[g][i][later] for later in range(k, len(turns)))
+            credit |= dict.fromkeys(tokens, earned * gamma**k if from_the_start else earned)
+    return credit
+
+
+def _summed(step: Step, logp: Tensor, credit: Credit) -> Tensor:
+    total = logp.new_zeros(())
+    for t, value in credit.items():
+        total = total + value * logp[t]
+    return total / len(step.rollouts())
+
+
+def turn_reinforce_loss(step: Step, logp: Tensor, gamma: float) -> Tensor:
+    return _summed(step, logp, _turn_returns(step, gamma))
+
+
+def turn_reinforce_discounted_loss(step: Step, logp: Tensor, gamma: float) -> Tensor:
+    return _summed(step, logp, _turn_returns(step, gamma, from_the_start=True))
+
+
+def turn_ppo_loss(step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float, clip_high: float) -> Tensor:
+    credit: Credit = {}
+    for g, i, turns in _turns(step):
+        next_value, next_advantage = 0.0, 0.0
+        for k in reversed(range(len(turns))):
+            value = step.values[turns[k][0]]
+            next_advantage = step.early[g][i][k] + gamma * next_value - value + gamma * lam * next_advantage
+            credit |= dict.fromkeys(turns[k], next_advantage)
+            next_value = value
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
+def rebn_loss(step: Step, logp: Tensor, gamma: float, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    returns = _turn_returns(step, gamma)
+    every = [returns[tokens[0]] for _, _, turns in _turns(step) for tokens in turns]
+    credit = dict.fromkeys(returns, 0.0)
+    if len(set(every)) > 1:
+        mean, deviation = statistics.fmean(every), statistics.pstdev(every)
+        credit = {t: (value - mean) / (deviation + epsilon) for t, value in returns.items()}
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
+def _budget_credit(step: Step, alone: bool) -> Credit:
+    """As in the paper: the score to come, less the mix of both baselines."""
+    credit: Credit = {}
+    for g, i, turns in _turns(step):
+        for j, tokens in enumerate(turns):
+            scores = step.early[g]
+            budgets = len(scores[i])
+            to_come = [sum(score[k] / budgets for k in range(j, budgets)) for score in scores]
+            among = [value for place, value in enumerate(to_come) if not (alone and place == i)]
+            own = 0.0
+            if j:
+                own = sum(2**k * scores[i][k] for k in range(j)) / sum(2**k for k in range(j)) * (budgets - j) / budgets
+            baseline = (j * own + (budgets - j) * statistics.fmean(among)) / budgets
+            credit |= dict.fromkeys(tokens, to_come[i] - baseline)
+    return credit
+
+
+def brpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    return _clipped(step, logp, _budget_credit(step, alone=True), clip_low, clip_high) / _share(step)
+
+
+def brpo_released_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    return _clipped(step, logp, _budget_credit(step, alone=False), clip_low, clip_high) / _share(step)
+
+
 LOSSES: dict[str, Callable[..., Tensor]] = {
     name.removesuffix("_loss"): function for name, function in list(globals().items()) if name.endswith("_loss")
 }

@@ -117,6 +117,15 @@ from gnomon.objectives.token_credit import (
 )
 from gnomon.objectives.token_rows import ppo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo
 from gnomon.objectives.tokens import Denominators, Tokens
+from gnomon.objectives.turn_credit import (
+    budget_credit,
+    discounted_turn_returns,
+    standardised_turn_returns,
+    turn_gae,
+    turn_gae_returns,
+    turn_returns,
+)
+from gnomon.objectives.turn_rows import brpo, brpo_released, rebn, turn_ppo, turn_reinforce, turn_reinforce_discounted
 
 __all__ = [
     "FAMILIES",
@@ -153,6 +162,9 @@ __all__ = [
     "best_of",
     "best_of_less_others",
     "best_of_marginal",
+    "brpo",
+    "brpo_released",
+    "budget_credit",
     "capped",
     "centred_pass_weight",
     "cispo",
@@ -164,6 +176,7 @@ __all__ = [
     "dapo",
     "decoupled_ppo",
     "direct_weight",
+    "discounted_turn_returns",
     "dr_grpo",
     "dual_clip",
     "dual_clip_ppo",
@@ -208,6 +221,7 @@ __all__ = [
     "prompt_mean",
     "ratio_weighted_k3",
     "raw",
+    "rebn",
     "regime",
     "reinforce",
     "reinforce_centred",
@@ -235,11 +249,18 @@ __all__ = [
     "soft_overlong",
     "squared_log_ratio",
     "standardised",
+    "standardised_turn_returns",
     "sub_weight",
     "terminal",
     "tis",
     "token_mean",
     "truncated",
+    "turn_gae",
+    "turn_gae_returns",
+    "turn_ppo",
+    "turn_reinforce",
+    "turn_reinforce_discounted",
+    "turn_returns",
     "unclipped",
     "ungauged",
     "update_scale",
