@@ -129,9 +129,10 @@ def check_negative_control(case: Case) -> None:
 def moved_by_noise(case: Case, reward: Sequence[float], early: Sequence[Sequence[float]], chance: float) -> float:
     """How far one of two rewards, drawn whatever the answer, moves the policy on average.
 
+    Answers of two tokens will do where every step must be credited by itself.
     Args: chance, of the first.
     """
-    place = world()
+    place = world(3 if case.row.scope is Scope.GROUP else 2)
     policy = place.logits()
     answers = len(place.answers)
     chances = place.chances(policy)
@@ -140,7 +141,7 @@ def moved_by_noise(case: Case, reward: Sequence[float], early: Sequence[Sequence
         chance=torch.cat([chance * chances, (1 - chance) * chances]),
         reward=torch.tensor(reward, dtype=chances.dtype).repeat_interleave(answers),
         logp=place.logp(policy),
-        early=torch.tensor(early, dtype=chances.dtype).repeat_interleave(answers, dim=0),
+        early=torch.tensor(early, dtype=chances.dtype).repeat_interleave(answers, dim=0)[:, : place.max_tokens],
     )
     least = max(2, case.row.min_group)
     found = [

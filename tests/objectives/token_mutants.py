@@ -118,7 +118,7 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
                 yield f"{scope} claimed", name, replace(row, scope=scope)
         for noise in Noise:
             if noise is not row.noise:
-                yield f"noise that does {noise} claimed", name, replace(row, noise=noise)
+                yield f"under noise, {noise.name} claimed", name, replace(row, noise=noise)
     for name in (BIASED, SHORT, NEAR, *ANCHORED, LOO):
         yield "credit of the last token on all", name, of_credit(CASES[name].row, of_the_last)
     yield "a critic asked for in vain", "rloo", replace(CASES["rloo"].row, needs=frozenset({Need.VALUES}))

@@ -10,8 +10,8 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -238,7 +238,7 @@ def moments(
     elif row.scope is Scope.GROUP:
         advantage = row.credits(step_of(place, possible, members))
     else:
-        steps = (step_of(place, possible, chosen[None]) for chosen in members)
+        steps = _one_by_one(step_of(place, possible, members))
         advantage = torch.cat([row.credits(step) for step in steps])
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
     proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
@@ -289,6 +289,18 @@ def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
         logp=possible.logp[token],
         reference_logp=place.logp(place.anchor())[token],
     )
+
+
+def _one_by_one(step: Rollouts) -> Iterator[Rollouts]:
+    """Every group of a step as a step of its own."""
+    known = {field.name: getattr(step, field.name) for field in fields(step)}
+    known = {name: values for name, values in known.items() if values is not None}
+    sizes = step.lengths.sum(dim=1).tolist()
+    parts = {
+        name: values.split_with_sizes([1] * len(sizes) if values.dim() > 1 else sizes) for name, values in known.items()
+    }
+    for group in zip(*parts.values(), strict=True):
+        yield Rollouts(**dict(zip(parts, group, strict=True)))
 
 
 @functools.lru_cache(maxsize=16)
