@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,10 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives import (
+    Denominators,
     Objective,
     Rollouts,
+    Tokens,
     gae,
     objective,
     ppo,
@@ -205,6 +208,48 @@ def test_in_a_step_of_one_group_its_mean_makes_no_difference() -> None:
     assert not torch.allclose(reinforce_pp_baseline().credits(step), reinforce_pp().credits(step), atol=0.1)
     last = (1 / 14) / ((0.75 - 0.25 / 7) / 6) ** 0.5
     assert reinforce_pp_baseline().credits(step)[3:].tolist() == pytest.approx([last] * 4)
+
+
+def beside(row: Objective, neighbour: Callable[[str], float]) -> Tensor:
+    """E[g] of the tokens of one prompt, in a step of two prompts with two answers each of up to two tokens."""
+    place = world(2)
+    policy = place.logits()
+    mine, theirs = outcomes(place, policy, correct), outcomes(place, policy, neighbour)
+    scores, total = place.scores(policy), torch.zeros(9, dtype=F64)
+    pairs = torch.combinations(torch.arange(7), with_replacement=True)
+    for own, other in torch.cartesian_prod(torch.arange(len(pairs)), torch.arange(len(pairs))).tolist():
+        answers = torch.cat([pairs[own], pairs[other]])
+        orders = (1 + int(pairs[own, 0] != pairs[own, 1])) * (1 + int(pairs[other, 0] != pairs[other, 1]))
+        step = step_of(place, mine, answers.reshape(2, 2))
+        step = replace(step, rewards=torch.stack([mine.reward[answers[:2]], theirs.reward[answers[2:]]]))
+        token, logp = place.tokens(replace(mine, answer=answers)), step.logp
+        assert logp is not None
+        tokens = Tokens(
+            logp=logp,
+            behavior_logp=logp,
+            advantage=row.credits(step),
+            sequence=step.sequence,
+            group=step.sequence // 2,
+        )
+        sizes = Denominators(groups=2, sequences=4, tokens=len(token), max_tokens=2)
+        kappa = torch.where(tokens.group == 0, row.coefficients(tokens, sizes), 0.0)
+        total += orders * float(mine.chance[answers].prod()) * (kappa @ scores[token])
+    return total
+
+
+def test_what_a_prompt_learns_depends_on_its_neighbours_unless_the_scale_stands_still() -> None:
+    """Whitening ties the prompts of a step together; the mean of the group frees them from each other's level alone."""
+    always, never = (lambda answer: 1.0), (lambda answer: 0.0)
+    plain, based, still = reinforce_pp(), reinforce_pp_baseline(), reinforce_pp_loo()
+    assert apart(beside(plain, always), beside(plain, never)) > 0.1
+    assert close(beside(based, always), beside(based, never))
+    assert apart(beside(based, correct), beside(based, never)) > 0.1
+    place = world(2)
+    policy = place.logits().requires_grad_()
+    rewards = outcomes(place, policy.detach(), correct).reward
+    (truth,) = torch.autograd.grad(place.chances(policy) @ rewards, policy)
+    for neighbour in (always, correct):
+        assert close(beside(still, neighbour), truth.flatten() / (2 * place.max_tokens))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float) -
     Raises: ValueError for rollouts without values.
     Source: Schulman et al. 2016, arXiv 1506.02438, eq. 16.
     """
-    values, rewards, place = _laid(rollouts, advantage)
+    values, rewards, place = _over_a_critic(rollouts, advantage)
     return smoothed(rewards, values, gamma=gamma, lam=lam)[place]
 
 
@@ -36,7 +36,7 @@ def gae_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: 
     Returns: [T], in units of reward.
     Raises: ValueError for rollouts without values.
     """
-    values, rewards, place = _laid(rollouts, advantage)
+    values, rewards, place = _over_a_critic(rollouts, advantage)
     return (smoothed(rewards, values, gamma=gamma, lam=lam) + values)[place]
 
 
@@ -60,7 +60,7 @@ def reward_to_go(rollouts: Rollouts, advantage: Advantage, *, beta: float) -> Te
         return credit
     if rollouts.logp is None or rollouts.reference_logp is None:
         raise ValueError("a penalty in the return needs logp and reference_logp on every token")
-    place = laid(rollouts)
+    place = _places(rollouts)
     strayed = _table(rollouts, rollouts.logp - rollouts.reference_logp, place)
     return credit - beta * discounted(strayed, 1.0)[place]
 
@@ -107,7 +107,7 @@ def discounted(values: Tensor, factor: float) -> Tensor:
     return total
 
 
-def laid(rollouts: Rollouts) -> tuple[Tensor, Tensor]:
+def _places(rollouts: Rollouts) -> tuple[Tensor, Tensor]:
     """Row and column of every token [T] in a table of a row per rollout."""
     sequence, lengths = rollouts.sequence, rollouts.lengths.flatten()
     start = lengths.cumsum(0) - lengths
@@ -121,11 +121,11 @@ def _table(rollouts: Rollouts, values: Tensor, place: tuple[Tensor, Tensor]) -> 
     return table
 
 
-def _laid(rollouts: Rollouts, advantage: Advantage) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+def _over_a_critic(rollouts: Rollouts, advantage: Advantage) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
     """Values and rewards in tables of a row per rollout, and the place of every token there."""
     if rollouts.values is None:
         raise ValueError("an advantage over a critic needs its values on every token")
-    place = laid(rollouts)
+    place = _places(rollouts)
     values = _table(rollouts, rollouts.values, place)
     rewards, lengths = torch.zeros_like(values), rollouts.lengths.flatten()
     spoke = lengths.nonzero().squeeze(1)

@@ -44,7 +44,7 @@ def turn_reinforce(gamma: float = 1.0) -> Objective:
         ),
         noise=Noise.EVEN,
         equation="κ = Σ_{k≥t} γ^{k−t} r_k / S",
-        source="Sutton & Barto 2018, Reinforcement Learning, §13.3",
+        source="axon-rl/gem, examples/train_oat, without its normalisation",
     )
 
 
@@ -91,7 +91,7 @@ def turn_ppo(gamma: float = 1.0, lam: float = 1.0, clip_low: float = 0.2, clip_h
         baseline=Baseline.CRITIC,
         noise=Noise.EVEN if lam == 1 else Noise.MOVES,
         equation="κ = clip(ρ; A)·A / (S·L_max), A_t = Σ_l (γλ)ˡ δ_{t+l}, δ_t = r_t + γV_{t+1} − V_t over turns",
-        source="sail-sg/oat, oat/algorithms/ppo_multiturn.py",
+        source="Schulman et al. 2016, arXiv 1506.02438, over turns as in sail-sg/oat, ppo_multiturn",
     )
 
 
