@@ -344,6 +344,103 @@ class Luffy(Row):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
+class Ppo(Row):
+    type: Literal["ppo"] = "ppo"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    lam: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """1 asks the critic for a baseline alone, 0 for all that follows."""
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class PpoWhitened(Row):
+    type: Literal["ppo_whitened"] = "ppo_whitened"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    lam: Annotated[float, Field(ge=0, le=1)] = 1.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-8
+
+
+class ReinforcePp(Row):
+    type: Literal["reinforce_pp"] = "reinforce_pp"
+    min_group: ClassVar[int] = 1
+    beta: Annotated[float, Field(ge=0)] = 0.0
+    """Reward taken off per nat that a rollout strays from the policy that the run began with."""
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-8
+
+
+class ReinforcePpBaseline(Row):
+    type: Literal["reinforce_pp_baseline"] = "reinforce_pp_baseline"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(ge=0)] = 0.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-8
+
+
+class ReinforcePpLoo(Row):
+    type: Literal["reinforce_pp_loo"] = "reinforce_pp_loo"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(ge=0)] = 0.0
+    scale: Annotated[float, Field(gt=0)] = 1.0
+    """What credit is divided by, in units of reward."""
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class TurnReinforce(Row):
+    type: Literal["turn_reinforce"] = "turn_reinforce"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Discount per turn."""
+
+
+class TurnReinforceDiscounted(Row):
+    type: Literal["turn_reinforce_discounted"] = "turn_reinforce_discounted"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """Discount per turn."""
+
+
+class TurnPpo(Row):
+    type: Literal["turn_ppo"] = "turn_ppo"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Discount per turn."""
+    lam: Annotated[float, Field(ge=0, le=1)] = 1.0
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class Rebn(Row):
+    type: Literal["rebn"] = "rebn"
+    min_group: ClassVar[int] = 1
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Discount per turn."""
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    epsilon: Annotated[float, Field(ge=0)] = 1e-9
+
+
+class Brpo(Row):
+    type: Literal["brpo"] = "brpo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
+class BrpoReleased(Row):
+    type: Literal["brpo_released"] = "brpo_released"
+    min_group: ClassVar[int] = 1
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -383,7 +480,18 @@ Objective = Annotated[
     | Gfpo
     | GfpoEfficiency
     | Rae
-    | Luffy,
+    | Luffy
+    | Ppo
+    | PpoWhitened
+    | ReinforcePp
+    | ReinforcePpBaseline
+    | ReinforcePpLoo
+    | TurnReinforce
+    | TurnReinforceDiscounted
+    | TurnPpo
+    | Rebn
+    | Brpo
+    | BrpoReleased,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

@@ -14,6 +14,7 @@ from gnomon.objectives import (
     FADES,
     Advantage,
     Baseline,
+    Noise,
     Objective,
     OffPolicy,
     Rollouts,
@@ -149,7 +150,11 @@ def filter_mutants() -> Iterator[tuple[str, str, Objective]]:
         row = CASES[f"{origin},keep=2"].row
         yield "deviation missing", f"{origin},keep=2", replace(row, advantage=mean_centred)
         yield "unfiltered claimed", f"{origin},keep=2", replace(row, target=CASES["dapo"].row.target)
-        yield "the other neutrality claimed", f"{origin},keep=2", replace(row, neutral=not row.neutral)
+        yield (
+            "the other neutrality claimed",
+            f"{origin},keep=2",
+            replace(row, noise=Noise.STILL if row.noise is Noise.MOVES else Noise.MOVES),
+        )
         yield "ratio missing", f"{origin},keep=2", replace(row, ratio=no_ratio)
     efficient = CASES["gfpo_efficiency,keep=2"].row
     yield "a baseline claimed", "gfpo_efficiency,keep=2", replace(efficient, baseline=Baseline.GROUP)

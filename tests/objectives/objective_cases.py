@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from objective_losses import LOSSES, by_prompt_loss, dr_grpo_loss, penalised_loss
+import objective_losses
+import token_losses
+from objective_losses import by_prompt_loss, dr_grpo_loss, penalised_loss
 from objective_steps import Step
 from torch import Tensor
 
@@ -29,6 +31,9 @@ from gnomon.objectives import (
 
 Loss = Callable[[Step, Tensor], Tensor]
 """The maximised textbook objective of a step, as a function of the policy's log-probabilities [T]."""
+
+LOSSES = objective_losses.LOSSES | token_losses.LOSSES
+"""Of every row, by name."""
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "dr_grpo": [{"clip_low": 0.1, "clip_high": 0.3}],
@@ -61,6 +66,17 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "pkpo": [{"k": 1}, {"k": 3}],
     "pkpo_loo": [{"k": 1}, {"k": 3}],
     "pkpo_marginal": [{"k": 3}],
+    "ppo": [{"gamma": 0.9}, {"lam": 0.7}, {"gamma": 0.9, "lam": 0.0}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "ppo_whitened": [{"gamma": 0.9, "lam": 0.7, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "reinforce_pp": [{"beta": 0.2, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "reinforce_pp_baseline": [{"beta": 0.2, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "reinforce_pp_loo": [{"beta": 0.2, "scale": 0.4}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "brpo": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "brpo_released": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "rebn": [{"gamma": 0.9, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "turn_ppo": [{"gamma": 0.9}, {"gamma": 0.9, "lam": 0.7}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "turn_reinforce": [{"gamma": 0.9}],
+    "turn_reinforce_discounted": [{"gamma": 0.5}],
     "rl2ml": [
         {"parameter": 0.0},
         {"parameter": 1.6},

@@ -15,6 +15,8 @@ from torch import Tensor
 from gnomon.objectives import (
     Baseline,
     Denominators,
+    Need,
+    Noise,
     Objective,
     OffPolicy,
     PolicyGradient,
@@ -91,15 +93,16 @@ def check_expectation(case: Case, group: int, reward: Reward) -> None:
     error = float((found - claim).abs().max())
     assert error <= 1e-9, f"the expected gradient misses its target by {error:.2g}"
     moves = float(claim.abs().max()) > 1e-3
-    assert moves == (group >= case.row.min_group), f"a group of {group} {'moves' if moves else 'does not move'} it"
+    least = max(case.row.min_group, case.row.min_rollouts)
+    assert moves == (group >= least), f"a group of {group} {'moves' if moves else 'does not move'} it"
 
 
 def check_singleton(case: Case) -> None:
-    """A group of one gives what the row declares."""
+    """A group of one, alone in its step, gives what the row declares."""
     binary = case.row.rewards is Rewards.BINARY
     reward = torch.tensor([[1.0], [0.0]] if binary else [[0.7], [1.0], [0.0]], dtype=torch.float64)
     try:
-        advantage = earned(case.row, reward)
+        advantage = torch.cat([earned(case.row, alone[None]) for alone in reward])
     except ValueError:
         assert case.row.singleton is Singleton.REFUSED, "a group of one is refused"
         return
@@ -112,31 +115,44 @@ def check_singleton(case: Case) -> None:
 
 
 def check_negative_control(case: Case) -> None:
-    """A reward that ignores the answer does not move the policy on average, unless the row says that it does."""
-    least = max(2, case.row.min_group)
-    if not case.row.neutral:
-        assert max(moved_by_noise(case, 2, group) for group in (3, 5)) > 1e-3, "noise does not move the policy"
-        return
-    for group in (2, 3) if least == 2 else (least,):
-        moved = moved_by_noise(case, 3, group)
+    """A reward that ignores the answer, early ones too, does to the policy on average what the row says."""
+    low = 0.0 if case.row.rewards is Rewards.BINARY else 0.5
+    moved = moved_by_noise(case, [1.0, low], [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], chance=0.3)
+    if case.row.noise is Noise.STILL:
         assert moved <= 1e-12, f"noise moves the policy by {moved:.2g}"
+        return
+    assert moved > 1e-6, "noise does not move the policy"
+    moved = moved_by_noise(case, [1.0, -1.0], [[1.0, -0.5, 2.0], [-1.0, 0.5, -2.0]], chance=0.5)
+    if case.row.noise is Noise.EVEN:
+        assert moved <= 1e-12, f"even noise moves the policy by {moved:.2g}"
+    else:
+        assert moved > 1e-6, "even noise does not move the policy"
 
 
-def moved_by_noise(case: Case, max_tokens: int, group: int) -> float:
-    """The largest entry of the expected gradient, where every answer earns more in three times of ten."""
-    place = world(max_tokens)
+def moved_by_noise(case: Case, reward: Sequence[float], early: Sequence[Sequence[float]], chance: float) -> float:
+    """How far one of two rewards, drawn whatever the answer, moves the policy on average.
+
+    Answers of two tokens will do where every step must be credited by itself, and where some noise is enough.
+    Args: chance, of the first.
+    """
+    still, together = case.row.noise is Noise.STILL, case.row.scope is Scope.GROUP
+    place = world(3 if still and together else 2)
     policy = place.logits()
     answers = len(place.answers)
-    chance = place.chances(policy)
-    low = 0.0 if case.row.rewards is Rewards.BINARY else 0.5
+    chances = place.chances(policy)
     noise = Outcomes(
         answer=torch.arange(answers).repeat(2),
-        chance=torch.cat([0.3 * chance, 0.7 * chance]),
-        reward=torch.cat([torch.ones(answers), torch.full((answers,), low)]).to(chance.dtype),
+        chance=torch.cat([chance * chances, (1 - chance) * chances]),
+        reward=torch.tensor(reward, dtype=chances.dtype).repeat_interleave(answers),
         logp=place.logp(policy),
+        early=torch.tensor(early, dtype=chances.dtype).repeat_interleave(answers, dim=0)[:, : place.max_tokens],
     )
-    found = moments(case.row, place, policy=policy, behavior=policy, possible=noise, group=group).mean
-    return float(found.abs().max())
+    least = max(2, case.row.min_group)
+    found = [
+        moments(case.row, place, policy=policy, behavior=policy, possible=noise, group=group).mean
+        for group in ((2, 3) if least == 2 else (least,)) + ((5,) if together and not still else ())
+    ]
+    return max(float(mean.abs().max()) for mean in found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,20 +337,47 @@ def check_order(case: Case, step: Step, seed: int) -> None:
 
 
 def check_shift(case: Case, steps: Sequence[Step]) -> None:
-    """A constant on every reward changes nothing if a baseline is claimed, and something if none is."""
+    """A constant on all that is earned changes nothing if a baseline is claimed, and something if none is.
+
+    Whether a rollout earns it in one part or in several; where returns are compared over the step, in one.
+    """
+    claimed = case.row.baseline not in (Baseline.NONE, Baseline.CRITIC)
     same = []
     for step in steps:
-        shifted = replace(step, rewards=[[reward + 3.0 for reward in group] for group in step.rewards])
-        if refused(case, shifted.rewards):
-            return
-        sizes = step.denominators()
-        before = case.row.coefficients(step.tokens(case.row), sizes)
-        after = case.row.coefficients(shifted.tokens(case.row), sizes)
-        same.append(torch.allclose(before, after, rtol=1e-9, atol=1e-12))
-    if case.row.baseline is Baseline.NONE:
-        assert not all(same), "a shift of all rewards changes nothing"
-    else:
+        single = replace(step, segments=1)
+        for here in (single,) if case.row.baseline is Baseline.STEP else (step, single):
+            shifted = replace(
+                here,
+                rewards=[[reward + 3.0 for reward in group] for group in here.rewards],
+                early=[[[reward + 3.0 for reward in rollout] for rollout in group] for group in here.early],
+            )
+            if refused(case, shifted.rewards):
+                return
+            sizes = here.denominators()
+            before = case.row.coefficients(here.tokens(case.row), sizes)
+            after = case.row.coefficients(shifted.tokens(case.row), sizes)
+            same.append(torch.allclose(before, after, rtol=1e-9, atol=1e-12))
+    if claimed:
         assert all(same), "a shift of all rewards changes the coefficients"
+    else:
+        assert not all(same), "a shift of all rewards changes nothing"
+
+
+def check_needs(case: Case) -> None:
+    """Credit looks at log-probabilities, reference and critic if it asks for them, and only then."""
+    step, row = EDGE_STEPS["mixed"], case.row
+    if refused(case, step.rewards):
+        return
+    before = row.credits(step.seen())
+    for need, name in ((Need.LOGP, "proximal"), (Need.REFERENCE, "reference"), (Need.VALUES, "values")):
+        moved = [value + 0.1 * (t % 5) for t, value in enumerate(getattr(step, name))]
+        looks = not torch.equal(row.credits(replace(step, **{name: moved}).seen()), before)
+        asks = need in row.needs
+        assert looks == asks, (
+            f"{need} is {'asked for' if asks else 'looked at'} and not {'looked at' if asks else 'asked for'}"
+        )
+    if row.baseline in (Baseline.NONE, Baseline.CRITIC):
+        assert (row.baseline is Baseline.CRITIC) == (Need.VALUES in row.needs), "a critic is no baseline, or none is"
 
 
 def check_textbook(case: Case, step: Step, dtype: torch.dtype) -> None:
@@ -433,6 +476,7 @@ SUITE: dict[str, Callable[[Case], None]] = {
     "additive": partial(check_steps, _alternating),
     "order": partial(check_steps, partial(check_order, seed=0)),
     "shift": lambda case: check_shift(case, [EDGE_STEPS["mixed"], EDGE_STEPS["six"]]),
+    "needs": check_needs,
     "textbook, float32": partial(check_steps, partial(check_textbook, dtype=torch.float32)),
     "textbook, float64": partial(check_steps, partial(check_textbook, dtype=torch.float64)),
     "detached": check_detached,

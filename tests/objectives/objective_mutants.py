@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
@@ -10,7 +11,9 @@ import torch
 from context_mutants import context_mutants
 from objective_cases import CASES, Case
 from ratio_mutants import ratio_mutants, turned, whole_group
+from token_mutants import token_mutants
 from torch import Tensor
+from turn_mutants import turn_mutants
 
 from gnomon.objectives import (
     TABLE,
@@ -252,7 +255,7 @@ def mutants() -> dict[str, Case]:
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
         add(what, origin, row)
-    for what, origin, row in (*ratio_mutants(), *context_mutants()):
+    for what, origin, row in itertools.chain(ratio_mutants(), context_mutants(), token_mutants(), turn_mutants()):
         add(what, origin, row)
     return found
 

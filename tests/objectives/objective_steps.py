@@ -36,16 +36,22 @@ class Step:
     """What the run's past expects of each rollout."""
     values: list[float]
     demonstrated: list[list[bool]]
+    segments: int = 3
+    """At most, in a rollout: each is a token, the last one all that follow."""
+
+    def parts(self, length: int) -> list[int]:
+        """The segment of every token of a rollout."""
+        return [min(place, self.segments - 1) for place in range(length)]
 
     def seen(self, dtype: torch.dtype = torch.float64) -> Rollouts:
-        """The step as credit sees it. A segment is a token, the last one all that follow."""
+        """The step as credit sees it."""
         return Rollouts(
             rewards=torch.tensor(self.rewards, dtype=dtype),
             lengths=torch.tensor(self.lengths),
             answers=torch.tensor(self.answers),
             baseline=torch.tensor(self.past, dtype=dtype),
             demonstrated=torch.tensor(self.demonstrated),
-            segment=torch.tensor([min(place, 2) for _, _, row in self.rollouts() for place in range(len(row))]).long(),
+            segment=torch.tensor([part for _, _, row in self.rollouts() for part in self.parts(len(row))]).long(),
             segment_rewards=torch.tensor(self.early, dtype=dtype),
             values=torch.tensor(self.values, dtype=dtype),
             logp=torch.tensor(self.proximal, dtype=dtype),

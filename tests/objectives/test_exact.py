@@ -55,8 +55,18 @@ BENT = {
     **{name: {2: 0.996529, 3: 0.998448, 4: 0.999127} for name in MEAN_OF_ALL_TOKENS},
     "luffy": {2: 0.997318, 3: 0.998772, 4: 0.99927},
     "seed_grpo": {2: 1.0, 3: 0.999776, 4: 0.999784},
+    **{name: {2: 0.984267, 3: 0.993188, 4: 0.995996} for name in ("reinforce_pp", "reinforce_pp_baseline")},
+    **{name: dict.fromkeys((2, 3, 4), 0.85126) for name in ("turn_reinforce", "turn_ppo")},
+    "turn_reinforce_discounted": dict.fromkeys((2, 3, 4), 0.849574),
+    "rebn": {2: 0.828805, 3: 0.847008, 4: 0.851704},
+    "brpo": dict.fromkeys((2, 3, 4), 0.906536),
+    "brpo_released": {2: 0.932483, 3: 0.920492, 4: 0.916061},
+    "ppo_whitened": {2: 0.885746, 3: 0.970602, 4: 0.985593},
 }
-"""Rows that do not climb the expected reward alone, with the cosine between the two in this world, by group size."""
+"""Rows that do not climb the expected reward alone, with the cosine between the two in this world, by group size.
+
+Those of turns and budgets climb what arrives early, which is another reward.
+"""
 ONE = dict.fromkeys((2, 3, 4), 1.0)
 
 

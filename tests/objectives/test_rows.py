@@ -8,9 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from objective_cases import CASES, VARIANTS, Case, Unclaimed, collect
+from objective_cases import CASES, LOSSES, VARIANTS, Case, Unclaimed, collect
 from objective_checks import SUITE, check_additive, check_order, check_textbook
-from objective_losses import LOSSES
 from objective_steps import Step, make_step
 
 from gnomon.objectives import TABLE, Rewards, dr_grpo, reinforce

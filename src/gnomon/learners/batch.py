@@ -166,8 +166,9 @@ def credited(batch: Batch, objective: Objective, seen: Mapping[str, Sequence[tup
     Raises: ConfigError E033 when the objective does not take these rewards.
     """
     flat = {name: torch.tensor([x for row in rows for x in row], dtype=torch.float64) for name, rows in seen.items()}
+    rollouts = replace(batch.rollouts, **flat)
     try:
-        credit = objective.credits(replace(batch.rollouts, **flat))
+        credit = objective.credits(rollouts)
     except ValueError as error:
         raise ConfigError(
             "E033",
@@ -176,7 +177,7 @@ def credited(batch: Batch, objective: Objective, seen: Mapping[str, Sequence[tup
             fix="objective=rloo takes any reward; an env.format=0 leaves rewards of 0 and 1",
         ) from error
     sizes = [len(row.token_ids) for row in batch.rows]
-    returns = torch.split(credit + flat["values"], sizes) if "values" in seen else None
+    returns = torch.split(objective.value_targets(rollouts), sizes) if "values" in seen else None
     rows = tuple(
         replace(
             row,

@@ -12,7 +12,7 @@ from typing import Literal
 from gnomon.objectives import advantages, group_credit, ratios
 from gnomon.objectives.group_rows import dr_grpo, reinforce, standard_score
 from gnomon.objectives.ratio_rows import dapo
-from gnomon.objectives.row import Baseline, Data, Need, Objective, OffPolicy, Singleton, above, at_least, whole
+from gnomon.objectives.row import Baseline, Data, Need, Noise, Objective, OffPolicy, Singleton, above, at_least, whole
 from gnomon.objectives.target import Seen, TokenShape
 
 __all__ = ["gfpo", "gfpo_efficiency", "luffy", "rae", "seed_grpo", "seed_grpo_loo"]
@@ -117,7 +117,7 @@ def gfpo_efficiency(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2
             text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k best by r/|y|",
         ),
         baseline=Baseline.NONE,
-        neutral=False,
+        noise=Noise.MOVES,
         equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = 1[i ∈ K]·(rᵢ − r̄_K)/(σ_K + ε), K the k best by rⱼ/|oⱼ|",
     )
 

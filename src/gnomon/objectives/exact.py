@@ -10,8 +10,8 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -88,10 +88,17 @@ class World:
         """[prefixes] what a critic that is wrong expects."""
         return torch.cos(1.3 * torch.arange(self.prefixes, dtype=torch.float64) + 0.2)
 
-    def early(self, answer: Tensor) -> Tensor:
-        """[…, max_tokens] the binary reward of answers cut after 1, 2, … tokens."""
+    def anchor(self) -> Tensor:
+        """[prefixes, 3] logits of a reference policy that stands apart."""
+        count = self.prefixes * len(ALPHABET)
+        return torch.cos(0.9 * torch.arange(count, dtype=torch.float64) + 0.5).reshape(self.prefixes, -1)
+
+    def early(self, possible: Outcomes) -> Tensor:
+        """[outcomes, max_tokens] what arrives after 1, 2, … tokens: the binary reward of an answer cut there."""
+        if possible.early is not None:
+            return possible.early
         table = [[correct(text[: cut + 1]) for cut in range(self.max_tokens)] for text in self.answers]
-        return torch.tensor(table, dtype=torch.float64)[answer]
+        return torch.tensor(table, dtype=torch.float64)[possible.answer]
 
     def tokens(self, possible: Outcomes) -> Tensor:
         """[tokens of every outcome, end to end] index of each among the [T] of the world."""
@@ -107,8 +114,9 @@ class World:
         """Every outcome in plain numbers."""
         token = self.tokens(possible)
         sizes = self.lengths[possible.answer].tolist()
-        values, logp = (torch.split(x[token], sizes) for x in (self.guess()[self.prefix], possible.logp))
-        early = self.early(possible.answer).tolist()
+        known = (self.guess()[self.prefix], possible.logp, self.logp(self.anchor()))
+        values, logp, reference = (torch.split(x[token], sizes) for x in known)
+        early = self.early(possible).tolist()
         return [
             Seen(
                 reward=float(possible.reward[i]),
@@ -119,6 +127,7 @@ class World:
                 logp=tuple(logp[i].tolist()),
                 baseline=PAST,
                 demonstrated=possible.demonstrated is not None and bool(possible.demonstrated[i]),
+                reference=tuple(reference[i].tolist()),
             )
             for i in range(len(sizes))
         ]
@@ -174,6 +183,8 @@ class Outcomes:
     """[T] log-probability of every token of the world under the behavior."""
     demonstrated: Tensor | None = None
     """[Y] bool, whether it is given rather than sampled. None: none is."""
+    early: Tensor | None = None
+    """[Y, max_tokens] what arrives after each token. None: the reward of the answer, were it cut there."""
 
     def law(self, place: World) -> Law:
         """The joint distribution of reward and length."""
@@ -257,7 +268,7 @@ def moments(
     elif row.scope is Scope.GROUP:
         advantage = row.credits(step_of(place, possible, members))
     else:
-        steps = (step_of(place, possible, chosen[None]) for chosen in members)
+        steps = _one_by_one(step_of(place, possible, members))
         advantage = torch.cat([row.credits(step) for step in steps])
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
     proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
@@ -290,27 +301,39 @@ def moments(
 
 
 def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
-    """A step of these groups: everything that credit may look at.
+    """A step: everything that credit may look at.
 
-    The critic is a fixed guess at every prefix, and wrong, as is what the past expects. Segments are single tokens;
-    each pays what the answer would, were it cut there.
-    Args: members, [G, N] which outcomes.
+    The critic is a fixed guess at every prefix, and wrong, as is what the past expects. The reference stands apart from the policy. Segments are
+    single tokens; each pays what the answer would, were it cut there.
+    Args: members, [groups, N] which outcomes.
     """
-    flat = members.flatten()
-    group = replace(possible, answer=possible.answer[flat], reward=possible.reward[flat])
-    token, lengths = place.tokens(group), place.lengths[group.answer]
+    answers = possible.answer[members]
+    token = place.tokens(replace(possible, answer=answers.flatten()))
+    start = place.lengths.cumsum(0) - place.lengths
     return Rollouts(
         rewards=possible.reward[members],
-        lengths=lengths.reshape(members.shape),
-        answers=possible.answer[members],
-        baseline=torch.full_like(possible.reward[members], PAST),
+        lengths=place.lengths[answers],
+        answers=answers,
+        baseline=torch.full(answers.shape, PAST, dtype=torch.float64),
         demonstrated=None if possible.demonstrated is None else possible.demonstrated[members],
-        segment=torch.arange(len(token)) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths),
-        segment_rewards=place.early(possible.answer[members]),
+        segment=token - start[place.answer[token]],
+        segment_rewards=place.early(possible)[members],
         values=place.guess()[place.prefix[token]],
         logp=possible.logp[token],
-        reference_logp=possible.logp[token],
+        reference_logp=place.logp(place.anchor())[token],
     )
+
+
+def _one_by_one(step: Rollouts) -> Iterator[Rollouts]:
+    """Every group of a step as a step of its own."""
+    known = {field.name: getattr(step, field.name) for field in fields(step)}
+    known = {name: values for name, values in known.items() if values is not None}
+    sizes = step.lengths.sum(dim=1).tolist()
+    parts = {
+        name: values.split_with_sizes([1] * len(sizes) if values.dim() > 1 else sizes) for name, values in known.items()
+    }
+    for group in zip(*parts.values(), strict=True):
+        yield Rollouts(**dict(zip(parts, group, strict=True)))
 
 
 @functools.lru_cache(maxsize=16)

@@ -27,6 +27,7 @@ __all__ = [
     "Correction",
     "Data",
     "Need",
+    "Noise",
     "Objective",
     "OffPolicy",
     "Penalty",
@@ -66,24 +67,39 @@ class OffPolicy(StrEnum):
 
 
 class Singleton(StrEnum):
-    """What the advantage of a group of one is."""
+    """What the advantage of a group of one is: a rollout of one token, alone in its step."""
 
     RAW = "raw"
     """The reward itself."""
     SHIFTED = "shifted"
     """The reward less a constant other than zero."""
     ZERO = "zero"
-    """Zero: such a group teaches nothing."""
+    """Zero: there is nothing to compare it with."""
     REFUSED = "refused"
     """Undefined: ValueError, as for every group below `min_group`."""
 
 
 class Baseline(StrEnum):
-    """What a reward is compared with. With any but NONE, a constant added to every reward changes nothing."""
+    """What a reward is compared with. A constant added to all that rollouts earn changes nothing, but for two kinds."""
 
     NONE = "none"
+    """The constant is learnt from like any reward."""
+    CRITIC = "a critic"
+    """It is learnt from until the critic has heard of it."""
     OTHERS = "a function of the others"
     GROUP = "mean of the group"
+    STEP = "mean of the whole step"
+    """Of tokens or turns: of rewards that come in several parts, a constant on every return changes nothing."""
+
+
+class Noise(StrEnum):
+    """What a reward that ignores the answer does to the policy on average."""
+
+    STILL = "nothing"
+    EVEN = "nothing if it is even about zero"
+    """Otherwise it moves the policy: for or against length, most often."""
+    MOVES = "moves the policy"
+    """Even where it is even about zero: the policy learns from something beside rewards."""
 
 
 class Need(StrEnum):
@@ -150,6 +166,8 @@ class Objective:
     data: Data = Data.SAMPLED
     needs: frozenset[Need] = frozenset()
     """What credit asks for; `asks` has the whole list."""
+    returns: Credit | None = None
+    """What a critic should have expected before each token. None: its value and the credit."""
     penalty: Penalty | None = None
     penalty_weight: float = 0.0
     """λ, per token and before the aggregate, ≥ 0."""
@@ -162,11 +180,12 @@ class Objective:
     singleton: Singleton
     min_group: int
     """The smallest group that can move the policy."""
+    min_rollouts: int = 1
+    """The smallest step that can, in rollouts, where groups of `min_group` alone in their step cannot."""
     baseline: Baseline
     scope: Scope = Scope.GROUP
+    noise: Noise = Noise.STILL
     rewards: Rewards = Rewards.REAL
-    neutral: bool = True
-    """Whether a reward that has nothing to do with the answer always leaves the policy where it is, on average."""
     equation: str
     source: str
 
@@ -194,6 +213,19 @@ class Objective:
         Raises: ValueError for rewards or rollouts that the row cannot weigh.
         """
         return self.credit(rollouts, self.advantage)
+
+    @torch.no_grad()
+    def value_targets(self, rollouts: Rollouts) -> Tensor:
+        """What a critic should have expected before every token of a step.
+
+        Returns: [T], detached, in units of reward.
+        Raises: ValueError for rollouts without values.
+        """
+        if rollouts.values is None:
+            raise ValueError(f"objective {self.name!r} has nothing to teach a critic without its values")
+        if self.returns is None:
+            return self.credits(rollouts) + rollouts.values
+        return self.returns(rollouts, self.advantage)
 
     @torch.no_grad()
     def coefficients(self, tokens: Tokens, denominators: Denominators) -> Tensor:

@@ -40,10 +40,14 @@ from gnomon.objectives.ratio_rows import (
     tis,
 )
 from gnomon.objectives.row import Objective
+from gnomon.objectives.token_rows import ppo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo
+from gnomon.objectives.turn_rows import brpo, brpo_released, rebn, turn_ppo, turn_reinforce, turn_reinforce_discounted
 
 __all__ = ["TABLE", "objective"]
 
 TABLE: dict[str, Callable[..., Objective]] = {
+    "brpo": brpo,
+    "brpo_released": brpo_released,
     "cispo": cispo,
     "cispo_cap": cispo_cap,
     "dapo": dapo,
@@ -71,9 +75,15 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "pkpo": pkpo,
     "pkpo_loo": pkpo_loo,
     "pkpo_marginal": pkpo_marginal,
+    "ppo": ppo,
+    "ppo_whitened": ppo_whitened,
     "rae": rae,
+    "rebn": rebn,
     "reinforce": reinforce,
     "reinforce_centred": reinforce_centred,
+    "reinforce_pp": reinforce_pp,
+    "reinforce_pp_baseline": reinforce_pp_baseline,
+    "reinforce_pp_loo": reinforce_pp_loo,
     "rl2ml": rl2ml,
     "rloo": rloo,
     "sapo": sapo,
@@ -83,6 +93,9 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "sequence_mis": sequence_mis,
     "sequence_tis": sequence_tis,
     "tis": tis,
+    "turn_ppo": turn_ppo,
+    "turn_reinforce": turn_reinforce,
+    "turn_reinforce_discounted": turn_reinforce_discounted,
 }
 
 

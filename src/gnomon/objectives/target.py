@@ -93,6 +93,8 @@ class Seen:
     """What the critic expects before each token."""
     logp: tuple[float, ...]
     """Of each token under the policy that sampled, demonstrations too."""
+    reference: tuple[float, ...]
+    """Of each token under the reference."""
     baseline: float = 0.0
     """What the run's past expects of the rollout."""
     demonstrated: bool = False

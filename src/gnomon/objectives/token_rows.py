@@ -1,0 +1,240 @@
+"""Rows whose credit differs from token to token: over a critic, or less the way strayed from a reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from gnomon.objectives import advantages, aggregate, ratios, token_credit
+from gnomon.objectives.row import (
+    Baseline,
+    Need,
+    Noise,
+    Objective,
+    OffPolicy,
+    Scope,
+    Singleton,
+    above,
+    at_least,
+    within,
+)
+from gnomon.objectives.target import Seen, TokenShape
+
+__all__ = ["ppo", "ppo_whitened", "reinforce_pp", "reinforce_pp_baseline", "reinforce_pp_loo"]
+
+
+def ppo(gamma: float = 1.0, lam: float = 1.0, clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
+    """PPO: generalised advantage estimates over tokens, clipped token ratios, sum over tokens by a constant.
+
+    With γ = λ = 1 it climbs the expected reward exactly, whatever the critic says; with λ < 1 only where the critic
+    is right. A rollout cut by the length limit ends like any other: nothing is expected beyond it.
+
+    Args: gamma, discount per token, 0 … 1; lam, λ, 0 … 1; clip_low, clip_high, the band of the ratio, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: the mean over tokens that is usual would weigh answers by their length.
+    """
+    within(0, 1, gamma=gamma, lam=lam)
+    at_least(0, clip_low=clip_low, clip_high=clip_high)
+    exact = gamma == lam == 1
+    return Objective(
+        name="ppo",
+        advantage=advantages.raw,
+        credit=partial(token_credit.gae, gamma=gamma, lam=lam),
+        needs=frozenset({Need.VALUES}),
+        returns=partial(token_credit.gae_returns, gamma=gamma, lam=lam),
+        ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
+        correction=ratios.no_correction,
+        aggregate=aggregate.constant,
+        target=TokenShape(
+            credit=partial(_constant_gae, gamma=gamma, lam=lam),
+            text="∇p / L_max" if exact else "Σ π hₜ ∇log π, hₜ = Aₜ / L_max",
+        ),
+        off_policy=OffPolicy.TOKEN,
+        singleton=Singleton.RAW,
+        min_group=1,
+        baseline=Baseline.CRITIC,
+        noise=Noise.STILL if exact else Noise.EVEN if lam == 1 else Noise.MOVES,
+        equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l (γλ)ˡ δ_{t+l}, δₜ = rₜ + γV_{t+1} − Vₜ",
+        source="Schulman et al. 2017, arXiv 1707.06347, eqs. 7 and 11",
+    )
+
+
+def ppo_whitened(
+    gamma: float = 1.0,
+    lam: float = 1.0,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    epsilon: float = 1e-8,
+) -> Objective:
+    """PPO with advantages whitened over the tokens of the step, as trainers release it.
+
+    The mean weighs long rollouts more and the deviation ties rollouts together: the climb is that of no fixed
+    quantity, and noise moves it.
+
+    Args: gamma, lam, clip_low, clip_high, as in `ppo`; epsilon, added to the variance, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: released code goes on with a mean over tokens; here the whitening stands alone.
+    """
+    at_least(0, epsilon=epsilon)
+    return replace(
+        ppo(gamma, lam, clip_low, clip_high),
+        name="ppo_whitened",
+        credit=partial(token_credit.whitened_gae, gamma=gamma, lam=lam, epsilon=epsilon),
+        target=TokenShape(
+            credit=partial(_constant_whitened_gae, gamma=gamma, lam=lam, epsilon=epsilon),
+            text="Σ π hₜ ∇log π, hₜ = N·E[(Aₜ − Ā)/√(s² + ε)] / (S·L_max)",
+        ),
+        singleton=Singleton.ZERO,
+        baseline=Baseline.STEP if gamma == lam == 1 else Baseline.CRITIC,
+        scope=Scope.STEP,
+        noise=Noise.MOVES,
+        equation="κ = clip(ρ; Â)·Â / (S·L_max), Âₜ = (Aₜ − Ā)/√(s² + ε) over the tokens of the step",
+        source="verl, compute_gae_advantage_return",
+    )
+
+
+def reinforce_pp(beta: float = 0.0, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-8) -> Objective:
+    """REINFORCE++: reward less the way strayed from a reference, to go, whitened over the tokens of the step.
+
+    Args: beta, β, reward per nat, ≥ 0 (0: no reference); clip_low, clip_high, the band of the ratio, ≥ 0; epsilon,
+        added to the variance, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: the penalty is off unless asked for.
+    """
+    at_least(0, beta=beta, clip_low=clip_low, clip_high=clip_high, epsilon=epsilon)
+    return Objective(
+        name="reinforce_pp",
+        advantage=advantages.raw,
+        credit=partial(token_credit.whitened_reward_to_go, beta=beta, epsilon=epsilon),
+        needs=frozenset({Need.LOGP, Need.REFERENCE}) if beta else frozenset(),
+        ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
+        correction=ratios.no_correction,
+        aggregate=aggregate.token_mean,
+        target=TokenShape(
+            credit=partial(_mean_whitened_to_go, beta=beta, epsilon=epsilon),
+            text="Σ π hₜ ∇log π, hₜ = N·E[(Aₜ − Ā)/√(s² + ε) / Σ|o|], A to go",
+        ),
+        off_policy=OffPolicy.TOKEN,
+        singleton=Singleton.ZERO,
+        min_group=1,
+        min_rollouts=1 if beta else 2,
+        baseline=Baseline.STEP,
+        scope=Scope.STEP,
+        noise=Noise.MOVES if beta else Noise.EVEN,
+        equation="κ = clip(ρ; Â)·Â / Σ|o|, Âₜ = (Aₜ − Ā)/√(s² + ε), Aₜ = rᵢ − β Σ_{s≥t} log(π/π_ref)",
+        source="Hu et al. 2025, arXiv 2501.03262",
+    )
+
+
+def reinforce_pp_baseline(
+    beta: float = 0.0, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-8
+) -> Objective:
+    """REINFORCE++ with the mean of the group taken off every reward before the tokens of the step are whitened.
+
+    Args: beta, clip_low, clip_high, epsilon, as in `reinforce_pp`.
+    Raises: ValueError for an option out of range.
+    Differs: released code takes the whole rollout's penalty off every token; here a token answers for what follows.
+    """
+    return replace(
+        reinforce_pp(beta, clip_low, clip_high, epsilon),
+        name="reinforce_pp_baseline",
+        advantage=advantages.mean_centred,
+        target=TokenShape(
+            credit=partial(_mean_whitened_centred_to_go, beta=beta, epsilon=epsilon),
+            text="Σ π hₜ ∇log π, hₜ = N·E[(Aₜ − Ā)/√(s² + ε) / Σ|o|], A of r − r̄, to go",
+        ),
+        min_group=1 if beta else 2,
+        min_rollouts=1,
+        baseline=Baseline.GROUP,
+        equation="κ = clip(ρ; Â)·Â / Σ|o|, Âₜ = (Aₜ − Ā)/√(s² + ε), Aₜ = rᵢ − r̄ − β Σ_{s≥t} log(π/π_ref)",
+    )
+
+
+def reinforce_pp_loo(beta: float = 0.0, scale: float = 1.0, clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
+    """REINFORCE++ made exact: the mean of the others, a scale that stands still, sum over tokens by a constant.
+
+    Args: beta, β, reward per nat, ≥ 0 (0: no reference); scale, what credit is divided by, in units of reward, > 0;
+        clip_low, clip_high, the band of the ratio, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: the paper whitens by the step itself and takes a mean over tokens; both bend the gradient.
+    """
+    at_least(0, beta=beta, clip_low=clip_low, clip_high=clip_high)
+    above(0, scale=scale)
+    return replace(
+        reinforce_pp(beta, clip_low, clip_high),
+        name="reinforce_pp_loo",
+        advantage=advantages.leave_one_out,
+        credit=partial(token_credit.scaled, beta=beta, scale=scale),
+        aggregate=aggregate.constant,
+        target=TokenShape(
+            credit=partial(_constant_scaled_to_go, beta=beta, scale=scale),
+            text="(∇p − β∇KL(π‖π_ref)) / (scale·L_max)" if beta else "∇p / (scale·L_max)",
+        ),
+        singleton=Singleton.REFUSED,
+        min_group=2,
+        min_rollouts=1,
+        baseline=Baseline.OTHERS,
+        scope=Scope.GROUP,
+        noise=Noise.MOVES if beta else Noise.STILL,
+        equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = (rᵢ − mean_{j≠i} rⱼ − β Σ_{s≥t} log(π/π_ref)) / scale",
+    )
+
+
+def _gae(own: Seen, gamma: float, lam: float) -> list[float]:
+    values = [*own.values, 0.0]
+    paid = [own.reward * (t == own.length - 1) for t in range(own.length)]
+    surprise = [paid[t] + gamma * values[t + 1] - values[t] for t in range(own.length)]
+    return [
+        math.fsum((gamma * lam) ** (later - t) * surprise[later] for later in range(t, own.length))
+        for t in range(own.length)
+    ]
+
+
+def _to_go(own: Seen, reward: float, beta: float) -> list[float]:
+    strayed = [mine - theirs for mine, theirs in zip(own.logp, own.reference, strict=True)]
+    return [reward - beta * math.fsum(strayed[t:]) for t in range(own.length)]
+
+
+def _white(own: list[float], others: list[list[float]], epsilon: float) -> list[float]:
+    every = [*own, *(value for other in others for value in other)]
+    if min(every) == max(every):
+        return [0.0] * len(own)
+    mean = math.fsum(every) / len(every)
+    variance = math.fsum((value - mean) ** 2 for value in every) / (len(every) - 1)
+    return [(value - mean) / math.sqrt(variance + epsilon) for value in own]
+
+
+def _constant_gae(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, lam: float) -> list[float]:
+    return [value / (max_tokens * (1 + len(others))) for value in _gae(own, gamma, lam)]
+
+
+def _constant_whitened_gae(
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, lam: float, epsilon: float
+) -> list[float]:
+    white = _white(_gae(own, gamma, lam), [_gae(other, gamma, lam) for other in others], epsilon)
+    return [value / (max_tokens * (1 + len(others))) for value in white]
+
+
+def _mean_whitened_to_go(
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, beta: float, epsilon: float, centre: float = 0.0
+) -> list[float]:
+    to_go = [_to_go(other, other.reward - centre, beta) for other in others]
+    tokens = own.length + sum(other.length for other in others)
+    return [value / tokens for value in _white(_to_go(own, own.reward - centre, beta), to_go, epsilon)]
+
+
+def _mean_whitened_centred_to_go(
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, beta: float, epsilon: float
+) -> list[float]:
+    mean = math.fsum([own.reward, *(other.reward for other in others)]) / (1 + len(others))
+    return _mean_whitened_to_go(own, others, max_tokens, beta=beta, epsilon=epsilon, centre=mean)
+
+
+def _constant_scaled_to_go(
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, beta: float, scale: float
+) -> list[float]:
+    rest = math.fsum(other.reward for other in others) / len(others)
+    share = scale * max_tokens * (1 + len(others))
+    return [value / share for value in _to_go(own, own.reward - rest, beta)]

@@ -1,0 +1,187 @@
+"""Textbook objectives of the rows whose credit differs from token to token.
+
+Written from the papers, with loops and autodiff; they share nothing with the code.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+import torch
+from objective_steps import Step
+from torch import Tensor
+
+Credit = dict[int, float]
+"""The advantage of every token of the step, by its position."""
+
+
+def _clipped(step: Step, logp: Tensor, credit: Credit, clip_low: float, clip_high: float) -> Tensor:
+    """Σ min(ρA, clip(ρ)A), token by token."""
+    total = logp.new_zeros(())
+    for t, advantage in credit.items():
+        ratio = (logp[t] - step.proximal[t]).exp()
+        total = total + torch.minimum(ratio * advantage, ratio.clamp(1 - clip_low, 1 + clip_high) * advantage)
+    return total
+
+
+def _estimates(step: Step, gamma: float, lam: float) -> Credit:
+    """From the last token back, as the recursion is usually written."""
+    credit: Credit = {}
+    for g, i, tokens in step.rollouts():
+        next_value, next_advantage, reward = 0.0, 0.0, step.rewards[g][i]
+        for t in reversed(tokens):
+            surprise = reward + gamma * next_value - step.values[t]
+            next_advantage = surprise + gamma * lam * next_advantage
+            credit[t] = next_advantage
+            next_value, reward = step.values[t], 0.0
+    return credit
+
+
+def _whitened(credit: Credit, epsilon: float) -> Credit:
+    if len(set(credit.values())) < 2:
+        return dict.fromkeys(credit, 0.0)
+    mean, variance = statistics.fmean(credit.values()), statistics.variance(credit.values())
+    return {t: (value - mean) / (variance + epsilon) ** 0.5 for t, value in credit.items()}
+
+
+def _share(step: Step) -> float:
+    return step.max_tokens * len(step.rollouts())
+
+
+def ppo_loss(step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float, clip_high: float) -> Tensor:
+    return _clipped(step, logp, _estimates(step, gamma, lam), clip_low, clip_high) / _share(step)
+
+
+def ppo_whitened_loss(
+    step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float, clip_high: float, epsilon: float
+) -> Tensor:
+    credit = _whitened(_estimates(step, gamma, lam), epsilon)
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
+def _to_go(step: Step, beta: float, outcome: Callable[[list[float], int], float]) -> Credit:
+    """What is paid from each token on: −β k1 at every token, the outcome beside it at the last."""
+    credit: Credit = {}
+    for g, i, tokens in step.rollouts():
+        paid = [-beta * (step.proximal[t] - step.reference[t]) for t in tokens]
+        if tokens:
+            paid[-1] += outcome(step.rewards[g], i)
+        credit |= {t: sum(paid[place:]) for place, t in enumerate(tokens)}
+    return credit
+
+
+def _centred(group: list[float], i: int) -> float:
+    return 0.0 if len(set(group)) == 1 else group[i] - statistics.fmean(group)
+
+
+def reinforce_pp_loss(
+    step: Step, logp: Tensor, beta: float, clip_low: float, clip_high: float, epsilon: float
+) -> Tensor:
+    credit = _whitened(_to_go(step, beta, lambda group, i: group[i]), epsilon)
+    return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
+
+
+def reinforce_pp_baseline_loss(
+    step: Step, logp: Tensor, beta: float, clip_low: float, clip_high: float, epsilon: float
+) -> Tensor:
+    credit = _whitened(_to_go(step, beta, _centred), epsilon)
+    return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
+
+
+def reinforce_pp_loo_loss(
+    step: Step, logp: Tensor, beta: float, scale: float, clip_low: float, clip_high: float
+) -> Tensor:
+    def outcome(group: list[float], i: int) -> float:
+        return group[i] - statistics.fmean(group[:i] + group[i + 1 :])
+
+    credit = {t: value / scale for t, value in _to_go(step, beta, outcome).items()}
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
+def _turns(step: Step) -> list[tuple[int, int, list[list[int]]]]:
+    """Group, place and the token positions of each turn of every rollout."""
+    found = []
+    for g, i, tokens in step.rollouts():
+        turns: dict[int, list[int]] = {}
+        for part, t in zip(step.parts(len(tokens)), tokens, strict=True):
+            turns.setdefault(part, []).append(t)
+        found.append((g, i, [turns[part] for part in sorted(turns)]))
+    return found
+
+
+def _turn_returns(step: Step, gamma: float, from_the_start: bool = False) -> Credit:
+    credit: Credit = {}
+    for g, i, turns in _turns(step):
+        for k, tokens in enumerate(turns):
+            earned = sum(gamma ** (later - k) * step.early[g][i][later] for later in range(k, len(turns)))
+            credit |= dict.fromkeys(tokens, earned * gamma**k if from_the_start else earned)
+    return credit
+
+
+def _summed(step: Step, logp: Tensor, credit: Credit) -> Tensor:
+    total = logp.new_zeros(())
+    for t, value in credit.items():
+        total = total + value * logp[t]
+    return total / len(step.rollouts())
+
+
+def turn_reinforce_loss(step: Step, logp: Tensor, gamma: float) -> Tensor:
+    return _summed(step, logp, _turn_returns(step, gamma))
+
+
+def turn_reinforce_discounted_loss(step: Step, logp: Tensor, gamma: float) -> Tensor:
+    return _summed(step, logp, _turn_returns(step, gamma, from_the_start=True))
+
+
+def turn_ppo_loss(step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float, clip_high: float) -> Tensor:
+    credit: Credit = {}
+    for g, i, turns in _turns(step):
+        next_value, next_advantage = 0.0, 0.0
+        for k in reversed(range(len(turns))):
+            value = step.values[turns[k][0]]
+            next_advantage = step.early[g][i][k] + gamma * next_value - value + gamma * lam * next_advantage
+            credit |= dict.fromkeys(turns[k], next_advantage)
+            next_value = value
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
+def rebn_loss(step: Step, logp: Tensor, gamma: float, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    returns = _turn_returns(step, gamma)
+    every = [returns[tokens[0]] for _, _, turns in _turns(step) for tokens in turns]
+    credit = dict.fromkeys(returns, 0.0)
+    if len(set(every)) > 1:
+        mean, deviation = statistics.fmean(every), statistics.pstdev(every)
+        credit = {t: (value - mean) / (deviation + epsilon) for t, value in returns.items()}
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
+def _budget_credit(step: Step, alone: bool) -> Credit:
+    """As in the paper: the score to come, less the mix of both baselines."""
+    credit: Credit = {}
+    for g, i, turns in _turns(step):
+        for j, tokens in enumerate(turns):
+            scores = step.early[g]
+            budgets = len(scores[i])
+            to_come = [sum(score[k] / budgets for k in range(j, budgets)) for score in scores]
+            among = [value for place, value in enumerate(to_come) if not (alone and place == i)]
+            own = 0.0
+            if j:
+                own = sum(2**k * scores[i][k] for k in range(j)) / sum(2**k for k in range(j)) * (budgets - j) / budgets
+            baseline = (j * own + (budgets - j) * statistics.fmean(among)) / budgets
+            credit |= dict.fromkeys(tokens, to_come[i] - baseline)
+    return credit
+
+
+def brpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    return _clipped(step, logp, _budget_credit(step, alone=True), clip_low, clip_high) / _share(step)
+
+
+def brpo_released_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    return _clipped(step, logp, _budget_credit(step, alone=False), clip_low, clip_high) / _share(step)
+
+
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    name.removesuffix("_loss"): function for name, function in list(globals().items()) if name.endswith("_loss")
+}
+"""Textbook loss of every row; it takes the row's options under the row's names."""

@@ -1,0 +1,188 @@
+"""Mutants of the rows whose credit differs from token to token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+from objective_cases import CASES
+from torch import Tensor
+
+from gnomon.objectives import (
+    TABLE,
+    Advantage,
+    Baseline,
+    Credit,
+    Need,
+    Noise,
+    Objective,
+    Rollouts,
+    Scope,
+    gae,
+    leave_one_out,
+    mean_centred,
+    raw,
+    reward_to_go,
+    scaled,
+    terminal,
+    token_mean,
+    whitened,
+)
+
+BIASED = "ppo,gamma=0.9"
+SHORT = "ppo,lam=0.7"
+NEAR = "ppo,gamma=0.9,lam=0.0"
+ANCHORED = ("reinforce_pp,beta=0.2,epsilon=0.1", "reinforce_pp_baseline,beta=0.2,epsilon=0.1")
+LOO = "reinforce_pp_loo,beta=0.2,scale=0.4"
+
+
+def of_credit(row: Objective, change: Callable[[Tensor, Rollouts], Tensor]) -> Objective:
+    """The row with its credit changed."""
+
+    def changed(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+        return change(row.credit(rollouts, advantage), rollouts)
+
+    return replace(row, credit=changed)
+
+
+def seeing(row: Objective, change: Callable[[Rollouts], Rollouts]) -> Objective:
+    """The row with what its credit sees changed."""
+
+    def changed(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+        return row.credit(change(rollouts), advantage)
+
+    return replace(row, credit=changed)
+
+
+def with_values(rollouts: Rollouts, change: Callable[[Tensor], Tensor]) -> Rollouts:
+    assert rollouts.values is not None
+    return replace(rollouts, values=change(rollouts.values))
+
+
+def in_one_stream(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """GAE that goes on into the next rollout. γ = 0.9, λ = 0.7."""
+    reward, values = rollouts.spread(advantage(rollouts.rewards)), rollouts.values
+    assert values is not None
+    credit, next_value, total = torch.zeros_like(values), 0.0, 0.0
+    for t in range(len(values) - 1, -1, -1):
+        last = t + 1 == len(values) or bool(rollouts.sequence[t + 1] != rollouts.sequence[t])
+        surprise = float(reward[t]) * last + 0.9 * next_value - float(values[t])
+        total, next_value = surprise + 0.63 * total, float(values[t])
+        credit[t] = total
+    return credit
+
+
+def from_the_token_after(rollouts: Rollouts, advantage: Advantage, *, beta: float) -> Tensor:
+    """The penalty of a token left out of its own return."""
+    assert rollouts.logp is not None and rollouts.reference_logp is not None
+    own = rollouts.logp - rollouts.reference_logp
+    return reward_to_go(rollouts, advantage, beta=beta) + beta * own
+
+
+def of_the_whole_rollout(rollouts: Rollouts, advantage: Advantage, *, beta: float) -> Tensor:
+    """The penalty of earlier tokens too."""
+    assert rollouts.logp is not None and rollouts.reference_logp is not None
+    total = torch.zeros(rollouts.rewards.numel(), dtype=rollouts.logp.dtype)
+    total = total.index_add(0, rollouts.sequence, rollouts.logp - rollouts.reference_logp)
+    return rollouts.spread(advantage(rollouts.rewards)) - beta * total[rollouts.sequence]
+
+
+def then_white(credit: Credit, epsilon: float = 0.1) -> Credit:
+    return lambda rollouts, advantage: whitened(credit(rollouts, advantage), epsilon=epsilon)
+
+
+def white_by_group(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    credit = reward_to_go(rollouts, advantage, beta=0.0)
+    sizes = rollouts.lengths.sum(dim=1).tolist()
+    return torch.cat([whitened(part, epsilon=1e-8) for part in credit.split(sizes)])
+
+
+def white_by_rollout(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """Mean and deviation over rollouts, not over tokens."""
+    return rollouts.spread(whitened(advantage(rollouts.rewards).flatten(), epsilon=1e-8))
+
+
+def token_mutants() -> Iterator[tuple[str, str, Objective]]:
+    """What is wrong, of which case, and the row."""
+    for name, case in CASES.items():
+        if case.row.credit is not terminal:
+            yield "credit of the opposite sign", name, of_credit(case.row, lambda a, seen: -a)
+    for name in (name for name in TABLE if CASES[name].row.credit is not terminal):
+        row = CASES[name].row
+        for need in (Need.VALUES, Need.LOGP, Need.REFERENCE):
+            yield f"{need} needed and not told of, or in vain", name, replace(row, needs=row.needs ^ {need})
+        for scope in Scope:
+            if scope is not row.scope:
+                yield f"{scope} claimed", name, replace(row, scope=scope)
+        for noise in Noise:
+            if noise is not row.noise:
+                yield f"under noise, {noise.name} claimed", name, replace(row, noise=noise)
+    for name in (BIASED, SHORT, NEAR, *ANCHORED, LOO):
+        yield "credit of the last token on all", name, of_credit(CASES[name].row, of_the_last)
+    yield "a critic asked for in vain", "rloo", replace(CASES["rloo"].row, needs=frozenset({Need.VALUES}))
+    for name in ("ppo", BIASED, SHORT, NEAR, "ppo_whitened"):
+        row = CASES[name].row
+        yield "critic added", name, seeing(row, lambda seen: with_values(seen, torch.neg))
+        yield "critic not asked", name, seeing(row, lambda seen: with_values(seen, torch.zeros_like))
+        yield "critic of the token after", name, seeing(row, lambda seen: with_values(seen, lambda v: v.roll(-1)))
+        yield "mean over all tokens", name, replace(row, aggregate=token_mean)
+        yield "whole groups only claimed", name, replace(row, min_group=2)
+        yield "pairs of rollouts only claimed", name, replace(row, min_rollouts=2)
+        yield "reward less the mean of the group", name, replace(row, advantage=mean_centred)
+    ppo = CASES["ppo"].row
+    yield "no critic claimed", "ppo", replace(ppo, baseline=Baseline.NONE)
+    yield "a mean of the step claimed", "ppo", replace(ppo, baseline=Baseline.STEP)
+    yield "the reward alone", "ppo", replace(ppo, credit=terminal)
+    yield "no discount", BIASED, replace(CASES[BIASED].row, credit=partial(gae, gamma=1.0, lam=1.0))
+    yield "λ of one", SHORT, replace(CASES[SHORT].row, credit=partial(gae, gamma=1.0, lam=1.0))
+    yield "exactness claimed", SHORT, replace(CASES[SHORT].row, target=ppo.target)
+    yield "γ for λ", NEAR, replace(CASES[NEAR].row, credit=partial(gae, gamma=0.0, lam=0.9))
+    white = "ppo_whitened,gamma=0.9,lam=0.7,epsilon=0.1"
+    row = CASES[white].row
+    yield "into the next rollout", white, replace(row, credit=then_white(in_one_stream))
+    yield "a constant said to change nothing", white, replace(row, baseline=Baseline.STEP)
+    yield "epsilon outside the root", white, replace(row, credit=outside_the_root)
+    yield "not whitened", white, replace(row, credit=partial(gae, gamma=0.9, lam=0.7))
+    yield "not whitened", "ppo_whitened", replace(CASES["ppo_whitened"].row, credit=ppo.credit)
+    plain = CASES["reinforce_pp"].row
+    yield "whitened by group", "reinforce_pp", replace(plain, credit=white_by_group)
+    yield "whitened over rollouts", "reinforce_pp", replace(plain, credit=white_by_rollout)
+    yield "mean of the group taken off", "reinforce_pp", replace(plain, advantage=mean_centred)
+    yield "single rollouts said to move it", "reinforce_pp", replace(plain, min_rollouts=1)
+    yield "three rollouts said to be needed", "reinforce_pp", replace(plain, min_rollouts=3)
+    yield (
+        "mean of the group missing",
+        "reinforce_pp_baseline",
+        replace(CASES["reinforce_pp_baseline"].row, advantage=raw),
+    )
+    for name in ANCHORED:
+        row = CASES[name].row
+        for what, credit in {
+            "reference pushes away": partial(reward_to_go, beta=-0.2),
+            "reference forgotten": partial(reward_to_go, beta=0.0),
+            "penalty of the tokens after": partial(from_the_token_after, beta=0.2),
+            "penalty of the whole rollout": partial(of_the_whole_rollout, beta=0.2),
+        }.items():
+            yield what, name, replace(row, credit=then_white(credit))
+        yield "pairs of rollouts only claimed", name, replace(row, min_rollouts=2)
+    row = CASES[LOO].row
+    yield "scale forgotten", LOO, replace(row, credit=partial(reward_to_go, beta=0.2))
+    yield "scale on the reward alone", LOO, replace(row, credit=partial(scaled, beta=0.2 * 0.4, scale=0.4))
+    yield "whitened", LOO, replace(row, credit=then_white(partial(reward_to_go, beta=0.2)))
+    yield "mean over all tokens", LOO, replace(row, aggregate=token_mean)
+    yield "itself in the mean", LOO, replace(row, advantage=mean_centred)
+    yield "baseline missing", LOO, replace(row, advantage=raw)
+    yield "leave-one-out", ANCHORED[1], replace(CASES[ANCHORED[1]].row, advantage=leave_one_out)
+
+
+def outside_the_root(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    credit = gae(rollouts, advantage, gamma=0.9, lam=0.7)
+    spread = credit.std() if len(credit) > 1 else credit.new_zeros(())
+    return (credit - credit.mean()) / (spread + 0.1)
+
+
+def of_the_last(credit: Tensor, rollouts: Rollouts) -> Tensor:
+    last = rollouts.lengths.flatten().cumsum(0) - 1
+    return credit[last[rollouts.sequence]]
