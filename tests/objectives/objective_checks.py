@@ -132,11 +132,22 @@ def check_negative_control(case: Case) -> None:
 def moved_by_noise(case: Case, reward: Sequence[float], early: Sequence[Sequence[float]], chance: float) -> float:
     """How far one of two rewards, drawn whatever the answer, moves the policy on average.
 
-    Answers of two tokens will do where every step must be credited by itself, and where some noise is enough.
+    In groups of five, and of fewer where every step must be credited by itself, answers of two tokens will do.
     Args: chance, of the first.
     """
-    still, together = case.row.noise is Noise.STILL, case.row.scope is Scope.GROUP
-    place = world(3 if still and together else 2)
+    least = max(2, case.row.min_group)
+    sizes = (2, 3) if least == 2 else (least,)
+    if case.row.scope is Scope.STEP:
+        return max(_moved(case, 2, group, reward, early, chance) for group in sizes)
+    return max(
+        *(_moved(case, 3, group, reward, early, chance) for group in sizes), _moved(case, 2, 5, reward, early, chance)
+    )
+
+
+def _moved(
+    case: Case, max_tokens: int, group: int, reward: Sequence[float], early: Sequence[Sequence[float]], chance: float
+) -> float:
+    place = world(max_tokens)
     policy = place.logits()
     answers = len(place.answers)
     chances = place.chances(policy)
@@ -147,12 +158,8 @@ def moved_by_noise(case: Case, reward: Sequence[float], early: Sequence[Sequence
         logp=place.logp(policy),
         early=torch.tensor(early, dtype=chances.dtype).repeat_interleave(answers, dim=0)[:, : place.max_tokens],
     )
-    least = max(2, case.row.min_group)
-    found = [
-        moments(case.row, place, policy=policy, behavior=policy, possible=noise, group=group).mean
-        for group in ((2, 3) if least == 2 else (least,)) + ((5,) if together and not still else ())
-    ]
-    return max(float(mean.abs().max()) for mean in found)
+    found = moments(case.row, place, policy=policy, behavior=policy, possible=noise, group=group).mean
+    return float(found.abs().max())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,25 +349,23 @@ def check_shift(case: Case, steps: Sequence[Step]) -> None:
     Whether a rollout earns it in one part or in several; where returns are compared over the step, in one.
     """
     claimed = case.row.baseline not in (Baseline.NONE, Baseline.CRITIC)
-    same = []
-    for step in steps:
-        single = replace(step, segments=1)
-        for here in (single,) if case.row.baseline is Baseline.STEP else (step, single):
-            shifted = replace(
-                here,
-                rewards=[[reward + 3.0 for reward in group] for group in here.rewards],
-                early=[[[reward + 3.0 for reward in rollout] for rollout in group] for group in here.early],
+    for segments in (1,) if case.row.baseline is Baseline.STEP else (1, 3):
+        same = []
+        for step in steps:
+            before = replace(step, segments=segments)
+            after = replace(
+                before,
+                rewards=[[reward + 3.0 for reward in group] for group in step.rewards],
+                early=[[[reward + 3.0 for reward in rollout] for rollout in group] for group in step.early],
             )
-            if refused(case, shifted.rewards):
+            if refused(case, after.rewards):
                 return
-            sizes = here.denominators()
-            before = case.row.coefficients(here.tokens(case.row), sizes)
-            after = case.row.coefficients(shifted.tokens(case.row), sizes)
-            same.append(torch.allclose(before, after, rtol=1e-9, atol=1e-12))
-    if claimed:
-        assert all(same), "a shift of all rewards changes the coefficients"
-    else:
-        assert not all(same), "a shift of all rewards changes nothing"
+            kappas = [case.row.coefficients(here.tokens(case.row), step.denominators()) for here in (before, after)]
+            same.append(torch.allclose(*kappas, rtol=1e-9, atol=1e-12))
+        if claimed:
+            assert all(same), "a shift of all rewards changes the coefficients"
+        else:
+            assert not all(same), "a shift of all rewards changes nothing"
 
 
 def check_needs(case: Case) -> None:

@@ -303,8 +303,8 @@ def moments(
 def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
     """A step: everything that credit may look at.
 
-    The critic is a fixed guess at every prefix, and wrong, as is what the past expects. The reference stands apart from the policy. Segments are
-    single tokens; each pays what the answer would, were it cut there.
+    The critic is a fixed guess at every prefix, and wrong, as is what the past expects. The reference stands apart
+    from the policy. Segments are single tokens; each pays what the answer would, were it cut there.
     Args: members, [groups, N] which outcomes.
     """
     answers = possible.answer[members]
