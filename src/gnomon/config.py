@@ -286,6 +286,32 @@ class DecoupledPpo(Row):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
+class Dppo(Row):
+    type: Literal["dppo"] = "dppo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    """Of the probability, not of the ratio."""
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    cap: Annotated[float, Field(ge=1)] = 20.0
+
+
+class Dro(Row):
+    type: Literal["dro"] = "dro"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(ge=0)] = 0.05
+
+
+class DroToken(Row):
+    type: Literal["dro_token"] = "dro_token"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(ge=0)] = 0.05
+
+
+class Topr(Row):
+    type: Literal["topr"] = "topr"
+    min_group: ClassVar[int] = 2
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -319,7 +345,11 @@ Objective = Annotated[
     | SequenceTis
     | SequenceMis
     | GeometricRejection
-    | DecoupledPpo,
+    | DecoupledPpo
+    | Dppo
+    | Dro
+    | DroToken
+    | Topr,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

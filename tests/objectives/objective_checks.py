@@ -26,6 +26,7 @@ from gnomon.objectives import (
     TokenShape,
     constant,
     sequence_sum,
+    squared_sequence_log_ratio,
     terminal,
 )
 from gnomon.objectives.exact import (
@@ -191,6 +192,23 @@ class Lag:
         share = 1 if row.aggregate is sequence_sum else 1 / place.max_tokens
         return shape - mean + share * self.credit(possible.law(place))
 
+    def pull(self) -> Tensor:
+        """[T] how the row's penalty draws every token back to behavior, by its own log-ratio or by its answer's."""
+        row, place = self.case.row, self.place
+        apart = place.logp(self.policy) - place.logp(self.behavior)
+        whole = row.penalty is squared_sequence_log_ratio
+        return -2 * row.penalty_weight * (place.per_answer(apart)[place.answer] if whole else apart)
+
+    def signed(self, reward: Reward) -> tuple[Tensor, Tensor]:
+        """[answers] the advantage that each can expect where it is positive, and where it is not."""
+        possible = self.possible(reward)
+        places = torch.cartesian_prod(*[torch.arange(len(possible.answer))] * self.group)
+        chance = possible.chance[places[:, 1:]].prod(dim=1)
+        found = earned(self.case.row, possible.reward[places])[:, 0]
+        empty = torch.zeros_like(possible.chance)
+        raised, lowered = (empty.index_add(0, places[:, 0], chance * part) for part in (found.relu(), -(-found).relu()))
+        return raised, lowered
+
     def credit(self, law: Sequence[tuple[float, int, float]]) -> float:
         """E[A]: what the baseline leaves of the advantage on average. No target depends on it."""
         groups = list(itertools.product(law, repeat=self.group))
@@ -215,7 +233,7 @@ def check_off_policy_one_token(case: Case, sampler: bool = False) -> None:
     """For answers of one token every ratio is exact, a soft one to second order, and no ratio is not."""
     lag = Lag(case=case, place=world(1), size=case.lag, sampler=sampler)
     error = lag.error(frozen_at_behavior=True)
-    if lag.kind is OffPolicy.ON_POLICY:
+    if lag.kind in (OffPolicy.ON_POLICY, OffPolicy.PULLED, OffPolicy.TAPERED):
         assert error > case.lag / 40, "data from another policy makes no difference"
     elif lag.kind is OffPolicy.SOFT:
         near = replace(lag, size=case.lag / 2).error(frozen_at_behavior=True)
@@ -243,6 +261,14 @@ def expected_off_policy(lag: Lag, reward: Reward) -> Tensor:
     Or answers, by a mixture of both or by the policy, where the row looks at them whole.
     """
     place, policy, possible, shape = lag.place, lag.policy, lag.possible(reward), lag.shape(reward)
+    if lag.kind is OffPolicy.PULLED:
+        pull = lag.pull()
+        assert pull.any(), "nothing draws it back to behavior"
+        return (possible.chance[place.answer] * (shape + pull)) @ place.scores(policy)
+    if lag.kind is OffPolicy.TAPERED:
+        raised, lowered = lag.signed(reward)
+        smaller = torch.minimum(possible.chance, place.chances(policy))
+        return (possible.chance * raised + smaller * lowered) @ place.per_answer(place.scores(policy))
     if lag.kind in (OffPolicy.GEOMETRIC, OffPolicy.SEQUENCE):
         own = 1 / place.lengths.to(policy.dtype) if lag.kind is OffPolicy.GEOMETRIC else 1.0
         mixed = possible.chance ** (1 - own) * place.chances(policy) ** own

@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 from objective_cases import CASES, Case
+from off_policy_mutants import off_policy_mutants
 from ratio_mutants import ratio_mutants, turned, whole_group
 from torch import Tensor
 
@@ -251,7 +252,7 @@ def mutants() -> dict[str, Case]:
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
         add(what, origin, row)
-    for what, origin, row in ratio_mutants():
+    for what, origin, row in (*ratio_mutants(), *off_policy_mutants()):
         add(what, origin, row)
     return found
 

@@ -28,6 +28,7 @@ from gnomon.objectives import (
     leave_one_out,
     mean_centred,
     ppo_clip,
+    probability_clip,
     prompt_mean,
     ratio_weighted_k3,
     raw,
@@ -42,7 +43,9 @@ from gnomon.objectives import (
     soft_gate,
     soft_overlong,
     squared_log_ratio,
+    squared_sequence_log_ratio,
     standardised,
+    tapered,
     token_mean,
     truncated,
     unclipped,
@@ -149,6 +152,8 @@ MULTIPLIERS = {
     "dual_clip": partial(dual_clip, low=0.2, high=0.2, ceiling=3.0),
     "capped": partial(capped, cap=5.0),
     "soft_gate": partial(soft_gate, gain=1.0, loss=1.05),
+    "probability_clip": partial(probability_clip, low=0.2, high=0.2, cap=20.0),
+    "tapered": tapered,
     "sequence_ratio": sequence_ratio,
     "geometric_clip": partial(geometric_clip, low=0.2, high=0.2),
     "geometric_of_clipped": partial(geometric_of_clipped, low=0.4, high=0.4),
@@ -195,7 +200,9 @@ def test_a_rollout_shares_its_ratio_and_no_other_does() -> None:
 # Penalties.
 
 
-@pytest.mark.parametrize("penalty", [k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio])
+@pytest.mark.parametrize(
+    "penalty", [k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio, squared_sequence_log_ratio]
+)
 def test_a_penalty_pulls_towards_the_reference(penalty: object) -> None:
     assert callable(penalty)
     pull = penalty(at(torch.tensor([-1.0, 0.0, 1.0])))

@@ -21,6 +21,7 @@ from gnomon.objectives import (
     group_rows,
     grpo,
     objective,
+    off_policy_rows,
     penalties,
     ratio_rows,
     ratios,
@@ -86,7 +87,7 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
-    earned, moved = (advantages, count_rows, counts, credit, group_rows), (ratio_rows, ratios)
+    earned, moved = (advantages, count_rows, counts, credit, group_rows), (off_policy_rows, ratio_rows, ratios)
     modules = (*earned, *moved, aggregate, penalties, rows, shaping, table, target, tokens)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}

@@ -51,7 +51,15 @@ from gnomon.objectives.counts import (
 from gnomon.objectives.credit import Credit, Rollouts, terminal
 from gnomon.objectives.exact import ExactReport, report
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
-from gnomon.objectives.penalties import k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio
+from gnomon.objectives.off_policy_rows import dppo, dro, dro_token, topr
+from gnomon.objectives.penalties import (
+    k1_in_return,
+    k2,
+    k3,
+    ratio_weighted_k3,
+    squared_log_ratio,
+    squared_sequence_log_ratio,
+)
 from gnomon.objectives.ratio_rows import (
     cispo,
     cispo_cap,
@@ -80,11 +88,13 @@ from gnomon.objectives.ratios import (
     no_correction,
     no_ratio,
     ppo_clip,
+    probability_clip,
     rejected,
     sequence_masked,
     sequence_ratio,
     sequence_truncated,
     soft_gate,
+    tapered,
     truncated,
     unclipped,
 )
@@ -152,7 +162,10 @@ __all__ = [
     "dapo",
     "decoupled_ppo",
     "direct_weight",
+    "dppo",
     "dr_grpo",
+    "dro",
+    "dro_token",
     "dual_clip",
     "dual_clip_ppo",
     "family_weight",
@@ -189,6 +202,7 @@ __all__ = [
     "pkpo_loo",
     "pkpo_marginal",
     "ppo_clip",
+    "probability_clip",
     "prompt_mean",
     "ratio_weighted_k3",
     "raw",
@@ -213,11 +227,14 @@ __all__ = [
     "soft_gate",
     "soft_overlong",
     "squared_log_ratio",
+    "squared_sequence_log_ratio",
     "standardised",
     "sub_weight",
+    "tapered",
     "terminal",
     "tis",
     "token_mean",
+    "topr",
     "truncated",
     "unclipped",
     "ungauged",

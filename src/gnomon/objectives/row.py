@@ -60,6 +60,12 @@ class OffPolicy(StrEnum):
     """As token, up to an error of second order in the lag: the weight fades from the first step on."""
     GEOMETRIC = "geometric"
     """Answers count by μ^(1−1/|y|)·π^(1/|y|): exact for answers of one token, first order in the lag for longer."""
+    PULLED = "pulled"
+    """Blind to the lag in what it makes of rewards, and drawn back to behavior by the row's penalty, on behavior's
+    answers. First order in the lag."""
+    TAPERED = "tapered"
+    """Answers to be raised count as behavior sampled them, answers to be lowered by the smaller of μ and π. First
+    order in the lag, even for answers of one token."""
     SEQUENCE = "sequence"
     """Whole answers are corrected: exact at any lag, up to a shape frozen at behavior where the target is one."""
 
@@ -161,7 +167,7 @@ class Objective:
     @property
     def asks(self) -> frozenset[Need]:
         """Everything that a learner must provide."""
-        pulls = self.penalty is not None and self.penalty is not penalties.squared_log_ratio
+        pulls = self.penalty is not None and self.penalty not in penalties.OF_BEHAVIOR
         return self.needs | {Need.REFERENCE} if pulls else self.needs
 
     @torch.no_grad()

@@ -20,6 +20,7 @@ from gnomon.objectives.count_rows import (
     rl2ml,
 )
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
+from gnomon.objectives.off_policy_rows import dppo, dro, dro_token, topr
 from gnomon.objectives.ratio_rows import (
     cispo,
     cispo_cap,
@@ -47,7 +48,10 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "cispo_cap": cispo_cap,
     "dapo": dapo,
     "decoupled_ppo": decoupled_ppo,
+    "dppo": dppo,
     "dr_grpo": dr_grpo,
+    "dro": dro,
+    "dro_token": dro_token,
     "dual_clip_ppo": dual_clip_ppo,
     "geometric_rejection": geometric_rejection,
     "gmpo": gmpo,
@@ -76,6 +80,7 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "sequence_mis": sequence_mis,
     "sequence_tis": sequence_tis,
     "tis": tis,
+    "topr": topr,
 }
 
 
