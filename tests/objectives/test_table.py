@@ -29,6 +29,7 @@ from gnomon.objectives import (
     table,
     target,
     tokens,
+    truncation,
 )
 from gnomon.objectives import row as rows
 
@@ -88,7 +89,7 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
     earned, moved = (advantages, count_rows, counts, credit, group_rows), (off_policy_rows, ratio_rows, ratios)
-    modules = (*earned, *moved, aggregate, penalties, rows, shaping, table, target, tokens)
+    modules = (*earned, *moved, aggregate, penalties, rows, shaping, table, target, tokens, truncation)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}
     assert all(hasattr(public, name) for name in public.__all__)

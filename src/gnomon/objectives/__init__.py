@@ -116,6 +116,7 @@ from gnomon.objectives.shaping import soft_overlong
 from gnomon.objectives.table import TABLE, objective
 from gnomon.objectives.target import FrozenShape, Law, PolicyGradient, Seen, SharedLength, Target, TokenShape
 from gnomon.objectives.tokens import Denominators, Tokens
+from gnomon.objectives.truncation import kept_min_p, kept_top_k, kept_top_p, restricted_logp
 
 __all__ = [
     "FAMILIES",
@@ -183,6 +184,9 @@ __all__ = [
     "k1_in_return",
     "k2",
     "k3",
+    "kept_min_p",
+    "kept_top_k",
+    "kept_top_p",
     "leave_one_out",
     "loop",
     "max_less_others",
@@ -212,6 +216,7 @@ __all__ = [
     "rejected",
     "released_weight",
     "report",
+    "restricted_logp",
     "rl2ml",
     "rloo",
     "sample_standardised",
