@@ -312,6 +312,32 @@ class Topr(Row):
     min_group: ClassVar[int] = 2
 
 
+class Sft(Row):
+    type: Literal["sft"] = "sft"
+    min_group: ClassVar[int] = 1
+
+
+class Rft(Row):
+    type: Literal["rft"] = "rft"
+    binary: ClassVar[bool] = True
+    min_group: ClassVar[int] = 1
+
+
+class Fcp(Row):
+    type: Literal["fcp"] = "fcp"
+    min_group: ClassVar[int] = 1
+
+
+class Verifree(Row):
+    type: Literal["verifree"] = "verifree"
+    min_group: ClassVar[int] = 2
+
+
+class VerifreeAdvantage(Row):
+    type: Literal["verifree_advantage"] = "verifree_advantage"
+    min_group: ClassVar[int] = 2
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -349,7 +375,12 @@ Objective = Annotated[
     | Dppo
     | Dro
     | DroToken
-    | Topr,
+    | Topr
+    | Sft
+    | Rft
+    | Fcp
+    | Verifree
+    | VerifreeAdvantage,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

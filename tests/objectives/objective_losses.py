@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
+import likelihood_losses
 import off_policy_losses
 import torch
 from objective_steps import Step
@@ -379,7 +380,7 @@ def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Ten
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     name.removesuffix("_loss"): function
-    for name, function in [*globals().items(), *vars(off_policy_losses).items()]
+    for name, function in [*globals().items(), *vars(off_policy_losses).items(), *vars(likelihood_losses).items()]
     if name.endswith("_loss") and function not in (penalised_loss, by_prompt_loss)
 }
 """Textbook loss of every row; it takes the row's options under the row's names."""

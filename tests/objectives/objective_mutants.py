@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from functools import partial
 
 import torch
+from likelihood_mutants import likelihood_mutants
 from objective_cases import CASES, Case
 from off_policy_mutants import off_policy_mutants
 from ratio_mutants import ratio_mutants, turned, whole_group
@@ -252,7 +253,7 @@ def mutants() -> dict[str, Case]:
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
         add(what, origin, row)
-    for what, origin, row in (*ratio_mutants(), *off_policy_mutants()):
+    for what, origin, row in (*ratio_mutants(), *off_policy_mutants(), *likelihood_mutants()):
         add(what, origin, row)
     return found
 

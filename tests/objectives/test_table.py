@@ -20,6 +20,8 @@ from gnomon.objectives import (
     credit,
     group_rows,
     grpo,
+    likelihood,
+    likelihood_rows,
     objective,
     off_policy_rows,
     penalties,
@@ -88,8 +90,9 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
+    likely = (likelihood, likelihood_rows)
     earned, moved = (advantages, count_rows, counts, credit, group_rows), (off_policy_rows, ratio_rows, ratios)
-    modules = (*earned, *moved, aggregate, penalties, rows, shaping, table, target, tokens, truncation)
+    modules = (*earned, *moved, *likely, aggregate, penalties, rows, shaping, table, target, tokens, truncation)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}
     assert all(hasattr(public, name) for name in public.__all__)

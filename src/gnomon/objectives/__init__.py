@@ -51,6 +51,14 @@ from gnomon.objectives.counts import (
 from gnomon.objectives.credit import Credit, Rollouts, terminal
 from gnomon.objectives.exact import ExactReport, report
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
+from gnomon.objectives.likelihood import (
+    answer_likelihood,
+    given,
+    likelihood_on_answer,
+    likelihood_throughout,
+    successes,
+)
+from gnomon.objectives.likelihood_rows import fcp, rft, sft, verifree, verifree_advantage
 from gnomon.objectives.off_policy_rows import dppo, dro, dro_token, topr
 from gnomon.objectives.penalties import (
     k1_in_return,
@@ -104,6 +112,7 @@ from gnomon.objectives.row import (
     Baseline,
     Correction,
     Need,
+    Noise,
     Objective,
     OffPolicy,
     Penalty,
@@ -132,6 +141,7 @@ __all__ = [
     "FrozenShape",
     "Law",
     "Need",
+    "Noise",
     "Objective",
     "OffPolicy",
     "Penalty",
@@ -148,6 +158,7 @@ __all__ = [
     "TokenShape",
     "Tokens",
     "analytic_weight",
+    "answer_likelihood",
     "banded",
     "best_of",
     "best_of_less_others",
@@ -170,11 +181,13 @@ __all__ = [
     "dual_clip",
     "dual_clip_ppo",
     "family_weight",
+    "fcp",
     "gauged",
     "geometric_clip",
     "geometric_mask",
     "geometric_of_clipped",
     "geometric_rejection",
+    "given",
     "gmpo",
     "grpo",
     "grpo_sample_std",
@@ -188,6 +201,8 @@ __all__ = [
     "kept_top_k",
     "kept_top_p",
     "leave_one_out",
+    "likelihood_on_answer",
+    "likelihood_throughout",
     "loop",
     "max_less_others",
     "maxrl",
@@ -217,6 +232,7 @@ __all__ = [
     "released_weight",
     "report",
     "restricted_logp",
+    "rft",
     "rl2ml",
     "rloo",
     "sample_standardised",
@@ -229,12 +245,14 @@ __all__ = [
     "sequence_sum",
     "sequence_tis",
     "sequence_truncated",
+    "sft",
     "soft_gate",
     "soft_overlong",
     "squared_log_ratio",
     "squared_sequence_log_ratio",
     "standardised",
     "sub_weight",
+    "successes",
     "tapered",
     "terminal",
     "tis",
@@ -244,4 +262,6 @@ __all__ = [
     "unclipped",
     "ungauged",
     "update_scale",
+    "verifree",
+    "verifree_advantage",
 ]

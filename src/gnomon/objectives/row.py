@@ -26,6 +26,7 @@ __all__ = [
     "Baseline",
     "Correction",
     "Need",
+    "Noise",
     "Objective",
     "OffPolicy",
     "Penalty",
@@ -77,6 +78,8 @@ class Singleton(StrEnum):
     """The reward itself."""
     SHIFTED = "shifted"
     """The reward less a constant other than zero."""
+    UNIT = "unit"
+    """One, whatever the reward."""
     ZERO = "zero"
     """Zero: such a group teaches nothing."""
     REFUSED = "refused"
@@ -89,6 +92,16 @@ class Baseline(StrEnum):
     NONE = "none"
     OTHERS = "a function of the others"
     GROUP = "mean of the group"
+
+
+class Noise(StrEnum):
+    """What a reward that ignores the answer does to the policy on average."""
+
+    STILL = "nothing"
+    EVEN = "nothing if it is even about zero"
+    """Otherwise it moves the policy: for or against length, most often."""
+    MOVES = "moves the policy"
+    """Even where it is even about zero: the policy learns from something beside rewards."""
 
 
 class Need(StrEnum):
@@ -117,6 +130,8 @@ class Rewards(StrEnum):
     REAL = "real"
     BINARY = "binary"
     """Zero and one: it counts successes. Others are refused: ValueError."""
+    NONE = "none"
+    """Any, and they change nothing: it learns from the answers themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +165,7 @@ class Objective:
     """The smallest group that can move the policy."""
     baseline: Baseline
     scope: Scope = Scope.GROUP
+    noise: Noise = Noise.STILL
     rewards: Rewards = Rewards.REAL
     equation: str
     source: str

@@ -20,6 +20,7 @@ from gnomon.objectives.count_rows import (
     rl2ml,
 )
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
+from gnomon.objectives.likelihood_rows import fcp, rft, sft, verifree, verifree_advantage
 from gnomon.objectives.off_policy_rows import dppo, dro, dro_token, topr
 from gnomon.objectives.ratio_rows import (
     cispo,
@@ -53,6 +54,7 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "dro": dro,
     "dro_token": dro_token,
     "dual_clip_ppo": dual_clip_ppo,
+    "fcp": fcp,
     "geometric_rejection": geometric_rejection,
     "gmpo": gmpo,
     "grpo": grpo,
@@ -73,14 +75,18 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "pkpo_marginal": pkpo_marginal,
     "reinforce": reinforce,
     "reinforce_centred": reinforce_centred,
+    "rft": rft,
     "rl2ml": rl2ml,
     "rloo": rloo,
     "sapo": sapo,
     "sequence_is": sequence_is,
     "sequence_mis": sequence_mis,
     "sequence_tis": sequence_tis,
+    "sft": sft,
     "tis": tis,
     "topr": topr,
+    "verifree": verifree,
+    "verifree_advantage": verifree_advantage,
 }
 
 
