@@ -338,6 +338,38 @@ class VerifreeAdvantage(Row):
     min_group: ClassVar[int] = 2
 
 
+class OnlineDpo(Row):
+    type: Literal["online_dpo"] = "online_dpo"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 0.1
+
+
+class OnlineIpo(Row):
+    type: Literal["online_ipo"] = "online_ipo"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 0.1
+
+
+class OnlineSlic(Row):
+    type: Literal["online_slic"] = "online_slic"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 0.1
+
+
+class OnlineSimpo(Row):
+    type: Literal["online_simpo"] = "online_simpo"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 2.0
+    margin: Annotated[float, Field(ge=0)] = 1.0
+
+
+class Xpo(Row):
+    type: Literal["xpo"] = "xpo"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    alpha: Annotated[float, Field(ge=0)] = 5e-6
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -380,7 +412,12 @@ Objective = Annotated[
     | Rft
     | Fcp
     | Verifree
-    | VerifreeAdvantage,
+    | VerifreeAdvantage
+    | OnlineDpo
+    | OnlineIpo
+    | OnlineSlic
+    | OnlineSimpo
+    | Xpo,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

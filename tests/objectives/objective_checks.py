@@ -16,6 +16,7 @@ from torch import Tensor
 from gnomon.objectives import (
     Baseline,
     Denominators,
+    Need,
     Noise,
     Objective,
     OffPolicy,
@@ -210,6 +211,8 @@ class Lag:
     def shape(self, reward: Reward) -> Tensor:
         """[T] h of every token, frozen at behavior, with the mean that the row's baseline leaves it."""
         row, possible, place = self.case.row, self.possible(reward), self.place
+        if Need.PAIRS in row.asks:  # A pair is weighed as the policy sees it now, whoever sampled it.
+            possible = replace(possible, logp=place.logp(self.policy))
         shape = shapes(row.target, place, possible=possible, group=self.group)
         if isinstance(row.target, TokenShape) or row.aggregate not in (sequence_sum, constant):
             return shape
@@ -328,10 +331,12 @@ def select(tokens: Tokens, chosen: Tensor) -> Tokens:
 def check_additive(case: Case, step: Step, parts: Sequence[int]) -> None:
     """κ of a token is the same in a micro-batch as in the whole step, bit for bit.
 
-    `parts` names the micro-batch of every rollout.
+    `parts` names the micro-batch of every rollout; of the first of every group, where groups stay whole.
     """
     if refused(case, step.rewards):
         return
+    if Need.PAIRS in case.row.asks:
+        parts = [parts[s - s % len(step.rewards[0])] for s in range(len(parts))]
     tokens, sizes = step.tokens(case.row), step.denominators()
     whole = case.row.coefficients(tokens, sizes)
     for part in set(parts):

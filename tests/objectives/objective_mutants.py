@@ -10,6 +10,7 @@ import torch
 from likelihood_mutants import likelihood_mutants
 from objective_cases import CASES, Case
 from off_policy_mutants import off_policy_mutants
+from preference_mutants import preference_mutants
 from ratio_mutants import ratio_mutants, turned, whole_group
 from torch import Tensor
 
@@ -253,7 +254,7 @@ def mutants() -> dict[str, Case]:
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
         add(what, origin, row)
-    for what, origin, row in (*ratio_mutants(), *off_policy_mutants(), *likelihood_mutants()):
+    for what, origin, row in (*ratio_mutants(), *off_policy_mutants(), *likelihood_mutants(), *preference_mutants()):
         add(what, origin, row)
     return found
 

@@ -54,6 +54,7 @@ BENT = {
     **{name: {2: 0.996529, 3: 0.998448, 4: 0.999127} for name in MEAN_OF_ALL_TOKENS},
     **{name: {2: -0.241684, 3: -0.2566, 4: -0.263197} for name in ("sft", "fcp")},
     **{name: dict.fromkeys((2, 3, 4), -0.44215) for name in ("verifree", "verifree_advantage")},
+    "online_simpo": dict.fromkeys((2, 3, 4), 0.992215),
     "rft": {2: 0.996187, 3: 0.998163, 4: 0.998932},
 }
 """Rows that do not climb the expected reward, or not it alone, with the cosine of the two in this world, by group."""

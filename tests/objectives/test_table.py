@@ -24,7 +24,9 @@ from gnomon.objectives import (
     likelihood_rows,
     objective,
     off_policy_rows,
+    pairs,
     penalties,
+    preference_rows,
     ratio_rows,
     ratios,
     shaping,
@@ -78,8 +80,9 @@ def test_a_row_says_where_it_comes_from(name: str) -> None:
     assert row.source and row.equation.startswith("κ = ") and "\n" not in row.equation
 
 
-def test_only_a_penalty_needs_a_reference() -> None:
-    assert not any(build().needs_reference for build in TABLE.values())
+def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
+    measured = {"online_dpo", "online_ipo", "online_slic", "xpo"}
+    assert {name for name, build in TABLE.items() if build().needs_reference} == measured
     row = grpo(reference_weight=0.1)
     assert row.needs_reference
     one = torch.zeros(1)
@@ -90,7 +93,7 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
-    likely = (likelihood, likelihood_rows)
+    likely = (likelihood, likelihood_rows, pairs, preference_rows)
     earned, moved = (advantages, count_rows, counts, credit, group_rows), (off_policy_rows, ratio_rows, ratios)
     modules = (*earned, *moved, *likely, aggregate, penalties, rows, shaping, table, target, tokens, truncation)
     offered = {name for module in modules for name in module.__all__}

@@ -16,7 +16,7 @@ from gnomon.objectives.advantages import (
     sample_standardised,
     standardised,
 )
-from gnomon.objectives.aggregate import constant, prompt_mean, sequence_mean, sequence_sum, token_mean
+from gnomon.objectives.aggregate import constant, group_sum, prompt_mean, sequence_mean, sequence_sum, token_mean
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -60,6 +60,15 @@ from gnomon.objectives.likelihood import (
 )
 from gnomon.objectives.likelihood_rows import fcp, rft, sft, verifree, verifree_advantage
 from gnomon.objectives.off_policy_rows import dppo, dro, dro_token, topr
+from gnomon.objectives.pairs import (
+    best_against_worst,
+    hinge_pairs,
+    logistic_pairs,
+    mean_logistic_pairs,
+    reference_likelihood,
+    squared_pairs,
+    widest_pairs,
+)
 from gnomon.objectives.penalties import (
     k1_in_return,
     k2,
@@ -68,6 +77,7 @@ from gnomon.objectives.penalties import (
     squared_log_ratio,
     squared_sequence_log_ratio,
 )
+from gnomon.objectives.preference_rows import online_dpo, online_ipo, online_simpo, online_slic, xpo
 from gnomon.objectives.ratio_rows import (
     cispo,
     cispo_cap,
@@ -160,6 +170,7 @@ __all__ = [
     "analytic_weight",
     "answer_likelihood",
     "banded",
+    "best_against_worst",
     "best_of",
     "best_of_less_others",
     "best_of_marginal",
@@ -189,10 +200,12 @@ __all__ = [
     "geometric_rejection",
     "given",
     "gmpo",
+    "group_sum",
     "grpo",
     "grpo_sample_std",
     "gspo",
     "gspo_token",
+    "hinge_pairs",
     "icepop",
     "k1_in_return",
     "k2",
@@ -203,6 +216,7 @@ __all__ = [
     "leave_one_out",
     "likelihood_on_answer",
     "likelihood_throughout",
+    "logistic_pairs",
     "loop",
     "max_less_others",
     "maxrl",
@@ -210,9 +224,14 @@ __all__ = [
     "maxrl_released",
     "maxrl_sub",
     "mean_centred",
+    "mean_logistic_pairs",
     "no_correction",
     "no_ratio",
     "objective",
+    "online_dpo",
+    "online_ipo",
+    "online_simpo",
+    "online_slic",
     "optimal_gauge",
     "pass_at_all",
     "pass_at_k_analytic",
@@ -225,6 +244,7 @@ __all__ = [
     "prompt_mean",
     "ratio_weighted_k3",
     "raw",
+    "reference_likelihood",
     "regime",
     "reinforce",
     "reinforce_centred",
@@ -249,6 +269,7 @@ __all__ = [
     "soft_gate",
     "soft_overlong",
     "squared_log_ratio",
+    "squared_pairs",
     "squared_sequence_log_ratio",
     "standardised",
     "sub_weight",
@@ -264,4 +285,6 @@ __all__ = [
     "update_scale",
     "verifree",
     "verifree_advantage",
+    "widest_pairs",
+    "xpo",
 ]

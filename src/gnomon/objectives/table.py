@@ -22,6 +22,7 @@ from gnomon.objectives.count_rows import (
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
 from gnomon.objectives.likelihood_rows import fcp, rft, sft, verifree, verifree_advantage
 from gnomon.objectives.off_policy_rows import dppo, dro, dro_token, topr
+from gnomon.objectives.preference_rows import online_dpo, online_ipo, online_simpo, online_slic, xpo
 from gnomon.objectives.ratio_rows import (
     cispo,
     cispo_cap,
@@ -67,6 +68,10 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "maxrl_control": maxrl_control,
     "maxrl_released": maxrl_released,
     "maxrl_sub": maxrl_sub,
+    "online_dpo": online_dpo,
+    "online_ipo": online_ipo,
+    "online_simpo": online_simpo,
+    "online_slic": online_slic,
     "pass_at_all": pass_at_all,
     "pass_at_k_analytic": pass_at_k_analytic,
     "pass_at_k_centred": pass_at_k_centred,
@@ -87,6 +92,7 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "topr": topr,
     "verifree": verifree,
     "verifree_advantage": verifree_advantage,
+    "xpo": xpo,
 }
 
 
