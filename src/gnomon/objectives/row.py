@@ -39,7 +39,7 @@ __all__ = [
 Advantage = Callable[[Tensor], Tensor]
 """Rewards [groups, N] to advantages [groups, N]."""
 Ratio = Callable[[Tokens], Tensor]
-"""What log(policy/proximal) and the advantage make of a token: a multiplier [T]."""
+"""What log(policy/proximal) and the advantage make of a token, or the margins of pairs: a multiplier [T]."""
 Correction = Callable[[Tokens], Tensor]
 """What log(proximal/behavior) makes of a token: a multiplier [T]."""
 Aggregate = Callable[[Tokens, Denominators], Tensor]
