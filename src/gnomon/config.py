@@ -441,6 +441,92 @@ class BrpoReleased(Row):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
 
 
+class Dppo(Row):
+    type: Literal["dppo"] = "dppo"
+    min_group: ClassVar[int] = 2
+    clip_low: Annotated[float, Field(gt=0)] = 0.2
+    """Of the probability, not of the ratio."""
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    cap: Annotated[float, Field(ge=1)] = 20.0
+
+
+class Dro(Row):
+    type: Literal["dro"] = "dro"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(ge=0)] = 0.05
+
+
+class DroToken(Row):
+    type: Literal["dro_token"] = "dro_token"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(ge=0)] = 0.05
+
+
+class Topr(Row):
+    type: Literal["topr"] = "topr"
+    min_group: ClassVar[int] = 2
+
+
+class Sft(Row):
+    type: Literal["sft"] = "sft"
+    demonstrated: ClassVar[bool] = True
+    max_group: ClassVar[int | None] = 1
+    min_group: ClassVar[int] = 1
+
+
+class Rft(Row):
+    type: Literal["rft"] = "rft"
+    binary: ClassVar[bool] = True
+    min_group: ClassVar[int] = 1
+
+
+class Fcp(Row):
+    type: Literal["fcp"] = "fcp"
+    min_group: ClassVar[int] = 1
+
+
+class Verifree(Row):
+    type: Literal["verifree"] = "verifree"
+    min_group: ClassVar[int] = 2
+
+
+class VerifreeAdvantage(Row):
+    type: Literal["verifree_advantage"] = "verifree_advantage"
+    min_group: ClassVar[int] = 2
+
+
+class OnlineDpo(Row):
+    type: Literal["online_dpo"] = "online_dpo"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 0.1
+
+
+class OnlineIpo(Row):
+    type: Literal["online_ipo"] = "online_ipo"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 0.1
+
+
+class OnlineSlic(Row):
+    type: Literal["online_slic"] = "online_slic"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 0.1
+
+
+class OnlineSimpo(Row):
+    type: Literal["online_simpo"] = "online_simpo"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 2.0
+    margin: Annotated[float, Field(ge=0)] = 1.0
+
+
+class Xpo(Row):
+    type: Literal["xpo"] = "xpo"
+    min_group: ClassVar[int] = 2
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    alpha: Annotated[float, Field(ge=0)] = 5e-6
+
+
 Objective = Annotated[
     Reinforce
     | ReinforceCentred
@@ -491,7 +577,21 @@ Objective = Annotated[
     | TurnPpo
     | Rebn
     | Brpo
-    | BrpoReleased,
+    | BrpoReleased
+    | Dppo
+    | Dro
+    | DroToken
+    | Topr
+    | Sft
+    | Rft
+    | Fcp
+    | Verifree
+    | VerifreeAdvantage
+    | OnlineDpo
+    | OnlineIpo
+    | OnlineSlic
+    | OnlineSimpo
+    | Xpo,
     Field(discriminator="type"),
 ]
 OBJECTIVES: tuple[type[Row], ...] = get_args(get_args(Objective)[0])

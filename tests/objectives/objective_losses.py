@@ -12,6 +12,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import likelihood_losses
+import off_policy_losses
+import preference_losses
 import torch
 from objective_steps import Step
 from scipy.integrate import quad
@@ -457,7 +460,8 @@ def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Ten
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     name.removesuffix("_loss"): function
-    for name, function in list(globals().items())
+    for module in (globals(), *map(vars, (likelihood_losses, off_policy_losses, preference_losses)))
+    for name, function in list(module.items())
     if name.endswith("_loss") and function not in (penalised_loss, by_prompt_loss)
 }
 """Textbook loss of every row; it takes the row's options under the row's names."""

@@ -9,7 +9,10 @@ from functools import partial
 
 import torch
 from context_mutants import context_mutants
+from likelihood_mutants import likelihood_mutants
 from objective_cases import CASES, Case
+from off_policy_mutants import off_policy_mutants
+from preference_mutants import preference_mutants
 from ratio_mutants import ratio_mutants, turned, whole_group
 from token_mutants import token_mutants
 from torch import Tensor
@@ -171,6 +174,9 @@ def attached(row: Objective) -> Objective:
     return Attached(**{field.name: getattr(row, field.name) for field in fields(row)})
 
 
+KINDS = (ratio_mutants, off_policy_mutants, context_mutants, token_mutants, turn_mutants, likelihood_mutants)
+
+
 def mutants() -> dict[str, Case]:
     """Every mutant by name."""
     found: dict[str, Case] = {}
@@ -255,7 +261,7 @@ def mutants() -> dict[str, Case]:
     for name, row in counting_mutants():
         what, _, origin = name.rpartition(" of ")
         add(what, origin, row)
-    for what, origin, row in itertools.chain(ratio_mutants(), context_mutants(), token_mutants(), turn_mutants()):
+    for what, origin, row in itertools.chain.from_iterable(kind() for kind in (*KINDS, preference_mutants)):
         add(what, origin, row)
     return found
 

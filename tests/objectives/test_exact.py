@@ -62,8 +62,12 @@ BENT = {
     "brpo": dict.fromkeys((2, 3, 4), 0.906536),
     "brpo_released": {2: 0.932483, 3: 0.920492, 4: 0.916061},
     "ppo_whitened": {2: 0.885746, 3: 0.970602, 4: 0.985593},
+    **{name: {2: -0.241684, 3: -0.2566, 4: -0.263197} for name in ("sft", "fcp")},
+    **{name: dict.fromkeys((2, 3, 4), -0.44215) for name in ("verifree", "verifree_advantage")},
+    "online_simpo": dict.fromkeys((2, 3, 4), 0.992215),
+    "rft": {2: 0.996187, 3: 0.998163, 4: 0.998932},
 }
-"""Rows that do not climb the expected reward alone, with the cosine between the two in this world, by group size.
+"""Rows that do not climb the expected reward, or not it alone, with the cosine of the two in this world, by group.
 
 Those of turns and budgets climb what arrives early, which is another reward.
 """

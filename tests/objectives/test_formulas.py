@@ -22,12 +22,16 @@ from gnomon.objectives import (
     geometric_mask,
     geometric_of_clipped,
     grpo,
+    hinge_pairs,
     k1_in_return,
     k2,
     k3,
     leave_one_out,
+    logistic_pairs,
     mean_centred,
+    mean_logistic_pairs,
     ppo_clip,
+    probability_clip,
     prompt_mean,
     ratio_weighted_k3,
     raw,
@@ -42,7 +46,9 @@ from gnomon.objectives import (
     soft_gate,
     soft_overlong,
     squared_log_ratio,
+    squared_sequence_log_ratio,
     standardised,
+    tapered,
     token_mean,
     truncated,
     unclipped,
@@ -149,9 +155,14 @@ MULTIPLIERS = {
     "dual_clip": partial(dual_clip, low=0.2, high=0.2, ceiling=3.0),
     "capped": partial(capped, cap=5.0),
     "soft_gate": partial(soft_gate, gain=1.0, loss=1.05),
+    "probability_clip": partial(probability_clip, low=0.2, high=0.2, cap=20.0),
+    "tapered": tapered,
     "sequence_ratio": sequence_ratio,
     "geometric_clip": partial(geometric_clip, low=0.2, high=0.2),
     "geometric_of_clipped": partial(geometric_of_clipped, low=0.4, high=0.4),
+    "logistic_pairs": partial(logistic_pairs, beta=0.1),
+    "hinge_pairs": partial(hinge_pairs, beta=0.1),
+    "mean_logistic_pairs": partial(mean_logistic_pairs, beta=2.0, margin=1.0),
     "truncated": partial(truncated, cap=2.0),
     "banded": partial(banded, least=0.5, most=5.0),
     "rejected": partial(rejected, cap=5.0),
@@ -195,7 +206,9 @@ def test_a_rollout_shares_its_ratio_and_no_other_does() -> None:
 # Penalties.
 
 
-@pytest.mark.parametrize("penalty", [k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio])
+@pytest.mark.parametrize(
+    "penalty", [k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio, squared_sequence_log_ratio]
+)
 def test_a_penalty_pulls_towards_the_reference(penalty: object) -> None:
     assert callable(penalty)
     pull = penalty(at(torch.tensor([-1.0, 0.0, 1.0])))

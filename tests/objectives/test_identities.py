@@ -18,6 +18,8 @@ from gnomon.objectives import (
     counted,
     dapo,
     dr_grpo,
+    dro,
+    dro_token,
     family_weight,
     gmpo,
     grpo,
@@ -288,6 +290,72 @@ def test_a_cap_on_whole_answers_lets_the_bias_vanish_and_one_on_tokens_does_not(
 
 def test_decoupled_ppo_at_its_centre_is_token_truncation_inside_the_cap() -> None:
     assert bias(objective("decoupled_ppo"), 0.2, sampler=True) == bias(tis(5.0), 0.2, sampler=True) > 1e-3
+
+
+@pytest.mark.parametrize("size", [0.3, 2.0])
+def test_dro_stands_still_where_the_regularised_reward_is_highest(size: float) -> None:
+    """At π ∝ μ·exp(r/β), with V = β·log Z for a baseline, every single coefficient is zero: nothing is left to learn.
+
+    With the mean reward of the group for V, or with token ratios, it goes on moving.
+    """
+    beta, place = 0.4, world()
+    behavior = drift(size)[1]
+    possible = outcomes(place, behavior, correct)
+    tilted = possible.chance * (possible.reward / beta).exp()
+    best = logits_of(tilted / tilted.sum())
+    value = beta * tilted.sum().log()
+
+    def moved(row: Objective) -> float:
+        found = moments(row, place, policy=best, behavior=behavior, possible=possible, group=2)
+        return float(found.mean.abs().max()) + math.sqrt(max(found.variance, 0.0))
+
+    exact = replace(dro(beta), advantage=partial(less, value=value))
+    assert moved(exact) < 1e-12
+    assert moved(dro(beta)) > 1e-2 and moved(replace(dro_token(beta), advantage=partial(less, value=value))) > 1e-2
+
+
+def less(rewards: Tensor, *, value: Tensor) -> Tensor:
+    return rewards - value
+
+
+def logits_of(chance: Tensor) -> Tensor:
+    """[prefixes, 3] the policy that gives answers those chances."""
+    place = world()
+    token = torch.zeros(place.prefixes, 3, dtype=F64)
+    token.index_put_((place.prefix, place.choice), chance[place.answer], accumulate=True)
+    return token.log()
+
+
+def test_topr_forgets_what_the_policy_has_given_up_and_nothing_else() -> None:
+    """However unlikely an answer to be raised has become, it counts in full; one to be lowered, no more than it can."""
+    ratio = torch.tensor([1e-9, 0.5, 1.0, 2.0, 1e9], dtype=F64)
+    index, zero = torch.arange(5), torch.zeros(5, dtype=F64)
+    tokens = Tokens(logp=ratio.log(), behavior_logp=zero, advantage=zero + 1, sequence=index, group=index)
+    assert objective("topr").ratio(tokens).tolist() == [1.0] * 5
+    lowered = objective("topr").ratio(replace(tokens, advantage=zero - 1))
+    assert lowered.tolist() == pytest.approx([1e-9, 0.5, 1.0, 1.0, 1.0])
+
+
+def test_dppo_lets_rare_tokens_grow_where_ppo_lets_go_of_them() -> None:
+    """By equal widths it never lets go of what PPO keeps: a probability moves by no more than its ratio."""
+    before = torch.tensor([0.001, 0.5, 0.9, 0.9], dtype=F64)
+    after = torch.tensor([0.008, 0.71, 0.69, 0.75], dtype=F64)
+    index = torch.arange(4)
+    advantage = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=F64)
+    tokens = Tokens(logp=after.log(), behavior_logp=before.log(), advantage=advantage, sequence=index, group=index)
+    kept = objective("dppo").ratio(tokens) > 0
+    assert kept.tolist() == [True, False, False, True]
+    assert (objective("dr_grpo").ratio(tokens) > 0).tolist() == [False, False, False, True]
+    assert objective("dppo", cap=3.0).ratio(tokens).tolist() == pytest.approx([3.0, 0, 0, 0.75 / 0.9])
+    grid = torch.cartesian_prod(*[torch.linspace(0.01, 0.99, 50, dtype=F64)] * 2)
+    index = torch.arange(len(grid))
+    for sign in (-1.0, 1.0):
+        advantage = torch.full((len(grid),), sign, dtype=F64)
+        pairs = Tokens(
+            logp=grid[:, 0].log(), behavior_logp=grid[:, 1].log(), advantage=advantage, sequence=index, group=index
+        )
+        by_ratio, by_difference = (objective(name).ratio(pairs) > 0 for name in ("dr_grpo", "dppo"))
+        assert bool((by_difference | ~by_ratio).all()) and int(by_difference.sum()) > int(by_ratio.sum())
 
 
 def test_the_two_conventions_of_cispo_are_one_apart() -> None:

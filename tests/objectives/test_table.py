@@ -22,8 +22,13 @@ from gnomon.objectives import (
     group_credit,
     group_rows,
     grpo,
+    likelihood,
+    likelihood_rows,
     objective,
+    off_policy_rows,
+    pairs,
     penalties,
+    preference_rows,
     ratio_rows,
     ratios,
     shaping,
@@ -32,6 +37,7 @@ from gnomon.objectives import (
     token_credit,
     token_rows,
     tokens,
+    truncation,
     tuning,
     turn_credit,
     turn_rows,
@@ -81,8 +87,9 @@ def test_a_row_says_where_it_comes_from(name: str) -> None:
     assert row.source and row.equation.startswith("κ = ") and "\n" not in row.equation
 
 
-def test_only_a_penalty_needs_a_reference() -> None:
-    assert not any(build().needs_reference for build in TABLE.values())
+def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
+    measured = {"online_dpo", "online_ipo", "online_slic", "xpo"}
+    assert {name for name, build in TABLE.items() if build().needs_reference} == measured
     row = grpo(reference_weight=0.1)
     assert row.needs_reference
     one = torch.zeros(1)
@@ -94,8 +101,10 @@ def test_only_a_penalty_needs_a_reference() -> None:
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
     earned = (advantages, context_rows, count_rows, counts, credit, group_credit, group_rows)
-    moved, apart = (ratio_rows, ratios), (token_credit, token_rows, turn_credit, turn_rows)
-    modules = (*earned, *moved, *apart, aggregate, penalties, rows, shaping, table, target, tokens, tuning)
+    moved, apart = (off_policy_rows, ratio_rows, ratios), (token_credit, token_rows, turn_credit, turn_rows)
+    likely = (likelihood, likelihood_rows, pairs, preference_rows)
+    common = (aggregate, penalties, rows, shaping, table, target, tokens, truncation, tuning)
+    modules = (*earned, *moved, *apart, *likely, *common)
     offered = {name for module in modules for name in module.__all__}
     assert set(public.__all__) == offered | {"ExactReport", "report"}
     assert all(hasattr(public, name) for name in public.__all__)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnomon.objectives.tokens import Denominators, Tokens
 
-__all__ = ["constant", "prompt_mean", "sequence_mean", "sequence_sum", "token_mean"]
+__all__ = ["constant", "group_sum", "prompt_mean", "sequence_mean", "sequence_sum", "token_mean"]
 
 
 def sequence_sum(tokens: Tokens, denominators: Denominators) -> Tensor:
@@ -21,6 +21,15 @@ def sequence_sum(tokens: Tokens, denominators: Denominators) -> Tensor:
     Returns: weight per token; all equal.
     """
     return torch.full_like(tokens.logp, 1 / denominators.sequences)
+
+
+def group_sum(tokens: Tokens, denominators: Denominators) -> Tensor:
+    """Sum over the tokens of a group, mean over groups: for pairs, of which a group makes one.
+
+    Equation: 1/G.
+    Returns: weight per token; all equal.
+    """
+    return torch.full_like(tokens.logp, 1 / denominators.groups)
 
 
 def constant(tokens: Tokens, denominators: Denominators) -> Tensor:

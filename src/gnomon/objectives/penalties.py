@@ -11,7 +11,7 @@ from torch import Tensor
 from gnomon.objectives.ratios import LIMIT
 from gnomon.objectives.tokens import Tokens
 
-__all__ = ["k1_in_return", "k2", "k3", "ratio_weighted_k3", "squared_log_ratio"]
+__all__ = ["k1_in_return", "k2", "k3", "ratio_weighted_k3", "squared_log_ratio", "squared_sequence_log_ratio"]
 
 
 def k1_in_return(tokens: Tokens) -> Tensor:
@@ -68,3 +68,17 @@ def squared_log_ratio(tokens: Tokens) -> Tensor:
     Source: prime-rl, the default loss (weight 1e-3).
     """
     return -2 * (tokens.logp - tokens.behavior_logp)
+
+
+def squared_sequence_log_ratio(tokens: Tokens) -> Tensor:
+    """The squared log-ratio of the whole rollout to the behavior, as a penalty; it needs no reference.
+
+    Equation: −∂(Σₛ log(πₛ/μₛ))²/∂log πₜ = −2·Σₛ log(πₛ/μₛ), the sum over the rollout.
+    Returns: coefficient per token, equal over a rollout, zero on policy.
+    Source: Richemond et al. 2024 (DRO), arXiv 2405.19107.
+    """
+    return -2 * tokens.per_sequence(tokens.logp - tokens.behavior_logp)
+
+
+OF_BEHAVIOR = (squared_log_ratio, squared_sequence_log_ratio)
+"""Penalties that look at no reference."""

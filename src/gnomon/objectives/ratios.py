@@ -23,11 +23,13 @@ __all__ = [
     "no_correction",
     "no_ratio",
     "ppo_clip",
+    "probability_clip",
     "rejected",
     "sequence_masked",
     "sequence_ratio",
     "sequence_truncated",
     "soft_gate",
+    "tapered",
     "truncated",
     "unclipped",
 ]
@@ -155,6 +157,39 @@ def clipped_or_shaped(tokens: Tokens, *, low: float, high: float, gamma: float) 
         return sampled
     chance = _exp(tokens.logp)
     return torch.where(tokens.demonstrated, chance * gamma / (chance + gamma).square(), sampled)
+
+
+def probability_clip(tokens: Tokens, *, low: float, high: float, cap: float) -> Tensor:
+    """The importance ratio to the behavior, zero once a token's *probability* has moved far enough, with a ceiling.
+
+    A ratio lets a rare token move by next to nothing and a common one by much; a difference of probabilities is the
+    part of the total variation that the token shows.
+
+    Equation: min(π/μ, cap) · 1[not (A > 0 and π − μ > high) and not (A < 0 and π − μ < −low)].
+    Args: low, high, width of the band of π − μ below and above 0, ≥ 0; cap, > 0.
+    Returns: multiplier per token, ≥ 0 and at most cap.
+    Source: DPPO 2026, arXiv 2602.04879.
+    Differs: from the other ratios, which stand by the proximal policy: the band lies around the behavior.
+    """
+    moved = tokens.logp.exp() - tokens.behavior_logp.exp()
+    weight = _exp(tokens.logp - tokens.behavior_logp).clamp(max=cap)
+    spent = ((tokens.advantage > 0) & (moved > high)) | ((tokens.advantage < 0) & (moved < -low))
+    return torch.where(spent, torch.zeros_like(weight), weight)
+
+
+def tapered(tokens: Tokens) -> Tensor:
+    """One for answers to be raised; for answers to be lowered the ratio of the whole rollout, at most one.
+
+    An answer that the policy has given up is not pushed down without end, and one that it has yet to learn is not
+    ignored for being unlikely.
+
+    Equation: 1 where A > 0, min(Πₜ ρₜ, 1) elsewhere.
+    Returns: multiplier per token, > 0 and at most 1, equal over a rollout.
+    Source: Le Roux et al. 2025 (TOPR), arXiv 2503.14286.
+    """
+    ratio = _exp(tokens.per_sequence(tokens.log_ratio))
+    whole = ratio / ratio  # One, and no number where the ratio is none.
+    return torch.where(tokens.advantage > 0, whole, ratio.clamp(max=1))
 
 
 def no_correction(tokens: Tokens) -> Tensor:

@@ -40,7 +40,7 @@ __all__ = [
 Advantage = Callable[[Tensor], Tensor]
 """Rewards [groups, N] to advantages [groups, N]."""
 Ratio = Callable[[Tokens], Tensor]
-"""What log(policy/proximal) and the advantage make of a token: a multiplier [T]."""
+"""What log(policy/proximal) and the advantage make of a token, or the margins of pairs: a multiplier [T]."""
 Correction = Callable[[Tokens], Tensor]
 """What log(proximal/behavior) makes of a token: a multiplier [T]."""
 Aggregate = Callable[[Tokens, Denominators], Tensor]
@@ -62,6 +62,12 @@ class OffPolicy(StrEnum):
     """As token, up to an error of second order in the lag: the weight fades from the first step on."""
     GEOMETRIC = "geometric"
     """Answers count by μ^(1−1/|y|)·π^(1/|y|): exact for answers of one token, first order in the lag for longer."""
+    PULLED = "pulled"
+    """Blind to the lag in what it makes of rewards, and drawn back to behavior by the row's penalty, on behavior's
+    answers. First order in the lag."""
+    TAPERED = "tapered"
+    """Answers to be raised count as behavior sampled them, answers to be lowered by the smaller of μ and π. First
+    order in the lag, even for answers of one token."""
     SEQUENCE = "sequence"
     """Whole answers are corrected: exact at any lag, up to a shape frozen at behavior where the target is one."""
 
@@ -73,6 +79,8 @@ class Singleton(StrEnum):
     """The reward itself."""
     SHIFTED = "shifted"
     """The reward less a constant other than zero."""
+    UNIT = "unit"
+    """One, whatever the reward."""
     ZERO = "zero"
     """Zero: there is nothing to compare it with."""
     REFUSED = "refused"
@@ -146,6 +154,8 @@ class Rewards(StrEnum):
     REAL = "real"
     BINARY = "binary"
     """Zero and one: it counts successes. Others are refused: ValueError."""
+    NONE = "none"
+    """Any, and they change nothing: it learns from the answers themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +212,7 @@ class Objective:
     @property
     def asks(self) -> frozenset[Need]:
         """Everything that a learner must provide."""
-        pulls = self.penalty is not None and self.penalty is not penalties.squared_log_ratio
+        pulls = self.penalty is not None and self.penalty not in penalties.OF_BEHAVIOR
         return self.needs | {Need.REFERENCE} if pulls else self.needs
 
     @torch.no_grad()

@@ -21,6 +21,9 @@ from gnomon.objectives.count_rows import (
     rl2ml,
 )
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
+from gnomon.objectives.likelihood_rows import fcp, rft, sft, verifree, verifree_advantage
+from gnomon.objectives.off_policy_rows import dppo, dro, dro_token, topr
+from gnomon.objectives.preference_rows import online_dpo, online_ipo, online_simpo, online_slic, xpo
 from gnomon.objectives.ratio_rows import (
     cispo,
     cispo_cap,
@@ -52,8 +55,12 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "cispo_cap": cispo_cap,
     "dapo": dapo,
     "decoupled_ppo": decoupled_ppo,
+    "dppo": dppo,
     "dr_grpo": dr_grpo,
+    "dro": dro,
+    "dro_token": dro_token,
     "dual_clip_ppo": dual_clip_ppo,
+    "fcp": fcp,
     "geometric_rejection": geometric_rejection,
     "gfpo": gfpo,
     "gfpo_efficiency": gfpo_efficiency,
@@ -69,6 +76,10 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "maxrl_control": maxrl_control,
     "maxrl_released": maxrl_released,
     "maxrl_sub": maxrl_sub,
+    "online_dpo": online_dpo,
+    "online_ipo": online_ipo,
+    "online_simpo": online_simpo,
+    "online_slic": online_slic,
     "pass_at_all": pass_at_all,
     "pass_at_k_analytic": pass_at_k_analytic,
     "pass_at_k_centred": pass_at_k_centred,
@@ -84,6 +95,7 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "reinforce_pp": reinforce_pp,
     "reinforce_pp_baseline": reinforce_pp_baseline,
     "reinforce_pp_loo": reinforce_pp_loo,
+    "rft": rft,
     "rl2ml": rl2ml,
     "rloo": rloo,
     "sapo": sapo,
@@ -92,10 +104,15 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "sequence_is": sequence_is,
     "sequence_mis": sequence_mis,
     "sequence_tis": sequence_tis,
+    "sft": sft,
     "tis": tis,
+    "topr": topr,
     "turn_ppo": turn_ppo,
     "turn_reinforce": turn_reinforce,
     "turn_reinforce_discounted": turn_reinforce_discounted,
+    "verifree": verifree,
+    "verifree_advantage": verifree_advantage,
+    "xpo": xpo,
 }
 
 

@@ -1,0 +1,129 @@
+"""Rows without a verifier: they raise the likelihood of given texts, or of a known answer after own reasoning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gnomon.objectives import advantages, aggregate, likelihood
+from gnomon.objectives.group_rows import reinforce, rloo
+from gnomon.objectives.row import Data, Need, Noise, Objective, Rewards, Singleton
+from gnomon.objectives.target import Seen, SharedLength, TokenShape
+
+__all__ = ["fcp", "rft", "sft", "verifree", "verifree_advantage"]
+
+
+def sft() -> Objective:
+    """Supervised fine-tuning: the log-likelihood of the rollouts, as a mean over tokens. Rewards play no part.
+
+    The gradient is that of E[log π] under the law that gave the rollouts; each counts by its share of the tokens.
+    """
+    return replace(
+        reinforce(),
+        name="sft",
+        data=Data.DEMONSTRATED,
+        advantage=likelihood.given,
+        aggregate=aggregate.token_mean,
+        target=SharedLength(advantage=_always, text="∇E[log π] over the data's law, h = N·E[1/Σⱼ|yⱼ|]"),
+        singleton=Singleton.UNIT,
+        noise=Noise.MOVES,
+        rewards=Rewards.NONE,
+        equation="κ = 1 / Σⱼ|oⱼ|",
+        source="Ouyang et al. 2022, arXiv 2203.02155, §3.5",
+    )
+
+
+def rft() -> Objective:
+    """Rejection fine-tuning: the log-likelihood of the successes alone, as a mean over tokens. Rewards are 0 or 1.
+
+    Differs: divided by the tokens of the step as planned, the failures' included; over the successes' alone it is
+        the same direction in a step, and longer where successes are rare.
+    """
+    return replace(
+        sft(),
+        name="rft",
+        data=Data.SAMPLED,
+        advantage=likelihood.successes,
+        target=SharedLength(advantage=_own, text="Σ π h ∇log π, h = r·N·E[1/Σⱼ|yⱼ|]"),
+        singleton=Singleton.RAW,
+        rewards=Rewards.BINARY,
+        equation="κ = rᵢ / Σⱼ|oⱼ|",
+        source="Yuan et al. 2023, arXiv 2308.01825",
+    )
+
+
+def fcp() -> Objective:
+    """Feedback-conditional policy: supervised fine-tuning where the prompt carries the feedback on the answer.
+
+    The prompt of a rollout to learn from is not the one that it was sampled with: it holds what was said of the
+    answer afterwards. Fitted exactly, π(o|c) ∝ π_ref(o)·p(c|o); answers sampled for a wanted c, judged afresh and
+    fitted again T times give π_ref(o)·p(c|o)^{T+1}. Rewards play no part.
+    """
+    return replace(sft(), name="fcp", data=Data.CONDITIONED, source="FCP 2025, arXiv 2509.22638")
+
+
+def verifree() -> Objective:
+    """VeriFree: raises the likelihood of a known answer after the policy's own reasoning; nothing is verified.
+
+    The rollout's text ends in the reference answer, which the policy did not write: segment 0 is the reasoning, the
+    others are the answer. Then the gradient is exactly that of J = E_z[π(y*|x, z)], and it scatters less than that
+    of a verifier which compares a sampled answer with y*.
+
+    Differs: log-probabilities are of the policy as the step begins; a rollout without an answer has likelihood 0.
+    """
+    return replace(
+        rloo(),
+        name="verifree",
+        advantage=advantages.leave_one_out,
+        credit=likelihood.likelihood_on_answer,
+        data=Data.SPLICED,
+        needs=frozenset({Need.LOGP}),
+        target=TokenShape(
+            credit=_on_answer, text="∇E[π(y*|x, z)]: h = R − mean R of the others on reasoning, R on the answer"
+        ),
+        noise=Noise.MOVES,
+        rewards=Rewards.NONE,
+        equation="κ = (Rᵢ − mean_{j≠i} Rⱼ) / S on reasoning, Rᵢ / S on the answer, R = π(y*|x, z)",
+        source="Zhou et al. 2025, arXiv 2505.21493",
+    )
+
+
+def verifree_advantage() -> Objective:
+    """VeriFree with its baseline on the answer too, which is biased: by −E[R]·E[∇log π(y*|x, z)].
+
+    For comparison with `verifree`; it unlearns the answer wherever the likelihood is below that of the others.
+    """
+    return replace(
+        verifree(),
+        name="verifree_advantage",
+        credit=likelihood.likelihood_throughout,
+        target=TokenShape(credit=_throughout, text="h = R − mean R of the others on every token"),
+        equation="κ = (Rᵢ − mean_{j≠i} Rⱼ) / S, R = π(y*|x, z)",
+        source="sail-sg/VeriFree, sft_coef_source = adv",
+    )
+
+
+def _always(reward: float, others: Sequence[float]) -> float:
+    return 1.0
+
+
+def _own(reward: float, others: Sequence[float]) -> float:
+    return reward
+
+
+def _likelihood(seen: Seen) -> float:
+    return math.exp(math.fsum(seen.logp[1:])) if seen.length > 1 else 0.0
+
+
+def _ahead(own: Seen, others: Sequence[Seen]) -> float:
+    return _likelihood(own) - math.fsum(map(_likelihood, others)) / len(others)
+
+
+def _on_answer(own: Seen, others: Sequence[Seen], max_tokens: int) -> list[float]:
+    group = len(others) + 1
+    return [_ahead(own, others) / group] + [_likelihood(own) / group] * (own.length - 1)
+
+
+def _throughout(own: Seen, others: Sequence[Seen], max_tokens: int) -> list[float]:
+    return [_ahead(own, others) / (len(others) + 1)] * own.length

@@ -1,0 +1,169 @@
+"""Preferences inside a group: which rollouts are paired, and how hard a pair pulls, as a multiplier per token.
+
+A pair is a better and a worse rollout of one group; its margin is what the policy has already made of the
+difference. The multipliers look at both rollouts of a pair, so no micro-batch may cut a group. On either side the
+sizes of the advantages sum to one; what is missing there belongs to rollouts without a token, which score zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gnomon.objectives.advantages import raw
+from gnomon.objectives.ratios import LIMIT
+from gnomon.objectives.tokens import Tokens
+
+__all__ = [
+    "best_against_worst",
+    "hinge_pairs",
+    "logistic_pairs",
+    "mean_logistic_pairs",
+    "reference_likelihood",
+    "squared_pairs",
+    "widest_pairs",
+]
+
+
+def best_against_worst(rewards: Tensor) -> Tensor:
+    """The best rollouts of a group against its worst; a group whose rewards are all equal gives no pair.
+
+    Of more than two rollouts those between are left out. Where several share the best or the worst reward, every one
+    of the best meets every one of the worst and each pair counts its share: what drawing one pair evenly among them
+    gives on average.
+
+    Equation: Aᵢ = 1/|B| in B = {rᵢ = max}, −1/|W| in W = {rᵢ = min}, 0 elsewhere; 0 where max = min.
+    Returns: advantage per rollout; sums to zero over a group.
+    """
+    best = (raw(rewards) == rewards.amax(dim=1, keepdim=True)).to(rewards.dtype)
+    worst = (rewards == rewards.amin(dim=1, keepdim=True)).to(rewards.dtype)
+    return best / best.sum(dim=1, keepdim=True) - worst / worst.sum(dim=1, keepdim=True)
+
+
+def widest_pairs(implicit_rewards: Tensor) -> Tensor:
+    """The two rollouts of every group that the policy itself sets furthest apart, for a judge to be asked about.
+
+    Equation: argmax_{i,j} |β log(πᵢ/refᵢ) − β log(πⱼ/refⱼ)|.
+    Args: implicit_rewards, [G, N], N ≥ 2: log(π/ref) of whole answers, at any positive scale.
+    Returns: [G, 2] int64, the rollout that the policy favours, then the one that it does not; the first of equals,
+        and never the same rollout twice.
+    Raises: ValueError for groups of one.
+    Source: Muldrew et al. 2024 (APL), arXiv 2402.08114, the certainty of the preference.
+    """
+    if raw(implicit_rewards).shape[1] < 2:
+        raise ValueError("a pair needs groups of at least two")
+    order = implicit_rewards.argsort(dim=1, descending=True, stable=True)
+    return torch.stack([order[:, 0], order[:, -1]], dim=1)
+
+
+def logistic_pairs(tokens: Tokens, *, beta: float) -> Tensor:
+    """How far a pair is from being told apart, by the logistic loss.
+
+    Equation: β·mean_{opponents} σ(−m), m = β·(Δ_better − Δ_worse), Δ = Σₜ log(π/ref): the derivative of log σ(m)
+        in Δ_better, divided by A.
+    Args: beta, > 0.
+    Returns: multiplier per token, 0 … β, equal over a rollout.
+    Raises: ValueError for tokens without a reference.
+    Source: Rafailov et al. 2023 (DPO), arXiv 2305.18290, eq. 7.
+    """
+    return _against_opponents(tokens, _log_ratio(tokens), lambda gap: beta * (-beta * gap).sigmoid())
+
+
+def squared_pairs(tokens: Tokens, *, beta: float) -> Tensor:
+    """How far the margin of a pair is from 1/(2β), either way.
+
+    Equation: mean_{opponents} 1/β − 2(Δ_better − Δ_worse), Δ = Σₜ log(π/ref): the derivative of
+        −(Δ_better − Δ_worse − 1/(2β))² in Δ_better, divided by A.
+    Args: beta, > 0.
+    Returns: multiplier per token, negative for pairs that are too far apart, equal over a rollout; not bounded.
+    Raises: ValueError for tokens without a reference.
+    Source: Azar et al. 2023 (IPO), arXiv 2310.12036, eq. 17.
+    """
+    return _against_opponents(tokens, _log_ratio(tokens), lambda gap: 1 / beta - 2 * gap)
+
+
+def hinge_pairs(tokens: Tokens, *, beta: float) -> Tensor:
+    """The whole pull as long as the margin of a pair is below one, then none.
+
+    Equation: β·mean_{opponents} 1[m < 1], m = β·(Δ_better − Δ_worse), Δ = Σₜ log(π/ref): the derivative of
+        −max(0, 1 − m) in Δ_better, divided by A.
+    Args: beta, > 0.
+    Returns: multiplier per token, 0 … β, equal over a rollout.
+    Raises: ValueError for tokens without a reference.
+    Source: Zhao et al. 2023 (SLiC-HF), arXiv 2305.10425; with a reference as in Liu et al. 2023, arXiv 2309.06657.
+    """
+    return _against_opponents(
+        tokens, _log_ratio(tokens), lambda gap: torch.where(gap.isnan(), gap, beta * (beta * gap < 1).to(gap.dtype))
+    )
+
+
+def mean_logistic_pairs(tokens: Tokens, *, beta: float, margin: float) -> Tensor:
+    """The logistic loss on log-probabilities per token, with a margin to be kept and no reference.
+
+    Equation: β/|y|·mean_{opponents} σ(γ − m), m = β·(Δ_better − Δ_worse), Δ = 1/|y| Σₜ log π: the derivative of
+        log σ(m − γ) in each log π, divided by A.
+    Args: beta, > 0; margin, γ ≥ 0.
+    Returns: multiplier per token, 0 … β, equal over a rollout.
+    Source: Meng et al. 2024 (SimPO), arXiv 2405.14734, eq. 6.
+    """
+    mean = tokens.per_sequence(tokens.logp) / tokens.lengths
+    return _against_opponents(tokens, mean, lambda gap: beta * (margin - beta * gap).sigmoid()) / tokens.lengths
+
+
+def reference_likelihood(tokens: Tokens) -> Tensor:
+    """Away from what the reference would say: the log-likelihood of its answers, as a penalty on one's own.
+
+    Equation: −w/n, w = Πₜ ref/μ, the importance weight of a rollout, n the rollouts of its group that have tokens.
+    Returns: coefficient per token, < 0, equal over a rollout; its mean gradient under a sum over the tokens of a
+        group is −∇E_ref[log π], whatever policy sampled.
+    Raises: ValueError for tokens without a reference.
+    Source: Xie et al. 2024 (XPO), arXiv 2405.21046, the exploration bonus.
+    Differs: there the answers are drawn from the reference; here the rollouts at hand stand for them, by their
+        weight. The mean is the same, the spread grows with the distance between behavior and reference.
+    """
+    first, _ = _first(tokens)
+    count = torch.bincount(tokens.group[first])[tokens.group]
+    weight = tokens.per_sequence(tokens.logp - tokens.behavior_logp - tokens.log_divergence)
+    return -weight.clamp(-LIMIT, LIMIT).exp() / count
+
+
+def _log_ratio(tokens: Tokens) -> Tensor:
+    """[T] log(policy/reference) of the whole rollout."""
+    return tokens.per_sequence(tokens.log_divergence)
+
+
+def _first(tokens: Tokens) -> tuple[Tensor, Tensor]:
+    """[S] a token of every rollout that has one, and [T] which of those rollouts each token belongs to."""
+    there = torch.bincount(tokens.sequence) > 0
+    place = (there.cumsum(0) - 1)[tokens.sequence]
+    first = torch.zeros(int(there.sum()), dtype=torch.int64)
+    return first.index_copy_(0, place, torch.arange(len(place))), place
+
+
+def _against_opponents(tokens: Tokens, score: Tensor, pull: Callable[[Tensor], Tensor]) -> Tensor:
+    """[T] the mean pull of a rollout's pairs, from the gap between the scores of the better and the worse."""
+    first, place = _first(tokens)
+    advantage, score = tokens.advantage[first], score[first]
+    own, other = _companions(tokens.group[first])
+    opposed = advantage[own] * advantage[other] < 0
+    own, other = own[opposed], other[opposed]
+    pulls = advantage[other].abs() * pull(advantage[own].sign() * (score[own] - score[other]))
+    # From the smallest up, so that no order of the rollouts can change a bit of the sum.
+    order = pulls.argsort()
+    order = order[own[order].argsort(stable=True)]
+    total = torch.zeros_like(score).index_add(0, own[order], pulls[order])
+    unmet = 1 - torch.zeros_like(score).index_add(0, own, advantage[other].abs())
+    # A share is at least one over the size of its group; less than this is the rounding of a sum that is one.
+    unmet = torch.where(unmet < 1e-5, torch.zeros_like(unmet), unmet)
+    return (total + unmet * pull(advantage.sign() * score))[place]
+
+
+def _companions(group: Tensor) -> tuple[Tensor, Tensor]:
+    """Every ordered pair of places with the same group, a place with itself included."""
+    order, counts = group.argsort(stable=True), torch.bincount(group)
+    sizes = counts[group]
+    own = torch.arange(len(group)).repeat_interleave(sizes)
+    within = torch.arange(len(own)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+    return own, order[(counts.cumsum(0) - counts)[group[own]] + within]

@@ -1,0 +1,237 @@
+"""Mutants of the rows that learn from pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+from objective_cases import CASES
+from ratio_mutants import other_sign, turned
+from torch import Tensor
+
+from gnomon.objectives import (
+    Baseline,
+    Need,
+    Noise,
+    Objective,
+    OffPolicy,
+    Penalty,
+    Ratio,
+    Rewards,
+    Singleton,
+    Tokens,
+    best_against_worst,
+    hinge_pairs,
+    k1_in_return,
+    logistic_pairs,
+    mean_centred,
+    mean_logistic_pairs,
+    no_ratio,
+    raw,
+    reference_likelihood,
+    squared_pairs,
+    unclipped,
+)
+
+NAMES = ("online_dpo", "online_ipo", "online_slic", "online_simpo", "xpo")
+EXPLORING = "xpo,beta=0.7,alpha=0.3"
+STEEP = "online_slic,beta=0.7"
+"""With the β of the default hardly a margin is ever wide enough to end the pull."""
+
+
+# Which rollouts are paired.
+
+
+def signs_alone(rewards: Tensor) -> Tensor:
+    """Every pair in full, however many share the best or the worst."""
+    return best_against_worst(rewards).sign()
+
+
+def first_of_equals(rewards: Tensor) -> Tensor:
+    best, worst = rewards.argmax(dim=1, keepdim=True), rewards.argmin(dim=1, keepdim=True)
+    found = torch.zeros_like(rewards).scatter_add(1, best, torch.ones_like(rewards[:, :1]))
+    return found.scatter_add(1, worst, -torch.ones_like(rewards[:, :1]))
+
+
+def ties_paired(rewards: Tensor) -> Tensor:
+    """The first against the last where all are equal."""
+    found = best_against_worst(rewards)
+    tied = (rewards == rewards[:, :1]).all(dim=1)
+    found[tied, 0] += 1
+    found[tied, -1] -= 1
+    return found
+
+
+def above_and_below(rewards: Tensor) -> Tensor:
+    """All above the mean against all below it."""
+    apart = mean_centred(rewards)
+    up, down = (apart > 0).to(rewards.dtype), (apart < 0).to(rewards.dtype)
+    return up / up.sum(1, keepdim=True).clamp(min=1) - down / down.sum(1, keepdim=True).clamp(min=1)
+
+
+def worst_wins(rewards: Tensor) -> Tensor:
+    return best_against_worst(-rewards)
+
+
+CHOICES = (signs_alone, first_of_equals, ties_paired, above_and_below, worst_wins, mean_centred, raw)
+
+
+# What a pair is told apart by.
+
+
+def unpaired(tokens: Tokens) -> Tokens:
+    """Every rollout in a group of its own."""
+    return replace(tokens, group=tokens.sequence)
+
+
+def one_group(tokens: Tokens) -> Tokens:
+    """Rollouts of all groups against each other."""
+    return replace(tokens, group=torch.zeros_like(tokens.group))
+
+
+def as_it_began(tokens: Tokens) -> Tokens:
+    return replace(tokens, logp=tokens.logp - tokens.log_ratio)
+
+
+def no_reference(tokens: Tokens) -> Tokens:
+    return replace(tokens, reference_logp=torch.zeros_like(tokens.logp))
+
+
+def behavior_for_reference(tokens: Tokens) -> Tokens:
+    return replace(tokens, reference_logp=tokens.behavior_logp)
+
+
+def per_token(tokens: Tokens) -> Tokens:
+    """The mean log-ratio for the sum."""
+    return replace(no_reference(tokens), logp=tokens.log_divergence / tokens.lengths)
+
+
+def empty_left_out(tokens: Tokens, *, ratio: Ratio) -> Tensor:
+    """Pairs with a rollout that has no tokens are forgotten."""
+    alone = tokens.group[:, None] == tokens.group
+    opposed = (alone & (tokens.advantage[:, None] * tokens.advantage < 0)).any(dim=1)
+    return torch.where(opposed, ratio(tokens), torch.zeros_like(tokens.logp))
+
+
+VIEWS: dict[str, Callable[[Tokens], Tokens]] = {
+    "without an opponent": unpaired,
+    "against all of the micro-batch": one_group,
+    "as the step began": as_it_began,
+    "without a reference": no_reference,
+    "behavior for reference": behavior_for_reference,
+    "per token": per_token,
+    "turned": turned,
+    "worse for better": other_sign,
+}
+
+
+def flat_pull(tokens: Tokens) -> Tensor:
+    return torch.full_like(tokens.logp, 0.05)
+
+
+def halved(tokens: Tokens) -> Tensor:
+    return squared_pairs(tokens, beta=0.1) / 2
+
+
+def half_the_target(tokens: Tokens) -> Tensor:
+    return squared_pairs(tokens, beta=0.2)
+
+
+def margin_of_one(tokens: Tokens) -> Tensor:
+    """The gap itself compared with one."""
+    return 0.7 * hinge_pairs(tokens, beta=1.0)
+
+
+def doubled_length(tokens: Tokens) -> Tensor:
+    return mean_logistic_pairs(tokens, beta=2.0, margin=1.0) * tokens.lengths
+
+
+RATIOS: dict[str, dict[str, Ratio]] = {
+    "online_dpo": {
+        "no margin": flat_pull,
+        "another β": partial(logistic_pairs, beta=0.2),
+        "β inside alone": lambda tokens: logistic_pairs(tokens, beta=0.1) / 0.1,
+        "hinge": partial(hinge_pairs, beta=0.1),
+        "squared": partial(squared_pairs, beta=0.1),
+    },
+    "online_ipo": {
+        "halved": halved,
+        "another target": half_the_target,
+        "never too far apart": lambda tokens: squared_pairs(tokens, beta=0.1).clamp(min=0),
+    },
+    "online_slic": {"logistic": partial(logistic_pairs, beta=0.1), "never done": partial(hinge_pairs, beta=1e-9)},
+    STEEP: {"margin of the gap": margin_of_one, "never done": lambda tokens: 0.7 * torch.ones_like(tokens.logp)},
+    "online_simpo": {
+        "no margin to keep": partial(mean_logistic_pairs, beta=2.0, margin=0.0),
+        "margin the other way": partial(mean_logistic_pairs, beta=2.0, margin=-1.0),
+        "sum for mean": doubled_length,
+        "of sums": partial(logistic_pairs, beta=2.0),
+        "another β": partial(mean_logistic_pairs, beta=1.0, margin=1.0),
+    },
+}
+
+
+# What draws away from the reference.
+
+
+def unweighted(tokens: Tokens) -> Tensor:
+    return reference_likelihood(replace(tokens, behavior_logp=tokens.logp - tokens.log_divergence))
+
+
+def weighted_by_token(tokens: Tokens) -> Tensor:
+    rollouts = torch.stack([tokens.group, tokens.sequence]).unique(dim=1)[0]
+    weight = (tokens.logp - tokens.log_divergence - tokens.behavior_logp).exp()
+    return -weight / torch.bincount(rollouts)[tokens.group]
+
+
+PENALTIES: dict[str, Penalty | None] = {
+    "missing": None,
+    "towards the reference": lambda tokens: -reference_likelihood(tokens),
+    "unweighted": unweighted,
+    "weighted by token": weighted_by_token,
+    "weighted by the policy": lambda tokens: reference_likelihood(replace(tokens, behavior_logp=tokens.logp)),
+    "inverted": lambda tokens: reference_likelihood(turned(tokens)),
+    "of all groups": lambda tokens: reference_likelihood(one_group(tokens)),
+    "not divided": lambda tokens: reference_likelihood(unpaired(tokens)),
+    "a divergence": k1_in_return,
+}
+
+
+def preference_mutants() -> Iterator[tuple[str, str, Objective]]:
+    """What is wrong, of which case, and the row."""
+    for name in NAMES:
+        row = CASES[name].row
+        for choice in CHOICES:
+            yield f"pairs: {choice.__name__}", name, replace(row, advantage=choice)
+        yield "ratio missing", name, replace(row, ratio=no_ratio)
+        yield "importance ratio", name, replace(row, ratio=unclipped)
+        yield "no baseline claimed", name, replace(row, baseline=Baseline.NONE)
+        yield "raw singleton claimed", name, replace(row, singleton=Singleton.RAW)
+        yield "groups of one said to move it", name, replace(row, min_group=1)
+        yield "counts claimed", name, replace(row, rewards=Rewards.BINARY)
+        yield "token ratio claimed", name, replace(row, off_policy=OffPolicy.TOKEN)
+        yield "a correction claimed", name, replace(row, mismatch=OffPolicy.TOKEN)
+        for noise in Noise:
+            if noise is not row.noise:
+                yield f"{noise.name} under noise claimed", name, replace(row, noise=noise)
+    for name in ("online_dpo", "online_ipo", STEEP, "online_simpo", "xpo"):
+        row = CASES[name].row
+        for what, view in VIEWS.items():
+            if name != "online_simpo" or ("reference" not in what and what != "per token"):
+                yield f"margin {what}", name, replace(row, ratio=partial(_seen_as, view=view, ratio=row.ratio))
+        yield "empty rollouts left out", name, replace(row, ratio=partial(empty_left_out, ratio=row.ratio))
+        yield "groups said to be cut", name, replace(row, needs=row.needs - {Need.PAIRS})
+    for name in ("online_ipo", "online_slic", "online_simpo"):
+        other = CASES["online_dpo"].row.target
+        yield "the target of another claimed", name, replace(CASES[name].row, target=other)
+    for name, ratios in RATIOS.items():
+        for what, changed_ratio in ratios.items():
+            yield f"ratio: {what}", name, replace(CASES[name].row, ratio=changed_ratio)
+    for what, penalty in PENALTIES.items():
+        yield f"penalty: {what}", EXPLORING, replace(CASES[EXPLORING].row, penalty=penalty)
+
+
+def _seen_as(tokens: Tokens, *, view: Callable[[Tokens], Tokens], ratio: Ratio) -> Tensor:
+    return ratio(view(tokens))
