@@ -17,6 +17,7 @@ from gnomon.objectives.advantages import (
     standardised,
 )
 from gnomon.objectives.aggregate import constant, prompt_mean, sequence_mean, sequence_sum, token_mean
+from gnomon.objectives.card import Card, Option, card
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -49,6 +50,8 @@ from gnomon.objectives.counts import (
     update_scale,
 )
 from gnomon.objectives.credit import Credit, Rollouts, terminal
+from gnomon.objectives.curve import GRID, Curve, count_weight, curve
+from gnomon.objectives.edges import edges
 from gnomon.objectives.exact import ExactReport, report
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
 from gnomon.objectives.penalties import k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio
@@ -109,13 +112,16 @@ from gnomon.objectives.tokens import Denominators, Tokens
 
 __all__ = [
     "FAMILIES",
+    "GRID",
     "TABLE",
     "Advantage",
     "Aggregate",
     "Baseline",
+    "Card",
     "Correction",
     "CountWeight",
     "Credit",
+    "Curve",
     "Denominators",
     "ExactReport",
     "FrozenShape",
@@ -123,6 +129,7 @@ __all__ = [
     "Need",
     "Objective",
     "OffPolicy",
+    "Option",
     "Penalty",
     "PolicyGradient",
     "Ratio",
@@ -142,19 +149,23 @@ __all__ = [
     "best_of_less_others",
     "best_of_marginal",
     "capped",
+    "card",
     "centred_pass_weight",
     "cispo",
     "cispo_cap",
     "constant",
     "control_weight",
     "count_covariance",
+    "count_weight",
     "counted",
+    "curve",
     "dapo",
     "decoupled_ppo",
     "direct_weight",
     "dr_grpo",
     "dual_clip",
     "dual_clip_ppo",
+    "edges",
     "family_weight",
     "gauged",
     "geometric_clip",
