@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from gnomon.objectives.row import OffPolicy
 if TYPE_CHECKING:
     from gnomon.objectives.card import Card
 
-__all__ = ["LAG", "card_text", "chart"]
+__all__ = ["LAG", "card_text", "chart", "columns"]
 
 LAG = {
     OffPolicy.ON_POLICY: "nothing makes up for a lag; the error is first order in it",
@@ -75,6 +76,16 @@ def chart(curve: Curve) -> list[str]:
     ]
     rows = zip(GRID, curve.w, curve.relative, curve.cosine, strict=True)
     return head + [f"  {p:>4.2f}  {w:>9.4g}  {_cosine(cosine):>6}  {_bar(p, own)}" for p, w, own, cosine in rows]
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines whose columns stand under each other, also where signs are drawn over others (r̄)."""
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(c + " " * (w - _width(c)) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _width(text: str) -> int:
+    return sum(not unicodedata.combining(sign) for sign in text)
 
 
 def _cosine(cosine: float) -> str:
