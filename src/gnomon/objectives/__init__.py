@@ -54,6 +54,14 @@ from gnomon.objectives.curve import GRID, Curve, count_weight, curve
 from gnomon.objectives.edges import edges
 from gnomon.objectives.exact import ExactReport, report
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
+from gnomon.objectives.length_bias import (
+    LengthBias,
+    decay_bias,
+    group_mean_bias,
+    length_bias,
+    own_mean_bias,
+    sampled_length_bias,
+)
 from gnomon.objectives.penalties import k1_in_return, k2, k3, ratio_weighted_k3, squared_log_ratio
 from gnomon.objectives.ratio_rows import (
     cispo,
@@ -126,6 +134,7 @@ __all__ = [
     "ExactReport",
     "FrozenShape",
     "Law",
+    "LengthBias",
     "Need",
     "Objective",
     "OffPolicy",
@@ -160,6 +169,7 @@ __all__ = [
     "counted",
     "curve",
     "dapo",
+    "decay_bias",
     "decoupled_ppo",
     "direct_weight",
     "dr_grpo",
@@ -173,6 +183,7 @@ __all__ = [
     "geometric_of_clipped",
     "geometric_rejection",
     "gmpo",
+    "group_mean_bias",
     "grpo",
     "grpo_sample_std",
     "gspo",
@@ -182,6 +193,7 @@ __all__ = [
     "k2",
     "k3",
     "leave_one_out",
+    "length_bias",
     "loop",
     "max_less_others",
     "maxrl",
@@ -193,6 +205,7 @@ __all__ = [
     "no_ratio",
     "objective",
     "optimal_gauge",
+    "own_mean_bias",
     "pass_at_all",
     "pass_at_k_analytic",
     "pass_at_k_centred",
@@ -212,6 +225,7 @@ __all__ = [
     "rl2ml",
     "rloo",
     "sample_standardised",
+    "sampled_length_bias",
     "sapo",
     "sequence_is",
     "sequence_masked",

@@ -12,6 +12,7 @@ from gnomon.objectives.card_text import card_text
 from gnomon.objectives.curve import GRID, Curve, curve
 from gnomon.objectives.edges import edges
 from gnomon.objectives.exact import LARGEST, ExactReport, report
+from gnomon.objectives.length_bias import LengthBias, length_bias
 from gnomon.objectives.row import Baseline, OffPolicy, Rewards, Scope, Singleton
 from gnomon.objectives.table import TABLE, objective
 
@@ -46,6 +47,8 @@ class Card:
     """How strongly prompts are pushed, by their success rate."""
     exact: ExactReport | None
     """What enumeration says in the world of 15 answers. None for groups too large to be enumerated."""
+    length: LengthBias | None
+    """What it does to the length of answers where length earns nothing. None for groups too large to be enumerated."""
     off_policy: OffPolicy
     mismatch: OffPolicy
     singleton: Singleton
@@ -91,6 +94,7 @@ def card(name: str, group: int = 4) -> Card:
         group=group,
         curve=curve(row, group=group),
         exact=report(row, group=group) if group <= LARGEST else None,
+        length=length_bias(row, group=group) if group <= LARGEST else None,
         off_policy=row.off_policy,
         mismatch=row.mismatch,
         singleton=row.singleton,

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnomon.objectives.curve import GRID, Curve
+from gnomon.objectives.length_bias import LengthBias
 from gnomon.objectives.row import OffPolicy
 
 if TYPE_CHECKING:
     from gnomon.objectives.card import Card
 
-__all__ = ["LAG", "card_text", "chart", "columns"]
+__all__ = ["LAG", "card_text", "chart", "columns", "length_words"]
 
 LAG = {
     OffPolicy.ON_POLICY: "nothing makes up for a lag; the error is first order in it",
@@ -58,7 +59,18 @@ def card_text(card: Card) -> str:
 
 
 def _enumerated(card: Card) -> list[str]:
-    return str(card.exact).splitlines()[2:]  # Without its heading and the target, which stand above.
+    lines = str(card.exact).splitlines()[2:]  # Without its heading and the target, which stand above.
+    return [*lines, f"  length    {length_words(card.length)}"] if card.length else lines
+
+
+def length_words(bias: LengthBias) -> str:
+    """What a row does to the length of answers where length earns nothing."""
+
+    def told(kind: str, value: float) -> str:
+        return f"{kind} answers are pulled {'shorter' if value > 0 else 'longer'} ({value:+.3g})"
+
+    pulls = {kind: value for kind, value in (("right", bias.right), ("wrong", bias.wrong)) if abs(value) > 1e-9}
+    return ", ".join(told(kind, value) for kind, value in pulls.items()) or "no pull where length earns nothing"
 
 
 def chart(curve: Curve) -> list[str]:
