@@ -29,7 +29,7 @@ from gnomon.objectives import (
 )
 from gnomon.objectives.aggregate import constant
 from gnomon.objectives.card import options_text, sections
-from gnomon.objectives.card_text import LAG, chart
+from gnomon.objectives.card_text import chart, words
 from gnomon.objectives.curve import measured, tilted
 from gnomon.objectives.exact import correct, world
 
@@ -139,7 +139,10 @@ def test_a_card_of_every_row(name: str) -> None:
     found = card(name, group)
     assert found.name == name and found.summary.endswith(".") and found.exact and found.exact.bias <= 1e-9
     facts = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    assert len(facts["curve"]["w"]) == len(facts["curve"]["p"]) == len(GRID) and facts["off_policy"] == row.off_policy
+    assert (
+        len(facts["curve"]["w"]) == len(facts["curve"]["p"]) == len(GRID)
+        and facts["declared"]["off_policy"] == row.off_policy
+    )
     text = str(found)
     assert max(map(len, text.splitlines())) <= 110
     for part in (row.equation.split()[0], row.source.split()[0], "by enumeration", "at the edges", "w(p)"):
@@ -158,7 +161,7 @@ def test_edges_are_what_the_row_declares(name: str) -> None:
     if row.singleton is Singleton.RAW:
         assert alone == "a success weighs κ = 1, a failure 0"
     assert found["real rewards"].startswith("refused") == (row.rewards is Rewards.BINARY)
-    if row.baseline is not Baseline.NONE and row.rewards is Rewards.REAL:
+    if row.baseline in (Baseline.OTHERS, Baseline.GROUP) and row.rewards is Rewards.REAL:
         assert "added to all changes nothing" in found["real rewards"]
 
 
@@ -226,5 +229,12 @@ def test_a_docstring_is_read_by_its_sections() -> None:
     }
 
 
-def test_every_class_of_lag_has_words() -> None:
-    assert set(LAG) == set(OffPolicy)
+def test_what_is_declared_is_told_in_the_words_of_its_source() -> None:
+    assert words(OffPolicy.SOFT).startswith("As token, up to an error of second order")
+    assert words(Baseline.OTHERS) == ""
+    assert all(words(kind).endswith(".") for kind in OffPolicy)
+    found = card("tis")
+    assert found.declared["mismatch"] is OffPolicy.TOKEN and found.declared["singleton"] is Singleton.ZERO
+    assert "token: Each action is corrected" in " ".join(str(found).split())
+    assert "bias" in str(found) and "below 1e-9" in str(found)
+    assert "a function of the others\n" in str(card("rloo"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 from gnomon.objectives.card_text import card_text
@@ -13,7 +14,6 @@ from gnomon.objectives.curve import GRID, Curve, curve
 from gnomon.objectives.edges import edges
 from gnomon.objectives.exact import LARGEST, ExactReport, report
 from gnomon.objectives.length_bias import LengthBias, length_bias
-from gnomon.objectives.row import Baseline, OffPolicy, Rewards, Scope, Singleton
 from gnomon.objectives.table import TABLE, objective
 
 __all__ = ["Card", "Option", "card"]
@@ -49,13 +49,9 @@ class Card:
     """What enumeration says in the world of 15 answers. None for groups too large to be enumerated."""
     length: LengthBias | None
     """What it does to the length of answers where length earns nothing. None for groups too large to be enumerated."""
-    off_policy: OffPolicy
-    mismatch: OffPolicy
-    singleton: Singleton
     min_group: int
-    baseline: Baseline
-    scope: Scope
-    rewards: Rewards
+    declared: dict[str, StrEnum]
+    """What the row declares of itself: its behaviour off policy, under a mismatch, with a group of one, and so on."""
     needs: tuple[str, ...]
     """What a learner must provide beyond log-probabilities at the moment of the gradient."""
     edges: dict[str, str]
@@ -95,13 +91,8 @@ def card(name: str, group: int = 4) -> Card:
         curve=curve(row, group=group),
         exact=report(row, group=group) if group <= LARGEST else None,
         length=length_bias(row, group=group) if group <= LARGEST else None,
-        off_policy=row.off_policy,
-        mismatch=row.mismatch,
-        singleton=row.singleton,
         min_group=row.min_group,
-        baseline=row.baseline,
-        scope=row.scope,
-        rewards=row.rewards,
+        declared={field.name: value for field in fields(row) if isinstance(value := getattr(row, field.name), StrEnum)},
         needs=tuple(sorted(need.value for need in row.asks)),
         edges=edges(row, group=group),
         options=tuple(

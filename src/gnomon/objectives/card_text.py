@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import math
 import textwrap
 import unicodedata
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from gnomon.objectives.curve import GRID, Curve
 from gnomon.objectives.length_bias import LengthBias
-from gnomon.objectives.row import OffPolicy
 
 if TYPE_CHECKING:
     from gnomon.objectives.card import Card
 
-__all__ = ["LAG", "card_text", "chart", "columns", "length_words"]
-
-LAG = {
-    OffPolicy.ON_POLICY: "nothing makes up for a lag; the error is first order in it",
-    OffPolicy.TOKEN: "actions are corrected, the prefixes before them are not; first order in the lag beyond one token",
-    OffPolicy.SOFT: "as token, up to second order in the lag",
-    OffPolicy.GEOMETRIC: "answers count by the geometric mean of their ratios; first order in the lag beyond one token",
-    OffPolicy.SEQUENCE: "whole answers are corrected; exact at any lag inside the band",
-}
-"""What is left of the expected gradient when the sampler is not the policy, in words."""
+__all__ = ["card_text", "chart", "columns", "declared", "enumerated", "length_words", "number", "words"]
 
 WIDTH = 100
 LOW, HIGH, STEPS = -3, 4, 6
@@ -38,19 +32,15 @@ def card_text(card: Card) -> str:
         ("equation", card.equation),
         ("source", card.source),
         ("differs", card.differs),
-        ("group", f"{card.group} here, at least {card.min_group}; a group of one: {card.singleton}"),
-        ("rewards", str(card.rewards)),
-        ("baseline", str(card.baseline)),
-        ("credit sees", str(card.scope)),
+        ("group", f"{card.group} here, at least {card.min_group}"),
+        *declared(card),
         ("asks for", ", ".join(card.needs)),
-        ("off policy", f"{card.off_policy}: {LAG[card.off_policy]}"),
-        ("mismatch", f"{card.mismatch}: {LAG[card.mismatch]}"),
     ]
     options = [(f"{option.name} = {option.default}", option.text) for option in card.options]
     blocks = [
         textwrap.wrap(f"{card.name}: {card.summary}", WIDTH),
         _table([(label, text) for label, text in facts if text]),
-        ["by enumeration", *_enumerated(card)] if card.exact else [],
+        ["by enumeration", *_table(enumerated(card))] if card.exact else [],
         ["at the edges", *_table(list(card.edges.items()))],
         ["options", *_table(options)] if options else [],
         chart(card.curve),
@@ -58,9 +48,44 @@ def card_text(card: Card) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _enumerated(card: Card) -> list[str]:
-    lines = str(card.exact).splitlines()[2:]  # Without its heading and the target, which stand above.
-    return [*lines, f"  length    {length_words(card.length)}"] if card.length else lines
+def words(member: StrEnum) -> str:
+    """What is written under a member of an enumeration, on one line; empty where nothing is."""
+    kind = ast.parse(inspect.getsource(type(member))).body[0]
+    assert isinstance(kind, ast.ClassDef)
+    for line, below in itertools.pairwise(kind.body):
+        named = isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id
+        if named == member.name and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            return " ".join(str(below.value.value).split())
+    return ""
+
+
+def declared(card: Card) -> list[tuple[str, str]]:
+    """What the row declares of itself, with what each declaration means where it comes first."""
+    rows, told = [], set()
+    for name, value in card.declared.items():
+        meaning = "" if value in told else words(value)
+        rows.append((name.replace("_", " "), f"{value}: {meaning}" if meaning else str(value)))
+        told.add(value)
+    return rows
+
+
+def enumerated(card: Card) -> list[tuple[str, str]]:
+    """What was found by enumerating groups; empty where they are too large."""
+    if card.exact is None or card.length is None:
+        return []
+    found = card.exact
+    cosine = "nothing moves" if math.isnan(found.cosine) else f"{found.cosine:.6f} with the policy gradient ∇p"
+    noise = (
+        "nothing moves" if math.isinf(found.noise) else f"{number(found.noise)}, √variance / norm of the expectation"
+    )
+    return [
+        ("groups", f"{found.groups}, of answers of up to 3 tokens, at p = {found.success:.3f}"),
+        ("bias", f"{'below 1e-9' if found.bias < 1e-9 else number(found.bias)}, largest error relative to the target"),
+        ("cosine", cosine),
+        ("variance", f"{number(found.variance)}, trace of the covariance, per group"),
+        ("noise", noise),
+        ("length", length_words(card.length)),
+    ]
 
 
 def length_words(bias: LengthBias) -> str:
@@ -87,7 +112,12 @@ def chart(curve: Curve) -> list[str]:
         f"     p  {'w':>9}  cosine  {''.join(scale).rstrip()}",
     ]
     rows = zip(GRID, curve.w, curve.relative, curve.cosine, strict=True)
-    return head + [f"  {p:>4.2f}  {w:>9.4g}  {_cosine(cosine):>6}  {_bar(p, own)}" for p, w, own, cosine in rows]
+    return head + [f"  {p:>4.2f}  {number(w):>9}  {_cosine(cosine):>6}  {_bar(p, own)}" for p, w, own, cosine in rows]
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number for a reader. Cut to nine digits first, so that noise beyond them cannot decide how it is rounded."""
+    return f"{float(f'{value:.9g}'):.{digits}g}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -110,7 +140,7 @@ def _bar(p: float, own: float) -> str:
     for value, sign in ((1.0, "│"), (0.5 / p, "×"), (own, "●")):
         if math.isnan(value) or value < 0:
             continue
-        place = round((math.log2(value) - LOW) * STEPS) if value > 0 else -1
+        place = round(round((math.log2(value) - LOW) * STEPS, 6)) if value > 0 else -1
         if place < 0:
             line[0] = "◂"
         elif place >= width:
