@@ -34,7 +34,8 @@ prompt weighs when the policy solves it with probability p**. A learning rate ma
 counts: w(p)/w(½). Rows that leave the direction of ∇p have a cosine below one; there w is the part along ∇p, measured
 in a small world. Rows of one line in the chart share a shape, whatever their names.
 
-How each row is proven: `gnomon exact NAME`. How others divide: [normalisation.md](normalisation.md). A row of your own:
+How each row is proven: `gnomon exact NAME`; on the policy that ships, with its engine and its learner,
+`python benchmarks/audit.py`. How others divide: [normalisation.md](normalisation.md). A row of your own:
 [adding-an-objective.md](adding-an-objective.md).
 
 Groups of {group}, or the smallest that the row takes. *Cosine*: with ∇p, in the world of 15 answers. *Length*: how
