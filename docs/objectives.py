@@ -32,7 +32,8 @@ The expected gradient of one prompt is compared with ∇p, the gradient of its s
 E[g] = w(p)·∇p climbs ∫w: expected reward if w is constant, log-likelihood of success if w = 1/p. So **w is what a
 prompt weighs when the policy solves it with probability p**. A learning rate makes up for its size, so only its shape
 counts: w(p)/w(½). Rows that leave the direction of ∇p have a cosine below one; there w is the part along ∇p, measured
-in a small world. Rows of one line in the chart share a shape, whatever their names.
+in a small world, and where it is below one half the row climbs something else: no shape is given. Rows of one line in
+the chart share a shape, whatever their names.
 
 How each row is proven: `gnomon exact NAME`; on the policy that ships, with its engine and its learner,
 `python benchmarks/audit.py`. How others divide: [normalisation.md](normalisation.md). A row of your own:
@@ -155,6 +156,8 @@ def plot(path: Path) -> None:
     axes.plot(GRID, [1.0] * len(GRID), color="black", linestyle="--", linewidth=0.8, label="expected reward, 1")
     colours = plt.get_cmap("tab20").colors
     for place, (names, relative) in enumerate(classes()):
+        if all(map(math.isnan, relative)):
+            continue
         label = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         style = ("-", (0, (5, 1)), (0, (1, 1)))[place // len(colours) % 3]
         axes.plot(GRID, relative, marker="o", markersize=2.5, linewidth=1.2, linestyle=style, label=label,

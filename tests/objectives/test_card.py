@@ -26,6 +26,7 @@ from gnomon.objectives import (
     curve,
     edges,
     objective,
+    sequence_mean,
 )
 from gnomon.objectives.aggregate import constant
 from gnomon.objectives.card import options_text, sections
@@ -126,6 +127,14 @@ def test_credit_that_differs_from_token_to_token_is_measured() -> None:
         curve(row, group=7)
 
 
+def test_a_row_that_does_not_climb_p_has_no_shape() -> None:
+    """Every answer is raised, short ones more: what is climbed has nothing to do with the reward."""
+    row = replace(objective("reinforce"), advantage=torch.ones_like, aggregate=sequence_mean)
+    found = curve(row, group=2)
+    assert abs(found.cosine[GRID.index(0.5)]) < 0.5 and all(map(math.isnan, found.relative))
+    assert "climbs something else" in "\n".join(chart(found)) and "●" not in "".join(chart(found)[-len(GRID) :])
+
+
 def test_what_a_measured_curve_leaves_out_is_told() -> None:
     found = curve(objective("grpo"), group=4)
     assert "measured" in found.how and max(found.cosine) < 0.99
@@ -157,8 +166,9 @@ def test_edges_are_what_the_row_declares(name: str) -> None:
     found = edges(row, group=size_for(row))
     alone = found["a group of one"]
     assert alone.startswith("refused") == (row.singleton is Singleton.REFUSED)
-    assert (alone == "nothing moves") == (row.singleton is Singleton.ZERO)
-    if row.singleton is Singleton.RAW:
+    # A penalty may pull whatever credit says.
+    assert row.penalty or (alone == "nothing moves") == (row.singleton is Singleton.ZERO)
+    if row.singleton is Singleton.RAW and not row.penalty:
         assert alone == "a success weighs κ = 1, a failure 0"
     assert found["real rewards"].startswith("refused") == (row.rewards is Rewards.BINARY)
     if row.baseline in (Baseline.OTHERS, Baseline.GROUP) and row.rewards is Rewards.REAL:

@@ -111,6 +111,9 @@ def chart(curve: Curve) -> list[str]:
         "●  w(p)/w(½)    │  expected reward, w = 1    ×  maximum likelihood, w = 1/p, over its value at ½",
         f"     p  {'w':>9}  cosine  {''.join(scale).rstrip()}",
     ]
+    if all(map(math.isnan, curve.relative)):
+        still = all(map(math.isnan, curve.cosine))
+        head.insert(-1, "nothing moves" if still else "more than 60° off ∇p at ½: it climbs something else")
     rows = zip(GRID, curve.w, curve.relative, curve.cosine, strict=True)
     return head + [f"  {p:>4.2f}  {number(w):>9}  {_cosine(cosine):>6}  {_bar(p, own)}" for p, w, own, cosine in rows]
 

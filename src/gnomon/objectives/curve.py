@@ -26,6 +26,8 @@ GRID = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Success rates that a curve is given at."""
 HALF = GRID.index(0.5)
 NOTHING = 1e-12
+ALONG = 0.5
+"""Least cosine with ∇p at which w(p) says anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,8 @@ class Curve:
     """What w is counted in: 1; 1/L_max for rows that divide by the length limit; 1/|y| for answers of one length."""
     w: tuple[float, ...]
     relative: tuple[float, ...]
-    """w(p)/w(½): its shape, since a learning rate makes up for its size. NaN where w(½) is zero."""
+    """w(p)/w(½): its shape, since a learning rate makes up for its size. NaN where E[g], there or at ½, is zero or lies
+    more than 60° off ∇p: p is not what is climbed."""
     cosine: tuple[float, ...]
     """Between the expected gradient and ∇p: below one, w is not all of it. NaN where nothing moves."""
 
@@ -127,7 +130,7 @@ def curve(row: Objective, *, group: int) -> Curve:
 def _derived(weight: CountWeight, *, how: str, unit: str) -> Curve:
     w = tuple(weight.climbs(p) for p in GRID)
     cosine = tuple(math.nan if abs(value) < NOTHING else math.copysign(1.0, value) for value in w)
-    return Curve(how=how, unit=unit, w=w, relative=_relative(w), cosine=cosine)
+    return Curve(how=how, unit=unit, w=w, relative=_relative(w, cosine), cosine=cosine)
 
 
 def _measured(row: Objective, group: int) -> Curve:
@@ -140,8 +143,9 @@ def _measured(row: Objective, group: int) -> Curve:
         f"{place.max_tokens} tokens; other policies have other values"
     )
     cosine = tuple(cosine for _, cosine in points)
-    return Curve(how=how, unit="1/L_max" if by_limit else "1", w=w, relative=_relative(w), cosine=cosine)
+    return Curve(how=how, unit="1/L_max" if by_limit else "1", w=w, relative=_relative(w, cosine), cosine=cosine)
 
 
-def _relative(w: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(value / w[HALF] if abs(w[HALF]) > NOTHING else math.nan for value in w)
+def _relative(w: tuple[float, ...], cosine: tuple[float, ...]) -> tuple[float, ...]:
+    along = [value >= ALONG for value in cosine]
+    return tuple(value / w[HALF] if near and along[HALF] else math.nan for value, near in zip(w, along, strict=True))
