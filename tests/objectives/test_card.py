@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Callable
@@ -127,6 +128,13 @@ def test_credit_that_differs_from_token_to_token_is_measured() -> None:
         curve(row, group=7)
 
 
+def test_a_division_by_the_limit_is_a_unit_and_not_a_weight() -> None:
+    row = replace(objective("rloo"), credit=fading)
+    plain, divided = curve(row, group=2), curve(replace(row, aggregate=constant), group=2)
+    assert divided.w == pytest.approx(plain.w, abs=1e-12)
+    assert (plain.unit, divided.unit) == ("1", "1/L_max")
+
+
 def test_a_row_that_does_not_climb_p_has_no_shape() -> None:
     """Every answer is raised, short ones more: what is climbed has nothing to do with the reward."""
     row = replace(objective("reinforce"), advantage=torch.ones_like, aggregate=sequence_mean)
@@ -156,6 +164,7 @@ def test_a_card_of_every_row(name: str) -> None:
     assert max(map(len, text.splitlines())) <= 110
     for part in (row.equation.split()[0], row.source.split()[0], "by enumeration", "at the edges", "w(p)"):
         assert part in text
+    assert [option.name for option in found.options] == list(inspect.signature(TABLE[name]).parameters)
     assert all(option.text for option in found.options), "an option that the docstring says nothing of"
     assert "not finite" not in text
 
@@ -178,6 +187,9 @@ def test_edges_are_what_the_row_declares(name: str) -> None:
 WORDS = {
     ("reinforce", "all correct"): "every token is pushed up alike, κ = 0.25",
     ("reinforce", "an empty answer"): "no token of its own to move; the credit of the others stays as it is",
+    ("reinforce", "real rewards"): (
+        "accepted; a constant added to all changes the coefficients; with all doubled the coefficients double"
+    ),
     ("rloo", "none correct"): "nothing moves",
     ("rloo", "an empty answer"): "no token of its own to move; its reward still counts in the credit of the others",
     ("maxrl_control", "none correct"): "every token is pushed down alike, κ = -0.25",

@@ -153,9 +153,16 @@ def test_every_row_pulls_or_does_not_as_its_divisor_says(name: str) -> None:
         assert "right answers are pulled shorter" in str(card(name, max(4, row.min_group)))
 
 
+def less_step_mean(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+    """Rewards less the mean of the whole step."""
+    return rollouts.spread(rollouts.rewards - rollouts.rewards.mean())
+
+
 def test_a_row_that_looks_at_the_whole_step_gets_each_group_as_one() -> None:
-    row = objective("dapo")
-    assert length_bias(replace(row, scope=Scope.STEP), group=2) == length_bias(row, group=2)
+    """A step of one group has that group's mean."""
+    alone = replace(objective("reinforce_centred"), aggregate=sequence_mean)
+    found = length_bias(replace(alone, credit=less_step_mean, scope=Scope.STEP), group=2)
+    assert found.right == pytest.approx(length_bias(alone, group=2).right, abs=1e-12) and found.right > 0.01
 
 
 def test_a_seed_repeats_itself() -> None:
