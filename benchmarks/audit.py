@@ -286,7 +286,7 @@ def prepared(seed: int) -> tuple[list[dict[str, Tensor]], Answers]:
 
 
 def audit(rows: dict[str, Objective], *, groups: int, seed: int = 0, backward: bool = True) -> list[Finding]:
-    """Hold rows against their expectations, all on the same samples; with `backward`, the learner too."""
+    """Hold rows against their expectations, all on the same rollouts; with `backward`, the learner too."""
     (along, answers), engine = prepared(seed), Embedded(Policy.load("tiny"))
     learner = LocalLearner(Policy.load("tiny"), lr=0.0, steps=1)
     found = []

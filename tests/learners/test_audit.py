@@ -2,7 +2,7 @@
 
 300 groups of 4; along the gradient of the success rate the standard error is then about a twentieth of the expectation.
 Each of 33 rows and 4 directions must lie within 4 standard errors, which at a fixed seed is no lottery: rows share the
-samples, so that about one honest seed in a thousand would fail.
+rollouts, so that about one honest seed in a thousand would fail.
 """
 
 from __future__ import annotations
