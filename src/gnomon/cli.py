@@ -271,6 +271,37 @@ def tune_objective(
     print(json.dumps(facts, indent=1) if as_json else tune_text(facts))
 
 
+@app.command()
+def objective(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="An objective.")] = None,
+    every: Annotated[bool, typer.Option("--list", help="All objectives: name, what it climbs, source.")] = False,
+    group: Annotated[int | None, typer.Option(min=1, help="Rollouts per task; 4, or the least that it takes.")] = None,
+    as_json: Json = False,
+) -> None:
+    """The card of an objective: what it climbs, how strongly, and what it does at the edges."""
+    from gnomon.config import unknown_objective
+
+    if name is not None and (problem := unknown_objective(name, "the command line")):
+        raise problem
+    from gnomon.objectives import TABLE
+    from gnomon.objectives import card as cards
+    from gnomon.objectives.card_text import columns
+
+    if every or name is None:
+        rows = [build() for _, build in sorted(TABLE.items())]
+        facts = [{"name": row.name, "climbs": row.target.text, "source": row.source} for row in rows]
+        lines = columns([list(fact.values()) for fact in facts])
+        print(json.dumps(facts, indent=1) if as_json else "\n".join(lines))
+        return
+    least = max(4, TABLE[name]().min_group)
+    try:
+        found = cards(name, least if group is None else group)
+    except ValueError as error:
+        fix = f"gnomon objective {name} --group {least}"
+        raise ConfigError("E031", str(error), where=f"--group {group}", fix=fix) from error
+    print(json.dumps(found.as_dict(), indent=1) if as_json else found)
+
+
 @config_app.command("show")
 def config_show(settings: Settings = None, as_json: Json = False) -> None:
     """Every setting, its value and where it was given: gnomon config show [RECIPE.toml] key=value"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 
 import pytest
@@ -43,6 +44,8 @@ from gnomon.objectives import (
     turn_rows,
 )
 from gnomon.objectives import row as rows
+
+length_bias = importlib.import_module("gnomon.objectives.length_bias")
 
 
 def test_a_row_by_name_is_the_row_by_function() -> None:
@@ -106,5 +109,7 @@ def test_the_public_names_are_all_that_the_formulas_offer() -> None:
     common = (aggregate, penalties, rows, shaping, table, target, tokens, truncation, tuning)
     modules = (*earned, *moved, *apart, *likely, *common)
     offered = {name for module in modules for name in module.__all__}
-    assert set(public.__all__) == offered | {"ExactReport", "report"}
+    told = {"GRID", "Card", "Curve", "ExactReport", "Option", "card", "count_weight", "curve", "edges", "report"}
+    told |= set(length_bias.__all__)
+    assert set(public.__all__) == offered | told
     assert all(hasattr(public, name) for name in public.__all__)

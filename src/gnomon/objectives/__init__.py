@@ -17,6 +17,7 @@ from gnomon.objectives.advantages import (
     standardised,
 )
 from gnomon.objectives.aggregate import constant, group_sum, prompt_mean, sequence_mean, sequence_sum, token_mean
+from gnomon.objectives.card import Card, Option, card
 from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, luffy, rae, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
@@ -50,6 +51,8 @@ from gnomon.objectives.counts import (
     update_scale,
 )
 from gnomon.objectives.credit import Credit, Rollouts, terminal
+from gnomon.objectives.curve import GRID, Curve, count_weight, curve
+from gnomon.objectives.edges import edges
 from gnomon.objectives.exact import ExactReport, report
 from gnomon.objectives.group_credit import (
     FADES,
@@ -63,6 +66,14 @@ from gnomon.objectives.group_credit import (
     semantic_entropy,
 )
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
+from gnomon.objectives.length_bias import (
+    LengthBias,
+    decay_bias,
+    group_mean_bias,
+    length_bias,
+    own_mean_bias,
+    sampled_length_bias,
+)
 from gnomon.objectives.likelihood import (
     answer_likelihood,
     given,
@@ -189,14 +200,17 @@ from gnomon.objectives.turn_rows import brpo, brpo_released, rebn, turn_ppo, tur
 __all__ = [
     "FADES",
     "FAMILIES",
+    "GRID",
     "TABLE",
     "Advantage",
     "Aggregate",
     "Baseline",
     "Belief",
+    "Card",
     "Correction",
     "CountWeight",
     "Credit",
+    "Curve",
     "Data",
     "Denominators",
     "ExactReport",
@@ -204,12 +218,14 @@ __all__ = [
     "GainTerms",
     "KnownChance",
     "Law",
+    "LengthBias",
     "Member",
     "Metric",
     "Need",
     "Noise",
     "Objective",
     "OffPolicy",
+    "Option",
     "Penalty",
     "PolicyGradient",
     "Posterior",
@@ -239,6 +255,7 @@ __all__ = [
     "brpo_released",
     "budget_credit",
     "capped",
+    "card",
     "centred_pass_weight",
     "cispo",
     "cispo_cap",
@@ -246,8 +263,11 @@ __all__ = [
     "constant",
     "control_weight",
     "count_covariance",
+    "count_weight",
     "counted",
+    "curve",
     "dapo",
+    "decay_bias",
     "decoupled_ppo",
     "direct_weight",
     "discounted_turn_returns",
@@ -257,6 +277,7 @@ __all__ = [
     "dro_token",
     "dual_clip",
     "dual_clip_ppo",
+    "edges",
     "entropy_weighted",
     "family_gains",
     "family_parameters",
@@ -275,6 +296,7 @@ __all__ = [
     "gfpo_efficiency",
     "given",
     "gmpo",
+    "group_mean_bias",
     "group_sum",
     "grpo",
     "grpo_sample_std",
@@ -289,6 +311,7 @@ __all__ = [
     "kept_top_k",
     "kept_top_p",
     "leave_one_out",
+    "length_bias",
     "likelihood_on_answer",
     "likelihood_throughout",
     "logistic_pairs",
@@ -312,6 +335,7 @@ __all__ = [
     "online_slic",
     "optimal_gauge",
     "others_entropy_weighted",
+    "own_mean_bias",
     "pass_at_all",
     "pass_at_k_analytic",
     "pass_at_k_centred",
@@ -346,6 +370,7 @@ __all__ = [
     "rloo",
     "running_mean",
     "sample_standardised",
+    "sampled_length_bias",
     "sapo",
     "scaled",
     "seed_grpo",

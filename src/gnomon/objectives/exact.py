@@ -31,6 +31,7 @@ __all__ = [
     "declared_gradient",
     "graded",
     "moments",
+    "multisets",
     "outcomes",
     "outcomes_for",
     "report",
@@ -256,7 +257,7 @@ def moments(
         proximal, [prefixes, 3] logits, those of the behavior unless given.
     Raises: ValueError where the row refuses such a group.
     """
-    members, orderings = _multisets(len(possible.answer), group)
+    members, orderings = multisets(len(possible.answer), group)
     chance = orderings * possible.chance[members].prod(dim=1)
     answer = possible.answer[members].flatten()
     lengths = place.lengths[answer]
@@ -337,7 +338,7 @@ def _one_by_one(step: Rollouts) -> Iterator[Rollouts]:
 
 
 @functools.lru_cache(maxsize=16)
-def _multisets(kinds: int, size: int) -> tuple[Tensor, Tensor]:
+def multisets(kinds: int, size: int) -> tuple[Tensor, Tensor]:
     """[groups, size] every multiset of that size, and [groups] the number of its orderings."""
     members = list(itertools.combinations_with_replacement(range(kinds), size))
     orderings = [math.factorial(size) / math.prod(map(math.factorial, Counter(m).values())) for m in members]

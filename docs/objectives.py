@@ -1,0 +1,193 @@
+"""Write the pages on objectives from the code: one page per row of the table, an index, and a chart over all rows.
+
+    python docs/objectives.py                              # docs/objectives.md and docs/objectives/*.md
+    python docs/objectives.py --plot docs/objectives.svg   # the chart too; needs matplotlib (the extra gnomon[bench])
+
+A test holds the committed pages to what this writes, and the chart to the numbers that it was drawn from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from gnomon.objectives import GRID, TABLE, Card, card, curve, objective
+from gnomon.objectives.card_text import chart, declared, enumerated, length_words, number
+from gnomon.objectives.exact import LARGEST
+
+DOCS = Path(__file__).parent
+
+INDEX = """\
+# What objective are you really climbing?
+
+Every row of the table `gnomon.objectives.TABLE`, with what enumeration and derivation say of it. This page and those
+it leads to are written by `python docs/objectives.py`; `gnomon objective NAME` prints the same card for any group.
+
+![w(p) of every row, relative to its value at one half](objectives.svg)
+
+The expected gradient of one prompt is compared with ∇p, the gradient of its success rate. An objective with
+E[g] = w(p)·∇p climbs ∫w: expected reward if w is constant, log-likelihood of success if w = 1/p. So **w is what a
+prompt weighs when the policy solves it with probability p**. A learning rate makes up for its size, so only its shape
+counts: w(p)/w(½). Rows that leave the direction of ∇p have a cosine below one; there w is the part along ∇p, measured
+in a small world, and where it is below one half the row climbs something else: no shape is given. Rows of one line in
+the chart share a shape, whatever their names.
+
+How each row is proven: `gnomon exact NAME`; on the policy that ships, with its engine and its learner,
+`python benchmarks/audit.py`. How others divide: [normalisation.md](normalisation.md). A row of your own:
+[adding-an-objective.md](adding-an-objective.md).
+
+Groups of {group}, or the smallest that the row takes. *Cosine*: with ∇p, in the world of 15 answers. *Length*: how
+right and wrong answers are pulled where length earns nothing (`gnomon.objectives.length_bias`).
+
+| objective | climbs | w(.05)/w(½) | w(.95)/w(½) | cosine | length | source |
+|---|---|---|---|---|---|---|
+{rows}
+"""
+
+PAGE = """\
+# {name}
+
+{summary}
+
+{facts}
+
+## By enumeration
+
+{enumerated}
+
+## How strongly it pushes a prompt
+
+```text
+{chart}
+```
+
+## At the edges
+
+{edges}
+{options}
+[All objectives](../objectives.md) · `gnomon objective {name}`
+"""
+
+
+def size_for(name: str) -> int:
+    return max(4, objective(name).min_group)
+
+
+def table(rows: Sequence[tuple[str, str]], head: tuple[str, str] = ("", "")) -> str:
+    lines = [f"| {head[0]} | {head[1]} |", "|---|---|", *(f"| {cell(a)} | {cell(b)} |" for a, b in rows)]
+    return "\n".join(lines)
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def page(found: Card) -> str:
+    facts = [
+        ("climbs", found.climbs),
+        ("equation", found.equation),
+        ("source", found.source),
+        *([("differs", found.differs)] if found.differs else []),
+        ("group", f"{found.group} on this page, at least {found.min_group}"),
+        *declared(found),
+        *([("asks for", ", ".join(found.needs))] if found.needs else []),
+    ]
+    options = [(f"`{option.name}` = {option.default}", option.text) for option in found.options]
+    return PAGE.format(
+        name=found.name,
+        summary=found.summary,
+        facts=table(facts),
+        enumerated=table(enumerated(found)),
+        chart="\n".join(chart(found.curve)),
+        edges=table(list(found.edges.items())),
+        options=f"\n## Options\n\n{table(options, ('option', 'meaning'))}\n" if options else "",
+    )
+
+
+def index_row(found: Card) -> str:
+    first, last = (shown(found.curve.relative[place]) for place in (0, -1))
+    cosine = "—" if found.exact is None or math.isnan(found.exact.cosine) else f"{found.exact.cosine:.3f}"
+    pulls = "" if found.length is None else length_words(found.length)
+    pulls = pulls.replace(" where length earns nothing", "").replace(" answers are pulled", "")
+    cells = [f"[{found.name}](objectives/{found.name}.md)", found.climbs, first, last, cosine, pulls, found.source]
+    return "| " + " | ".join(map(cell, cells)) + " |"
+
+
+def shown(value: float) -> str:
+    return "—" if math.isnan(value) else number(value, 3)
+
+
+def pages() -> dict[str, str]:
+    """Every page by its path under docs/."""
+    cards = [card(name, size_for(name)) for name in sorted(TABLE)]
+    index = INDEX.format(group=4, rows="\n".join(map(index_row, cards)))
+    return {"objectives.md": index, **{f"objectives/{found.name}.md": page(found) for found in cards}}
+
+
+def classes() -> list[tuple[list[str], tuple[float, ...]]]:
+    """Rows by the shape of their w, in the largest groups that can be enumerated; the largest class first."""
+    found: dict[tuple[str, ...], tuple[list[str], tuple[float, ...]]] = {}
+    for name in sorted(TABLE):
+        relative = curve(objective(name), group=max(LARGEST, objective(name).min_group)).relative
+        key = tuple(shown(value) for value in relative)
+        found.setdefault(key, ([], relative))[0].append(name)
+    return sorted(found.values(), key=lambda entry: (-len(entry[0]), entry[0]))
+
+
+def digest() -> str:
+    """What the chart was drawn from, hashed; numbers to three digits."""
+    text = "\n".join(f"{' '.join(names)}: {' '.join(map(shown, relative))}" for names, relative in classes())
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def plot(path: Path) -> None:
+    """One line for each shape of w, named by the rows that have it."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams |= {"svg.hashsalt": "gnomon", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
+    figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
+    axes.plot(GRID, [0.5 / p for p in GRID], color="black", linestyle=":", label="maximum likelihood, 1/p")
+    axes.plot(GRID, [1.0] * len(GRID), color="black", linestyle="--", linewidth=0.8, label="expected reward, 1")
+    colours = plt.get_cmap("tab20").colors
+    for place, (names, relative) in enumerate(classes()):
+        if all(map(math.isnan, relative)):
+            continue
+        label = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        style = ("-", (0, (5, 1)), (0, (1, 1)))[place // len(colours) % 3]
+        axes.plot(GRID, relative, marker="o", markersize=2.5, linewidth=1.2, linestyle=style, label=label,
+                  color=colours[place % len(colours)])  # fmt: skip
+    axes.set(
+        yscale="log", ylim=(0.02, 14), xlabel="p, how often the policy solves the prompt",
+        ylabel="w(p) / w(½), what the prompt weighs",
+        title=f"What objective are you really climbing? Default options, groups of {LARGEST}",
+    )  # fmt: skip
+    axes.set_yticks([0.05, 0.1, 0.25, 0.5, 1, 2, 4, 10], labels=["1/20", "1/10", "1/4", "1/2", "1", "2", "4", "10"])
+    axes.minorticks_off()
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    figure.savefig(path, metadata={"Date": None, "Description": digest()})
+    path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--plot", type=Path, help="where to write the chart")
+    chosen = arguments.parse_args()
+    written = pages()
+    (DOCS / "objectives").mkdir(exist_ok=True)
+    for stale in (DOCS / "objectives").glob("*.md"):
+        if f"objectives/{stale.name}" not in written:
+            stale.unlink()
+    for path, text in written.items():
+        (DOCS / path).write_text(text)
+    if chosen.plot:
+        plot(chosen.plot)
+
+
+if __name__ == "__main__":
+    main()

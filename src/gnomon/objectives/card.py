@@ -1,0 +1,144 @@
+"""A card of an objective: what it really climbs, what it does at the edges and what it asks, for a reader."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from gnomon.objectives.card_text import card_text
+from gnomon.objectives.curve import GRID, Curve, curve
+from gnomon.objectives.edges import edges
+from gnomon.objectives.exact import LARGEST, ExactReport, report
+from gnomon.objectives.length_bias import LengthBias, length_bias
+from gnomon.objectives.table import TABLE, objective
+
+__all__ = ["Card", "Option", "card"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option of a row."""
+
+    name: str
+    default: float | str
+    text: str
+    """What the docstring of the row says of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What there is to know of a row with its default options, declared, derived, enumerated and tried out."""
+
+    name: str
+    summary: str
+    climbs: str
+    """The declared expected gradient of one group, on policy."""
+    equation: str
+    source: str
+    differs: str
+    """Deliberate departures from the source; empty where there are none."""
+    group: int
+    """Rollouts per group, wherever a number below depends on it."""
+    curve: Curve
+    """How strongly prompts are pushed, by their success rate."""
+    exact: ExactReport | None
+    """What enumeration says in the world of 15 answers. None for groups too large to be enumerated."""
+    length: LengthBias | None
+    """What it does to the length of answers where length earns nothing. None for groups too large to be enumerated."""
+    min_group: int
+    declared: dict[str, StrEnum]
+    """What the row declares of itself: its behaviour off policy, under a mismatch, with a group of one, and so on."""
+    needs: tuple[str, ...]
+    """What a learner must provide beyond log-probabilities at the moment of the gradient."""
+    edges: dict[str, str]
+    """What happens to groups at an edge, in words."""
+    options: tuple[Option, ...]
+
+    def __str__(self) -> str:
+        return card_text(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The card in plain values for JSON; numbers that are not finite become null."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        plain["curve"] = {"p": list(GRID), **plain["curve"]}
+        return plain
+
+
+def card(name: str, group: int = 4) -> Card:
+    """The card of a row of the table, with its default options.
+
+    Args: group, rollouts per group, ≥ 1; above 6 nothing is enumerated, and w(p) has to be derivable.
+    Raises: ValueError for an unknown name, a group that the row refuses, or one too large.
+    """
+    if group < 1:
+        raise ValueError(f"a group has at least one rollout, not {group}")
+    row = objective(name)
+    text = sections(inspect.getdoc(TABLE[name]) or "")
+    parameters = inspect.signature(TABLE[name]).parameters
+    words = options_text(text.get("Args", ""), list(parameters))
+    return Card(
+        name=row.name,
+        summary=text[""],
+        climbs=row.target.text,
+        equation=row.equation,
+        source=row.source,
+        differs=text.get("Differs", ""),
+        group=group,
+        curve=curve(row, group=group),
+        exact=report(row, group=group) if group <= LARGEST else None,
+        length=length_bias(row, group=group) if group <= LARGEST else None,
+        min_group=row.min_group,
+        declared={field.name: value for field in fields(row) if isinstance(value := getattr(row, field.name), StrEnum)},
+        needs=tuple(sorted(need.value for need in row.asks)),
+        edges=edges(row, group=group),
+        options=tuple(
+            Option(name=option, default=value.default, text=words.get(option, ""))
+            for option, value in parameters.items()
+        ),
+    )
+
+
+SECTION = re.compile(r"^(Equation|Args|Returns|Raises|Source|Differs)\b[^:\n]*:\s*", re.M)
+
+
+def sections(docstring: str) -> dict[str, str]:
+    """The sections of a docstring by their title, on one line each; its first line under the empty title."""
+    pieces = SECTION.split(docstring)
+    first = pieces[0].partition("\n")[0].strip()
+    return {
+        "": first,
+        **{title: " ".join(text.split()) for title, text in zip(pieces[1::2], pieces[2::2], strict=True)},
+    }
+
+
+def options_text(text: str, names: list[str]) -> dict[str, str]:
+    """What an Args section says of each name.
+
+    Entries end with ";" and begin with the names that they speak of; one that begins with no name goes on with the
+    entry before it.
+    """
+    entries: list[tuple[list[str], str]] = []
+    for piece in text.rstrip(".").split("; "):
+        about, rest = [], piece
+        while (word := re.match(r"(\w+)(?:, | (?=[<>≤≥]))", rest)) and word[1] in names:
+            about.append(word[1])
+            rest = rest[word.end() :]
+        if about or not entries:
+            entries.append((about, rest))
+        else:
+            entries[-1] = (entries[-1][0], f"{entries[-1][1]}; {piece}")
+    return {name: rest for about, rest in entries for name in about}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

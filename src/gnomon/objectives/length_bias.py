@@ -1,0 +1,200 @@
+"""Whether an objective changes how long answers are where length earns nothing: a world with closed forms.
+
+A rollout is right with probability p. It then goes on token after token and stops at each with probability s, one
+stop logit for right answers and one for wrong ones. The reward ignores length, so the gradient of the expected
+reward in both logits is zero, and whatever an objective does to them is a bias of its own. The token that settles
+whether the answer is right is not counted.
+
+A token stops with score 1 − s and goes on with score −s, so an answer of L tokens scores 1 − s·L, of mean zero. The
+mean stays zero under a weight that ignores L, and not under 1/L.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gnomon.objectives.credit import Rollouts
+from gnomon.objectives.exact import multisets
+from gnomon.objectives.row import Objective, Scope
+from gnomon.objectives.tokens import Denominators, Tokens
+
+__all__ = ["LengthBias", "decay_bias", "group_mean_bias", "length_bias", "own_mean_bias", "sampled_length_bias"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthBias:
+    """Mean gradient of one group on the two stop logits. Positive: such answers become shorter."""
+
+    right: float
+    wrong: float
+    right_error: float
+    """Standard error of the mean; zero where every group was enumerated."""
+    wrong_error: float
+    groups: int
+    """Enumerated or sampled."""
+
+
+def own_mean_bias(stop: float) -> float:
+    """The gradient per unit of advantage where an answer is divided by its own length.
+
+    Equation: E[(1 − sL)/L] = s·ln(1/s)/(1−s) − s.
+    Args: stop, s, 0 < s < 1.
+    Source: derived; the bias is that of Liu et al. 2025, arXiv 2503.20783.
+    """
+    return stop * math.log(1 / stop) / (1 - stop) - stop
+
+
+def group_mean_bias(stop: float, group: int) -> float:
+    """The gradient per unit of advantage where a group of N is divided by the mean length of its answers.
+
+    Equation: N·E[1/T] − s, T the tokens of N answers; it vanishes as 1/N.
+    Args: stop, s, 0 < s < 1.
+    Source: derived: by symmetry E[L/T] = 1/N.
+    """
+    # T is the place of the N-th stop. Its chances fall from the mode outward; beyond 60 deviations nothing is left.
+    last = int(group / stop + 60 * math.sqrt(group * (1 - stop)) / stop) + 1
+    chance, total = stop**group, 0.0
+    for tokens in range(group, last):
+        total += chance / tokens
+        chance *= (1 - stop) * tokens / (tokens + 1 - group)
+    return group * total - stop
+
+
+def decay_bias(stop: float, decay: float) -> float:
+    """The gradient per unit of advantage where the credit of a token fades with its distance from the end.
+
+    Equation: E[Σₜ λ^{L−t}·scoreₜ] = (1−s)(1−λ)/(1−λ(1−s)): zero only for λ = 1.
+    Args: stop, s, 0 < s < 1; decay, λ, 0 … 1, as in generalised advantage estimation under a critic that
+        expects nothing.
+    Source: derived; Schulman et al. 2016, arXiv 1506.02438 for λ.
+    """
+    return (1 - stop) * (1 - decay) / (1 - decay * (1 - stop))
+
+
+def length_bias(
+    row: Objective, *, group: int = 4, success: float = 0.4, stop: float = 0.4, max_tokens: int = 4
+) -> LengthBias:
+    """The bias of a row by enumeration, in a world whose answers are cut at a length limit.
+
+    Args: group, rollouts per group; success, p; stop, s; max_tokens, the limit. An answer that reaches it without
+        a stop is cut there, which leaves the true gradient at zero.
+    Raises: ValueError where the row refuses such groups.
+    """
+    lengths = torch.arange(1, max_tokens + 1).repeat(2)
+    ended = torch.ones(2 * max_tokens, dtype=torch.bool)
+    chance = stop * (1 - stop) ** (lengths.to(torch.float64) - 1)
+    lengths, ended = torch.cat([lengths, lengths.new_full((2,), max_tokens)]), torch.cat([ended, ended.new_zeros(2)])
+    chance = torch.cat([chance, chance.new_full((2,), (1 - stop) ** max_tokens)])
+    right = torch.cat([torch.arange(2).repeat_interleave(max_tokens), torch.arange(2)]).to(torch.float64)
+    chance = chance * (right * success + (1 - right) * (1 - success))
+    members, orderings = multisets(len(chance), group)
+    found = _gradients(row, right[members], lengths[members], ended[members], stop=stop, max_tokens=max_tokens)
+    mean = (orderings * chance[members].prod(dim=1)) @ found
+    return LengthBias(right=float(mean[0]), wrong=float(mean[1]), right_error=0.0, wrong_error=0.0, groups=len(members))
+
+
+def sampled_length_bias(
+    row: Objective,
+    *,
+    group: int = 8,
+    success: float = 0.4,
+    stop: float = 0.1,
+    max_tokens: int = 400,
+    groups: int = 20_000,
+    seed: int = 0,
+) -> LengthBias:
+    """The bias of a row from sampled groups, with its standard errors.
+
+    Args: as in `length_bias`; groups, how many to sample; seed, of their generator.
+    Raises: ValueError where the row refuses such groups.
+    """
+    source = torch.Generator().manual_seed(seed)
+    right = (torch.rand(groups, group, generator=source, dtype=torch.float64) < success).to(torch.float64)
+    natural = torch.empty(groups, group, dtype=torch.float64).geometric_(stop, generator=source).long()
+    lengths, ended = natural.clamp(max=max_tokens), natural <= max_tokens
+    order = lengths.sum(dim=1).argsort(stable=True)
+    found = _gradients(row, right[order], lengths[order], ended[order], stop=stop, max_tokens=max_tokens)
+    mean, error = found.mean(dim=0), found.std(dim=0) / math.sqrt(groups)
+    return LengthBias(
+        right=float(mean[0]),
+        wrong=float(mean[1]),
+        right_error=float(error[0]),
+        wrong_error=float(error[1]),
+        groups=groups,
+    )
+
+
+def _gradients(
+    row: Objective, right: Tensor, lengths: Tensor, ended: Tensor, *, stop: float, max_tokens: int
+) -> Tensor:
+    """[G, 2] gradient on the stop logits of right and of wrong answers, each group a step of its own."""
+    order = lengths.sum(dim=1).argsort(stable=True)
+    right, lengths, ended = right[order], lengths[order], ended[order]
+    parts = []
+    for start, end in _runs(lengths.sum(dim=1).tolist()):
+        mine = slice(start, end)
+        seen, last = _seen(right[mine], lengths[mine]), lengths[mine].flatten().cumsum(0) - 1
+        stops = torch.zeros(int(last[-1]) + 1, dtype=torch.bool)
+        stops[last] = ended[mine].flatten()
+        logp = torch.where(stops, math.log(stop), math.log1p(-stop)).to(torch.float64)
+        seen = replace(seen, logp=logp, reference_logp=logp)
+        kappa = _coefficients(row, seen, logp, max_tokens=max_tokens)
+        pushed = torch.zeros(seen.rewards.numel(), dtype=torch.float64)
+        pushed.index_add_(0, seen.sequence, kappa * (stops.to(torch.float64) - stop))
+        pushed = pushed.reshape(seen.rewards.shape)
+        parts.append(torch.stack([(pushed * seen.rewards).sum(1), (pushed * (1 - seen.rewards)).sum(1)], dim=1))
+    return torch.empty_like(joined := torch.cat(parts)).index_copy_(0, order, joined)
+
+
+def _runs(values: list[int]) -> Iterator[tuple[int, int]]:
+    """Bounds of the runs of equal values: groups with as many tokens share their denominators."""
+    start = 0
+    for place in range(1, len(values) + 1):
+        if place == len(values) or values[place] != values[start]:
+            yield start, place
+            start = place
+
+
+def _seen(right: Tensor, lengths: Tensor) -> Rollouts:
+    """The groups as credit sees them: one segment each, two different answers, a critic that expects nothing."""
+    total = int(lengths.sum())
+    return Rollouts(
+        rewards=right,
+        lengths=lengths,
+        answers=right.long(),
+        baseline=torch.zeros_like(right),
+        segment=torch.zeros(total, dtype=torch.int64),
+        segment_rewards=right[..., None],
+        values=torch.zeros(total, dtype=torch.float64),
+    )
+
+
+def _coefficients(row: Objective, seen: Rollouts, logp: Tensor, *, max_tokens: int) -> Tensor:
+    """[T] of groups of as many tokens, each a step of its own."""
+    groups, size = seen.rewards.shape
+    total = len(logp) // groups
+    if row.scope is Scope.STEP and groups > 1:
+        ends = seen.lengths.sum(dim=1).cumsum(0).tolist()
+        parts = []
+        for place, end in enumerate(ends):
+            alone = _seen(seen.rewards[place : place + 1], seen.lengths[place : place + 1])
+            part = logp[end - total : end]
+            parts.append(
+                _coefficients(row, replace(alone, logp=part, reference_logp=part), part, max_tokens=max_tokens)
+            )
+        return torch.cat(parts)
+    tokens = Tokens(
+        logp=logp,
+        behavior_logp=logp,
+        reference_logp=logp,
+        advantage=row.credits(seen),
+        sequence=seen.sequence,
+        group=seen.sequence // size,
+    )
+    sizes = Denominators(groups=1, sequences=size, tokens=total, max_tokens=max_tokens, group_tokens=(total,) * groups)
+    return row.coefficients(tokens, sizes)

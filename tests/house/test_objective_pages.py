@@ -1,0 +1,51 @@
+"""The pages on objectives are what the code says now, and the chart was drawn from it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gnomon.objectives import TABLE, group_mean_bias, own_mean_bias
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def writer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("objective_pages", DOCS / "objectives.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_committed_pages_are_what_the_code_writes(writer: ModuleType) -> None:
+    written = writer.pages()
+    there = {f"objectives/{page.name}" for page in (DOCS / "objectives").glob("*.md")} | {"objectives.md"}
+    assert there == set(written) and len(written) == len(TABLE) + 1, "run python docs/objectives.py"
+    old = [path for path, text in written.items() if (DOCS / path).read_text() != text]
+    assert not old, f"out of date, run python docs/objectives.py: {old}"
+
+
+def test_the_chart_was_drawn_from_these_numbers(writer: ModuleType) -> None:
+    command = "python docs/objectives.py --plot docs/objectives.svg"
+    assert writer.digest() in (DOCS / "objectives.svg").read_text(), f"out of date, run {command}"
+    assert sum(len(names) for names, _ in writer.classes()) == len(TABLE)
+
+
+def test_what_divisions_do_to_length_is_what_the_closed_forms_say() -> None:
+    text = (DOCS / "normalisation.md").read_text()
+    centred = 0.4 * (1 - 0.4) * 7 / 8  # P(right)·E[A | right] in groups of 8.
+    told = [float(number) for number in re.findall(r"^\| (?:a|the) .*\| (0(?:\.\d+)?) \|$", text, re.M)]
+    expected = [0, centred * group_mean_bias(0.1, 8), centred * group_mean_bias(0.1, 256), centred * own_mean_bias(0.1)]
+    assert told == pytest.approx(expected, abs=5e-5)
+
+
+def test_rows_named_beside_peers_exist() -> None:
+    table = (DOCS / "normalisation.md").read_text().partition("| peer |")[2].partition("\n\n")[0]
+    named = {name.strip() for line in table.splitlines()[2:] for name in line.split("|")[-2].split(",")}
+    assert "dr_grpo" in named and named - {"none"} <= set(TABLE)
