@@ -34,6 +34,8 @@ class Row(Section):
     demonstrated: ClassVar[bool] = False
     """Whether it learns from replies that somebody else wrote."""
     max_group: ClassVar[int | None] = None
+    unmet: ClassVar[str] = ""
+    """What its credit cannot do without and no environment gives."""
 
 
 class Reinforce(Row):
@@ -429,6 +431,7 @@ class Rebn(Row):
 
 class Brpo(Row):
     type: Literal["brpo"] = "brpo"
+    unmet: ClassVar[str] = "the reward of the answer at every budget"
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.2
     clip_high: Annotated[float, Field(gt=0)] = 0.2
@@ -436,6 +439,7 @@ class Brpo(Row):
 
 class BrpoReleased(Row):
     type: Literal["brpo_released"] = "brpo_released"
+    unmet: ClassVar[str] = "the reward of the answer at every budget"
     min_group: ClassVar[int] = 1
     clip_low: Annotated[float, Field(gt=0)] = 0.2
     clip_high: Annotated[float, Field(gt=0)] = 0.2
@@ -841,6 +845,14 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
                 where=origins.get("objective.parameter", "objective.parameter"),
                 fix="objective.parameter between 0, REINFORCE, and 1, maximum likelihood",
             )
+    if objective.unmet:
+        yield ConfigError(
+            "E033",
+            f"{objective.type} needs {objective.unmet}, which no environment gives",
+            where=origins.get("objective.type", "objective.type"),
+            why="it can be used from Python, with the segment_rewards that a script hands in",
+            fix="objective=rloo",
+        )
     shown = config.rollout.demonstrations
     if objective.demonstrated and not shown:
         yield ConfigError(

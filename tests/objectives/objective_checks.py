@@ -32,19 +32,8 @@ from gnomon.objectives import (
     squared_sequence_log_ratio,
     terminal,
 )
-from gnomon.objectives.exact import (
-    PAST,
-    Outcomes,
-    World,
-    correct,
-    declared_gradient,
-    graded,
-    moments,
-    outcomes,
-    outcomes_for,
-    shapes,
-    world,
-)
+from gnomon.objectives.exact import PAST, declared_gradient, moments, shapes
+from gnomon.objectives.world import Outcomes, World, correct, graded, outcomes, outcomes_for, world
 
 Reward = Callable[[str], float]
 

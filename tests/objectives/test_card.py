@@ -33,7 +33,7 @@ from gnomon.objectives.aggregate import constant
 from gnomon.objectives.card import options_text, sections
 from gnomon.objectives.card_text import chart, words
 from gnomon.objectives.curve import measured, tilted
-from gnomon.objectives.exact import correct, world
+from gnomon.objectives.world import correct, world
 
 
 def size_for(row: Objective) -> int:

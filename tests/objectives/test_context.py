@@ -34,7 +34,8 @@ from gnomon.objectives import (
     semantic_entropy,
     sequence_sum,
 )
-from gnomon.objectives.exact import correct, graded, moments, outcomes, world
+from gnomon.objectives.exact import moments
+from gnomon.objectives.world import correct, graded, outcomes, world
 
 F64 = torch.float64
 Reward = Callable[[str], float]

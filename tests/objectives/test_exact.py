@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from gnomon.objectives import TABLE, Need, dr_grpo, objective, report, rloo
-from gnomon.objectives.exact import correct, graded, moments, outcomes, world
+from gnomon.objectives.exact import moments
+from gnomon.objectives.world import correct, graded, outcomes, world
 
 
 def test_the_world_holds_every_answer_once() -> None:

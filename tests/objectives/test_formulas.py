@@ -53,7 +53,8 @@ from gnomon.objectives import (
     truncated,
     unclipped,
 )
-from gnomon.objectives.exact import correct, declared_gradient, graded, moments, outcomes, world
+from gnomon.objectives.exact import declared_gradient, moments
+from gnomon.objectives.world import correct, graded, outcomes, world
 
 F64 = torch.float64
 

@@ -45,7 +45,8 @@ from gnomon.objectives import (
     tis,
     unclipped,
 )
-from gnomon.objectives.exact import Outcomes, correct, declared_gradient, moments, outcomes, world
+from gnomon.objectives.exact import declared_gradient, moments
+from gnomon.objectives.world import Outcomes, correct, outcomes, world
 
 F64 = torch.float64
 GROUPS = [2, 3, 4]

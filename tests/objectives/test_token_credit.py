@@ -26,7 +26,8 @@ from gnomon.objectives import (
     sequence_mean,
     whitened,
 )
-from gnomon.objectives.exact import correct, moments, outcomes, step_of, world
+from gnomon.objectives.exact import moments
+from gnomon.objectives.world import correct, outcomes, step_of, world
 
 F64 = torch.float64
 

@@ -26,7 +26,8 @@ from gnomon.objectives import (
     rl2ml,
     update_scale,
 )
-from gnomon.objectives.exact import correct, moments, outcomes, world
+from gnomon.objectives.exact import moments
+from gnomon.objectives.world import correct, outcomes, world
 
 METRICS = ["log p", "pass@1", "pass@2", "pass@4"]
 SLOPES: dict[str, Callable[[float], float]] = {

@@ -17,8 +17,9 @@ from gnomon.objectives.aggregate import constant, sequence_sum
 from gnomon.objectives.counts import CountWeight
 from gnomon.objectives.credit import terminal
 from gnomon.objectives.edges import on_policy
-from gnomon.objectives.exact import LARGEST, World, correct, moments, outcomes, world
+from gnomon.objectives.exact import LARGEST, moments
 from gnomon.objectives.row import Objective
+from gnomon.objectives.world import World, correct, outcomes, world
 
 __all__ = ["GRID", "Curve", "count_weight", "curve", "equal_lengths", "measured", "tilted"]
 

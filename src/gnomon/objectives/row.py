@@ -93,7 +93,7 @@ class Baseline(StrEnum):
     NONE = "none"
     """The constant is learnt from like any reward."""
     CRITIC = "a critic"
-    """It is learnt from until the critic has heard of it."""
+    """What it expects before each token. A constant added to every reward counts until the critic has learned it."""
     OTHERS = "a function of the others"
     GROUP = "mean of the group"
     STEP = "mean of the whole step"

@@ -1,0 +1,241 @@
+"""A world small enough to write down, in which every expectation is a finite sum.
+
+A tabular policy writes up to three tokens out of "a", "b" and the end ".": 15 answers, 7 prefixes, 21
+parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gnomon.objectives.credit import Rollouts
+from gnomon.objectives.row import Need, Objective
+from gnomon.objectives.target import Law, Seen
+
+__all__ = [
+    "Outcomes",
+    "World",
+    "correct",
+    "graded",
+    "outcomes",
+    "outcomes_for",
+    "step_of",
+    "with_demonstrations",
+    "world",
+]
+
+ALPHABET = "ab."
+PAST = 0.3
+"""What the run's past expects of every rollout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Every answer of up to `max_tokens` tokens. [T] counts the tokens of all answers laid end to end."""
+
+    max_tokens: int
+    answers: tuple[str, ...]
+    """The end token is written "."; an answer cut by the limit has none."""
+    prefix: Tensor
+    """[T] which of the prefixes each token follows."""
+    choice: Tensor
+    """[T] which token of the alphabet it is."""
+    answer: Tensor
+    """[T] which answer it belongs to."""
+    lengths: Tensor
+    """[answers] tokens per answer, the end included."""
+    prefixes: int
+
+    def logits(self) -> Tensor:
+        """[prefixes, 3] a fixed policy without symmetries, float64."""
+        count = self.prefixes * len(ALPHABET)
+        return torch.sin(1.7 * torch.arange(count, dtype=torch.float64) + 0.3).reshape(self.prefixes, -1)
+
+    def logp(self, logits: Tensor) -> Tensor:
+        """[T] log-probability of every token, given the answer's earlier ones."""
+        return logits.log_softmax(dim=1)[self.prefix, self.choice]
+
+    def scores(self, logits: Tensor) -> Tensor:
+        """[T, parameters] gradient of `logp` in the logits."""
+        rows = torch.zeros(len(self.prefix), *logits.shape, dtype=logits.dtype)
+        token = torch.arange(len(self.prefix))
+        rows[token, self.prefix] -= logits.softmax(dim=1)[self.prefix]
+        rows[token, self.prefix, self.choice] += 1
+        return rows.flatten(1)
+
+    def chances(self, logits: Tensor) -> Tensor:
+        """[answers] probability of every answer."""
+        return self.per_answer(self.logp(logits)).exp()
+
+    def guess(self) -> Tensor:
+        """[prefixes] what a critic that is wrong expects."""
+        return torch.cos(1.3 * torch.arange(self.prefixes, dtype=torch.float64) + 0.2)
+
+    def anchor(self) -> Tensor:
+        """[prefixes, 3] logits of a reference policy that stands apart."""
+        count = self.prefixes * len(ALPHABET)
+        return torch.cos(0.9 * torch.arange(count, dtype=torch.float64) + 0.5).reshape(self.prefixes, -1)
+
+    def early(self, possible: Outcomes) -> Tensor:
+        """[outcomes, max_tokens] what arrives after 1, 2, … tokens: the binary reward of an answer cut there."""
+        if possible.early is not None:
+            return possible.early
+        table = [[correct(text[: cut + 1]) for cut in range(self.max_tokens)] for text in self.answers]
+        return torch.tensor(table, dtype=torch.float64)[possible.answer]
+
+    def tokens(self, possible: Outcomes) -> Tensor:
+        """[tokens of every outcome, end to end] index of each among the [T] of the world."""
+        start = self.lengths.cumsum(0) - self.lengths
+        spans = zip(start[possible.answer].tolist(), self.lengths[possible.answer].tolist(), strict=True)
+        return torch.cat([torch.arange(first, first + length) for first, length in spans])
+
+    def owner(self, possible: Outcomes) -> Tensor:
+        """[tokens of every outcome, end to end] the outcome that each belongs to."""
+        return torch.arange(len(possible.answer)).repeat_interleave(self.lengths[possible.answer])
+
+    def seen(self, possible: Outcomes) -> list[Seen]:
+        """Every outcome in plain numbers."""
+        token = self.tokens(possible)
+        sizes = self.lengths[possible.answer].tolist()
+        known = (self.guess()[self.prefix], possible.logp, self.logp(self.anchor()))
+        values, logp, reference = (torch.split(x[token], sizes) for x in known)
+        early = self.early(possible).tolist()
+        return [
+            Seen(
+                reward=float(possible.reward[i]),
+                length=sizes[i],
+                answer=int(possible.answer[i]),
+                early=tuple(early[i]),
+                values=tuple(values[i].tolist()),
+                logp=tuple(logp[i].tolist()),
+                baseline=PAST,
+                demonstrated=possible.demonstrated is not None and bool(possible.demonstrated[i]),
+                reference=tuple(reference[i].tolist()),
+            )
+            for i in range(len(sizes))
+        ]
+
+    def per_answer(self, values: Tensor) -> Tensor:
+        """[answers, …] sum over the tokens of each answer of [T, …] values."""
+        total = torch.zeros(len(self.answers), *values.shape[1:], dtype=values.dtype)
+        return total.index_add(0, self.answer, values)
+
+
+@functools.cache
+def world(max_tokens: int = 3) -> World:
+    """The world with that length limit: 2^(max_tokens + 1) − 1 answers."""
+    prefixes = ["".join(p) for length in range(max_tokens) for p in itertools.product("ab", repeat=length)]
+    cut = ["".join(p) for p in itertools.product("ab", repeat=max_tokens)]
+    answers = (*(prefix + "." for prefix in prefixes), *cut)
+    index = {prefix: i for i, prefix in enumerate(prefixes)}
+    rows = [(i, index[text[:t]], ALPHABET.index(text[t])) for i, text in enumerate(answers) for t in range(len(text))]
+    answer, prefix, choice = torch.tensor(rows).unbind(1)
+    lengths = torch.tensor([len(text) for text in answers])
+    return World(
+        max_tokens=max_tokens,
+        answers=answers,
+        prefix=prefix,
+        choice=choice,
+        answer=answer,
+        lengths=lengths,
+        prefixes=len(prefixes),
+    )
+
+
+def correct(answer: str) -> float:
+    """The binary reward: one for exactly one "a"."""
+    return float(answer.count("a") == 1)
+
+
+def graded(answer: str) -> float:
+    """The real-valued reward: `correct`, and 0.1 more for an answer that ends by itself."""
+    return correct(answer) + 0.1 * answer.endswith(".")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """What one rollout can turn out to be. [Y] counts the outcomes; an answer may occur with several rewards."""
+
+    answer: Tensor
+    """[Y] index of the answer."""
+    chance: Tensor
+    """[Y] probability under the behavior; sums to one."""
+    reward: Tensor
+    """[Y]"""
+    logp: Tensor
+    """[T] log-probability of every token of the world under the behavior."""
+    demonstrated: Tensor | None = None
+    """[Y] bool, whether it is given rather than sampled. None: none is."""
+    early: Tensor | None = None
+    """[Y, max_tokens] what arrives after each token. None: the reward of the answer, were it cut there."""
+
+    def law(self, place: World) -> Law:
+        """The joint distribution of reward and length."""
+        chance: dict[tuple[float, int], float] = {}
+        lengths = place.lengths[self.answer].tolist()
+        for reward, length, share in zip(self.reward.tolist(), lengths, self.chance.tolist(), strict=True):
+            chance[reward, length] = chance.get((reward, length), 0.0) + share
+        return tuple((reward, length, share) for (reward, length), share in chance.items())
+
+
+def outcomes(place: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
+    """The answers, with their chances under `behavior` logits and the reward of each."""
+    rewards = torch.tensor([reward(text) for text in place.answers], dtype=behavior.dtype)
+    return Outcomes(
+        answer=torch.arange(len(place.answers)),
+        chance=place.chances(behavior),
+        reward=rewards,
+        logp=place.logp(behavior),
+    )
+
+
+SHOWN = {2: 0.15, 9: 0.1}
+"""Answers that demonstrations give, and how often a rollout is one: a right one and a wrong one."""
+
+
+def with_demonstrations(possible: Outcomes) -> Outcomes:
+    """The same rollouts, some given instead of sampled."""
+    shown, share = torch.tensor(list(SHOWN)), torch.tensor(list(SHOWN.values()), dtype=possible.chance.dtype)
+    return replace(
+        possible,
+        answer=torch.cat([possible.answer, shown]),
+        chance=torch.cat([possible.chance * (1 - share.sum()), share]),
+        reward=torch.cat([possible.reward, possible.reward[shown]]),
+        demonstrated=torch.arange(len(possible.answer) + len(shown)) >= len(possible.answer),
+    )
+
+
+def outcomes_for(row: Objective, place: World, behavior: Tensor, reward: Callable[[str], float]) -> Outcomes:
+    """`outcomes`, with demonstrations among them for a row that asks for some."""
+    possible = outcomes(place, behavior, reward)
+    return with_demonstrations(possible) if Need.DEMONSTRATIONS in row.needs else possible
+
+
+def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
+    """A step: everything that credit may look at.
+
+    The critic is a fixed guess at every prefix, and wrong, as is what the past expects. The reference stands apart
+    from the policy. Segments are single tokens; each pays what the answer would, were it cut there.
+    Args: members, [groups, N] which outcomes.
+    """
+    answers = possible.answer[members]
+    token = place.tokens(replace(possible, answer=answers.flatten()))
+    start = place.lengths.cumsum(0) - place.lengths
+    return Rollouts(
+        rewards=possible.reward[members],
+        lengths=place.lengths[answers],
+        answers=answers,
+        baseline=torch.full(answers.shape, PAST, dtype=torch.float64),
+        demonstrated=None if possible.demonstrated is None else possible.demonstrated[members],
+        segment=token - start[place.answer[token]],
+        segment_rewards=place.early(possible)[members],
+        values=place.guess()[place.prefix[token]],
+        logp=possible.logp[token],
+        reference_logp=place.logp(place.anchor())[token],
+    )
