@@ -32,8 +32,8 @@ from gnomon.objectives import (
     squared_sequence_log_ratio,
     terminal,
 )
-from gnomon.objectives.exact import PAST, declared_gradient, moments, shapes
-from gnomon.objectives.world import Outcomes, World, correct, graded, outcomes, outcomes_for, world
+from gnomon.objectives.exact import declared_gradient, moments, shapes
+from gnomon.objectives.world import PAST, Outcomes, World, correct, graded, outcomes, outcomes_for, world
 
 Reward = Callable[[str], float]
 
@@ -405,8 +405,8 @@ def check_needs(case: Case) -> None:
         return
     sizes = step.denominators()
     for need, name in ((Need.LOGP, "proximal"), (Need.REFERENCE, "reference"), (Need.VALUES, "values")):
-        moved = replace(step, **{name: [v + t % 5 - 2 for t, v in enumerate(getattr(step, name))]})
-        if need is Need.REFERENCE:  # Pairs and penalties look at it as the gradient is taken.
+        moved = replace(step, **{name: [v + 30 * (t % 5 - 2) for t, v in enumerate(getattr(step, name))]})
+        if need is Need.REFERENCE:  # Pairs and penalties look at it as the gradient is taken; a hinge only from afar.
             looks = not torch.equal(*(row.coefficients(here.tokens(row), sizes) for here in (step, moved)))
         else:
             looks = not torch.equal(row.credits(step.seen()), row.credits(moved.seen()))

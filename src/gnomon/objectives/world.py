@@ -19,6 +19,7 @@ from gnomon.objectives.row import Need, Objective
 from gnomon.objectives.target import Law, Seen
 
 __all__ = [
+    "PAST",
     "Outcomes",
     "World",
     "correct",
