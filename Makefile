@@ -13,7 +13,7 @@ demo: $(STAMP)
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -8,6 +8,8 @@ import pytest
 from objective_checks import SUITE
 from objective_mutants import mutants
 
+pytestmark = pytest.mark.xdist_group("mutants")
+"""They are checked once, together, and the last test reads all of it."""
 THOROUGH = ("reinforce", "rloo", "grpo", "dr_grpo", "dr_grpo truncated")
 FIRST = ("textbook, float64", "needs", "shift", "singleton", "order")
 """What is quickest to find something."""
