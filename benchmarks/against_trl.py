@@ -9,6 +9,9 @@ what `gnomon train` does: it samples, judges, trains, synchronises and records.
     equal    every completion has exactly the limit, every row trains: nothing can be skipped
     ragged   completions end by themselves, on average at about a quarter of the limit
     prefix   a 200-token prompt, groups of 16, short answers
+
+The last line is what no system can go below at the equal shape: the matrix products of the linear layers alone,
+timed by themselves with the same numbers of rows.
 """
 
 from __future__ import annotations
@@ -225,6 +228,37 @@ def theirs(shape: Shape, steps: int) -> dict[str, Any]:
     return {"seconds": clock.seconds[1:], "length": statistics.mean(lengths), "trained": 1.0}
 
 
+def products(shape: Shape) -> tuple[float, float]:
+    """Seconds of the linear layers' products alone: sampling every token, and training on every token."""
+    import torch
+
+    from gnomon.learners.local import TOKENS
+    from gnomon.models.folder import model_folder
+    from gnomon.models.policy import Policy
+
+    torch.set_num_threads(2)
+    weights = [w.detach() for w in Policy.load(model_folder("tiny")).state().values() if w.dim() == 2][1:]
+    rows = shape.prompts * shape.group
+
+    def seconds(count: int, backward: bool) -> float:
+        inputs = [torch.randn(count, w.shape[1]) for w in weights]
+        grads = [torch.randn(count, w.shape[0]) for w in weights]
+
+        def once() -> None:
+            for w, x, g in zip(weights, inputs, grads, strict=True):
+                x @ w.T
+                if backward:
+                    g @ w, g.T @ x
+
+        once()
+        began = time.perf_counter()
+        for _ in range(20):
+            once()
+        return (time.perf_counter() - began) / 20
+
+    return shape.limit * seconds(rows, False), rows * shape.limit / TOKENS * seconds(TOKENS, True)
+
+
 def measure(system: str, shape: str, steps: int) -> dict[str, Any]:
     words = [sys.executable, __file__, "--one", system, "--shapes", shape, "--steps", str(steps)]
     done = subprocess.run(words, capture_output=True, text=True)
@@ -259,6 +293,8 @@ def main() -> int:
             f"mean length {sizes}  tokens trained {statistics.mean(p[0]['trained'] for p in pairs):.0%}",
             flush=True,
         )
+    sampling, training = products(SHAPES["equal"])
+    print(f"linear layers alone at the equal shape: {sampling:.2f} s of sampling, {training:.2f} s of training")
     return 0
 
 
