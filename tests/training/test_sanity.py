@@ -89,6 +89,12 @@ def test_too_few_tasks_are_told(tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
+def test_an_objective_without_a_judge_is_told(tmp_path: Path):
+    blind, _ = resolve([overrides([*WORDS, "objective=verifree"])])
+    with pytest.raises(ConfigError, match="E039"):
+        sanity(tmp_path / "run", blind, Silent(), candidates=12, keep=8)
+
+
 def test_the_command_line_gives_the_verdict_as_json(tmp_path: Path):
     """Ten steps are too few: the exit status is that of a gate not passed, and the run can be read."""
     words = [word for word in WORDS if not word.startswith("env=")]

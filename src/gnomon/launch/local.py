@@ -195,9 +195,17 @@ def measure(config: RunConfig) -> dict[str, Any]:
 def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, keep: int) -> Sanity:
     """Find tasks that the policy solves sometimes, train on those alone in a new run, and judge its curve.
 
-    Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes.
+    Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes, E039 for an objective
+        whose rollouts are not judged.
     """
     parts = build(config)
+    if parts.objective.data is Data.SPLICED:
+        raise ConfigError(
+            "E039",
+            f"{parts.objective.name} trains on answers that are given, so there is no share of right ones to read",
+            where=config.objective.type,
+            fix=f"gnomon train {config.env.type} objective={config.objective.type}, and look at its held-out curve",
+        )
     parts.actor.engine.load(parts.learner.weights())
     low, high = BAND
     watch.message(f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}.")
