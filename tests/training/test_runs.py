@@ -15,7 +15,12 @@ import gnomon
 from gnomon.store import RunReader, verify
 
 ROOT = Path(__file__).parents[2]
-SMALL = {"threads": 1, "steps": 3, "rollout": {"prompts": 4, "group": 4, "max_tokens": 64}, "eval": {"every": 2, "tasks": 8}}
+SMALL = {
+    "threads": 1,
+    "steps": 3,
+    "rollout": {"prompts": 4, "group": 4, "max_tokens": 64},
+    "eval": {"every": 2, "tasks": 8},
+}
 WORDS = ["threads=1", "steps=3", "rollout.prompts=4", "group=4", "max_tokens=64", "eval.every=2", "eval.tasks=8"]
 
 

@@ -21,7 +21,16 @@ from gnomon.objectives import TABLE, Denominators, Objective, Tokens, rloo
 from gnomon.store import RunReader
 from gnomon.training.sanity import Gate, gate
 
-WORDS = ["env=char_count", "threads=1", "objective=rloo", "steps=24", "prompts=16", "eval.every=24", "eval.tasks=8", "optim.lr=2e-3"]
+WORDS = [
+    "env=char_count",
+    "threads=1",
+    "objective=rloo",
+    "steps=24",
+    "prompts=16",
+    "eval.every=24",
+    "eval.tasks=8",
+    "optim.lr=2e-3",
+]
 
 
 def config() -> RunConfig:
