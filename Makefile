@@ -13,7 +13,7 @@ demo: $(STAMP)
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -105,6 +105,7 @@ def run(folder: Path, board: Board, strike: tuple[str, float] | None = None) -> 
     """
     board.clear()
     words = [sys.executable, __file__, "--child", str(folder), "--board", str(folder.parent / "board")]
+    words += ["--threads", str(SETTINGS["threads"])]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     struck = None
     if strike is not None:
@@ -125,9 +126,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--board", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    SETTINGS["threads"] = options.threads
     if options.child:
         child(options.child, Board(options.board))
         return 0

@@ -143,7 +143,7 @@ def test_several_updates_a_pull_and_an_entropy_bonus_resume_to_the_same_run(tmp_
 
 def test_killed_at_random_moments_and_resumed_it_is_the_same_run():
     script = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks/kill.py"), "--trials", "2", "--seed", "7"],
+        [sys.executable, str(ROOT / "benchmarks/kill.py"), "--trials", "2", "--seed", "7", "--threads", "1"],
         capture_output=True,
         text=True,
     )
@@ -192,6 +192,6 @@ def test_a_run_learns(tmp_path):
 
     The run is deterministic; in the run of this seed the rise was 0.23, so the line leaves room for other machines.
     """
-    with gnomon.train("countdown", run=tmp_path / "r", quiet=True, steps=20, eval={"tasks": 8}) as reader:
+    with gnomon.train("countdown", run=tmp_path / "r", quiet=True, threads=1, steps=20, eval={"tasks": 8}) as reader:
         rewards = [m["metrics"]["reward"] for m in reader.metrics()]
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.1
