@@ -252,6 +252,7 @@ def test_minibatches_hold_every_group_once_and_have_sizes_of_their_own(batch):
             assert part.denominators.groups == len({row.group for row in part.rows})
     assert [part.rows for part in parts[:3]] != [part.rows for part in parts[3:]]
     assert list(batch.updates(1, 1, Key(0).at("test"))) == [batch]
+    assert len(list(batch.updates(1, 99, Key(0).at("test")))) == batch.denominators.groups
 
 
 @pytest.mark.parametrize("kind", ["k2", "k3"])

@@ -104,7 +104,21 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     if row.data in (Data.DEMONSTRATED, Data.MIXED):
         env = demonstrations(Path(config.rollout.demonstrations), env)
     actor = ACTORS[row.data](env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
+    if beyond := [index for index in config.rollout.tasks if index >= len(env.tasks("train"))]:
+        raise ConfigError(
+            "E040",
+            f"the train split has {len(env.tasks('train'))} tasks, and none with index {beyond[0]}",
+            where="rollout.tasks",
+            fix=f"indices from 0 to {len(env.tasks('train')) - 1}",
+        )
     if config.regularize.kl:
+        if row.penalty is not None:
+            raise ConfigError(
+                "E041",
+                f"{row.name} has a pull of its own, which regularize.kl would replace",
+                where="regularize.kl",
+                fix=f"no regularize.kl with objective={row.name}",
+            )
         pull = getattr(penalties, config.regularize.estimator)
         row = replace(row, penalty=pull, penalty_weight=config.regularize.kl)
     learner = LocalLearner(

@@ -65,6 +65,7 @@ class Batch:
         Every minibatch has denominators of its own; one epoch of one minibatch is the batch itself.
         """
         count = self.denominators.groups
+        minibatches = min(minibatches, count)  # A step may hold fewer tasks than were asked for.
         for epoch in range(epochs):
             order = list(range(count))
             if minibatches > 1:

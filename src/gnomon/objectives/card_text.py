@@ -64,7 +64,8 @@ def declared(card: Card) -> list[tuple[str, str]]:
     rows, told = [], set()
     for name, value in card.declared.items():
         meaning = "" if value in told else words(value)
-        rows.append((name.replace("_", " "), f"{value}: {meaning}" if meaning else str(value)))
+        label = "under noise" if name == "noise" else name.replace("_", " ")
+        rows.append((label, f"{value}: {meaning}" if meaning else str(value)))
         told.add(value)
     return rows
 
