@@ -17,6 +17,7 @@ __all__ = [
     "Completion",
     "Finish",
     "Group",
+    "Kind",
     "Message",
     "Part",
     "Request",
@@ -53,8 +54,25 @@ class Task:
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Kind(StrEnum):
+    """The sum that a verdict is: what was done with a reply. All but `FAILED` is the policy's doing and counts."""
+
+    SCORED = "scored"
+    """There was an answer, and it was judged."""
+    UNPARSABLE = "unparsable"
+    """There was no answer to judge."""
+    REJECTED = "rejected"
+    """There was an answer, and it breaks a rule."""
+    EXCEEDED = "exceeded"
+    """Judging it took more than a reply may take."""
+    FAILED = "failed"
+    """The judge broke. Never a wrong answer, never a zero."""
+    UNJUDGED = "unjudged"
+    """There was nothing to judge."""
+
+
 class Status(StrEnum):
-    """What became of a reply. Everything but `FAILED` is the policy's own doing and counts."""
+    """What became of a reply."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -66,10 +84,22 @@ class Status(StrEnum):
     """The slot holds something that is not an answer of the asked kind."""
     OUT_OF_PLACE = "out_of_place"
     """The slot is there, but text surrounds it that the strictness does not allow."""
+    REJECTED = "rejected"
+    """The answer breaks a rule of the task, which `detail` names."""
+    EXCEEDED = "exceeded"
+    """The time, memory or output of one judgement was used up on it."""
     UNJUDGED = "unjudged"
     """Nothing was judged: the answer was given to the policy, not asked of it."""
     FAILED = "failed"
-    """The judge broke. Never a wrong answer, never a zero."""
+    """The judge broke, each time it was asked."""
+
+    @property
+    def kind(self) -> Kind:
+        if self in (Status.CORRECT, Status.WRONG):
+            return Kind.SCORED
+        if self in (Status.NO_ANSWER, Status.SEVERAL, Status.MALFORMED, Status.OUT_OF_PLACE):
+            return Kind.UNPARSABLE
+        return Kind(self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,3 +245,8 @@ class Group:
     @property
     def rewards(self) -> tuple[float, ...]:
         return tuple(rollout.reward for rollout in self.rollouts)
+
+    @property
+    def judged(self) -> bool:
+        """Whether the judge did its work on every rollout; a group where it did not is never trained on."""
+        return all(rollout.verdict.status is not Status.FAILED for rollout in self.rollouts)

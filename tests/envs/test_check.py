@@ -158,7 +158,7 @@ class AlwaysThree(Sound):
 class FormatOverAll(Sound):
     """Pays a wrong answer more than a right one."""
 
-    def verdict(self, status: Status, **found: Any) -> Verdict:
+    def verdict(self, status: Status, *, share: float | None = None, **found: Any) -> Verdict:
         return Verdict(status=status, parts=(Part(name="format", value=float(status is Status.WRONG)),), **found)
 
 
@@ -169,7 +169,7 @@ class DeafToTheGate(Sound):
 
 
 class OutOfRange(Sound):
-    def verdict(self, status: Status, **found: Any) -> Verdict:
+    def verdict(self, status: Status, *, share: float | None = None, **found: Any) -> Verdict:
         return Verdict(status=status, parts=(Part(name="correct", value=2.0 * (status is Status.CORRECT)),), **found)
 
     @property

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from gnomon.keys import Key
-from gnomon.types import Message, Part, Status, Task, Verdict
-from gnomon.verifiers import Malformed, Strictness, extract
+from gnomon.types import Message, Task, Verdict
+from gnomon.verifiers import Slot
 
 __all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity"]
 
@@ -26,17 +26,27 @@ TEST_SHARE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What the environment says to a reply: new messages, or the verdict that ends the episode."""
+    """What the environment says to a reply: new messages for who speaks next, or the verdicts that end the episode."""
 
     messages: tuple[Message, ...] = ()
+    """All that the next speaker is told; each seat has a conversation of its own."""
     done: bool
     verdict: Verdict | None = None
+    """Of the one seat."""
+    seat: int = 0
+    """Who speaks next."""
+    verdicts: tuple[Verdict, ...] = ()
+    """Of every seat in order, where there are several."""
 
 
 class Episode(Protocol):
-    """One play of one task, by one policy, once."""
+    """One play of one task, once: a function of its task, its key and what was said, and of nothing else.
+
+    So an episode whose process died is played again from what was said. Seat 0 speaks first.
+    """
 
     messages: tuple[Message, ...]
+    """What seat 0 is told first."""
 
     def step(self, reply: str) -> Step: ...
 
@@ -64,27 +74,16 @@ def identity(*content: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SingleTurn(ABC):
-    """An environment of one question and one answer.
+class SingleTurn(Slot, ABC):
+    """An environment of one question and one answer, which stands in the reply's one slot."""
 
-    A reward is the sum of two named parts: `format` for an answer that can be read, `correct` for a
-    right one. With `gate = "correct"` the format pays only under a right answer.
-    """
-
-    strictness: Strictness = Strictness.TRIMMED
-    correct: float = 1.0
-    format: float = 0.1
-    gate: str | None = None
     shots: int = 0
     """Solved examples put before the question, for a model that was never told the task."""
     seed: int = 0
     """Of the tasks; independent of any run's seed, so that every run is judged on the same held-out tasks."""
 
     def __post_init__(self) -> None:
-        # A recipe spells the strictness as text.
-        object.__setattr__(self, "strictness", Strictness(self.strictness))
-        if self.gate not in (None, "correct"):
-            raise ValueError(f"gate is {self.gate!r}; it must be None or 'correct'")
+        super().__post_init__()
         if self.shots < 0:
             raise ValueError(f"shots is {self.shots}; it must be 0 or more")
 
@@ -93,10 +92,10 @@ class SingleTurn(ABC):
         """One task; a pure function of the generator's stream. Its id comes from `identity`."""
 
     @abstractmethod
-    def check(self, task: Task, answer: str) -> bool:
-        """Whether the extracted answer is right.
+    def check(self, task: Task, answer: str) -> float:
+        """Whether the extracted answer is right: a truth value, or the share of the reward that it earns.
 
-        Raises: Malformed, when it is no answer of the asked kind.
+        Raises: Malformed, when it is no answer of the asked kind; Rejected, when it breaks a rule of the task.
         """
 
     @abstractmethod
@@ -107,11 +106,6 @@ class SingleTurn(ABC):
     def max_turns(self) -> int:
         return 1
 
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        rewards = [self.verdict(status).reward for status in (Status.NO_ANSWER, Status.WRONG, Status.CORRECT)]
-        return min(rewards), max(rewards)
-
     def tasks(self, split: str) -> Tasks:
         return Tasks(self, split)
 
@@ -119,27 +113,7 @@ class SingleTurn(ABC):
         return SingleEpisode(task.messages, lambda reply: self.verify(task, reply))
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        """The verdict on a whole reply: find the slot, read it, check it."""
-        slot = extract(reply, self.strictness)
-        if slot.text is None:
-            assert slot.status is not None
-            return self.verdict(slot.status, span=slot.span, detail=slot.detail)
-        try:
-            right = self.check(task, slot.text)
-        except Malformed as problem:
-            return self.verdict(Status.MALFORMED, extracted=slot.text, span=slot.span, detail=str(problem))
-        status = Status.CORRECT if right else Status.WRONG
-        return self.verdict(status, extracted=slot.text, span=slot.span)
-
-    def verdict(
-        self, status: Status, *, extracted: str | None = None, span: tuple[int, int] | None = None, detail: str = ""
-    ) -> Verdict:
-        readable = status in (Status.CORRECT, Status.WRONG)
-        parts = (
-            Part(name="correct", value=float(status is Status.CORRECT), weight=self.correct),
-            Part(name="format", value=float(readable), weight=self.format, gate=self.gate),
-        )
-        return Verdict(status=status, parts=parts, extracted=extracted, span=span, detail=detail)
+        return self.judge(reply, lambda answer: self.check(task, answer))
 
 
 class SingleEpisode:

@@ -1,10 +1,12 @@
 """The judge's tools: find the answer in a reply, read it, say what it is worth."""
 
-from gnomon.verifiers.expression import Expression, Malformed, evaluate, integer
+from gnomon.verifiers.expression import Expression, evaluate, integer
 from gnomon.verifiers.extract import Extraction, Strictness, extract
 from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
+from gnomon.verifiers.slot import Answered, Malformed, Rejected, Slot, Verifier
 
 __all__ = [
+    "Answered",
     "Died",
     "Exceeded",
     "Expression",
@@ -13,8 +15,11 @@ __all__ = [
     "Outcome",
     "Pool",
     "Raised",
+    "Rejected",
     "Returned",
+    "Slot",
     "Strictness",
+    "Verifier",
     "evaluate",
     "extract",
     "integer",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Expression", "Malformed", "evaluate", "integer"]
+from gnomon.verifiers.slot import Malformed
+
+__all__ = ["Expression", "evaluate", "integer"]
 
 MAX_LENGTH = 512
 """Characters of an expression."""
@@ -16,10 +18,6 @@ MAX_DIGITS = 18
 
 SIGNS = {"+": "+", "-": "-", "−": "-", "*": "*", "×": "*", "/": "/", "÷": "/", "(": "(", ")": ")"}
 DIGITS = frozenset("0123456789")
-
-
-class Malformed(Exception):
-    """The text is not an answer of the asked kind; the message says why, for a reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

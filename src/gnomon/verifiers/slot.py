@@ -1,0 +1,119 @@
+"""What a verifier is, and the form most have: one answer slot, and a check of what stands in it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from gnomon.types import Part, Status, Task, Verdict
+from gnomon.verifiers.extract import Strictness, extract
+
+__all__ = ["Answered", "Malformed", "Rejected", "Slot", "Verifier"]
+
+
+class Malformed(Exception):
+    """The text is not an answer of the asked kind; the message says why, for a reader."""
+
+
+class Rejected(Exception):
+    """The text is an answer that breaks a rule of the task; the message names the rule, for a reader."""
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """Judges replies: a pure function of task and reply, in a frozen object that pickles.
+
+    What it raises is its own failure, never the policy's.
+    """
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Lowest and highest reward that any reply can earn. A right answer earns the highest."""
+        ...
+
+    def verify(self, task: Task, reply: str) -> Verdict: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """Where the answer stands in a reply, and what a readable and a right one are worth.
+
+    A reward is the sum of two named parts: `format` for an answer that can be read, `correct` for a
+    right one. With `gate = "correct"` the format pays only under a right answer.
+    """
+
+    strictness: Strictness = Strictness.TRIMMED
+    correct: float = 1.0
+    format: float = 0.1
+    gate: str | None = None
+
+    def __post_init__(self) -> None:
+        # A recipe spells the strictness as text.
+        object.__setattr__(self, "strictness", Strictness(self.strictness))
+        if self.gate not in (None, "correct"):
+            raise ValueError(f"gate is {self.gate!r}; it must be None or 'correct'")
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        rewards = [self.verdict(status).reward for status in (Status.NO_ANSWER, Status.WRONG, Status.CORRECT)]
+        return min(rewards), max(rewards)
+
+    def judge(self, reply: str, check: Callable[[str], float]) -> Verdict:
+        """The verdict on a whole reply: find the slot, read it, check it.
+
+        Args: check: of the slot's text; the share of `correct` it earns, from 0 to 1, where only 1 is right. It
+            raises `Malformed` or `Rejected` for a text that earns nothing.
+        Raises: ValueError for a share outside of 0 to 1.
+        """
+        slot = extract(reply, self.strictness)
+        if slot.text is None:
+            assert slot.status is not None
+            return self.verdict(slot.status, span=slot.span, detail=slot.detail)
+        try:
+            share = check(slot.text)
+        except Malformed as problem:
+            return self.verdict(Status.MALFORMED, extracted=slot.text, span=slot.span, detail=str(problem))
+        except Rejected as problem:
+            return self.verdict(Status.REJECTED, extracted=slot.text, span=slot.span, detail=str(problem))
+        if not 0 <= share <= 1:
+            raise ValueError(f"a check returned {share!r}, which is no share from 0 to 1")
+        status = Status.CORRECT if share == 1 else Status.WRONG
+        return self.verdict(status, share=float(share), extracted=slot.text, span=slot.span)
+
+    def verdict(
+        self,
+        status: Status,
+        *,
+        share: float | None = None,
+        extracted: str | None = None,
+        span: tuple[int, int] | None = None,
+        detail: str = "",
+    ) -> Verdict:
+        """A verdict of this form. Args: share: of `correct` that is earned; all of it for a right answer alone."""
+        earned = float(status is Status.CORRECT) if share is None else share
+        readable = status in (Status.CORRECT, Status.WRONG)
+        parts = (
+            Part(name="correct", value=earned, weight=self.correct),
+            Part(name="format", value=float(readable), weight=self.format, gate=self.gate),
+        )
+        return Verdict(status=status, parts=parts, extracted=extracted, span=span, detail=detail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered(Slot, ABC):
+    """A verifier that compares the answer in the slot with the task's own."""
+
+    format: float = 0.0
+
+    @abstractmethod
+    def accepts(self, answer: str, gold: Any) -> float:
+        """The share of the reward that an answer earns, where 1 (or True) is right. Total: every text gets a share.
+
+        Args: answer: the slot's text; gold: the task's answer.
+        Raises: Malformed, when it is no answer of the asked kind; Rejected, when it breaks a rule.
+        """
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return self.judge(reply, lambda answer: self.accepts(answer, task.answer))
