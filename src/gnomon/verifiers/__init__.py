@@ -2,6 +2,7 @@
 
 from gnomon.verifiers.expression import Expression, evaluate, integer
 from gnomon.verifiers.extract import Extraction, Strictness, extract
+from gnomon.verifiers.judging import Judge, Retry, ajudged, asettled, judge, judged, settle, settled
 from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
 from gnomon.verifiers.slot import Answered, Malformed, Rejected, Slot, Verifier
 
@@ -11,16 +12,24 @@ __all__ = [
     "Exceeded",
     "Expression",
     "Extraction",
+    "Judge",
     "Malformed",
     "Outcome",
     "Pool",
     "Raised",
     "Rejected",
+    "Retry",
     "Returned",
     "Slot",
     "Strictness",
     "Verifier",
+    "ajudged",
+    "asettled",
     "evaluate",
     "extract",
     "integer",
+    "judge",
+    "judged",
+    "settle",
+    "settled",
 ]

@@ -169,15 +169,18 @@ class Pool:
         assert self._process.stderr is not None
         self._process.stderr.close()
 
-    def map(self, jobs: Iterable[tuple[Any, ...]]) -> list[Outcome]:
-        """One outcome per job, in order, whatever the order they end in."""
-        return self._map(jobs, None)
+    def map(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False) -> list[Outcome]:
+        """One outcome per job, in order, whatever the order they end in.
 
-    async def amap(self, jobs: Iterable[tuple[Any, ...]]) -> list[Outcome]:
+        Args: fresh: every job gets a worker that has done nothing before.
+        """
+        return self._map(jobs, None, fresh)
+
+    async def amap(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False) -> list[Outcome]:
         """`map` without blocking the event loop. When cancelled, the jobs on their way are killed."""
         mine, theirs = socket.socketpair()
         with theirs:
-            running = asyncio.get_running_loop().run_in_executor(None, self._map, jobs, theirs)
+            running = asyncio.get_running_loop().run_in_executor(None, self._map, jobs, theirs, fresh)
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
@@ -188,14 +191,14 @@ class Pool:
             finally:
                 mine.close()
 
-    def _map(self, jobs: Iterable[tuple[Any, ...]], stop: socket.socket | None) -> list[Outcome]:
+    def _map(self, jobs: Iterable[tuple[Any, ...]], stop: socket.socket | None, fresh: bool) -> list[Outcome]:
         payloads = [pickle.dumps(job) for job in jobs]
         outcomes: list[Outcome | None] = [None] * len(payloads)
         waiting = deque((place, 0) for place in range(len(payloads)))
         flights: dict[socket.socket, Flight] = {}
         try:
             while waiting or flights:
-                while waiting and (worker := self._take(wait=not flights)) is not None:
+                while waiting and (worker := self._take(fresh, wait=not flights)) is not None:
                     place, tries = waiting[0]
                     now = time.monotonic()
                     try:
@@ -264,12 +267,15 @@ class Pool:
         flight.due = min(now + max(self.seconds - used, 0.001), flight.began + self.wall)
         return None
 
-    def _take(self, *, wait: bool) -> Worker | None:
+    def _take(self, fresh: bool, *, wait: bool) -> Worker | None:
         """An idle worker or a new one; None when all are busy and the caller would rather not wait."""
         with self._change:
             while True:
                 if self._closed:
                     raise ValueError("the pool is closed")
+                if fresh and self._idle and self._idle[-1].jobs:
+                    self._drop(self._idle.pop())
+                    continue
                 if self._idle:
                     return self._idle.pop()
                 if self._count < self.limit:
