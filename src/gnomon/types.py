@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -197,7 +198,17 @@ class Stop(StrEnum):
     DONE = "done"
     """The environment said so."""
     TRUNCATED = "truncated"
-    """The completion met its token limit."""
+    """The last completion met its token limit."""
+    TURNS = "turns"
+    """The budget of turns was used up."""
+    CONTEXT = "context"
+    """The conversation has no room for another token."""
+    TIME = "time"
+    """The budget of seconds was used up."""
+    EXCEEDED = "exceeded"
+    """What was said made the environment use more than a step may."""
+    FAILED = "failed"
+    """The environment broke."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,19 +216,30 @@ class Turn:
     """One exchange: what the policy saw, what it said."""
 
     prompt_ids: tuple[int, ...]
+    """All that it saw: in a later turn the prompt and the completion of the turn before, token for token, and then
+    what it was told since."""
     completion: Completion
+    messages: tuple[Message, ...] = ()
+    """What it was told since the turn before; of a first turn, the whole prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """One sampled episode."""
+    """One sampled episode, as one of its seats played it."""
 
     task: Task
     sample: int
-    """Position in its group, from 0."""
+    """Its number among the rollouts of the task, from 0."""
     turns: tuple[Turn, ...]
     verdict: Verdict
     stop: Stop
+    seat: int = 0
+
+    def __post_init__(self) -> None:
+        for before, after in pairwise(self.turns):
+            seen = before.prompt_ids + before.completion.token_ids
+            if after.prompt_ids[: len(seen)] != seen:
+                raise ValueError("a turn does not go on from the tokens of the turn before")
 
     @property
     def reward(self) -> float:
@@ -235,7 +257,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The rollouts of one task."""
+    """The rollouts of one task, all of one seat."""
 
     task: Task
     index: int

@@ -31,9 +31,10 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.objectives import Data, Need, Objective, objective, penalties
-from gnomon.rollout.actor import Actor
+from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
+from gnomon.rollout.referee import Referee
 from gnomon.rollout.render import render
 from gnomon.rollout.splice import Splicer
 from gnomon.store import Record, Run, RunReader
@@ -101,9 +102,24 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
     options = config.objective.model_dump()
     row = objective(options.pop("type"), **options)
+    referee = Referee(
+        env,
+        workers=config.referee.workers,
+        seconds=config.referee.seconds,
+        memory=config.referee.memory_mib * 2**20,
+        retries=config.referee.retries,
+    )
+    limits = Limits(
+        turns=config.rollout.turns or None,
+        context=config.rollout.context,
+        seconds=config.rollout.seconds,
+        failures=config.referee.failures,
+    )
     if row.data in (Data.DEMONSTRATED, Data.MIXED):
         env = demonstrations(Path(config.rollout.demonstrations), env)
-    actor = ACTORS[row.data](env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
+    actor = ACTORS[row.data](
+        env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling, referee=referee, limits=limits
+    )
     if beyond := [index for index in config.rollout.tasks if index >= len(env.tasks("train"))]:
         raise ConfigError(
             "E040",
@@ -284,10 +300,11 @@ def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
 def opening(config: RunConfig) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
-    How often to save and the limit of time decide nothing; files are known by their hashes, not their paths.
+    How often to save, limits of time and the number of processes decide nothing; files are known by their hashes, not their paths.
     """
     body = config.model_dump()
     del body["save"], body["budget"]["seconds"], body["policy"]["path"]
+    del body["rollout"]["seconds"], body["referee"]["workers"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
     if shown := config.rollout.demonstrations:
         with Path(shown).open("rb") as file:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
+from typing import Any
 
+from gnomon.engines.base import Engine
+from gnomon.envs.base import Env
 from gnomon.keys import Key
-from gnomon.rollout.actor import Actor
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rollout.actor import Actor, one_turn
 from gnomon.types import Group, Message, Rollout, Status, Task
 
 __all__ = ["WISH", "Conditioned"]
@@ -22,6 +26,10 @@ class Conditioned(Actor):
     Evaluations ask for the same: this is how such a policy is used.
     Source: Luo et al. 2025 (feedback-conditional policy), arXiv 2509.22638.
     """
+
+    def __init__(self, env: Env, tokenizer: Tokenizer, engine: Engine, **settings: Any) -> None:
+        one_turn(env)
+        super().__init__(env, tokenizer, engine, **settings)
 
     def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
         return super().prompt([condition(WISH), *messages])

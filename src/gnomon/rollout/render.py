@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.types import Message
 
-__all__ = ["render"]
+__all__ = ["follow", "render"]
 
 
 def render(messages: Sequence[Message], tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -15,3 +15,8 @@ def render(messages: Sequence[Message], tokenizer: Tokenizer) -> tuple[int, ...]
     text = "".join(message.content + "\n" for message in messages)
     begin = () if tokenizer.bos is None else (tokenizer.bos,)
     return begin + tokenizer.encode(text)
+
+
+def follow(messages: Sequence[Message], tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What is put behind a completion when the conversation goes on: a new line, then each message and a newline."""
+    return tokenizer.encode("\n" + "".join(message.content + "\n" for message in messages))

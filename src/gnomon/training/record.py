@@ -15,7 +15,7 @@ from gnomon.learners.base import Learner
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
 from gnomon.store import Record, Run, RunStatus
 from gnomon.training.evaluate import Evaluation
-from gnomon.types import Group, Rollout, Stop
+from gnomon.types import Group, Message, Rollout, Stop, Turn
 
 __all__ = ["Recorder", "StepLog", "Watch", "logprobs_of"]
 
@@ -126,7 +126,7 @@ class StepLog:
         ]
 
     def rollouts(self, groups: Sequence[Group], advantages: Sequence[float]) -> None:
-        """All rollouts of the step, each with its advantage."""
+        """All rollouts of the step, each with its advantage where its group could be judged."""
         self._records += rollout_records("rollout", self.number, groups, advantages)
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
@@ -144,9 +144,15 @@ class StepLog:
 
 
 def of_groups(groups: Sequence[Group]) -> Stats:
-    """What can be said of a step's rollouts; every rate is per rollout, all_right and all_wrong per group."""
-    stats: Stats = {}
+    """What can be said of a step's rollouts; every rate is per rollout, all_right and all_wrong per group.
+
+    Groups that could not be judged are counted as `failed` and in nothing else.
+    """
+    stats: Stats = {"failed": Mean(0.0, 0)}
     for group in groups:
+        stats = merge(stats, {"failed": Mean(not group.judged)})
+        if not group.judged:
+            continue
         right = [rollout.verdict.correct for rollout in group.rollouts]
         stats = merge(stats, {"all_right": Mean(all(right)), "all_wrong": Mean(not any(right))})
         for rollout in group.rollouts:
@@ -175,21 +181,25 @@ def rollout_records(
         yield Record(kind="task", step=step, task=group.index, body=task_body(kind, group))
         for rollout in group.rollouts:
             body = rollout_body(rollout)
-            if credit is not None:
+            if credit is not None and group.judged:
                 body["advantage"] = next(credit)
             yield Record(kind=kind, step=step, task=group.index, sample=rollout.sample, body=body)
 
 
 def task_body(kind: str, group: Group) -> dict[str, Any]:
-    messages = [{"role": m.role, "content": m.content} for m in group.task.messages]
-    prompt = list(group.rollouts[0].turns[0].prompt_ids)
+    """A task, and the prompt that all its rollouts begin with."""
+    opening = next((rollout.turns[0].prompt_ids for rollout in group.rollouts if rollout.turns), ())
     return {
         "of": kind,
         "id": group.task.id,
-        "messages": messages,
+        "messages": told(group.task.messages),
         "answer": plain(group.task.answer),
-        "prompt_ids": prompt,
+        "prompt_ids": list(opening),
     }
+
+
+def told(messages: Sequence[Message]) -> list[dict[str, str]]:
+    return [{"role": message.role, "content": message.content} for message in messages]
 
 
 def plain(value: Any) -> Any:
@@ -198,16 +208,22 @@ def plain(value: Any) -> Any:
 
 
 def rollout_body(rollout: Rollout) -> dict[str, Any]:
-    """A rollout in plain values; log-probabilities as base64 of little-endian float32, exact and short."""
-    verdict, (turn,) = rollout.verdict, rollout.turns
-    return {
-        "reply": turn.completion.text,
-        "token_ids": list(turn.completion.token_ids),
-        "logprobs": b64encode(array("f", turn.completion.logprobs).tobytes()).decode(),
+    """A rollout in plain values; log-probabilities as base64 of little-endian float32, exact and short.
+
+    Tokens and log-probabilities are of all its turns, laid end to end. Where there is more than the one turn of the
+    task's own prompt, `turns` says what was told before each, and how much of the tokens is its own.
+    """
+    verdict, turns = rollout.verdict, rollout.turns
+    completions = [turn.completion for turn in turns]
+    logprobs = array("f", (logp for completion in completions for logp in completion.logprobs))
+    body = {
+        "reply": rollout.text,
+        "token_ids": [token for completion in completions for token in completion.token_ids],
+        "logprobs": b64encode(logprobs.tobytes()).decode(),
         "tokens": rollout.tokens,
-        "finish": turn.completion.finish.value,
+        "finish": completions[-1].finish.value if turns else "",
         "stop": rollout.stop.value,
-        "version": turn.completion.version,
+        "version": completions[-1].version if turns else -1,
         "reward": verdict.reward,
         "status": verdict.status.value,
         "parts": [{"name": p.name, "value": p.value, "weight": p.weight, "gate": p.gate or ""} for p in verdict.parts],
@@ -215,6 +231,23 @@ def rollout_body(rollout: Rollout) -> dict[str, Any]:
         "span": list(verdict.span or ()),
         "detail": verdict.detail,
     }
+    if len(turns) != 1 or rollout.seat:
+        body |= {"seat": rollout.seat, "turns": list(turn_bodies(turns))}
+    return body
+
+
+def turn_bodies(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
+    """What each turn adds to the tokens of the turn before."""
+    seen = 0
+    for turn in turns:
+        yield {
+            "messages": told(turn.messages),
+            "given": list(turn.prompt_ids[seen:]),
+            "tokens": len(turn.completion.token_ids),
+            "reply": turn.completion.text,
+            "finish": turn.completion.finish.value,
+        }
+        seen = len(turn.prompt_ids) + len(turn.completion.token_ids)
 
 
 def logprobs_of(body: Mapping[str, Any]) -> list[float]:

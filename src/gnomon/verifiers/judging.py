@@ -44,7 +44,7 @@ def settle(outcome: Outcome, reward_range: tuple[float, float]) -> Verdict | Ret
             wrong = fault(value, reward_range)
             return Retry(failed(wrong)) if wrong else value
         case Exceeded(resource):
-            spent = exceeded(resource, reward_range)
+            spent = exceeded(f"judging it used up the limit of {NAMES[resource]}", reward_range)
             return Retry(spent) if resource == "wall" else spent
         case Raised(error, trace):
             return Retry(failed(trace or error))
@@ -68,11 +68,11 @@ def fault(value: object, reward_range: tuple[float, float]) -> str:
     return ""
 
 
-def exceeded(resource: str, reward_range: tuple[float, float]) -> Verdict:
-    """The verdict on a reply that used up what one judgement may take: the lowest reward there is."""
+def exceeded(detail: str, reward_range: tuple[float, float]) -> Verdict:
+    """The verdict on a reply that used up what it may take, as `detail` says: the lowest reward there is."""
     low = reward_range[0]
     parts = (Part(name="exceeded", value=low),) if low else ()
-    return Verdict(status=Status.EXCEEDED, parts=parts, detail=f"judging it used up the limit of {NAMES[resource]}")
+    return Verdict(status=Status.EXCEEDED, parts=parts, detail=detail)
 
 
 def failed(why: str) -> Verdict:
