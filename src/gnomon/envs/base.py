@@ -107,7 +107,7 @@ class SingleTurn(Slot, ABC):
         return 1
 
     def tasks(self, split: str) -> Tasks:
-        return Tasks(self, split)
+        return Shown(self, split) if self.shots else Tasks(self, split)
 
     def start(self, task: Task, key: Key) -> SingleEpisode:
         return SingleEpisode(task.messages, lambda reply: self.verify(task, reply))
@@ -129,6 +129,15 @@ class SingleEpisode:
         """Nothing is held."""
 
 
+class Maker(Protocol):
+    """What makes one task at a time."""
+
+    @property
+    def seed(self) -> int: ...
+
+    def make(self, rng: random.Random) -> Task: ...
+
+
 class Tasks(Sequence[Task]):
     """The tasks of one split, made when asked for: item i is a pure function of the environment and i.
 
@@ -137,7 +146,7 @@ class Tasks(Sequence[Task]):
 
     size = 2**31
 
-    def __init__(self, env: SingleTurn, split: str) -> None:
+    def __init__(self, env: Maker, split: str) -> None:
         if split not in SPLITS:
             raise ValueError(f"split is {split!r}; it must be one of {SPLITS}")
         self.env, self.split = env, split
@@ -149,20 +158,30 @@ class Tasks(Sequence[Task]):
         index = operator.index(index)
         if not 0 <= index < self.size:
             raise IndexError(index)
-        task = self._draw("task", index)
-        if not self.env.shots:
-            return task
-        drawn = (Tasks(self.env, "train")._draw("shot", shot) for shot in range(10_000))
-        examples = list(islice((example for example in drawn if example.id != task.id), self.env.shots))
-        return replace(task, messages=(*_solved(self.env, examples), *task.messages))
+        return self.draw("task", index)
 
-    def _draw(self, purpose: str, index: int) -> Task:
+    def draw(self, purpose: str, index: int) -> Task:
+        """The task at an index of one of the streams of this split."""
         key = Key(self.env.seed).at(type(self.env).__name__, split=self.split)
         for attempt in range(10_000):
             task = self.env.make(key.at(purpose, index=index, attempt=attempt).random())
             if (int(task.id, 16) % TEST_SHARE == 0) == (self.split == "test"):
                 return task
         raise ValueError(f"{self.env!r} makes no task of the {self.split} split: it has too few different tasks")
+
+
+class Shown(Tasks):
+    """The tasks of one split, each behind solved examples from the train split."""
+
+    def __init__(self, env: SingleTurn, split: str) -> None:
+        super().__init__(env, split)
+        self.single = env
+
+    def __getitem__(self, index: int) -> Task:  # type: ignore[override]
+        task, train = super().__getitem__(index), Tasks(self.single, "train")
+        drawn = (train.draw("shot", shot) for shot in range(10_000))
+        examples = list(islice((example for example in drawn if example.id != task.id), self.single.shots))
+        return replace(task, messages=(*_solved(self.single, examples), *task.messages))
 
 
 def _solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:
