@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from gnomon.envs import ENVS, Arithmetic, CharCount, Countdown, Scramble, SingleTurn, identity
 from gnomon.envs.arithmetic import total
 from gnomon.envs.base import SLOT, TEST_SHARE
-from gnomon.envs.countdown import grow
-from gnomon.envs.scramble import dictionary, words
+from gnomon.envs.dictionary import dictionary, words
+from gnomon.envs.expressions import grow
 from gnomon.keys import Key
 from gnomon.types import Message, Status, Task
 from gnomon.verifiers import Strictness, evaluate

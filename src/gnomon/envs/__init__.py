@@ -8,8 +8,12 @@ from gnomon.envs.char_count import CharCount
 from gnomon.envs.countdown import Countdown
 from gnomon.envs.guess_number import GuessNumber
 from gnomon.envs.kuhn_poker import KuhnPoker
+from gnomon.envs.mastermind import Mastermind
+from gnomon.envs.nim import Nim
 from gnomon.envs.scramble import Scramble
+from gnomon.envs.tic_tac_toe import TicTacToe
 from gnomon.envs.turns import Ask, MultiTurn, Play
+from gnomon.envs.wordle import Wordle
 
 __all__ = [
     "ENVS",
@@ -21,12 +25,16 @@ __all__ = [
     "Episode",
     "GuessNumber",
     "KuhnPoker",
+    "Mastermind",
     "MultiTurn",
+    "Nim",
     "Play",
     "Scramble",
     "SingleTurn",
     "Step",
     "Tasks",
+    "TicTacToe",
+    "Wordle",
     "identity",
 ]
 
@@ -37,4 +45,8 @@ ENVS: dict[str, type[Env]] = {
     "guess_number": GuessNumber,
     "kuhn_poker": KuhnPoker,
     "scramble": Scramble,
+    "wordle": Wordle,
+    "tic_tac_toe": TicTacToe,
+    "nim": Nim,
+    "mastermind": Mastermind,
 }

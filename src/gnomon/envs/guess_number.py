@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from gnomon.envs.base import SLOT, identity
-from gnomon.envs.turns import Ask, MultiTurn, Play, user
+from gnomon.envs.base import SLOT, identity, user
+from gnomon.envs.turns import Ask, MultiTurn, Play
 from gnomon.types import Task
 
 

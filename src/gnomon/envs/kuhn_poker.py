@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from gnomon.envs.base import SLOT, identity
-from gnomon.envs.turns import Ask, MultiTurn, Play, user
+from gnomon.envs.base import SLOT, identity, user
+from gnomon.envs.kuhn_value import CARDS, ENDS, payoff
+from gnomon.envs.turns import Ask, MultiTurn, Play
 from gnomon.types import Task
-
-CARDS = "jqk"
-ENDS = ("pp", "pbp", "pbb", "bp", "bb")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +22,8 @@ class KuhnPoker(MultiTurn):
     def make(self, rng: random.Random) -> Task:
         cards, deal = "".join(rng.sample(CARDS, 2)), rng.getrandbits(32)
         return Task(
-            id=identity("kuhn_poker", cards, deal),
-            messages=user(told(cards[0], "")),
-            answer=cards,
-            info={"deal": deal},
-        )
+            id=identity("kuhn_poker", cards, deal), messages=user(told(cards[0], "")), answer=cards, info={"deal": deal}
+        )  # fmt: skip
 
     def play(self, task: Task, rng: random.Random) -> Play:
         line = ""
@@ -61,11 +56,3 @@ def told(card: str, line: str) -> str:
     """What a seat hears first: its card, and what the other did."""
     before = {"": "", "p": " They pass.", "b": " They bet."}[line]
     return f"Kuhn poker. Card {card.upper()}.{before} pass or bet? {SLOT}"
-
-
-def payoff(cards: str, line: str) -> float:
-    """Chips that the first seat wins by a finished line of p and b."""
-    if line in ("pbp", "bp"):
-        return 1.0 if line == "bp" else -1.0
-    stake = 2.0 if line.endswith("b") else 1.0
-    return stake if CARDS.index(cards[0]) > CARDS.index(cards[1]) else -stake

@@ -1,4 +1,4 @@
-"""How far a strategy of Kuhn poker is from unbeatable, exactly, by enumeration."""
+"""What hands and strategies of Kuhn poker are worth, exactly, by enumeration."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import itertools
 from collections.abc import Iterable, Mapping
 from math import fsum
 
-from gnomon.envs.kuhn_poker import CARDS, ENDS, payoff
+__all__ = ["CARDS", "ENDS", "STATES", "VALUE", "equilibrium", "exploitability", "payoff", "value"]
 
-__all__ = ["STATES", "VALUE", "equilibrium", "exploitability", "value"]
+CARDS = "jqk"
+"""From the lowest."""
+ENDS = ("pp", "pbp", "pbb", "bp", "bb")
+"""The lines of passes and bets that end a hand."""
 
 VALUE = -1 / 18
 """Chips that the first seat wins per hand between players who cannot be beaten."""
@@ -20,6 +23,14 @@ STATES = tuple((card, line) for lines in LINES for card in CARDS for line in lin
 
 Strategy = Mapping[tuple[str, str], float]
 """The probability of a bet in each of `STATES`."""
+
+
+def payoff(cards: str, line: str) -> float:
+    """Chips that the first seat wins by a finished line. Args: cards, the first seat's and the second's."""
+    if line in ("pbp", "bp"):
+        return 1.0 if line == "bp" else -1.0
+    stake = 2.0 if line.endswith("b") else 1.0
+    return stake if CARDS.index(cards[0]) > CARDS.index(cards[1]) else -stake
 
 
 def equilibrium(alpha: float = 0.0) -> dict[tuple[str, str], float]:

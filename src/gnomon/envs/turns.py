@@ -8,12 +8,12 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gnomon.envs.base import Step, Tasks
+from gnomon.envs.base import Step, Tasks, user
 from gnomon.keys import Key
-from gnomon.types import Message, Part, Status, Task, Verdict
+from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Extraction, Strictness, extract
 
-__all__ = ["Ask", "MultiTurn", "Play", "Playing", "user"]
+__all__ = ["Ask", "MultiTurn", "Play", "Playing"]
 
 SHOWN = 9
 """Legal moves are listed after an illegal one, if they are this many at most."""
@@ -26,13 +26,13 @@ class Ask:
     text: str = ""
     """All that the seat has not been told yet; empty for nothing. Seat 0 was told the task's messages."""
     legal: Collection[str] | None = None
-    """The moves that it may make, in lower case; None for any text."""
+    """The moves that it may make, in lower case; None for any reply: the play is sent the text of its slot, or ""."""
     seat: int = 0
     state: Any = None
     """What the seat knows of the position, for scripted players; never shown."""
 
 
-Play = Generator[Ask, str, Sequence[float]]
+Play = Generator[Ask, str, Sequence[float | Verdict]]
 """A play: it yields an `Ask`, is sent the legal move that was made, and returns what every seat earned."""
 
 
@@ -108,11 +108,6 @@ class MultiTurn(ABC):
         return f"<answer>{self.best(task, episode.ask)}</answer>"
 
 
-def user(text: str) -> tuple[Message, ...]:
-    """What a user says, as messages; nothing for no text."""
-    return (Message(role="user", content=text),) if text else ()
-
-
 class Playing:
     """The play of one task: reads moves, keeps the rule for illegal ones, pays at the end."""
 
@@ -134,8 +129,8 @@ class Playing:
             raise ValueError("the episode is over")
         self._turns += 1
         seat, found = self.ask.seat, extract(reply, self.env.strictness)
-        move = None if found.text is None else found.text.lower()
-        if move is None or not (self.ask.legal is None or move in self.ask.legal):
+        move = found.text or ""
+        if self.ask.legal is not None and (move := move.lower()) not in self.ask.legal:
             return self._illegal(seat, found)
         try:
             self.ask = self._play.send(move)
@@ -156,13 +151,18 @@ class Playing:
         payoffs = [low if at == seat else -low / (self.env.seats - 1) for at in range(self.env.seats)]
         return self._end(payoffs, seat, found, found.status or Status.REJECTED)
 
-    def _end(self, payoffs: Sequence[float], seat: int, found: Extraction, status: Status | None = None) -> Step:
+    def _end(
+        self, payoffs: Sequence[float | Verdict], seat: int, found: Extraction, status: Status | None = None
+    ) -> Step:
         """The verdicts. Args: seat, who spoke last, and `found` what; status, of the move that ended it illegally."""
         self._over = True
         if len(payoffs) != self.env.seats:
             raise ValueError(f"{len(payoffs)} payoffs for {self.env.seats} seat(s)")
         verdicts = []
         for at, payoff in enumerate(payoffs):
+            if isinstance(payoff, Verdict):
+                verdicts.append(payoff)
+                continue
             own = status if at == seat else None
             lost = f"seat {seat} made no legal move" if status else ""
             verdicts.append(
