@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Encoder
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 from gnomon.base.scratch import write
-from gnomon.envs import ENVS
+from gnomon.envs import Arithmetic, CharCount, Countdown, Scramble
 from gnomon.keys import Key
 from gnomon.models.attention import NAME, Packed
 from gnomon.models.policy import Policy
@@ -166,9 +166,14 @@ def documents(recipe: Recipe, number: int, step: int) -> Iterator[tuple[str, lis
         yield task.messages[0].content + "\n", replies
 
 
-OPTIONS: dict[str, dict[str, Any]] = {"scramble": {"anagrams": 9}}
-"""Where the corpus is wider than an environment's own defaults."""
-TASKS = {name: env(**OPTIONS.get(name, {})).tasks("train") for name, env in ENVS.items()}
+TASKS = {
+    "arithmetic": Arithmetic().tasks("train"),
+    "char_count": CharCount().tasks("train"),
+    "countdown": Countdown().tasks("train"),
+    # Here the corpus is wider than the environment's own default.
+    "scramble": Scramble(anagrams=9).tasks("train"),
+}
+"""What the base is taught."""
 
 
 def optimizers_of(policy: Policy, recipe: Recipe) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer]:

@@ -1,4 +1,4 @@
-"""What a base policy scores on held-out tasks of every shipped environment, and the hash of its weights."""
+"""What a base policy scores on held-out tasks of every environment it was taught, and the hash of its weights."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from gnomon.base.build import TASKS
 from gnomon.config import Env, Eval, Policy, RunConfig
-from gnomon.envs import ENVS
+from gnomon.launch.find import env_class
 from gnomon.launch.local import measure
 
 __all__ = ["score"]
@@ -18,13 +19,13 @@ __all__ = ["score"]
 def score(folder: Path, tasks: int = 128, samples: int = 16) -> dict[str, Any]:
     """Measure the policy of a folder and write `scores.json` beside its weights: pass@1 and pass@16 with intervals."""
     table: dict[str, Any] = {}
-    for name in ENVS:
+    for name in TASKS:
         config = RunConfig(
             env=Env(type=name),
             policy=Policy(path=str(folder)),
             eval=Eval(tasks=tasks, samples=samples, pass_at=[1, samples]),
         )
-        table[name] = {"options": asdict(ENVS[name]()), **measure(config)}
+        table[name] = {"options": asdict(env_class(name)()), **measure(config)}
     facts = {"weights_sha256": sha256((folder / "model.safetensors").read_bytes()).hexdigest(), "envs": table}
     (folder / "scores.json").write_text(json.dumps(facts, indent=1) + "\n")
     return facts

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from gnomon.envs.countdown import grow
-from gnomon.envs.scramble import dictionary
+from gnomon.envs.dictionary import dictionary
+from gnomon.envs.expressions import grow
 from gnomon.types import Task
 
 __all__ = ["HABITS", "SCRATCH", "write"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from gnomon.envs.base import SLOT, SingleTurn, identity
-from gnomon.types import Message, Task
+from gnomon.envs.base import SLOT, SingleTurn, identity, user
+from gnomon.types import Task
 from gnomon.verifiers import integer
 
 
@@ -19,22 +19,33 @@ class Arithmetic(SingleTurn):
     signs: str = "+-"
 
     def make(self, rng: random.Random) -> Task:
-        text = str(rng.randint(1, self.largest))
+        words = [str(rng.randint(1, self.largest))]
         for _ in range(self.terms - 1):
-            sign = rng.choice(self.signs)
-            text += f" {sign} {rng.randint(2, 9) if sign == '*' else rng.randint(1, self.largest)}"
-        return Task(
-            id=identity("arithmetic", text),
-            messages=(Message(role="user", content=f"Compute {text}. {SLOT}"),),
-            answer=total(text.split()),
-            info={"expression": text},
-        )
+            words += self._term(rng)
+        return asked(words)
+
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        """One operand drawn again, with its sign."""
+        words = task.info["expression"].split()
+        place = rng.randrange(0, len(words), 2)
+        words[max(0, place - 1) : place + 1] = self._term(rng) if place else [str(rng.randint(1, self.largest))]
+        return asked(words)
+
+    def _term(self, rng: random.Random) -> list[str]:
+        sign = rng.choice(self.signs)
+        return [sign, str(rng.randint(2, 9) if sign == "*" else rng.randint(1, self.largest))]
 
     def check(self, task: Task, answer: str) -> bool:
         return integer(answer) == int(task.answer)
 
     def solution(self, task: Task) -> str:
         return str(task.answer)
+
+
+def asked(words: list[str]) -> Task:
+    text = " ".join(words)
+    prompt, info = f"Compute {text}. {SLOT}", {"expression": text}
+    return Task(id=identity("arithmetic", text), messages=user(prompt), answer=total(words), info=info)
 
 
 def total(words: list[str]) -> int:

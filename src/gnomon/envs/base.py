@@ -15,7 +15,7 @@ from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Slot
 
-__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity"]
+__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity", "split_of", "user"]
 
 SLOT = "<answer>...</answer>"
 """Said once at the end of every prompt: where the answer goes."""
@@ -73,6 +73,16 @@ def identity(*content: object) -> str:
     return blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
 
+def split_of(identity: str) -> str:
+    """The split that the hash of a task puts it into."""
+    return "test" if int(identity, 16) % TEST_SHARE == 0 else "train"
+
+
+def user(text: str) -> tuple[Message, ...]:
+    """What a user says, as messages; nothing for no text."""
+    return (Message(role="user", content=text),) if text else ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SingleTurn(Slot, ABC):
     """An environment of one question and one answer, which stands in the reply's one slot."""
@@ -102,12 +112,30 @@ class SingleTurn(Slot, ABC):
     def solution(self, task: Task) -> str:
         """A right answer, as it would stand in the slot."""
 
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        """A task like this one but for a detail: a digit, an operand, an operation.
+
+        Raises: NotImplementedError, where the environment knows none.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no `neighbour`, so its tasks cannot be mutated")
+
+    def mutate(self, task: Task, key: Key) -> Task:
+        """Another task near this one, in the same split and behind the same examples: pure in both arguments.
+
+        Raises: NotImplementedError, where the environment knows no neighbours; ValueError, where the task has none.
+        """
+        for attempt in range(1000):
+            other = self.neighbour(task, key.at("mutate", attempt=attempt).random())
+            if other.id != task.id and split_of(other.id) == split_of(task.id):
+                return replace(other, messages=(*task.messages[: -len(other.messages)], *other.messages))
+        raise ValueError(f"{self!r} finds no neighbour of the task {task.id}")
+
     @property
     def max_turns(self) -> int:
         return 1
 
     def tasks(self, split: str) -> Tasks:
-        return Tasks(self, split)
+        return Shown(self, split) if self.shots else Tasks(self, split)
 
     def start(self, task: Task, key: Key) -> SingleEpisode:
         return SingleEpisode(task.messages, lambda reply: self.verify(task, reply))
@@ -129,6 +157,15 @@ class SingleEpisode:
         """Nothing is held."""
 
 
+class Maker(Protocol):
+    """What makes one task at a time."""
+
+    @property
+    def seed(self) -> int: ...
+
+    def make(self, rng: random.Random) -> Task: ...
+
+
 class Tasks(Sequence[Task]):
     """The tasks of one split, made when asked for: item i is a pure function of the environment and i.
 
@@ -137,7 +174,7 @@ class Tasks(Sequence[Task]):
 
     size = 2**31
 
-    def __init__(self, env: SingleTurn, split: str) -> None:
+    def __init__(self, env: Maker, split: str) -> None:
         if split not in SPLITS:
             raise ValueError(f"split is {split!r}; it must be one of {SPLITS}")
         self.env, self.split = env, split
@@ -149,20 +186,30 @@ class Tasks(Sequence[Task]):
         index = operator.index(index)
         if not 0 <= index < self.size:
             raise IndexError(index)
-        task = self._draw("task", index)
-        if not self.env.shots:
-            return task
-        drawn = (Tasks(self.env, "train")._draw("shot", shot) for shot in range(10_000))
-        examples = list(islice((example for example in drawn if example.id != task.id), self.env.shots))
-        return replace(task, messages=(*_solved(self.env, examples), *task.messages))
+        return self.draw("task", index)
 
-    def _draw(self, purpose: str, index: int) -> Task:
+    def draw(self, purpose: str, index: int) -> Task:
+        """The task at an index of one of the streams of this split."""
         key = Key(self.env.seed).at(type(self.env).__name__, split=self.split)
         for attempt in range(10_000):
             task = self.env.make(key.at(purpose, index=index, attempt=attempt).random())
-            if (int(task.id, 16) % TEST_SHARE == 0) == (self.split == "test"):
+            if split_of(task.id) == self.split:
                 return task
         raise ValueError(f"{self.env!r} makes no task of the {self.split} split: it has too few different tasks")
+
+
+class Shown(Tasks):
+    """The tasks of one split, each behind solved examples from the train split."""
+
+    def __init__(self, env: SingleTurn, split: str) -> None:
+        super().__init__(env, split)
+        self.single = env
+
+    def __getitem__(self, index: int) -> Task:  # type: ignore[override]
+        task, train = super().__getitem__(index), Tasks(self.single, "train")
+        drawn = (train.draw("shot", shot) for shot in range(10_000))
+        examples = list(islice((example for example in drawn if example.id != task.id), self.single.shots))
+        return replace(task, messages=(*_solved(self.single, examples), *task.messages))
 
 
 def _solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:

@@ -6,8 +6,8 @@ import random
 import string
 from dataclasses import dataclass
 
-from gnomon.envs.base import SLOT, SingleTurn, identity
-from gnomon.types import Message, Task
+from gnomon.envs.base import SLOT, SingleTurn, identity, user
+from gnomon.types import Task
 from gnomon.verifiers import integer
 
 
@@ -27,16 +27,24 @@ class CharCount(SingleTurn):
         others = [c for c in string.ascii_lowercase if c != letter]
         letters = [letter] * count + [rng.choice(others) for _ in range(size - count)]
         rng.shuffle(letters)
-        word = "".join(letters)
-        return Task(
-            id=identity("char_count", letter, word),
-            messages=(Message(role="user", content=f'How many "{letter}" in "{word}"? {SLOT}'),),
-            answer=count,
-            info={"letter": letter, "word": word},
-        )
+        return asked(letter, "".join(letters))
+
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        """One letter misread: the one that is counted for another, or another for it."""
+        letter, word = task.info["letter"], task.info["word"]
+        place, other = rng.randrange(len(word)), rng.choice(string.ascii_lowercase.replace(letter, ""))
+        new = other if word[place] == letter or word.count(letter) >= self.most else letter
+        return asked(letter, word[:place] + new + word[place + 1 :])
 
     def check(self, task: Task, answer: str) -> bool:
         return integer(answer) == int(task.answer)
 
     def solution(self, task: Task) -> str:
         return str(task.answer)
+
+
+def asked(letter: str, word: str) -> Task:
+    return Task(
+        id=identity("char_count", letter, word), messages=user(f'How many "{letter}" in "{word}"? {SLOT}'),
+        answer=word.count(letter), info={"letter": letter, "word": word},
+    )  # fmt: skip

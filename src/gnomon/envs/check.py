@@ -18,8 +18,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from gnomon.envs import check_turns as turns
 from gnomon.envs.base import SPLITS, Env, SingleTurn
-from gnomon.envs.witness import SECONDS, Fault, elsewhere, judge, line, place, raised, replies, slot
+from gnomon.envs.episodes import Fault, Skip, at, judge, lines, played, replies, slot
+from gnomon.envs.turns import MultiTurn
+from gnomon.envs.witness import SECONDS, elsewhere, line, place, raised
+from gnomon.keys import Key
 from gnomon.types import Message, Task
 from gnomon.verifiers import Strictness
 
@@ -69,10 +73,6 @@ class Report:
         return "\n".join([*lines, f"{passed} passed, {failed} failed, {skipped} skipped"])
 
 
-class Skip(Exception):
-    """The check does not concern this environment; the message says why."""
-
-
 @dataclass(frozen=True)
 class Subject:
     """The environment under check, and what several checks ask of it."""
@@ -90,6 +90,17 @@ class Subject:
         if not isinstance(self.env, SingleTurn):
             raise Skip("needs `solution` and an answer slot, which only a SingleTurn environment has")
         return self.env
+
+    @cached_property
+    def slotted(self) -> SingleTurn | MultiTurn:
+        if not isinstance(self.env, SingleTurn | MultiTurn):
+            raise Skip("needs an answer slot, which only a SingleTurn or a MultiTurn environment is known to have")
+        return self.env
+
+    @cached_property
+    def played(self) -> bool:
+        """Whether the environment plays several turns and has a scripted player."""
+        return not isinstance(self.env, SingleTurn) and hasattr(self.env, "player")
 
     @cached_property
     def golds(self) -> tuple[str, ...]:
@@ -175,6 +186,11 @@ def carried(subject: Subject) -> str:
     for index, reply, verdict in verdicts:
         if verdict != judge(subject.env, subject.tasks[index], reply):
             raise Fault(f"another process, with another PYTHONHASHSEED, judges {reply!r} otherwise", at(index))
+    first = subject.tasks[:5]
+    for index, number, there in (value for kind, value in heard if kind == "episode"):
+        here = played(subject.env, first[index], list(lines(subject.env, first, index))[number])
+        if here != there:
+            raise Fault("another process, with another PYTHONHASHSEED, plays the same replies otherwise", at(index))
     if len(tasks) < len(subject.tasks) or not verdicts:
         raise Fault(f"the environment does not work in another process: {end}")
     return f"equal tasks and verdicts in a process with another PYTHONHASHSEED ({len(tasks)} tasks)"
@@ -246,7 +262,7 @@ def disjoint(subject: Subject) -> str:
 
 
 def prompted(subject: Subject) -> str:
-    env = subject.single
+    env = subject.slotted
     for index, task in enumerate(subject.tasks[:20]):
         said = "\n".join(m.content for m in (*(m for m in task.messages if m.role == "system"), task.messages[-1]))
         if (times := said.count("<answer>")) != 1:
@@ -259,6 +275,8 @@ def prompted(subject: Subject) -> str:
 
 
 def solved(subject: Subject) -> str:
+    if subject.played:
+        return turns.solved(subject.env, subject.tasks)
     top = subject.single.reward_range[1]
     for index, (task, gold) in enumerate(zip(subject.tasks, subject.golds, strict=True)):
         for reply in (slot(gold), f"Let me see.\n{slot(gold)}"):
@@ -269,6 +287,23 @@ def solved(subject: Subject) -> str:
             if not math.isclose(verdict.reward, top, abs_tol=1e-9):
                 raise Fault(f"its own solution earns {verdict.reward}; the top of reward_range is {top}", at(index))
     return f"every solution earns {top:g}, the top of reward_range"
+
+
+def mutated(subject: Subject) -> str:
+    env = subject.single
+    if type(env).neighbour is SingleTurn.neighbour:
+        raise Skip("it has no `neighbour`, so its tasks are not mutated")
+    for index, task in enumerate(subject.tasks[:50]):
+        kept, key = copy.deepcopy(task), Key(0).at("check", index=index)
+        other = env.mutate(task, key)
+        if other != env.mutate(task, key) or task != kept:
+            raise Fault("a mutation is no pure function of task and key", at(index))
+        if not judge(env, other, slot(env.solution(other))).correct:
+            raise Fault(f"the solution of its mutation {other.messages[-1].content!r} is not correct", at(index))
+        again = env.mutate(other, key)
+        if not judge(env, again, slot(env.solution(again))).correct:
+            raise Fault("the solution of a mutation of its mutation is not correct", at(index))
+    return "a mutation is another task of the same split, solvable, and may be mutated again"
 
 
 def wrong(subject: Subject) -> str:
@@ -309,8 +344,10 @@ def absent(subject: Subject) -> str:
 
 
 def several(subject: Subject) -> str:
-    if subject.single.strictness is Strictness.LAST:
+    if subject.slotted.strictness is Strictness.LAST:
         raise Skip("the strictness is `last`: of several answers the last counts")
+    if subject.played:
+        return turns.doubled(subject.env, subject.tasks)
     for index, task in enumerate(subject.tasks[:50]):
         gold, other = slot(subject.golds[index]), slot(subject.golds[index - 1])
         for reply in (f"{gold} {gold}", f"{other} {gold}", f"{gold} {other}"):
@@ -320,6 +357,8 @@ def several(subject: Subject) -> str:
 
 
 def lazy(subject: Subject) -> str:
+    if subject.played:
+        return turns.constant(subject.env, subject.tasks, CONSTANT)
     scores = []
     for answer, _ in Counter(subject.golds).most_common(10):
         verdicts = [judge(subject.env, task, slot(answer)) for task in subject.tasks]
@@ -371,11 +410,13 @@ def unhurt(subject: Subject) -> str:
 CHECKS: dict[str, Callable[[Subject], str]] = {
     "repeatable": repeatable,
     "no trace": traceless,
+    "episodes": lambda subject: turns.replayed(subject.env, subject.tasks[:20]),
     "another process": carried,
     "identity": identified,
     "splits": disjoint,
     "prompt": prompted,
     "solutions": solved,
+    "mutations": mutated,
     "wrong answers": wrong,
     "no answer": absent,
     "two answers": several,
@@ -394,7 +435,3 @@ def surroundings() -> dict[str, object]:
         "recursion limit": sys.getrecursionlimit(),
         "integer digit limit": sys.get_int_max_str_digits(),
     }
-
-
-def at(index: int, split: str = "train") -> str:
-    return f"{split} task {index}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 
-from gnomon.envs.base import SLOT, SingleTurn, identity
-from gnomon.types import Message, Task
+from gnomon.envs.base import SLOT, SingleTurn, identity, user
+from gnomon.envs.dictionary import dictionary, words
+from gnomon.types import Task
 from gnomon.verifiers import Malformed
 
 
@@ -26,7 +25,15 @@ class Scramble(SingleTurn):
     """Most words of the dictionary that the letters may make; more of them make a lucky guess likelier."""
 
     def make(self, rng: random.Random) -> Task:
-        word = rng.choice(words(*self.length, self.anagrams))
+        return self._shuffled(rng.choice(words(*self.length, self.anagrams)), rng)
+
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        """Another arrangement, of the same word or of one that differs in one letter."""
+        word = task.info["word"]
+        near = [w for w in words(len(word), len(word), self.anagrams) if sum(map(str.__ne__, w, word)) <= 1]
+        return self._shuffled(rng.choice(near), rng)
+
+    def _shuffled(self, word: str, rng: random.Random) -> Task:
         letters = list(word)
         for _ in range(20):
             rng.shuffle(letters)
@@ -35,7 +42,7 @@ class Scramble(SingleTurn):
         shuffled = "".join(letters)
         return Task(
             id=identity("scramble", shuffled), answer="".join(sorted(word)), info={"letters": shuffled, "word": word},
-            messages=(Message(role="user", content=f'Unscramble "{shuffled}". {SLOT}'),),
+            messages=user(f'Unscramble "{shuffled}". {SLOT}'),
         )  # fmt: skip
 
     def check(self, task: Task, answer: str) -> bool:
@@ -45,16 +52,3 @@ class Scramble(SingleTurn):
 
     def solution(self, task: Task) -> str:
         return str(task.info["word"])
-
-
-@cache
-def dictionary() -> frozenset[str]:
-    lines = files("gnomon.envs").joinpath("words.txt").read_text("ascii").splitlines()
-    return frozenset(line for line in lines if line and not line.startswith("#"))
-
-
-@cache
-def words(shortest: int, longest: int, anagrams: int) -> tuple[str, ...]:
-    makes = Counter("".join(sorted(word)) for word in dictionary())
-    fit = (w for w in dictionary() if shortest <= len(w) <= longest and makes["".join(sorted(w))] <= anagrams)
-    return tuple(sorted(fit))

@@ -7,69 +7,31 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
 import os
 import pickle
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from gnomon.envs.base import Env, SingleTurn
+from gnomon.envs.base import Env
+from gnomon.envs.episodes import Fault, interrupted, judge, lines, played, replies, slot, turns
 from gnomon.envs.hostile import hostile
-from gnomon.keys import Key
-from gnomon.types import Status, Task, Verdict
+from gnomon.types import Task
 
-__all__ = ["SECONDS", "Fault", "elsewhere", "judge", "line", "place", "raised", "replies", "slot"]
+__all__ = ["SECONDS", "elsewhere", "line", "place", "raised"]
 
 SECONDS = 1.0
 """Time limit of one verdict."""
+LONG = 10_000
+"""Texts of this many characters are tried in the first turn of an episode and in the last; others in every turn."""
 PATIENCE = 10.0
 """Seconds without a sign of life after which the process is ended."""
-KEY = Key(0).at("check")
-
-
-class Fault(Exception):
-    """A promise that the environment does not keep; the message says how, for its author."""
-
-    def __init__(self, detail: str, where: str = "") -> None:
-        super().__init__(detail)
-        self.where = where
-
-
-def judge(env: Env, task: Task, reply: str) -> Verdict:
-    """The verdict on an episode in which the policy always says `reply`; in range."""
-    episode = env.start(task, KEY)
-    try:
-        for _ in range(env.max_turns):
-            step = episode.step(reply)
-            if step.done:
-                break
-        else:
-            raise Fault(f"the episode is not over after max_turns = {env.max_turns} replies")
-    finally:
-        episode.close()
-    verdict = step.verdict
-    if not isinstance(verdict, Verdict):
-        raise Fault(f"the episode ends with {verdict!r} in the place of a verdict")
-    low, high = env.reward_range
-    if not (math.isfinite(verdict.reward) and low - 1e-9 <= verdict.reward <= high + 1e-9):
-        raise Fault(f"the reward {verdict.reward} is outside reward_range ({low}, {high})")
-    if verdict.status is Status.FAILED:
-        raise Fault(f"the judge failed: {verdict.detail}")
-    return verdict
-
-
-def replies(env: Env, tasks: Sequence[Task], index: int) -> tuple[str, ...]:
-    """A right, a wrong and an empty reply to a task, as far as the environment can tell us."""
-    if not isinstance(env, SingleTurn):
-        return "", "one two three"
-    return slot(env.solution(tasks[index])), slot(env.solution(tasks[index - 1])), ""
 
 
 def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
@@ -145,27 +107,29 @@ def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
     for index, task in enumerate(first):
         for reply in replies(env, first, index):
             yield "verdict", (index, reply, judge(env, task, reply))
+    for index in range(len(first)):
+        for number, say in enumerate(lines(env, first, index)):
+            yield "episode", (index, number, played(env, first[index], say))
+    longest = max(first, key=lambda task: turns(env, task))
+    every = range(turns(env, longest))
     for name, text in hostile():
         for form, reply in ((name, text), (f"{name}, in the slot", slot(text))):
-            yield "try", form
-            yield "told", (form, *complaint(env, first[0], reply))
+            for after in every if len(text) < LONG else sorted({0, every[-1]}):
+                yield "try", (at := form + (f", in turn {after + 1}" if after else ""))
+                yield "told", (at, *complaint(env, longest, reply, after))
 
 
-def complaint(env: Env, task: Task, reply: str) -> tuple[str, str]:
+def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:
     """What is wrong with the judging of a hostile reply, and where; empty for nothing."""
     began = perf_counter()
     try:
-        verdict = judge(env, task, reply)
+        verdict = interrupted(env, task, reply, after)
     except Fault as fault:
         return str(fault), ""
     except BaseException as error:
         return raised(error), place(error, env)
     spent = perf_counter() - began
     return ("judged correct" if verdict.correct else f"took {spent:.1f} s" if spent > SECONDS else ""), ""
-
-
-def slot(answer: str) -> str:
-    return f"<answer>{answer}</answer>"
 
 
 def line(text: str) -> str:

@@ -1,0 +1,65 @@
+"""The checks of `check.py` that play whole episodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gnomon.envs.base import Env
+from gnomon.envs.episodes import Fault, Skip, at, interrupted, judge, lines, played, well
+from gnomon.types import Status, Task
+
+__all__ = ["constant", "doubled", "replayed", "solved"]
+
+
+def replayed(env: Env, tasks: Sequence[Task]) -> str:
+    """Every way to play ends in time, and goes the same when it is played again from what was said."""
+    count = 0
+    for index, task in enumerate(tasks):
+        for say in lines(env, tasks, index):
+            first = played(env, task, say)
+            again = played(env, task, lambda episode, turn, said=first.replies: said[turn])  # type: ignore[misc]
+            count += 1
+            if first != again:
+                raise Fault("an episode played again from what was said goes otherwise", at(index))
+    return f"{count} episodes end within {env.max_turns} turn(s), and go the same when played again"
+
+
+def solved(env: Env, tasks: Sequence[Task]) -> str:
+    """The scripted player solves what is for one seat, and plays for several without breaking a rule."""
+    taken = 0
+    for index, task in enumerate(tasks):
+        whole = well(env, task)
+        taken = max(taken, len(whole.replies))
+        for seat, verdict in enumerate(whole.verdicts):
+            if not verdict.correct and (len(whole.verdicts) == 1 or verdict.status is not Status.WRONG):
+                why = verdict.detail or "no reason given"
+                raise Fault(f"its own player, in seat {seat}, is judged {verdict.status}: {why}", at(index))
+    return f"its player ends every episode as it should, in at most {taken} of {env.max_turns} turns"
+
+
+def doubled(env: Env, tasks: Sequence[Task]) -> str:
+    """The player's last reply, said twice in one, is no good end: it holds two moves."""
+    for index, task in enumerate(tasks[:20]):
+        last = len(whole := well(env, task).replies) - 1
+        if interrupted(env, task, 2 * whole[last], last).correct:
+            raise Fault("a reply with two moves is correct", at(index))
+    return "a reply with two moves is refused"
+
+
+def constant(env: Env, tasks: Sequence[Task], most: float) -> str:
+    """The openings and the last moves of the player, each said in every turn. Args: most, share that one may solve."""
+    found: Counter[str] = Counter()
+    for task in tasks[:50]:
+        whole = well(env, task)
+        if len(whole.verdicts) > 1:
+            raise Skip("several seats play, and who always moves alike meets one who does")
+        found.update((whole.replies[0], whole.replies[-1]))
+    scores = [
+        (sum(judge(env, task, said).correct for task in tasks) / len(tasks), said) for said, _ in found.most_common(10)
+    ]
+    share, reply = max(scores)
+    told = f"the best constant reply, {reply!r}, is right on {share:.1%} of the tasks"
+    if share > most:
+        raise Fault(f"{told}; a policy that never looks at the episode must not reach {most:.0%}")
+    return told

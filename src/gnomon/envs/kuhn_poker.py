@@ -1,0 +1,58 @@
+"""Kuhn poker: three cards, one betting round, two seats; its equilibria are known (`gnomon.envs.kuhn_value`)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from gnomon.envs.base import SLOT, identity, user
+from gnomon.envs.kuhn_value import CARDS, ENDS, payoff
+from gnomon.envs.turns import Ask, MultiTurn, Play
+from gnomon.types import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class KuhnPoker(MultiTurn):
+    """Each seat puts in one chip and sees its own card of J < Q < K. A bet adds a chip; a pass after one folds.
+
+    Payoffs are chips won or lost. There are six deals; tasks differ by a number besides, as hands of a session do.
+    Source: Kuhn 1950, "A simplified two-person poker".
+    """
+
+    def make(self, rng: random.Random) -> Task:
+        cards, deal = "".join(rng.sample(CARDS, 2)), rng.getrandbits(32)
+        return Task(
+            id=identity("kuhn_poker", cards, deal), messages=user(told(cards[0], "")), answer=cards, info={"deal": deal}
+        )  # fmt: skip
+
+    def play(self, task: Task, rng: random.Random) -> Play:
+        line = ""
+        while line not in ENDS:
+            seat = len(line) % 2
+            text = "" if not line else told(task.answer[1], line) if seat else "They bet."
+            line += (yield Ask(text=text, legal=("pass", "bet"), seat=seat, state=(task.answer[seat], line)))[0]
+        won = payoff(task.answer, line)
+        return [won, -won]
+
+    @property
+    def moves(self) -> int:
+        return 3
+
+    @property
+    def seats(self) -> int:
+        return 2
+
+    @property
+    def payoffs(self) -> tuple[float, float]:
+        return -2.0, 2.0
+
+    def best(self, task: Task, ask: Ask) -> str:
+        """What the equilibrium whose first seat never opens does most: K bets, once the other has moved."""
+        card, line = ask.state
+        return "bet" if card == "k" and line else "pass"
+
+
+def told(card: str, line: str) -> str:
+    """What a seat hears first: its card, and what the other did."""
+    before = {"": "", "p": " They pass.", "b": " They bet."}[line]
+    return f"Kuhn poker. Card {card.upper()}.{before} pass or bet? {SLOT}"

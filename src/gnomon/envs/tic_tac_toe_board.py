@@ -1,0 +1,41 @@
+"""Boards of tic-tac-toe, as nine signs by rows, and what they are worth."""
+
+from __future__ import annotations
+
+from functools import cache
+
+__all__ = ["best", "free", "put", "reached", "value"]
+
+LINES = ("012", "345", "678", "036", "147", "258", "048", "246")
+
+
+def free(board: str) -> tuple[str, ...]:
+    return tuple(str(cell + 1) for cell in range(9) if board[cell] == " ")
+
+
+def put(board: str, cell: str) -> str:
+    """The board after the move of whose turn it is."""
+    at = int(cell) - 1
+    return board[:at] + "xo"[board.count("x") - board.count("o")] + board[at + 1 :]
+
+
+def value(board: str) -> float | None:
+    """1 where x has won, -1 where o has, 0 for a draw, None while it goes on."""
+    for line in LINES:
+        if (row := {board[int(cell)] for cell in line}) in ({"x"}, {"o"}):
+            return 1.0 if row == {"x"} else -1.0
+    return None if " " in board else 0.0
+
+
+@cache
+def reached(board: str) -> float:
+    """The value of a board when both play without fault."""
+    if (end := value(board)) is not None:
+        return end
+    after = [reached(put(board, cell)) for cell in free(board)]
+    return max(after) if board.count("x") == board.count("o") else min(after)
+
+
+def best(board: str) -> str:
+    """The first move of those that keep the board's value."""
+    return next(cell for cell in free(board) if reached(put(board, cell)) == reached(board))

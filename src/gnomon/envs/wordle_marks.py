@@ -1,0 +1,24 @@
+"""What a guess at a word tells, and which guess tells most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+__all__ = ["marks", "narrowest"]
+
+
+@cache
+def narrowest(left: tuple[str, ...]) -> str:
+    """The word that leaves fewest others at worst."""
+    return min(left, key=lambda guess: max(Counter(marks(guess, word) for word in left).values()))
+
+
+def marks(guess: str, word: str) -> str:
+    """A sign for each letter; one that the word has once is not found twice."""
+    spare = Counter(b for a, b in zip(guess, word, strict=True) if a != b)
+    signs = ""
+    for a, b in zip(guess, word, strict=True):
+        signs += "g" if a == b else "y" if spare[a] else "-"
+        spare[a] -= a != b and spare[a] > 0
+    return signs
