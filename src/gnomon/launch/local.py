@@ -300,7 +300,8 @@ def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
 def opening(config: RunConfig) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
-    How often to save, limits of time and the number of processes decide nothing; files are known by their hashes, not their paths.
+    How often to save, limits of time and the number of processes decide nothing; files are known by their hashes,
+    not their paths.
     """
     body = config.model_dump()
     del body["save"], body["budget"]["seconds"], body["policy"]["path"]
