@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,17 +115,25 @@ def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
 
 def rollout_text(facts: Mapping[str, Any]) -> str:
     """A rollout for a reader: what was asked, what the model wrote, what the judge said."""
-    asked = "\n".join(message["content"] for message in facts["asked"]["messages"])
     parts = "  ".join(f"{p['name']} {p['value']:g} x {p['weight']:g}" for p in facts["parts"])
     detail = f"   {printable(facts['detail'])}" if facts["detail"] else ""
     credit = f"   advantage {facts['advantage']:+.4f}" if "advantage" in facts else ""
     return "\n".join(
         [
-            f"--- asked (task {facts['asked']['id']}, answer {facts['asked']['answer']})",
-            printable(asked),
-            f"--- reply ({facts['tokens']} tokens, ended by {facts['finish']}, weights of version {facts['version']})",
-            printable(facts["reply"]),
+            *said(facts),
             f"--- verdict: {facts['status']}   reward {facts['reward']:g}{credit}",
             f"    {parts}   extracted {facts['extracted']!r}{detail}",
         ]
     )
+
+
+def said(facts: Mapping[str, Any]) -> Iterator[str]:
+    """What was asked and what the model wrote, turn by turn."""
+    turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
+    for number, turn in enumerate(turns):
+        of = f"seat {facts['seat']}, " if facts.get("seat") else ""
+        asked = f"asked ({of}task {facts['asked']['id']}, answer {facts['asked']['answer']})"
+        yield f"--- {'told' if number else asked}"
+        yield printable("\n".join(message["content"] for message in turn["messages"]))
+        yield f"--- reply ({turn['tokens']} tokens, ended by {turn['finish']}, weights of version {facts['version']})"
+        yield printable(turn["reply"])
