@@ -26,7 +26,11 @@ Name = Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
 SAID = Message(role="assistant", content="<think>\nSpiders.\n</think>\n\nEight.")
 ASKED = (Message(role="user", content="How many legs has a spider?"), SAID, Message(role="user", content="And two?"))
 TOLD = (Message(role="system", content="Answer in one word."), *ASKED)
-TOOL = Tool(name="add", description="Adds two numbers.")
+TOOL = Tool(
+    name="add",
+    description="Adds two numbers.",
+    parameters={"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]},
+)
 DAY = "2025-06-28"
 
 

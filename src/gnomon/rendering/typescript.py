@@ -26,7 +26,7 @@ def namespace(tools: Sequence[Tool]) -> Iterator[Piece]:
 
 def _declaration(tool: Tool) -> str:
     comment = "".join(f"// {line}\n" for line in tool.description.split("\n"))
-    if not tool.parameters.get("properties"):
+    if not tool.parameters:
         return f"{comment}type {tool.name} = () => any;\n\n"
     return f"{comment}type {tool.name} = (_: {{\n{_properties(tool.parameters, '')}}}) => any;\n\n"
 
