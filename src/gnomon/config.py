@@ -617,6 +617,8 @@ class Policy(Section):
     path: str = "tiny"
     """`tiny` (ships with the package) or a hub-format folder."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+    renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
+    """Format of conversations; `auto` reads it off the model folder."""
 
 
 class Rollout(Section):

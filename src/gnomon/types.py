@@ -20,10 +20,12 @@ __all__ = [
     "Group",
     "Kind",
     "Message",
+    "Origin",
     "Part",
     "Request",
     "Rollout",
     "Sampling",
+    "Segment",
     "Status",
     "Stop",
     "Task",
@@ -211,6 +213,29 @@ class Stop(StrEnum):
     """The environment broke."""
 
 
+class Origin(StrEnum):
+    """Who wrote the tokens of a segment. Only the template's may hold control tokens that nobody sampled."""
+
+    TEMPLATE = "template"
+    """The renderer: roles, turn boundaries, its own words."""
+    TASK = "task"
+    """The messages that an episode begins with."""
+    ENVIRONMENT = "environment"
+    """What the environment says to a reply."""
+    TOOL = "tool"
+    """Descriptions and results of tools."""
+    POLICY = "policy"
+    """Sampled, id for id as the engine gave them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Consecutive tokens of one origin."""
+
+    origin: Origin
+    token_ids: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One exchange: what the policy saw, what it said."""
@@ -221,6 +246,10 @@ class Turn:
     completion: Completion
     messages: tuple[Message, ...] = ()
     """What it was told since the turn before; of a first turn, the whole prompt."""
+    given: tuple[Segment, ...] = ()
+    """The end of the prompt that is new in this turn, by who wrote it."""
+    fork: int = 0
+    """Number of the training sequence that it stands in; another one begins where a template rewrites history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +266,8 @@ class Rollout:
 
     def __post_init__(self) -> None:
         for before, after in pairwise(self.turns):
+            if after.fork != before.fork:
+                continue
             seen = before.prompt_ids + before.completion.token_ids
             if after.prompt_ids[: len(seen)] != seen:
                 raise ValueError("a turn does not go on from the tokens of the turn before")

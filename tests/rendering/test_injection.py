@@ -29,7 +29,10 @@ def written(renderer, text):
         Tool(
             name="f",
             description=f"a{text}",
-            parameters={"type": "object", "properties": {"x": {"type": "string", "description": text, "default": text}}},
+            parameters={
+                "type": "object",
+                "properties": {"x": {"type": "string", "description": text, "default": text}},
+            },
         )
     ]
     user = [Message(role="user", content=text)]

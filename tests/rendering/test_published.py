@@ -28,7 +28,9 @@ CLOSED = {"chatml": "<|im_end|>", "qwen3": "<|im_end|>", "gemma": "<end_of_turn>
 
 def cases(kind):
     return [
-        pytest.param(case, id="-".join([case["template"], *map(str, case["variant"]), case["case"], str(case["tools"])]))
+        pytest.param(
+            case, id="-".join([case["template"], *map(str, case["variant"]), case["case"], str(case["tools"])])
+        )
         for case in PUBLISHED["cases"]
         if case["kind"] == kind
     ]

@@ -16,7 +16,8 @@ from gnomon.errors import VerifierError
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rollout import Actor, Limits, Referee, follow
+from gnomon.rendering import joined
+from gnomon.rollout import Actor, Limits, Referee
 from gnomon.rollout.actor import judged
 from gnomon.types import Group, Rollout, Sampling, Status, Stop
 from rollout.ladder import Ladder
@@ -65,8 +66,10 @@ def test_every_turn_goes_on_from_the_tokens_of_the_turn_before():
         assert len(rollout.turns) == 3 and rollout.verdict.correct and rollout.stop is Stop.DONE
         assert rollout.turns[0].messages == group.task.messages
         for before, after in pairwise(rollout.turns):
-            told = follow(after.messages, TOKENIZER)
+            told = TOKENIZER.encode(f"\n{after.messages[0].content}\n")
             assert after.prompt_ids == before.prompt_ids + before.completion.token_ids + told
+            assert joined(after.given) == told
+            assert [segment.origin.value for segment in after.given] == ["template", "environment", "template"]
     luck = {rollout.turns[1].messages[0].content for rollout in group.rollouts}
     assert len(luck) == 4, "every episode has chance of its own"
 

@@ -31,11 +31,11 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.objectives import Data, Need, Objective, objective, penalties
+from gnomon.rendering import choose, joined
 from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
 from gnomon.rollout.referee import Referee
-from gnomon.rollout.render import render
 from gnomon.rollout.splice import Splicer
 from gnomon.store import Record, Run, RunReader
 from gnomon.store.layout import RECIPE
@@ -89,7 +89,8 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     )
     engine = Embedded(theirs)
     probes = [task for _, task in first(env.tasks("train"), PROBES)]
-    gap = engine.measure([render(task.messages, theirs.tokenizer) for task in probes])
+    renderer = choose(theirs.tokenizer, config.policy.renderer, turns=env.max_turns)
+    gap = engine.measure([joined(renderer.start(task.messages)) for task in probes])
     bound = 0.05 if dtype == torch.float32 else 0.5
     if not gap <= bound:
         raise NumericsError(
@@ -118,7 +119,14 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     if row.data in (Data.DEMONSTRATED, Data.MIXED):
         env = demonstrations(Path(config.rollout.demonstrations), env)
     actor = ACTORS[row.data](
-        env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling, referee=referee, limits=limits
+        env,
+        theirs.tokenizer,
+        engine,
+        group=config.rollout.group,
+        sampling=sampling,
+        renderer=renderer,
+        referee=referee,
+        limits=limits,
     )
     if beyond := [index for index in config.rollout.tasks if index >= len(env.tasks("train"))]:
         raise ConfigError(

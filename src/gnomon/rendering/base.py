@@ -11,32 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from gnomon.types import Message
+from gnomon.types import Message, Origin, Segment
 
 __all__ = ["Origin", "Parsing", "Renderer", "Reply", "Segment", "Segments", "Tool", "ToolCall", "joined"]
-
-
-class Origin(StrEnum):
-    """Who wrote the tokens of a segment. Only the template's may hold control tokens that nobody sampled."""
-
-    TEMPLATE = "template"
-    """The renderer: roles, turn boundaries, its own words."""
-    TASK = "task"
-    """The messages that an episode begins with."""
-    ENVIRONMENT = "environment"
-    """What the environment says to a reply."""
-    TOOL = "tool"
-    """Descriptions and results of tools."""
-    POLICY = "policy"
-    """Sampled, id for id as the engine gave them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """Consecutive tokens of one origin."""
-
-    origin: Origin
-    token_ids: tuple[int, ...]
 
 
 Segments = tuple[Segment, ...]

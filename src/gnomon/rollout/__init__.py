@@ -2,6 +2,5 @@
 
 from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.referee import Move, Referee
-from gnomon.rollout.render import follow, render
 
-__all__ = ["Actor", "Limits", "Move", "Referee", "follow", "render"]
+__all__ = ["Actor", "Limits", "Move", "Referee"]

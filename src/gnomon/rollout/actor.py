@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,9 +14,22 @@ from gnomon.errors import ConfigError, VerifierError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import Weights
+from gnomon.rendering import Parsing, Plain, Renderer, Reply, Transcript, choose
 from gnomon.rollout.referee import Move, Referee, verdicts_of
-from gnomon.rollout.render import follow, render
-from gnomon.types import Completion, Finish, Group, Message, Request, Rollout, Sampling, Status, Stop, Task, Turn
+from gnomon.types import (
+    Completion,
+    Finish,
+    Group,
+    Message,
+    Origin,
+    Request,
+    Rollout,
+    Sampling,
+    Status,
+    Stop,
+    Task,
+    Turn,
+)
 
 __all__ = ["Actor", "Limits", "judged", "one_turn"]
 
@@ -44,8 +58,20 @@ UNHEARD = Step(done=False)
 class Seat:
     """One seat's conversation as it grows."""
 
-    seen: tuple[int, ...] = ()
+    talk: Transcript | None = None
+    """None until it is told something."""
     turns: list[Turn] = field(default_factory=list)
+
+    def say(self, completion: Completion, messages: tuple[Message, ...]) -> None:
+        """A reply to the messages that were just told."""
+        assert self.talk is not None
+        prompt, segments = self.talk.token_ids, self.talk.segments
+        last = max((i + 1 for i, segment in enumerate(segments) if segment.origin is Origin.POLICY), default=0)
+        given = segments if self.turns and self.turns[-1].fork != self.talk.forks else segments[last:]
+        self.turns.append(
+            Turn(prompt_ids=prompt, completion=completion, messages=messages, given=given, fork=self.talk.forks)
+        )
+        self.talk = self.talk.sampled(completion.token_ids)
 
 
 @dataclass(slots=True)
@@ -68,12 +94,15 @@ class Play:
     def move(self) -> Move:
         return Move(task=self.task, key=self.key, replies=self.replies)
 
-    def say(self, prompt_ids: tuple[int, ...], completion: Completion) -> None:
-        """The reply of the seat whose turn it is."""
-        seat = self.seats[self.step.seat]
-        seat.turns.append(Turn(prompt_ids=prompt_ids, completion=completion, messages=self.step.messages))
-        seat.seen = prompt_ids + completion.token_ids
-        self.replies += (completion.text,)
+    @property
+    def seat(self) -> Seat:
+        """Whose turn it is."""
+        return self.seats[self.step.seat]
+
+    def say(self, completion: Completion, text: str) -> None:
+        """The reply of the seat whose turn it is. Args: text: what the environment hears of it."""
+        self.seat.say(completion, self.step.messages)
+        self.replies += (text,)
 
     def rollout(self, seat: int, group: int) -> Rollout:
         """What a seat made of it."""
@@ -96,6 +125,7 @@ class Actor:
     Args:
         group: rollouts per task.
         sampling: how every completion is drawn.
+        renderer: of the model family; the one that the tokenizer's folder wants if not given.
         referee: plays the environment's side; one with two processes if not given.
     """
 
@@ -107,11 +137,13 @@ class Actor:
         *,
         group: int,
         sampling: Sampling,
+        renderer: Renderer | None = None,
         referee: Referee | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.env, self.tokenizer, self.engine = env, tokenizer, engine
         self.group, self.sampling = group, sampling
+        self.renderer = renderer or choose(tokenizer, turns=env.max_turns)
         self.referee, self.limits = referee or Referee(env), limits or Limits()
         self._played, self._failed = 0, 0
 
@@ -146,8 +178,8 @@ class Actor:
             asked = [(play, self._request(play, key, turn, sampling or self.sampling, deadline)) for play in live]
             going = [(play, request) for play, request in asked if request is not None]
             completions = await self.engine.sample([request for _, request in going])
-            for (play, request), completion in zip(going, completions, strict=True):
-                play.say(request.prompt_ids, completion)
+            for (play, _), completion in zip(going, completions, strict=True):
+                play.say(completion, self.heard(completion))
             live, turn = [play for play, _ in going], turn + 1
             await self.hear(live)
         self.count(plays)
@@ -158,9 +190,15 @@ class Actor:
             for seat in range(self.referee.seats)
         ]
 
-    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The tokens that a conversation begins with."""
-        return render(messages, self.tokenizer)
+    def begun(self, messages: Sequence[Message]) -> Transcript:
+        """A conversation that begins with these messages."""
+        return Transcript.begun(self.renderer, messages)
+
+    def heard(self, completion: Completion) -> str:
+        """What an environment hears of a reply: its text, without reasoning that has a place of its own."""
+        return (
+            completion.text if isinstance(self.renderer, Plain) else spoken(self.renderer.parse(completion.token_ids))
+        )
 
     def plays(self, tasks: Sequence[tuple[int, Task]], key: Key, samples: Sequence[int]) -> list[Play]:
         """Episodes that have not begun: every task once for each number of a sample."""
@@ -186,8 +224,9 @@ class Actor:
         step, limits = play.step, self.limits
         if step.done:
             return None
-        seen = play.seats[step.seat].seen
-        prompt = seen + follow(step.messages, self.tokenizer) if seen else self.prompt(step.messages)
+        seat = play.seat
+        seat.talk = seat.talk.told(step.messages) if seat.talk else self.begun(step.messages)
+        prompt = seat.talk.token_ids
         room = sampling.max_tokens if limits.context is None else limits.context - len(prompt)
         for over, stop in (
             (turn >= (limits.turns or self.env.max_turns), Stop.TURNS),
@@ -241,6 +280,17 @@ def judged(groups: Sequence[Group]) -> list[Group]:
             fix="gnomon check ENV",
         )
     return kept
+
+
+def spoken(reply: Reply) -> str:
+    """A reply as one text: what was said, and every call in the one form that environments read."""
+    calls = [
+        f"<tool_call>{call.arguments}</tool_call>"
+        if call.parsing is not Parsing.OK
+        else f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}</tool_call>'
+        for call in reply.tool_calls
+    ]
+    return "\n".join(filter(None, [reply.text, *calls]))
 
 
 def one_turn(env: Env) -> None:

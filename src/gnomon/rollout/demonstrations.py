@@ -99,7 +99,8 @@ class Teacher(Actor):
             completion = Completion(
                 token_ids=ids, logprobs=(nan,) * len(ids), text=reply, finish=Finish.STOP, version=self.engine.version
             )
-            play.say(self.prompt(play.step.messages), completion)
+            play.seat.talk = self.begun(play.step.messages)
+            play.say(completion, reply)
         await self.hear(plays)
         self.count(plays)
         return [play.rollout(seat=0, group=1) for play in plays]

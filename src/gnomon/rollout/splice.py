@@ -28,8 +28,6 @@ class Splicer(Actor):
     """
 
     def __init__(self, env: Env, tokenizer: Tokenizer, engine: Engine, **settings: Any) -> None:
-        one_turn(env)
-        super().__init__(env, tokenizer, engine, **settings)
         if not isinstance(env, SingleTurn):
             raise ConfigError(
                 "E037",
@@ -38,6 +36,8 @@ class Splicer(Actor):
                 why="this objective scores a reference answer behind the policy's own reasoning",
                 fix="an environment with `solution(task)` (a SingleTurn one), or objective=rloo",
             )
+        one_turn(env)
+        super().__init__(env, tokenizer, engine, **settings)
         self.solution = env.solution
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:

@@ -237,17 +237,16 @@ def rollout_body(rollout: Rollout) -> dict[str, Any]:
 
 
 def turn_bodies(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
-    """What each turn adds to the tokens of the turn before."""
-    seen = 0
+    """What each turn adds to the tokens of the turn before, or of a new sequence, its `fork`."""
     for turn in turns:
         yield {
             "messages": told(turn.messages),
-            "given": list(turn.prompt_ids[seen:]),
+            "given": [[segment.origin.value, list(segment.token_ids)] for segment in turn.given],
             "tokens": len(turn.completion.token_ids),
             "reply": turn.completion.text,
             "finish": turn.completion.finish.value,
+            "fork": turn.fork,
         }
-        seen = len(turn.prompt_ids) + len(turn.completion.token_ids)
 
 
 def logprobs_of(body: Mapping[str, Any]) -> list[float]:
