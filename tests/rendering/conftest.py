@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rendering.families import MARKS, tokenizer_folder
 
 from gnomon.models.tokenizer import Tokenizer
+from rendering.families import MARKS, tokenizer_folder
 
 
 @pytest.fixture(scope="session")
