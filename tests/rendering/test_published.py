@@ -50,7 +50,7 @@ def test_the_first_prompt_is_the_published_one(case, tokenizers):
 
 @pytest.mark.parametrize("case", cases("talk"))
 def test_the_prompt_after_several_turns_is_the_published_one(case, tokenizers):
-    """The policy samples what the template would write for its turns; the last prompt is the template's, forks and all."""
+    """The policy samples what the template writes for its turns; the last prompt is the template's, forks and all."""
     renderer, tokenizer, messages, tools = read(case, tokenizers)
     first = next(place for place, message in enumerate(messages) if message.role == "assistant")
     transcript = Transcript.begun(renderer, messages[:first], tools)

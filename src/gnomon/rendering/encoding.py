@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer as Encoder
@@ -23,6 +24,9 @@ class Piece(NamedTuple):
 
     origin: Origin
     text: str
+
+
+Stretch = tuple[Origin, list[int]]
 
 
 class Encoding:
@@ -59,7 +63,7 @@ class Encoding:
         Text between two control tokens is encoded in one go, as the model saw it in training. A token that holds
         characters of two origins counts as that of the one who is not the template.
         """
-        tokens: list[tuple[Origin, int]] = []
+        written: list[Stretch] = []
         run: list[Piece] = []
         for origin, text in pieces:
             if origin is not Origin.TEMPLATE:
@@ -67,14 +71,14 @@ class Encoding:
                 continue
             place = 0
             for match in self._markup.finditer(text):
-                tokens += self._run([*run, Piece(origin, text[place : match.start()])])
-                tokens.append((origin, self.control[match[0]]))
+                written += self._run([*run, Piece(origin, text[place : match.start()])])
+                written.append((origin, [self.control[match[0]]]))
                 run, place = [], match.end()
             run.append(Piece(origin, text[place:]))
-        tokens += self._run(run)
+        written += self._run(run)
         return tuple(
-            Segment(origin=origin, token_ids=tuple(token for _, token in group))
-            for origin, group in groupby(tokens, key=lambda token: token[0])
+            Segment(origin=origin, token_ids=tuple(chain.from_iterable(ids for _, ids in stretches)))
+            for origin, stretches in groupby(written, key=itemgetter(0))
         )
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -97,20 +101,27 @@ class Encoding:
             )
         return tuple(self.control[token] for token in tokens)
 
-    def _run(self, run: list[Piece]) -> Iterator[tuple[Origin, int]]:
+    def _run(self, run: list[Piece]) -> Iterator[Stretch]:
+        """The stretches of one run of plain text: tokens that belong to the same origin."""
         pieces = [piece for piece in run if piece.text]
-        if not pieces:
-            return
         encoded = self._view.encode("".join(piece.text for piece in pieces), add_special_tokens=False)
-        if not self._forbidden.isdisjoint(encoded.ids):
+        ids = encoded.ids
+        if not self._forbidden.isdisjoint(ids):
             raise AssertionError("a control token came out of plain text")
-        starts = [0]
-        for piece in pieces:
-            starts.append(starts[-1] + len(piece.text))
-        for token, (begin, end) in zip(encoded.ids, encoded.offsets, strict=True):
-            first, last = bisect_right(starts, begin) - 1, bisect_right(starts, max(begin, end - 1)) - 1
-            touched = [pieces[i].origin for i in range(max(first, 0), min(last, len(pieces) - 1) + 1)]
-            yield next((origin for origin in touched if origin is not Origin.TEMPLATE), Origin.TEMPLATE), token
+        if len(pieces) < 2:
+            yield from [(pieces[0].origin, ids)] if ids else []
+            return
+        begins, ends = [begin for begin, _ in encoded.offsets], [end for _, end in encoded.offsets]
+        place = start = 0
+        for origin, text in pieces:
+            start += len(text)
+            if origin is not Origin.TEMPLATE:
+                first = max(place, bisect_right(ends, start - len(text)))
+                last = max(first, bisect_left(begins, start))
+                yield from [(Origin.TEMPLATE, ids[place:first])] if place < first else []
+                yield from [(origin, ids[first:last])] if first < last else []
+                place = last
+        yield from [(Origin.TEMPLATE, ids[place:])] if place < len(ids) else []
 
 
 def whole(text: str) -> str:

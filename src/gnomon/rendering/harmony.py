@@ -59,11 +59,13 @@ class Harmony:
         self._start, self._message, self._end, self._channel, self._return, self._call = self.encoding.required(
             "<|start|>", "<|message|>", "<|end|>", "<|channel|>", "<|return|>", "<|call|>"
         )
+        self._stop = tokenizer.eos | {self._return, self._call}
+        self._ends = self._stop | {self._end}
         self.effort, self.date, self.history = effort, date, History(history)
 
     @property
     def stop(self) -> frozenset[int]:
-        return self.encoding.tokenizer.eos | {self._return, self._call}
+        return self._stop
 
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
         date = f"Current date: {self.date}\n" if self.date else ""
@@ -145,29 +147,27 @@ class Harmony:
     def _closing(self, sampled: Sequence[int]) -> Piece:
         """What ends the message that a turn was cut in; the turn began in the header of its first."""
         state = self._start
-        for token in sampled:
-            if token in (self._start, self._message) or self._ends(token):
+        for token in reversed(sampled):
+            if token in (self._start, self._message) or token in self._ends:
                 state = token
+                break
         return template({self._start: "<|message|><|end|>", self._message: "<|end|>"}.get(state, ""))
-
-    def _ends(self, token: int) -> bool:
-        return token == self._end or token in self.stop
 
     def _utterances(self, token_ids: Sequence[int]) -> Iterator[Utterance]:
         """The messages of a turn, to the first token that ends the turn."""
         ids: list[int] = []
         for token in token_ids:
             ids.append(token)
-            if self._ends(token):
+            if token in self._ends:
                 yield self._utterance(ids)
                 ids = []
-            if token in self.stop:
+            if token in self._stop:
                 return
         if ids:
             yield self._utterance(ids)
 
     def _utterance(self, ids: list[int]) -> Utterance:
-        ended = self._ends(ids[-1])
+        ended = ids[-1] in self._ends
         inside = ids[:-1] if ended else ids
         cut = inside.index(self._message) if self._message in inside else len(inside)
         header = [token for token in inside[:cut] if token != self._start]
