@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gnomon.jail.jail import Jail
 from gnomon.jail.job import (
     Broken,
     Err,
@@ -18,20 +19,28 @@ from gnomon.jail.job import (
     Value,
     Work,
 )
+from gnomon.jail.probe import Capabilities, Probe, as_text, capabilities
+from gnomon.jail.session import Session
 
 __all__ = [
     "Broken",
+    "Capabilities",
     "Err",
     "Exceeded",
     "Finished",
+    "Jail",
     "Job",
     "Limits",
     "Ok",
     "Outcome",
+    "Probe",
     "Program",
     "Raised",
     "Resource",
     "Runner",
+    "Session",
     "Value",
     "Work",
+    "as_text",
+    "capabilities",
 ]

@@ -1,7 +1,7 @@
 """What a jail is asked and what it answers: untrusted source with its inputs, and what became of each.
 
     Job(source="def solve(x): return x + 1", call="solve", inputs=((1,), (2,)))  →  Finished(values=(Ok(2), Ok(3)))
-    Program(source="print(int(input()) + 1)", stdins=("1", "2"))                 →  Finished(values=(Ok("2\\n"), Ok("3\\n")))
+    Program(source="print(int(input()) + 1)", stdins=("1", "2"))  →  Finished(values=(Ok("2\\n"), Ok("3\\n")))
 
 What is expected of an answer never enters a jail: values come out and are compared outside.
 """
