@@ -119,6 +119,7 @@ def test_a_program_that_is_not_there(pty):
 def test_what_a_session_sees(monkeypatch, tmp_path):
     monkeypatch.setenv("SECRET", "canary-77")
     (tmp_path / "data.txt").write_text("shown")
+    tmp_path.chmod(0o755)  # What everyone may read: inside, root is somebody else.
     script = (
         "env; id -u; ls /; ls /home /root /etc; ps -e 2>/dev/null | wc -l; cat $1; echo x > $1; mount -t tmpfs x /mnt"
     )

@@ -62,7 +62,7 @@ def settle(plan: dict[str, Any]) -> dict[str, Any]:
     confine.lock_privileges()
     confine.drop_capabilities()
     with contextlib.suppress(OSError):
-        report["landlock"] = confine.landlock(plan["readable"], plan["writable"])
+        report["landlock"] = confine.landlock(plan["readable"], plan["writable"], tcp=bool(plan["argv"]))
     if plan["way"] != "bare":
         confine.load_filter(bytes.fromhex(plan["filter"]))
     return report
