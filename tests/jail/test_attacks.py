@@ -263,6 +263,31 @@ def test_s18_signals_and_traces(attacked):
     assert attacked(source, (os.getpid(),)) == Finished(values=(Ok([]),))
 
 
+def test_s18_no_signal_ends_the_first_process(attacked, jail):
+    """Nor does it end the jail: the same one serves the next job."""
+    source = (
+        "import os, signal\ndef solve():\n"
+        "    for number in signal.valid_signals():\n"
+        "        try: os.kill(1, number)\n        except OSError: pass\n"
+        "    return os.getpid()"
+    )
+    first, second = (attacked(source).values[0].json for _ in range(2))
+    assert second > first
+    with Session(("bash", "-c", "for n in $(seq 1 64); do kill -$n 1; done; echo alive"), LIMITS) as session:
+        assert session.receive_all().decode().endswith("alive\n")
+
+
+def test_s18_jobs_leave_each_other_nothing(attacked):
+    source = (
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\ndef solve():\n"
+        "    made = [libc.shmget(7, 4096, 0o1666), libc.msgget(7, 0o1666), libc.semget(7, 1, 0o1666)]\n"
+        "    try: os.chmod('/scratch', 0); made.append(0)\n    except OSError: pass\n"
+        "    return [number for number in made if number >= 0]"
+    )
+    found = attacked(source)
+    assert isinstance(found, Finished) and isinstance(found.values[0], Ok) and found.values[0].json in ([], [0])
+
+
 def test_s18_jails_do_not_see_each_other():
     nap = "import time\ndef solve(): time.sleep(0.5); return 'woke'"
     hunt = (

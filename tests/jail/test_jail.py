@@ -6,12 +6,17 @@ import asyncio
 import math
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from gnomon.jail import Broken, Err, Exceeded, Finished, Jail, Job, Limits, Ok, Program, Raised
+from gnomon.jail.run import HEAD, NONCE, framed
+from gnomon.jail.told import Told
 from jail.conftest import LIMITS, descendants
 
 
@@ -233,6 +238,71 @@ def test_when_no_jail_serves_anything_it_is_our_failure(tmp_path, monkeypatch):
     with Jail(workers=1, limits=LIMITS, imports=("stillborn",)) as jail:
         found = once(jail, "def solve(): return 1")
     assert isinstance(found, Broken) and "jails die" in found.reason
+
+
+def test_nothing_outlives_a_trainer_that_is_killed(tmp_path):
+    code = (
+        "import sys; from gnomon.jail import *\n"
+        "session = Session(('sh', '-c', 'setsid sleep 61234 & sleep 61234')); jail = Jail(workers=1)\n"
+        "idle = Jail(workers=1); idle.map([Job(source='solve = int', call='solve', inputs=((),))])\n"
+        "print('up', flush=True)\n"
+        'source = \'import subprocess\\ndef solve(): subprocess.run(["sleep", "61234"])\'\n'
+        "jail.map([Job(source=source, call='solve', inputs=((),))])\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    trainer = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE)
+    assert trainer.stdout is not None and trainer.stdout.read(2) == b"up"
+    due = time.monotonic() + 20
+    while sleepers() != 3 and time.monotonic() < due:
+        time.sleep(0.02)
+    assert sleepers() == 3
+    trainer.kill()
+    trainer.communicate()
+    while sleepers() and time.monotonic() < due:
+        time.sleep(0.02)
+    assert sleepers() == 0
+
+
+def sleepers() -> int:
+    found = 0
+    for entry in Path("/proc").iterdir():
+        try:
+            found += entry.name.isdigit() and (entry / "cmdline").read_bytes() == b"sleep\x0061234\x00"
+        except OSError:
+            continue
+    return found
+
+
+def test_a_job_holds_no_descriptor_but_its_own(jail):
+    source = (
+        "import os\ndef solve():\n    held = []\n    for number in range(256):\n"
+        "        try: os.fstat(number); held.append(number)\n        except OSError: pass\n    return len(held)"
+    )
+    assert once(jail, source) == Finished(values=(Ok(4),))  # Input, output, errors, and where it answers.
+
+
+@pytest.mark.parametrize(
+    ("line", "forged"),
+    [
+        (b"[" * 100_000, "not JSON"),
+        (b"[1,", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b'["ok", ' + b"9" * 5000 + b"]", "not JSON"),
+        (b'["ok"]', "nothing known"),
+        (b'{"ok": 1}', "nothing known"),
+        (b'["reward", 1.0]', "nothing known"),
+        (b'["exceeded", "patience"]', "nothing known"),
+        (b'["ready"]', "nothing known"),
+    ],
+)
+def test_lines_that_break_the_form_are_the_end_of_all_reading(line, forged):
+    nonce = b"n" * NONCE
+    told = Told(nonce, 2**20)
+    good = framed(["ready"], nonce) + framed(["ok", {"a": [1.5, None]}], nonce)
+    stream = good + len(line).to_bytes(HEAD, "little") + nonce + line + framed(["ok", 2], nonce)
+    for start in range(0, len(stream), 7):
+        told.feed(stream[start : start + 7])
+    assert told.values == [Ok({"a": [1.5, None]})] and forged in told.forged
 
 
 def test_a_cancelled_call_kills_its_jobs(jail):

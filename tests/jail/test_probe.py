@@ -124,6 +124,8 @@ def test_s30_a_jail_that_cannot_be_built_is_refused_with_what_mends_it(tmp_path,
     with pytest.raises(ResourceError) as refused:
         Jail(workers=1)
     assert refused.value.code == "E521" and said in str(refused.value) and fix in refused.value.fix
+    with Jail(workers=1, unsafe=True) as jail:
+        assert isinstance(jail.map(JOBS)[0], Finished) and jail.capabilities.missing("jail")
 
 
 def test_s30_a_wall_with_a_hole_is_refused(tmp_path, monkeypatch):

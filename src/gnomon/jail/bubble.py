@@ -149,6 +149,7 @@ def spawn(
         stderr=stderr,
         pass_fds=[near.fileno()],
         cwd=folder,
+        start_new_session=True,
         env=ENVIRONMENT | {"PATH": os.environ.get("PATH", "")},
     )
 
