@@ -29,7 +29,7 @@ def owner() -> Iterator[Judge]:
         ("<answer>4</answer>", Status.CORRECT, ""),
         ("<answer>5</answer>", Status.WRONG, ""),
         ("4", Status.NO_ANSWER, "no <answer>"),
-        ("!spin", Status.EXCEEDED, "processor time"),
+        ("!spin", Status.EXCEEDED, "limit of time"),
         ("!sleep", Status.EXCEEDED, "limit of time"),
         ("!eat", Status.EXCEEDED, "memory"),
         ("!talk", Status.EXCEEDED, "output"),

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gnomon.verifiers
-from gnomon.envs.hostile import hostile
 from gnomon.types import Status
 from gnomon.verifiers import Expression, Extraction, Malformed, Strictness, evaluate, extract, integer
 from gnomon.verifiers.expression import MAX_DEPTH, MAX_LENGTH
 from gnomon.verifiers.extract import MAX_REPLY, MAX_SLOT
+from gnomon.verifiers.hostile import hostile
 
 CHARACTERS = st.characters()  # every code point, lone surrogates included
 PIECES = st.sampled_from(["<answer>", "</answer>", "<think>", "</think>", "<answer", ">", " ", "\n", "4"])
@@ -161,7 +161,8 @@ def test_a_megabyte_of_tags_takes_no_time(strictness: Strictness, text: str) -> 
 
 
 def test_the_hostile_corpus() -> None:
-    for name, text in hostile():
+    for entry in hostile():
+        name, text = entry.name, entry.text
         for reply in (text, f"<answer>{text}</answer>"):
             for strictness in Strictness:
                 began = perf_counter()

@@ -21,9 +21,9 @@ from time import perf_counter
 from typing import Any
 
 from gnomon.envs.base import Env, SingleTurn
-from gnomon.envs.hostile import hostile
 from gnomon.keys import Key
 from gnomon.types import Status, Task, Verdict
+from gnomon.verifiers.hostile import hostile
 
 __all__ = ["SECONDS", "Fault", "elsewhere", "judge", "line", "place", "raised", "replies", "slot"]
 
@@ -145,8 +145,9 @@ def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
     for index, task in enumerate(first):
         for reply in replies(env, first, index):
             yield "verdict", (index, reply, judge(env, task, reply))
-    for name, text in hostile():
-        for form, reply in ((name, text), (f"{name}, in the slot", slot(text))):
+    for entry in hostile():
+        text = entry.text
+        for form, reply in ((entry.name, text), (f"{entry.name}, in the slot", slot(text))):
             yield "try", form
             yield "told", (form, *complaint(env, first[0], reply))
 

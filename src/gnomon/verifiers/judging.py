@@ -80,7 +80,8 @@ def failed(why: str) -> Verdict:
     return Verdict(status=Status.FAILED, parts=(), detail=why.rstrip())
 
 
-NAMES = {"cpu": "processor time", "wall": "time", "memory": "memory", "output": "output"}
+NAMES = {"cpu": "time", "wall": "time", "memory": "memory", "output": "output"}
+"""Which of the two clocks ran out first can differ from machine to machine; a verdict does not say."""
 
 
 def settled(
