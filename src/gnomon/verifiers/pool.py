@@ -26,6 +26,8 @@ from threading import Condition
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from gnomon.jail.probe import capabilities
+from gnomon.verifiers.sealed import opened
 from gnomon.verifiers.worker import HEAD, frame
 
 __all__ = ["Died", "Exceeded", "Outcome", "Pool", "Raised", "Returned"]
@@ -118,6 +120,11 @@ class Pool:
         retries: how often a job is tried again on a fresh worker when its worker died.
         imports: modules that the function imports when it runs; they are imported once, before workers are forked,
             so that no job pays for them.
+        hardened: for a function that others wrote and that reads hostile text. Its workers have no network, start no
+            process, signal nobody, write nothing and read nothing but Python's modules; of their answers only verdicts
+            and plain values are opened, whatever they send.
+        readable: further paths that hardened workers may read.
+    Raises: ResourceError, E522, where the host cannot harden.
     """
 
     def __init__(
@@ -132,7 +139,11 @@ class Pool:
         recycle: int = 10_000,
         retries: int = 1,
         imports: Iterable[str] = (),
+        hardened: bool = False,
+        readable: tuple[str, ...] = (),
     ) -> None:
+        if hardened:
+            capabilities(("worker",))
         self.limit, self.seconds, self.wall = workers, seconds, 10 * seconds if wall is None else wall
         self.output, self.recycle, self.retries = output, recycle, retries
         module = getattr(function, "__self__", function)
@@ -142,7 +153,8 @@ class Pool:
                 f"{function!r} stands in the script that runs, where a worker cannot import it; "
                 "put it into a module beside the script and import it from there"
             )
-        self._task = pickle.dumps((function, memory, output))
+        self._task = pickle.dumps((function, memory, output, readable if hardened else None))
+        self._open = opened if hardened else pickle.loads
         self._change = Condition()
         self._idle: list[Worker] = []
         self._count = 0
@@ -252,9 +264,14 @@ class Pool:
             return Exceeded("output") if piece else Died(flight.tries)
         if len(heard) < HEAD + max(size, 1):
             return None
-        kind, *rest = pickle.loads(heard[HEAD : HEAD + size])
+        try:
+            kind, *rest = self._open(heard[HEAD : HEAD + size])
+            outcome = KINDS[kind](*rest)
+        except Exception as error:  # Only a worker that is no longer ours, or a value that does not travel, does this.
+            self._drop(worker)
+            return Raised(f"its answer cannot be read: {type(error).__name__}: {error}", "")
         self._give(worker)
-        return KINDS[kind](*rest)
+        return outcome
 
     def _overdue(self, flight: Flight) -> Exceeded | None:
         """What a flight has used up; if nothing yet, when to look again."""
