@@ -291,6 +291,8 @@ def wrong(subject: Subject) -> str:
 
 
 def absent(subject: Subject) -> str:
+    if isinstance(subject.env, SingleTurn) and subject.env.strictness is Strictness.LENIENT:
+        raise Skip("the strictness is `lenient`: a reply without a slot is an answer")
     for index, task in enumerate(subject.tasks[:50]):
         nothing = judge(subject.env, task, "")
         if nothing.correct:
@@ -309,8 +311,8 @@ def absent(subject: Subject) -> str:
 
 
 def several(subject: Subject) -> str:
-    if subject.single.strictness is Strictness.LAST:
-        raise Skip("the strictness is `last`: of several answers the last counts")
+    if (strictness := subject.single.strictness) in (Strictness.FIRST, Strictness.LAST, Strictness.LENIENT):
+        raise Skip(f"the strictness is `{strictness}`: of several answers one counts")
     for index, task in enumerate(subject.tasks[:50]):
         gold, other = slot(subject.golds[index]), slot(subject.golds[index - 1])
         for reply in (f"{gold} {gold}", f"{other} {gold}", f"{gold} {other}"):

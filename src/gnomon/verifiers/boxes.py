@@ -3,7 +3,7 @@ r"""Find the one answer of a mathematical reply: a `\boxed{…}`, or the slot `<
 from __future__ import annotations
 
 from gnomon.types import Status
-from gnomon.verifiers.extract import MAX_SLOT, NEVER_CLOSES, Extraction, Strictness, after_reasoning, slots
+from gnomon.verifiers.extract import ANY, MAX_SLOT, NEVER_CLOSES, Extraction, Strictness, after_reasoning, slots
 
 __all__ = ["boxed"]
 
@@ -24,8 +24,8 @@ def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction
     found = _answers(reply, begin)
     if not found:
         return Extraction(text=None, status=Status.NO_ANSWER, detail="no \\boxed{…} and no <answer>…</answer>")
-    start, end, after = found[-1]
-    if len({" ".join(reply[a:b].split()) for a, b, _ in found}) > 1 and strictness is not Strictness.LAST:
+    start, end, after = found[0 if strictness is Strictness.FIRST else -1]
+    if len({" ".join(reply[a:b].split()) for a, b, _ in found}) > 1 and strictness not in ANY:
         detail = f"{len(found)} answers that differ, one is allowed"
         return Extraction(text=None, status=Status.SEVERAL, span=(start, end), detail=detail)
     behind = reply[after:]

@@ -171,7 +171,7 @@ class UnitTests(Slot):
         if (isinstance(said, int) and isinstance(expected, int)) or math.isinf(said) or math.isinf(expected):
             return False
         tolerance, right = Fraction(self.tolerance), Fraction(expected)
-        return abs(Fraction(said) - right) <= tolerance * max(1, abs(right))
+        return abs(Fraction(said) - right) <= tolerance * max(Fraction(1), abs(right))
 
 
 def code_judged(verifier: UnitTests, runner: Runner, items: Iterable[tuple[Task, str]]) -> list[Verdict]:

@@ -25,8 +25,16 @@ class Strictness(StrEnum):
     """One slot; white space inside and after it is dropped."""
     ONLY = "only"
     """One slot, anything around it."""
+    FIRST = "first"
+    """Any number of slots; the first counts."""
     LAST = "last"
     """Any number of slots; the last counts."""
+    LENIENT = "lenient"
+    """The last slot; without one, the last line that is not empty."""
+
+
+ANY = (Strictness.FIRST, Strictness.LAST, Strictness.LENIENT)
+"""Those under which several answers are no fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +60,16 @@ def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = 
     if begin is None:
         return Extraction(text=None, status=Status.NO_ANSWER, detail=NEVER_CLOSES)
     found = slots(reply, begin, tag)
+    if not found and strictness is Strictness.LENIENT:
+        return _last_line(reply, begin)
     if not found:
         opened = reply.find(f"<{tag}>", begin) >= 0
         detail = f"<{tag}> opens and never closes" if opened else f"no <{tag}>…</{tag}> in the reply"
         return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
-    if len(found) > 1 and strictness is not Strictness.LAST:
+    if len(found) > 1 and strictness not in ANY:
         detail = f"{len(found)} answers, one is allowed"
         return Extraction(text=None, status=Status.SEVERAL, span=found[0], detail=detail)
-    return _read(reply, found[-1], strictness, len(f"</{tag}>"))
+    return _read(reply, found[0 if strictness is Strictness.FIRST else -1], strictness, len(f"</{tag}>"))
 
 
 def after_reasoning(reply: str) -> int | None:
@@ -82,6 +92,20 @@ def slots(reply: str, begin: int, tag: str = "answer") -> list[tuple[int, int]]:
             found.append((start + len(opening), end))
         place = end + len(closing)
     return found
+
+
+def _last_line(reply: str, begin: int) -> Extraction:
+    """What a reply says last, where it has no slot."""
+    end = begin + len(reply[begin:].rstrip())
+    line = reply[max(begin, reply.rfind("\n", begin, end) + 1) : end]
+    text = line.strip()
+    start = end - len(line) + len(line) - len(line.lstrip())
+    if not text:
+        return Extraction(text=None, status=Status.NO_ANSWER, detail="there is no slot, and no last line")
+    if len(text) > MAX_SLOT:
+        detail = f"an answer of over {MAX_SLOT} characters"
+        return Extraction(text=None, status=Status.MALFORMED, span=(start, end), detail=detail)
+    return Extraction(text=text, span=(start, start + len(text)))
 
 
 def _read(reply: str, span: tuple[int, int], strictness: Strictness, closing: int) -> Extraction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gnomon.types import Status
-from gnomon.verifiers.extract import NEVER_CLOSES, Extraction, Strictness, after_reasoning
+from gnomon.verifiers.extract import ANY, NEVER_CLOSES, Extraction, Strictness, after_reasoning
 
 __all__ = ["PYTHON", "fenced"]
 
@@ -28,8 +28,8 @@ def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Coll
     if not found:
         detail = "a block of code never closes" if unclosed else "no fenced block of code"
         return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
-    start, end, after = found[-1]
-    if len(found) > 1 and strictness is not Strictness.LAST:
+    start, end, after = found[0 if strictness is Strictness.FIRST else -1]
+    if len(found) > 1 and strictness not in ANY:
         return Extraction(
             text=None, status=Status.SEVERAL, span=(start, end), detail=f"{len(found)} blocks, one is allowed"
         )

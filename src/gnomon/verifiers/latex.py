@@ -8,6 +8,8 @@ from gnomon.verifiers.slot import Malformed, Rejected, Several
 
 __all__ = ["assigned", "elements", "plain", "refuse", "tidy", "worded"]
 
+MAX_LENGTH = 1000
+"""Characters of an answer."""
 MAX_DEPTH = 32
 """Brackets inside one another."""
 MAX_DIGITS = 512
@@ -26,8 +28,8 @@ WORKS = ("\\int", "\\oint", "\\sum", "\\prod", "\\lim", "\\binom", "\\frac{d}", 
 """Signs of work that is left to whoever reads the answer."""
 ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 +-*/^_=(){}[]<>|,.;!%$°\\&\n")
 PAIRS = {"(": ")", "[": "]"}
-SPELLED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|operatorname|mbox)\{([^{}\\]{0,200})\}")
-NUMERIC_TOWER = re.compile(r"\^\{[^{}a-zA-Z\\]*\^|\^[0-9a-zA-Z]\^|\^[0-9]+\^|\^\{?\(?-?[0-9.]*[0-9]\^")
+SPELLED = r"\\(?:text|textbf|textit|mathrm|mathbf|operatorname|mbox)\{([^{}\\]{0,200})\}"
+NUMERIC_TOWER = r"\^\{[^{}a-zA-Z\\]*\^|\^[0-9a-zA-Z]\^|\^[0-9]+\^|\^\{?\(?-?[0-9.]*[0-9]\^"
 
 
 def tidy(text: str) -> str:
@@ -36,6 +38,8 @@ def tidy(text: str) -> str:
     Raises: Malformed, for signs that no answer has, and for anything beyond the caps of this module.
     """
     text = text.strip()
+    if len(text) > MAX_LENGTH:
+        raise Malformed(f"an answer of over {MAX_LENGTH} characters")
     for opening, closing in (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$")):
         if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening + closing):
             inner = text[len(opening) : -len(closing)]
@@ -43,7 +47,7 @@ def tidy(text: str) -> str:
             break
     for old, new in LAYOUT:
         text = text.replace(old, new)
-    text = " ".join(SPELLED.sub(r" \1 ", text).split()).rstrip(".") or text
+    text = " ".join(re.sub(SPELLED, r" \1 ", text).split()).rstrip(".") or text
     if not ALLOWED.issuperset(text):
         strange = next(char for char in text if char not in ALLOWED)
         raise Malformed(f"{strange!r} is no part of a mathematical answer")
@@ -79,7 +83,7 @@ def refuse(answer: str, gold: str) -> None:
     if "not" in words and "not" not in gold.lower().split():
         raise Malformed("a denial is no answer")
     large = [int(digits) for digits in re.findall(r"\^\{?\(?-?([0-9]+)", answer)]
-    if any(power > MAX_EXPONENT for power in large) or (NUMERIC_TOWER.search(answer) and answer != gold):
+    if any(power > MAX_EXPONENT for power in large) or (re.search(NUMERIC_TOWER, answer) and answer != gold):
         raise Rejected("a number too large to be written out")
 
 

@@ -35,7 +35,7 @@ class Math(Answered):
     decimals: int = 6
     """To which numbers without an exact form are compared; rational numbers are compared exactly."""
 
-    imports: ClassVar[tuple[str, ...]] = ("math_verify", "sympy")
+    imports: ClassVar[tuple[str, ...]] = ("gnomon.verifiers.warm_algebra",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
