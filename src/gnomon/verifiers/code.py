@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,7 +15,9 @@ from gnomon.verifiers.extract import Extraction, Strictness
 from gnomon.verifiers.fences import fenced
 from gnomon.verifiers.slot import Slot
 
-__all__ = ["Case", "Tests", "UnitTests", "code_judged"]
+__all__ = ["Case", "Cases", "UnitTests", "code_judged"]
+
+INFINITE = frozenset((float("inf"), float("-inf")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tests:
+class Cases:
     """The tests of a task."""
 
     call: str
@@ -38,7 +39,7 @@ class Tests:
     cases: tuple[Case, ...]
 
     @staticmethod
-    def read(gold: Any) -> Tests:
+    def read(gold: Any) -> Cases:
         """The tests that a task's answer is, as plain JSON.
 
         Args: gold: `{"call": "solve", "cases": [[[1, 2], 3], …]}`, each case a list of arguments and the value; or
@@ -53,7 +54,7 @@ class Tests:
         wanted = (list, tuple) if call else (str,)
         if not all(isinstance(given, wanted) and (call or isinstance(out, str)) for given, out in cases):
             raise ValueError(f"a test of {gold!r:.100} is no {'list of arguments' if call else 'pair of texts'}")
-        return Tests(call=call, cases=tuple(Case(given=given, expected=out) for given, out in cases))
+        return Cases(call=call, cases=tuple(Case(given=given, expected=out) for given, out in cases))
 
     def work(self, source: str) -> Work:
         """What the jail is asked: the inputs alone."""
@@ -67,7 +68,7 @@ class UnitTests(Slot):
     """The answer is Python in the reply's one fenced block, right when it passes every test of the task.
 
     Untrusted code runs in a `Jail` and nowhere else. `verify` opens one for the process; `code_judged` runs many
-    replies in one that the caller owns. See `Tests.read` for a task's answer.
+    replies in one that the caller owns. See `Cases.read` for a task's answer.
     """
 
     strictness: Strictness = Strictness.ONLY
@@ -95,7 +96,7 @@ class UnitTests(Slot):
 
     def work(self, task: Task, reply: str) -> Work | Verdict:
         """What has to be run to judge a reply; the verdict, where there is nothing to run."""
-        tests, found = Tests.read(task.answer), self.extract(reply)
+        tests, found = Cases.read(task.answer), self.extract(reply)
         if found.text is None:
             assert found.status is not None
             return self.verdict(found.status, span=found.span, detail=found.detail)
@@ -113,7 +114,7 @@ class UnitTests(Slot):
                 why="code that was not run is neither right nor wrong",
                 fix="see what this machine lacks: docs/sandbox.md",
             )
-        found, marks = self.extract(reply), self.marks(Tests.read(task.answer), outcome)
+        found, marks = self.extract(reply), self.marks(Cases.read(task.answer), outcome)
         passed = sum(not mark for mark in marks)
         detail = f"passes {passed} of {len(marks)} tests" + told(marks)
         if isinstance(outcome, Exceeded):
@@ -122,19 +123,20 @@ class UnitTests(Slot):
         if isinstance(outcome, Raised):
             detail += f"; {outcome.error:.200}"
         right = passed == len(marks) and isinstance(outcome, Finished)
-        share = passed / len(marks) if self.partial and not right else float(right)
-        # A share of one is for what is right: every test passed, and the code came to its end.
-        share = min(share, 1 - 1 / (1 + len(marks))) if not right else share
+        share = float(right)
+        if self.partial and not right:
+            # All of it is for what is right: every test passed, and the code came to its end.
+            share = min(passed, len(marks) - 1) / len(marks)
         status = Status.CORRECT if right else Status.WRONG
         return self.verdict(status, share=share, extracted=found.text, span=found.span, detail=detail)
 
-    def marks(self, tests: Tests, outcome: Outcome) -> tuple[str, ...]:
+    def marks(self, tests: Cases, outcome: Outcome) -> tuple[str, ...]:
         """Why each test failed, empty for one that passed, in order."""
         values: Sequence[Value] = () if isinstance(outcome, Broken) else outcome.values
         missing = ("not run",) * (len(tests.cases) - len(values))
         return (*(self.mark(case, value, tests) for case, value in zip(tests.cases, values, strict=False)), *missing)
 
-    def mark(self, case: Case, value: Value, tests: Tests) -> str:
+    def mark(self, case: Case, value: Value, tests: Cases) -> str:
         if isinstance(value, Err):
             return f"{value.type:.50}"
         assert isinstance(value, Ok)
@@ -164,11 +166,13 @@ class UnitTests(Slot):
 
     def near(self, said: float, expected: float) -> bool:
         """Whether two numbers are the same, or, where one is a float, within the tolerance. NaN is near nothing."""
-        if math.isnan(said) or math.isnan(expected):
-            return self.nan_equal and math.isnan(said) and math.isnan(expected)
+        # No conversion to a float here: a whole number can be too large for one.
+        nan = (said != said, expected != expected)
+        if any(nan):
+            return self.nan_equal and all(nan)
         if said == expected:
             return True
-        if (isinstance(said, int) and isinstance(expected, int)) or math.isinf(said) or math.isinf(expected):
+        if (isinstance(said, int) and isinstance(expected, int)) or INFINITE & {said, expected}:
             return False
         tolerance, right = Fraction(self.tolerance), Fraction(expected)
         return abs(Fraction(said) - right) <= tolerance * max(Fraction(1), abs(right))

@@ -96,8 +96,8 @@ def train(
     bits: int = 12,
     longest: int = 3,
     passes: int = 8,
-    rate: float = 0.5,
-    decay: float = 1e-4,
+    rate: float = 2.0,
+    decay: float = 1e-5,
 ) -> NgramModel:
     """Fit a model by stochastic gradient descent on the logistic loss, over the pairs in their order.
 
