@@ -20,7 +20,7 @@ from gnomon.errors import ResourceError
 
 __all__ = ["ENVIRONMENT", "SCRATCH", "Wall", "nobody", "spawn", "way"]
 
-SCRATCH = "/tmp"
+SCRATCH = "/scratch"
 """The one writable folder inside, and the working folder of every job."""
 OURS = "/opt/gnomon"
 FIRST_UID = 2_000_000_000
@@ -38,6 +38,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PYTHONUTF8": "1",
     "TERM": "dumb",
+    "TMPDIR": SCRATCH,
     "TZ": "UTC",
 }
 """All that confined code finds in its environment, the same on every host."""
@@ -97,6 +98,8 @@ def command(wall: Wall, kind: str) -> list[str]:
         words += ["--perms", "0755", "--dir", folder] if folder != "/" else []
     for path in seen:
         words += ["--ro-bind", path, path]
+    if not any(path.startswith("/tmp") for path in seen):
+        words += ["--symlink", SCRATCH, "/tmp"]
     for name in ("run", "inside", "confine", "seccomp"):
         words += ["--ro-bind", str(here / f"{name}.py"), f"{OURS}/gnomon/jail/{name}.py"]
     if wall.terminal:
@@ -146,6 +149,7 @@ def spawn(
         stderr=stderr,
         pass_fds=[near.fileno()],
         cwd=folder,
+        start_new_session=True,
         env=ENVIRONMENT | {"PATH": os.environ.get("PATH", "")},
     )
 

@@ -79,6 +79,7 @@ class Cell:
     folder: str | None = None
     jobs: int = 0
     heard: bytearray = field(default_factory=bytearray)
+    gone: bool = False
 
     @classmethod
     def start(cls, plan: Plan) -> Self:
@@ -132,10 +133,14 @@ class Cell:
         self.kill()
         fresh = Cell.start(self.plan)
         self.process, self.control, self.first, self.group = fresh.process, fresh.control, fresh.first, fresh.group
-        self.report, self.folder, self.jobs, self.heard = fresh.report, fresh.folder, 0, bytearray()
+        self.report, self.folder, self.heard = fresh.report, fresh.folder, bytearray()
+        self.jobs, self.gone = 0, False
 
     def kill(self) -> None:
         """End it and everything inside, and return when that is done."""
+        if self.gone:
+            return
+        self.gone = True
         end(self.process, self.first, self.control, self.group)
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -40,6 +40,7 @@ class Group:
         name = f"gnomon-{os.getpid()}-{next(NUMBERS)}"
         for controller, value in (("memory", memory), ("pids", processes)):
             for version, parent in places(controller):
+                sweep(parent)
                 folder = parent / name
                 with suppress(OSError):
                     folder.mkdir(exist_ok=True)
@@ -72,15 +73,23 @@ class Group:
     def close(self) -> None:
         """Remove the groups; their processes are gone, or just going."""
         for _, folder in self.folders.values():
-            for _ in range(50):
+            for _ in range(200):
                 try:
                     folder.rmdir()
                 except FileNotFoundError:
                     break
                 except OSError:
-                    time.sleep(0.002)
+                    time.sleep(0.005)
                 else:
                     break
+
+
+def sweep(parent: Path) -> None:
+    """Remove groups of owners that were killed. One in use cannot be removed."""
+    for folder in parent.glob("gnomon-*"):
+        if not Path("/proc", folder.name.split("-")[1]).exists():
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def places(controller: str) -> list[tuple[int, Path]]:

@@ -91,15 +91,19 @@ def landlock_abi() -> int:
         return 0
 
 
-def landlock(readable: Iterable[str], writable: Iterable[str] = ()) -> int:
-    """Allow reading and running below some paths, everything below others, and no TCP. Paths that do not exist are
-    left out. Returns: the ABI version used. Raises: OSError, EOPNOTSUPP, where the kernel has no Landlock."""
+def landlock(readable: Iterable[str], writable: Iterable[str] = (), *, tcp: bool = False) -> int:
+    """Allow reading and running below some paths, and everything below others. Paths that do not exist are left out.
+
+    Args: tcp: leave TCP as it is, for the inside of a network namespace.
+    Returns: the ABI version used.
+    Raises: OSError, EOPNOTSUPP, where the kernel has no Landlock.
+    """
     abi = landlock_abi()
     if not abi:
         raise OSError(errno.EOPNOTSUPP, "the kernel has no Landlock")
     known = RIGHTS[min(abi, 5)]
     attributes = struct.pack("=Q", known)
-    attributes += struct.pack("=Q", TCP) if abi >= 4 else b""
+    attributes += struct.pack("=Q", 0 if tcp else TCP) if abi >= 4 else b""
     attributes += struct.pack("=Q", SCOPES) if abi >= 6 else b""
     ruleset = call("syscall", CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     try:

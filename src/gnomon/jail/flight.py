@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnomon.jail.cell import Cell, processor_clock, whole_seconds
-from gnomon.jail.job import Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Raised, Resource, Value, Work
+from gnomon.jail.job import Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Resource, Value, Work
 from gnomon.jail.run import NONCE
 from gnomon.jail.told import Told, ending, plain, text
 
@@ -34,6 +34,8 @@ class Flight:
         self.clean = False
         """Whether its jail can serve another job."""
         self.inputs = [plain(list(words)) for words in work.inputs] if isinstance(work, Job) else list(work.stdins)
+        if isinstance(work, Program) and any(len(stdin) > limits.file_bytes for stdin in work.stdins):
+            raise ValueError(f"a standard input is longer than file_bytes, which is {limits.file_bytes}")
         self.runs = 1 if isinstance(work, Job) else len(self.inputs)
 
     def board(self, cell: Cell, selector: selectors.BaseSelector) -> None:

@@ -32,6 +32,8 @@ DESCRIPTORS = 256
 
 def main() -> None:
     """Entry: the socket is the descriptor named by the last argument; the first message says what to be."""
+    # The kernel keeps from the first process what it has no handler for; the interpreter's own is one too many.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[-1]))
     plan, _ = receive(control)
     for name in plan["imports"]:
@@ -62,7 +64,7 @@ def settle(plan: dict[str, Any]) -> dict[str, Any]:
     confine.lock_privileges()
     confine.drop_capabilities()
     with contextlib.suppress(OSError):
-        report["landlock"] = confine.landlock(plan["readable"], plan["writable"])
+        report["landlock"] = confine.landlock(plan["readable"], plan["writable"], tcp=bool(plan["argv"]))
     if plan["way"] != "bare":
         confine.load_filter(bytes.fromhex(plan["filter"]))
     return report
@@ -88,7 +90,7 @@ def serve(control: socket.socket, plan: dict[str, Any]) -> None:
             os._exit(0)
     os.close(handle)
     _, status, used = os.wait4(child, 0)
-    ended = {"status": status, "cpu": used.ru_utime + used.ru_stime, "left": survivors() or bool(os.listdir("."))}
+    ended = {"status": status, "cpu": used.ru_utime + used.ru_stime, "left": survivors() or littered()}
     control.sendall(pack(ended))
 
 
@@ -107,10 +109,19 @@ def survivors() -> bool:
     return True
 
 
+def littered() -> bool:
+    """Whether the job left any file, or a folder that does not say."""
+    try:
+        return bool(os.listdir("."))
+    except OSError:
+        return True
+
+
 def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any]) -> int:
     """A job's own process, from its birth to its end. Returns: the status to leave with."""
     result, out, err = descriptors
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     stdin = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600) if work["stdin"] else os.open(os.devnull, os.O_RDONLY)
     if work["stdin"]:
         with open(stdin, "wb", closefd=False) as file:
@@ -157,8 +168,8 @@ def session(control: socket.socket, plan: dict[str, Any], report: dict[str, Any]
                 for place in (0, 1, 2):
                     os.dup2(far, place)
             confine.limit(**plan["limits"] | {"cpu": plan["cpu"], "descriptors": DESCRIPTORS})
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
             os.execvpe(plan["argv"][0], plan["argv"], dict(os.environ) | plan["environment"])
         except OSError as error:
             os.write(2, f"{plan['argv'][0]}: {error.strerror}\n".encode())

@@ -26,7 +26,7 @@ from gnomon.jail.bubble import way
 from gnomon.jail.cell import Cell, Plan
 from gnomon.jail.flight import Flight, Lost
 from gnomon.jail.job import Broken, Finished, Job, Limits, Ok, Outcome, Raised, Work
-from gnomon.jail.probe import Capabilities, capabilities
+from gnomon.jail.probe import NO_JAIL, Capabilities, capabilities
 
 __all__ = ["Jail"]
 
@@ -62,11 +62,16 @@ class Jail:
     ) -> None:
         self.capabilities: Capabilities = capabilities(("jail",), unsafe=unsafe)
         self.limit, self.limits, self.recycle, self.retries = workers, limits or Limits(), recycle, retries
-        self._plan = Plan(kind=kind(unsafe), limits=self.limits, imports=imports, readable=readable)
+        self._plan = Plan(kind=self._kind(), limits=self.limits, imports=imports, readable=readable)
         self._change = Condition()
         self._idle: list[Cell] = []
         self._count = 0
         self._closed = False
+
+    def _kind(self) -> str:
+        """How jails are built; without a wall only where that was wanted and there is no other way."""
+        walled = all(probe.name != NO_JAIL for probe in self.capabilities.missing("jail"))
+        return way() if walled else "bare"
 
     def map(self, jobs: Iterable[Work]) -> list[Outcome]:
         """One outcome per job, in order, whatever the order they end in.
@@ -200,13 +205,3 @@ class Jail:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
-
-
-def kind(unsafe: bool) -> str:
-    """How jails are built; without a wall only where that is wanted and there is no other way."""
-    try:
-        return way()
-    except ResourceError:
-        if not unsafe:
-            raise
-        return "bare"

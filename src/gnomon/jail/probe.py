@@ -24,9 +24,11 @@ from gnomon.jail.bubble import way
 from gnomon.jail.cgroup import Group
 from gnomon.jail.job import Limits
 
-__all__ = ["RUNGS", "Capabilities", "Probe", "as_text", "capabilities"]
+__all__ = ["NO_JAIL", "RUNGS", "Capabilities", "Probe", "as_text", "capabilities"]
 
 RUNGS = ("worker", "jail", "session")
+NO_JAIL = "a jail"
+"""Name of the property that a jail can be built at all."""
 SECONDS = 60.0
 """Longest that the probes of one rung may take, on a machine that is busy elsewhere."""
 
@@ -103,7 +105,7 @@ def capabilities(rungs: Iterable[str] = RUNGS, *, unsafe: bool = False) -> Capab
         except ResourceError as error:
             if not unsafe:
                 raise
-            found[rung] = (Probe(name="a jail", holds=False, needed=True, said=error.what),)
+            found[rung] = (Probe(name=NO_JAIL, holds=False, needed=True, said=error.what),)
     user = "root" if os.geteuid() == 0 else "user"
     matrix = Capabilities(
         kernel=platform.release(),
@@ -185,7 +187,7 @@ def jail(facts: dict[str, Any]) -> tuple[Probe, ...]:
     limits = Limits(wall_seconds=SECONDS, cpu_seconds=SECONDS / 2)
     outcome, report = alone(Plan(kind=way(), limits=limits), job)
     if not isinstance(outcome, Finished) or not isinstance(outcome.values[0], Ok):
-        return (Probe(name="a jail", holds=False, needed=True, said=str(outcome)),)
+        return (Probe(name=NO_JAIL, holds=False, needed=True, said=str(outcome)),)
     return read(outcome.values[0].json) + around(report)
 
 

@@ -96,13 +96,17 @@ OTHERS: Table = {
     "sched_setscheduler": (144, 119),
     "sched_setparam": (142, 118),
     "sched_setattr": (314, 274),
+}
+"""What reaches other processes of the same user; for code that shares the host's process table."""
+
+SHARED: Table = {
     "shmget": (29, 194),
     "shmat": (30, 196),
     "msgget": (68, 186),
     "semget": (64, 190),
     "mq_open": (240, 180),
 }
-"""What reaches other processes of the same user; for code that shares the host's process table."""
+"""System V and POSIX memory and queues, which outlive their process and would tell one job of another."""
 
 STARTS: Table = {
     "fork": (57, None),
@@ -166,9 +170,9 @@ def filter_program(profile: str, machine: str | None = None) -> bytes:
     """The filter of a profile as an array of `struct sock_filter`.
 
     Args:
-        profile: `JOB`, no socket at all; `SESSION`, sockets of the inside of its own network namespace; `WORKER`,
-            no socket, no new process, no reach to other processes or to the labels of files, for code that stays
-            in the host's namespaces.
+        profile: `JOB`, no socket and nothing that outlives a process; `SESSION`, sockets of the inside of its own
+            network namespace; `WORKER`, no socket, no new process, no reach to other processes or to the labels of
+            files, for code that stays in the host's namespaces.
     Raises: OSError, ENOSYS, on an architecture whose system calls are not listed.
     """
     machine = machine or platform.machine()
@@ -180,7 +184,11 @@ def filter_program(profile: str, machine: str | None = None) -> bytes:
     code += [step(AT_LEAST, NEWEST + 1, 0, 1), refuse(errno.ENOSYS)]
     # The C library falls back on clone, whose flags can be read here.
     code += [step(EQUAL, single["clone3"], 0, 1), refuse(errno.ENOSYS)]
-    lists = [ALWAYS, *([OTHERS, STARTS, LABELS] if profile == WORKER else [])]
+    lists = [
+        ALWAYS,
+        *([SHARED] if profile != SESSION else []),
+        *([OTHERS, STARTS, LABELS] if profile == WORKER else []),
+    ]
     numbers = [row[column] for table in lists for row in table.values()]
     for number in sorted(number for number in numbers if number is not None):
         code += [step(EQUAL, number, 0, 1), refuse()]

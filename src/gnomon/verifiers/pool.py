@@ -265,7 +265,7 @@ class Pool:
         if len(heard) < HEAD + max(size, 1):
             return None
         try:
-            kind, *rest = self._open(heard[HEAD : HEAD + size])
+            kind, *rest = self._open(bytes(heard[HEAD : HEAD + size]))
             outcome = KINDS[kind](*rest)
         except Exception as error:  # Only a worker that is no longer ours, or a value that does not travel, does this.
             self._drop(worker)
