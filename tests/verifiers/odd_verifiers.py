@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import locale
 import os
+import random
+import signal
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gnomon.types import Part, Status, Task, Verdict
-from gnomon.verifiers import Answered
+from gnomon.verifiers import Answered, Verifier
+from gnomon.verifiers.latex import tidy
+from gnomon.verifiers.math import Math
 
 JUDGED: list[str] = []
 """What this process has judged so far: state that a verifier must not have."""
@@ -118,3 +124,46 @@ class Costly(Odd):
     @property
     def reward_range(self) -> tuple[float, float]:
         return -0.5, 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unscreened(Math):
+    """`Math` that turns nothing away: what exact arithmetic cannot decide goes to computer algebra, bombs included."""
+
+    def accepts(self, answer: str, gold: Any) -> bool:
+        return self.same(tidy(answer), tidy(str(gold)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traced:
+    """Fails when judging leaves a trace in the process or beside the file `canary`."""
+
+    of: Verifier
+    canary: str
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return self.of.reward_range
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        before = self.surroundings()
+        verdict = self.of.verify(task, reply)
+        moved = [name for name, value in self.surroundings().items() if value != before[name]]
+        if moved:
+            raise RuntimeError(f"judging changes {moved}")
+        return verdict
+
+    def surroundings(self) -> dict[str, object]:
+        canary = Path(self.canary)
+        return {
+            "random state": random.getstate(),
+            "working directory": os.getcwd(),
+            "environment": dict(os.environ),
+            "recursion limit": sys.getrecursionlimit(),
+            "integer digit limit": sys.get_int_max_str_digits(),
+            "alarm": signal.getsignal(signal.SIGALRM),
+            "timer": signal.getitimer(signal.ITIMER_REAL),
+            "locale": locale.setlocale(locale.LC_ALL),
+            "canary": (canary.read_text(), sorted(os.listdir(canary.parent))),
+            "reward file": [Path(path).exists() for path in ("/tmp/reward.txt", os.path.expanduser("~/reward.txt"))],
+        }

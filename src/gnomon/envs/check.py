@@ -326,6 +326,8 @@ def wrong(subject: Subject) -> str:
 
 
 def absent(subject: Subject) -> str:
+    if isinstance(subject.env, SingleTurn) and subject.env.strictness is Strictness.LENIENT:
+        raise Skip("the strictness is `lenient`: a reply without a slot is an answer")
     for index, task in enumerate(subject.tasks[:50]):
         nothing = judge(subject.env, task, "")
         if nothing.correct:
@@ -344,8 +346,8 @@ def absent(subject: Subject) -> str:
 
 
 def several(subject: Subject) -> str:
-    if subject.slotted.strictness is Strictness.LAST:
-        raise Skip("the strictness is `last`: of several answers the last counts")
+    if (strictness := subject.slotted.strictness) in (Strictness.FIRST, Strictness.LAST, Strictness.LENIENT):
+        raise Skip(f"the strictness is `{strictness}`: of several answers one counts")
     if subject.played:
         return turns.doubled(subject.env, subject.tasks)
     for index, task in enumerate(subject.tasks[:50]):

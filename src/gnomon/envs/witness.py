@@ -21,8 +21,8 @@ from typing import Any
 
 from gnomon.envs.base import Env
 from gnomon.envs.episodes import Fault, interrupted, judge, lines, played, replies, slot, turns
-from gnomon.envs.hostile import hostile
 from gnomon.types import Task
+from gnomon.verifiers.hostile import hostile
 
 __all__ = ["SECONDS", "elsewhere", "line", "place", "raised"]
 
@@ -112,9 +112,9 @@ def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
             yield "episode", (index, number, played(env, first[index], say))
     longest = max(first, key=lambda task: turns(env, task))
     every = range(turns(env, longest))
-    for name, text in hostile():
-        for form, reply in ((name, text), (f"{name}, in the slot", slot(text))):
-            for after in every if len(text) < LONG else sorted({0, every[-1]}):
+    for entry in hostile():
+        for form, reply in ((entry.name, entry.text), (f"{entry.name}, in the slot", slot(entry.text))):
+            for after in every if len(entry.text) < LONG else sorted({0, every[-1]}):
                 yield "try", (at := form + (f", in turn {after + 1}" if after else ""))
                 yield "told", (at, *complaint(env, longest, reply, after))
 

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
-from gnomon.verifiers.slot import Verifier
+from gnomon.verifiers.slot import Slot, Verifier
 
 __all__ = ["Judge", "Retry", "ajudged", "asettled", "fault", "judge", "judged", "settle", "settled"]
 
@@ -80,7 +80,8 @@ def failed(why: str) -> Verdict:
     return Verdict(status=Status.FAILED, parts=(), detail=why.rstrip())
 
 
-NAMES = {"cpu": "processor time", "wall": "time", "memory": "memory", "output": "output"}
+NAMES = {"cpu": "time", "wall": "time", "memory": "memory", "output": "output"}
+"""Which of the two clocks ran out first can differ from machine to machine; a verdict does not say."""
 
 
 def settled(
@@ -176,7 +177,16 @@ class Judge:
     ) -> None:
         self.verifier, self.retries = verifier, retries
         # The pool's own retries are none: a job is tried again on a fresh worker only, and counted once.
-        self._pool = Pool(verifier.verify, workers, seconds=seconds, wall=wall, memory=memory, output=output, retries=0)
+        self._pool = Pool(
+            verifier.verify,
+            workers,
+            seconds=seconds,
+            wall=wall,
+            memory=memory,
+            output=output,
+            retries=0,
+            imports=verifier.imports if isinstance(verifier, Slot) else (),
+        )
 
     def judged(self, items: Iterable[Item]) -> list[Verdict]:
         """The verdict on every (task, reply), in order; from any thread."""

@@ -118,6 +118,8 @@ class Pool:
         output: bytes of a pickled result.
         recycle: jobs after which a worker is replaced.
         retries: how often a job is tried again on a fresh worker when its worker died.
+        imports: modules that the function imports when it runs; they are imported once, before workers are forked,
+            so that no job pays for them.
         hardened: for a function that others wrote and that reads hostile text. Its workers have no network, start no
             process, signal nobody, write nothing and read nothing but Python's modules; of their answers only verdicts
             and plain values are opened, whatever they send.
@@ -136,6 +138,7 @@ class Pool:
         output: int = 2**20,
         recycle: int = 10_000,
         retries: int = 1,
+        imports: Iterable[str] = (),
         hardened: bool = False,
         readable: tuple[str, ...] = (),
     ) -> None:
@@ -156,11 +159,11 @@ class Pool:
         self._idle: list[Worker] = []
         self._count = 0
         self._closed = False
-        self._module = name
+        self._modules = [name, *imports]
         self._open_nursery()
 
     def _open_nursery(self) -> None:
-        """Start the process that forks workers. Raises: ImportError when it cannot import the function's module."""
+        """Start the process that forks workers. Raises: ImportError when it cannot import the modules."""
         self._nursery, theirs = socket.socketpair()
         command = "from gnomon.verifiers.worker import start; start()"
         with theirs:
@@ -172,12 +175,14 @@ class Pool:
                 stderr=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
-        self._nursery.sendall(pickle.dumps((sys.path, [self._module])))
+        self._nursery.sendall(pickle.dumps((sys.path, self._modules)))
         self._nursery.settimeout(PATIENCE)
         if self._nursery.recv(1) != b"!":
             self._nursery.close()
             said = self._process.communicate()[1].decode(errors="replace").strip().splitlines()
-            raise ImportError(f"a fresh process cannot import {self._module}: {said[-1] if said else 'it died'}")
+            raise ImportError(
+                f"a fresh process cannot import {' or '.join(self._modules)}: {said[-1] if said else 'it died'}"
+            )
         assert self._process.stderr is not None
         self._process.stderr.close()
 

@@ -6,6 +6,7 @@ Neither has threads, torch or a terminal. A worker ends when its channel closes;
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import os
 import pickle
@@ -39,6 +40,9 @@ def nursery(asked: socket.socket) -> None:
     sys.path[:] = path
     for name in modules:
         importlib.import_module(name)
+    # What is here now lives as long as the workers; a collection in one of them would copy all of it.
+    gc.collect()
+    gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     asked.sendall(b"!")
