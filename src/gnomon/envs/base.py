@@ -68,9 +68,14 @@ class Env(Protocol):
     def start(self, task: Task, key: Key) -> Episode: ...
 
 
-def identity(*content: object) -> str:
-    """The id of a task with this content, whatever else differs (wording, order of a multiset …)."""
-    return blake2b(repr(content).encode(), digest_size=8).hexdigest()
+def identity(*content: object, family: object = None) -> str:
+    """The id of a task with this content, whatever else differs (wording, order of a multiset …).
+
+    Args: family: tasks of one family stand in the same split, though they differ; None for a task by itself.
+    """
+    own = blake2b(repr(content).encode(), digest_size=8).hexdigest()
+    # The split is read off the last digit.
+    return own if family is None else own[:-1] + identity("family", family)[-1]
 
 
 def split_of(identity: str) -> str:
@@ -125,7 +130,7 @@ class SingleTurn(Slot, ABC):
         Raises: NotImplementedError, where the environment knows no neighbours; ValueError, where the task has none.
         """
         for attempt in range(1000):
-            other = self.neighbour(task, key.at("mutate", attempt=attempt).random())
+            other = self.neighbour(task, key.at("mutate", task=task.id, attempt=attempt).random())
             if other.id != task.id and split_of(other.id) == split_of(task.id):
                 return replace(other, messages=(*task.messages[: -len(other.messages)], *other.messages))
         raise ValueError(f"{self!r} finds no neighbour of the task {task.id}")
