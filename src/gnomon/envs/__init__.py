@@ -7,6 +7,7 @@ from gnomon.envs.arithmetic import Arithmetic
 from gnomon.envs.base import Env, Episode, SingleTurn, Step, Tasks, identity
 from gnomon.envs.char_count import CharCount
 from gnomon.envs.countdown import Countdown
+from gnomon.envs.dataset import Dataset
 from gnomon.envs.guess_number import GuessNumber
 from gnomon.envs.kuhn_poker import KuhnPoker
 from gnomon.envs.linear_equation import LinearEquation
@@ -28,6 +29,7 @@ __all__ = [
     "Ask",
     "CharCount",
     "Countdown",
+    "Dataset",
     "Env",
     "Episode",
     "GuessNumber",
@@ -55,6 +57,7 @@ ENVS: dict[str, type[Env]] = {
     "arithmetic": Arithmetic,
     "char_count": CharCount,
     "countdown": Countdown,
+    "dataset": Dataset,
     "guess_number": GuessNumber,
     "kuhn_poker": KuhnPoker,
     "linear_equation": LinearEquation,

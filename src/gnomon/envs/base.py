@@ -15,7 +15,7 @@ from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Slot
 
-__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity", "split_of", "user"]
+__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity", "solved", "split_of", "user"]
 
 SLOT = "<answer>...</answer>"
 """Said once at the end of every prompt: where the answer goes."""
@@ -214,10 +214,11 @@ class Shown(Tasks):
         task, train = super().__getitem__(index), Tasks(self.single, "train")
         drawn = (train.draw("shot", shot) for shot in range(10_000))
         examples = list(islice((example for example in drawn if example.id != task.id), self.single.shots))
-        return replace(task, messages=(*_solved(self.single, examples), *task.messages))
+        return replace(task, messages=(*solved(self.single, examples), *task.messages))
 
 
-def _solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:
+def solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:
+    """Tasks with their solutions, as a conversation."""
     return [
         message
         for task in tasks

@@ -37,10 +37,9 @@ class MultipleChoice(SingleTurn):
         wrong = rng.sample(sorted(set(slips) - {value}), self.options - 1)
         place = rng.randrange(self.options)
         shown = " ".join(f"{x} {n}" for x, n in zip(LETTERS, [*wrong[:place], value, *wrong[place:]], strict=False))
-        return Task(
-            id=identity("multiple_choice", a, sign, b, shown, family=(a, sign, b)), messages=user(f"{a} {sign} {b}? {shown} {SLOT}"),
-            answer=LETTERS[place], info={"question": (a, sign, b), "options": self.options},
-        )  # fmt: skip
+        prompt, info = f"{a} {sign} {b}? {shown} {SLOT}", {"question": (a, sign, b), "options": self.options}
+        name = identity("multiple_choice", a, sign, b, shown, family=(a, sign, b))
+        return Task(id=name, messages=user(prompt), answer=LETTERS[place], info=info)
 
     def check(self, task: Task, answer: str) -> bool:
         if len(answer) != 1 or answer.upper() not in LETTERS[: task.info["options"]]:

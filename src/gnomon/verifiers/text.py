@@ -1,0 +1,68 @@
+"""A text that equals the gold, exactly or after named rules."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gnomon.verifiers.slot import Answered
+
+__all__ = ["Rule", "Text", "golds", "normal"]
+
+
+class Rule(StrEnum):
+    """A difference between two texts that does not count."""
+
+    NFKC = "nfkc"
+    """Unicode compatibility: full-width digits, ligatures, superscripts, composed and combining accents."""
+    CASE = "case"
+    """Upper and lower case."""
+    SPACES = "spaces"
+    """How much white space stands between words, and any around the text."""
+    PUNCTUATION = "punctuation"
+    """Every sign of a Unicode category P."""
+    ARTICLES = "articles"
+    """The words a, an and the."""
+
+
+def normal(text: str, rules: tuple[Rule, ...]) -> str:
+    """The text with all differences dropped that the rules name, in the order of the rules."""
+    for rule in rules:
+        if rule is Rule.NFKC:
+            text = unicodedata.normalize("NFKC", text)
+        elif rule is Rule.CASE:
+            text = text.casefold()
+        elif rule is Rule.SPACES:
+            text = " ".join(text.split())
+        elif rule is Rule.PUNCTUATION:
+            text = "".join(char for char in text if not unicodedata.category(char).startswith("P"))
+        else:
+            text = " ".join(word for word in text.split() if word.lower() not in ("a", "an", "the"))
+    return text
+
+
+def golds(gold: Any) -> tuple[str, ...]:
+    """The texts that are right: the task's answer, or any of several. Raises: ValueError when it is neither."""
+    texts = (gold,) if isinstance(gold, str) else tuple(gold) if isinstance(gold, list | tuple) else ()
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"the task's own answer {gold!r:.100} is neither a text nor several")
+    return texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(Answered):
+    """The answer is a text; the gold is one, or a list of those that are right."""
+
+    rules: tuple[Rule, ...] = ()
+    """Differences that do not count; with none, every character does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "rules", tuple(Rule(rule) for rule in self.rules))
+
+    def accepts(self, answer: str, gold: Any) -> bool:
+        said = normal(answer, self.rules)
+        # A text of which the rules leave nothing says nothing.
+        return bool(said) and said in {normal(text, self.rules) for text in golds(gold)}
