@@ -22,6 +22,8 @@ SLOT = "<answer>...</answer>"
 SPLITS = ("train", "test")
 TEST_SHARE = 8
 """One task in this many belongs to the test split."""
+DIRECT = 64
+"""Draws of a mutation that start from the task itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +129,14 @@ class SingleTurn(Slot, ABC):
     def mutate(self, task: Task, key: Key) -> Task:
         """Another task near this one, in the same split and behind the same examples: pure in both arguments.
 
+        It is a neighbour; where none that is drawn stands in the split, one of a neighbour, and so on.
+
         Raises: NotImplementedError, where the environment knows no neighbours; ValueError, where the task has none.
         """
+        start = task
         for attempt in range(1000):
-            other = self.neighbour(task, key.at("mutate", task=task.id, attempt=attempt).random())
+            other = self.neighbour(start, key.at("mutate", task=task.id, attempt=attempt).random())
+            start = other if attempt >= DIRECT else task
             if other.id != task.id and split_of(other.id) == split_of(task.id):
                 return replace(other, messages=(*task.messages[: -len(other.messages)], *other.messages))
         raise ValueError(f"{self!r} finds no neighbour of the task {task.id}")

@@ -67,6 +67,7 @@ class Dataset(SingleTurn):
     def tasks(self, split: str) -> Rows:  # type: ignore[override]
         if split not in SPLITS:
             raise ValueError(f"split is {split!r}; it must be one of {SPLITS}")
+        judge_of(self)
         stamps = [stamp(path) for path in (self.path, self.test, self.ranked) if is_file(path)]
         return rows_of(self, split, tuple(stamps))
 

@@ -22,10 +22,11 @@ class NumberWords(SingleTurn):
         return asked(rng.randrange(10 ** rng.randint(1, self.digits)))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One digit misread."""
-        digits = list(str(task.info["number"]))
-        digits[rng.randrange(len(digits))] = str(rng.randrange(10))
-        return asked(int("".join(digits)))
+        """One digit misread, dropped or put in."""
+        text = str(task.info["number"])
+        at, new = rng.randrange(len(text)), str(rng.randrange(10))
+        near = [text[:at] + new + text[at + 1 :], text[:at] + text[at + 1 :], text[:at] + new + text[at:]]
+        return asked(int(rng.choice([digits for digits in near if 0 < len(digits) <= self.digits])))
 
     def check(self, task: Task, answer: str) -> bool:
         if not answer.replace("-", "").replace(" ", "").isalpha():
