@@ -25,7 +25,8 @@ Written by `python docs/gallery.py`. `gnomon env list` prints the table, `gnomon
 {rows}
 
 Every answer stands in one slot `<answer>...</answer>`. The reward of one turn is 1 for a right answer and, unless
-`format` says otherwise, 0.1 for one that can be read. `seed` draws the tasks.
+`format` says otherwise, 0.1 for one that can be read. Of several turns, a seat is forgiven `retries` replies without a
+legal move, and a lone one is paid `speed` on top of success. `seed` draws the tasks.
 """
 
 ENTRY = """\
@@ -65,7 +66,7 @@ def entry(name: str) -> str:
     if issubclass(ENVS[name], SingleTurn):
         lines = [f"{prompt}\n    {answer}" for prompt, answer in samples(name)]
     else:
-        lines = transcript(name)
+        lines = transcript(name, 1)
     return ENTRY.format(name=name, summary=facts(name)["summary"], shown="\n".join(lines), source=judge_source(name))
 
 
