@@ -23,6 +23,10 @@ model_app = typer.Typer(no_args_is_help=True, help="Bring models in.")
 app.add_typer(config_app, name="config")
 app.add_typer(base_app, name="base")
 app.add_typer(model_app, name="model")
+env_app = typer.Typer(no_args_is_help=True, help="Look at environments.")
+new_app = typer.Typer(no_args_is_help=True, help="Write something new from a sound example.")
+app.add_typer(env_app, name="env")
+app.add_typer(new_app, name="new")
 
 Json = Annotated[bool, typer.Option("--json", help="Print plain JSON for a program.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="key=value …", help="Settings over the defaults.")]
@@ -225,6 +229,64 @@ def play(
     from gnomon.envs.play import play as answer
 
     answer(chosen_env(what, settings), index)
+
+
+@env_app.command("list")
+def env_list(as_json: Json = False) -> None:
+    """The environments that ship: turns, seats, what they ask."""
+    from gnomon.envs import ENVS
+    from gnomon.envs.gallery import facts
+
+    found = [facts(name) for name in sorted(ENVS)]
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    for fact in found:
+        seats = f", {fact['seats']} seats" if fact["seats"] > 1 else ""
+        turns = "one turn" if fact["turns"] == 1 else f"up to {fact['turns']} turns"
+        print(f"{fact['name']:<16} {turns + seats:<23} {fact['summary']}")
+
+
+@new_app.command("env")
+def new_env(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the file and, in capitals, of the class.")],
+    turns: Annotated[bool, typer.Option("--turns", help="An environment of several turns.")] = False,
+    folder: Annotated[Path, typer.Option(help="Where to write it.")] = Path("."),
+) -> None:
+    """Write an environment as one file that passes gnomon check, to be changed into yours."""
+    from gnomon.launch.scaffold import new_env as write
+
+    file, kind = write(name, folder, turns)
+    print(f"{file}\nnext: gnomon check {file}:{kind}")
+
+
+@app.command()
+def rank(
+    folder: RunFolder,
+    by: Annotated[
+        str, typer.Option(help="variance of all rewards, or drift of the mean from visit to visit.")
+    ] = "variance",
+    out: Annotated[Path | None, typer.Option(help="The file for env.ranked of a data set.")] = None,
+    as_json: Json = False,
+) -> None:
+    """The train tasks of a run by how much their rewards varied: gnomon rank RUN --out ranked.json"""
+    from gnomon.launch.rank import MEASURES
+    from gnomon.launch.rank import rank as ranked
+    from gnomon.store import RunReader
+
+    if by not in MEASURES:
+        raise ConfigError("E005", f"tasks are not ranked by {by!r}", where="--by", fix=f"--by {MEASURES[0]}")
+    with RunReader(folder) as reader:
+        facts = ranked(reader, by)
+    text = json.dumps(facts, indent=1)
+    if out is not None:
+        out.write_text(text + "\n", "utf-8")
+    if as_json:
+        print(text)
+        return
+    for fact in facts["tasks"][:10]:
+        print(f"task {fact['index']:<10} {fact['visits']:>3} visits  mean {fact['mean']:.3f}  {by} {fact[by]:.4f}")
+    print(f"{len(facts['tasks'])} tasks" + (f" in {out}" if out else ""))
 
 
 @app.command()

@@ -7,12 +7,28 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from gnomon.envs import ENVS, Arithmetic, CharCount, Env, Episode, SingleTurn, Step, identity, witness
+from gnomon.envs import (
+    ENVS,
+    Arithmetic,
+    Ask,
+    CharCount,
+    Env,
+    Episode,
+    GuessNumber,
+    KuhnPoker,
+    MultiTurn,
+    Play,
+    SingleTurn,
+    Step,
+    identity,
+    witness,
+)
 from gnomon.envs.check import CHECKS, Finding, Report, Subject, check_env, finding_of, well_formed
+from gnomon.envs.turns import Playing
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
 from gnomon.verifiers import Strictness
@@ -30,10 +46,10 @@ def test_every_shipped_environment_passes(name: str) -> None:
     assert [finding.name for finding in report.findings] == ["tasks", *CHECKS]
     skipped = {finding.name for finding in report.findings if finding.skipped}
     alone = {"mutations", "wrong answers"}
-    several = getattr(ENVS[name](), "seats", 1) > 1
-    assert skipped == (
-        set() if issubclass(ENVS[name], SingleTurn) else alone | ({"constant answer"} if several else set())
-    )
+    if issubclass(ENVS[name], SingleTurn):
+        assert skipped == ({"mutations"} if name == "dataset" else set())
+    else:
+        assert skipped == alone | ({"constant answer"} if getattr(ENVS[name](), "seats", 1) > 1 else set())
 
 
 @pytest.mark.parametrize(
@@ -240,6 +256,18 @@ class OwnIds(Sound):
         return replace(super().make(rng), id="question 17")
 
 
+class SameNeighbour(Sound):
+    """A neighbour that is not told apart from chance."""
+
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        return super().neighbour(task, random.Random(os.urandom(4)))
+
+
+class UnsolvedNeighbour(Sound):
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        return replace(super().neighbour(task, rng), answer="many")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Uncarried(Sound):
     judge: Any = lambda text: text
@@ -271,6 +299,8 @@ FAULTS: list[tuple[type[Sound], str, str]] = [
     (Overwrites, "no trace", "changes the task"),
     (Moody, "no trace", "is judged"),
     (WrongPlace, "no trace", "`span` points at"),
+    (SameNeighbour, "mutations", "no pure function"),
+    (UnsolvedNeighbour, "mutations", "is not correct"),
     (Naive, "hostile replies", "ValueError"),
     (Hangs, "hostile replies", "LaTeX power tower, in the slot: nothing was heard for 2 s"),
     (Quits, "hostile replies", "LaTeX power tower, in the slot: the process ended with exit status 0"),
@@ -302,7 +332,7 @@ def test_the_sound_one_has_none_of_the_faults() -> None:
 
 
 def test_every_check_can_fail() -> None:
-    assert {name for _, name, _ in FAULTS} == {"tasks", *CHECKS}
+    assert {name for _, name, _ in [*FAULTS, *SEVERAL_FAULTS]} == {"tasks", *CHECKS}
 
 
 def test_an_exception_is_shown_on_one_line_with_its_place() -> None:
@@ -317,9 +347,9 @@ def test_a_report_as_text_and_as_data() -> None:
     report = check_env(WrongSolution(), tasks=10)
     data = json.loads(json.dumps(report.as_dict()))
     assert data["passed"] is False and len(data["findings"]) == len(report.findings)
-    assert data["findings"][7] == {
+    assert data["findings"][8] == {
         "name": "solutions", "passed": False, "skipped": False,
-        "detail": report.findings[7].detail, "where": "train task 0",
+        "detail": report.findings[8].detail, "where": "train task 0",
     }  # fmt: skip
     lines = str(report).splitlines()
     assert any(line.startswith("  FAIL  solutions") for line in lines)
@@ -350,6 +380,125 @@ class Guess:
         """Nothing is held."""
 
 
+class Fair(GuessNumber):
+    """What the faulty ones of several turns depart from."""
+
+
+class FromTheClock(Fair):
+    def play(self, task: Task, rng: random.Random) -> Play:
+        return super().play(replace(task, answer=1 + os.urandom(1)[0] % 20), rng)
+
+
+class KeepsCount(Fair):
+    """Its hints depend on how often anybody was asked before."""
+
+    asked: ClassVar[list[int]] = []
+
+    def play(self, task: Task, rng: random.Random) -> Play:
+        self.asked.append(0)
+        yield Ask(text=f"Question {len(self.asked)}")
+        return [0.0]
+
+
+class HashedHints(Fair):
+    def play(self, task: Task, rng: random.Random) -> Play:
+        yield Ask(text="".join(set("abcdefgh")))
+        return [0.0]
+
+
+class OneTooMany(Fair):
+    @property
+    def moves(self) -> int:
+        return self.guesses - 1
+
+
+class PoorPlayer(Fair):
+    def best(self, task: Task, ask: Ask) -> str:
+        return "1"
+
+
+class EveryoneWins(Fair):
+    def play(self, task: Task, rng: random.Random) -> Play:
+        yield Ask(legal=("1", "2"))
+        return [1.0]
+
+    def best(self, task: Task, ask: Ask) -> str:
+        return "1"
+
+
+class PaysTheUnreadable(Fair):
+    def start(self, task: Task, key: Key) -> Playing:
+        return Generous(self, task, key)
+
+
+class Generous(Playing):
+    """Takes what it cannot read in the second turn for the solution."""
+
+    def step(self, reply: str) -> Step:
+        later = len(self.ask.text) > 0
+        made = super().step(reply)
+        return replace(made, verdict=replace(made.verdict, status=Status.CORRECT)) if later and made.verdict else made
+
+
+class BreaksLate(Fair):
+    """Sound at first; falls over a long move in the second turn."""
+
+    def play(self, task: Task, rng: random.Random) -> Play:
+        yield Ask()
+        return [float(int((yield Ask(text="Again."))) == task.answer)]
+
+    def best(self, task: Task, ask: Ask) -> str:
+        return str(task.answer)
+
+
+class SpeechlessSeat(KuhnPoker):
+    def play(self, task: Task, rng: random.Random) -> Play:
+        yield Ask(legal=("pass",))
+        yield Ask(legal=("pass",), seat=1)
+        return [0.0, 0.0]
+
+    def best(self, task: Task, ask: Ask) -> str:
+        return "pass"
+
+
+class LostSeat(KuhnPoker):
+    def start(self, task: Task, key: Key) -> Playing:
+        return OneVerdict(self, task, key)
+
+
+class OneVerdict(Playing):
+    def step(self, reply: str) -> Step:
+        made = super().step(reply)
+        return replace(made, verdict=made.verdicts[0], verdicts=()) if made.done else made
+
+
+class IllegalPlayer(KuhnPoker):
+    def best(self, task: Task, ask: Ask) -> str:
+        return "raise"
+
+
+SEVERAL_FAULTS: list[tuple[type[MultiTurn], str, str]] = [
+    (FromTheClock, "episodes", "goes otherwise"),
+    (KeepsCount, "episodes", "goes otherwise"),
+    (HashedHints, "another process", "plays the same replies otherwise"),
+    (OneTooMany, "episodes", "not over after max_turns = 5"),
+    (PoorPlayer, "solutions", "its own player, in seat 0, is judged wrong"),
+    (EveryoneWins, "constant answer", "100.0%"),
+    (PaysTheUnreadable, "hostile replies", "in turn 5: judged correct"),
+    (PaysTheUnreadable, "two answers", "two moves"),
+    (BreaksLate, "hostile replies", "ValueError"),
+    (SpeechlessSeat, "episodes", "seat 1 is to speak and was told nothing"),
+    (LostSeat, "episodes", "2 seats took part and 1 got a verdict"),
+    (IllegalPlayer, "solutions", "in seat 0, is judged rejected"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "detail"), SEVERAL_FAULTS, ids=lambda value: getattr(value, "__name__", None))
+def test_a_planted_fault_of_several_turns_is_found(kind: type[MultiTurn], name: str, detail: str) -> None:
+    finding = finding_of(name, CHECKS[name], Subject(kind(), 20))
+    assert not finding.passed and detail in finding.detail, finding
+
+
 @dataclass(frozen=True)
 class Guessing:
     reward_range: tuple[float, float] = (0.0, 1.0)
@@ -373,7 +522,7 @@ def test_an_environment_of_several_turns_passes_what_concerns_it() -> None:
     report = check_env(Guessing())
     assert report.passed, str(report)
     skipped = {finding.name for finding in report.findings if finding.skipped}
-    assert skipped == {"prompt", "solutions", "wrong answers", "two answers", "constant answer"}
+    assert skipped == {"prompt", "solutions", "mutations", "wrong answers", "two answers", "constant answer"}
     assert all("SingleTurn" in finding.detail for finding in report.findings if finding.skipped)
 
 

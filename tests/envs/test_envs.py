@@ -5,6 +5,7 @@ import itertools
 import random
 from collections import Counter
 from dataclasses import replace
+from difflib import SequenceMatcher
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.envs import ENVS, Arithmetic, CharCount, Countdown, Scramble, SingleTurn, identity
+from gnomon.envs import ENVS, Arithmetic, CharCount, Countdown, Dataset, Scramble, SingleTurn, identity
 from gnomon.envs.arithmetic import total
-from gnomon.envs.base import SLOT, TEST_SHARE
+from gnomon.envs.base import SLOT, TEST_SHARE, split_of
 from gnomon.envs.dictionary import dictionary, words
 from gnomon.envs.expressions import grow
 from gnomon.keys import Key
 from gnomon.types import Message, Status, Task
 from gnomon.verifiers import Strictness, evaluate
 
-SINGLE: dict[str, type[SingleTurn]] = {name: kind for name, kind in ENVS.items() if issubclass(kind, SingleTurn)}
+SINGLE: dict[str, type[SingleTurn]] = {
+    name: kind for name, kind in ENVS.items() if issubclass(kind, SingleTurn) and kind is not Dataset
+}
+GENERATED = sorted(name for name, kind in ENVS.items() if kind is not Dataset)
 NAMES = sorted(SINGLE)
 
 
@@ -35,25 +39,37 @@ def first(env: SingleTurn, count: int, split: str = "train") -> list[Task]:
     return [tasks[i] for i in range(count)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", GENERATED)
 def test_an_environment_is_one_short_file(name: str) -> None:
-    source = Path(inspect.getfile(SINGLE[name]))
+    source = Path(inspect.getfile(ENVS[name]))
     assert source.stem == name
     assert len(source.read_text().splitlines()) <= 60
 
 
 PINNED = {
+    "anytime": ("Compute 40 - 26 - 49. <answer>...</answer>", "0960a11f0a5d93c8"),
     "arithmetic": ("Compute 3 - 13. <answer>...</answer>", "3e6b1808e3e55d10"),
     "char_count": ('How many "a" in "wgra"? <answer>...</answer>', "97bd8afb8a238650"),
     "countdown": ("Make 1 from 6, 4, 9. <answer>...</answer>", "5539c171c33f9200"),
+    "guess_number": ("Guess 1-20. <answer>...</answer>", "51a8fc3d98cf91c8"),
+    "kuhn_poker": ("Kuhn poker. Card K. pass or bet? <answer>...</answer>", "33281ea8be699be0"),
+    "linear_equation": ("Solve 4x + 14 = -18. <answer>...</answer>", "ec497b916cfeff68"),
+    "list_puzzle": ("Reverse 2 4 2. <answer>...</answer>", "483ad3c7531479e0"),
+    "mastermind": ("Find 3 digits 1-4. <answer>...</answer>", "ea29016ccce8f558"),
+    "multiple_choice": ("14 * 9? A 135 B 106 C 126 D 621 <answer>...</answer>", "6f8df895b115df38"),
+    "nim": ("Nim 1 2 7. Take: size count. <answer>...</answer>", "caa2efbca1227f20"),
+    "number_words": ("Write 7400 in words. <answer>...</answer>", "ddcab76ccc5d39c0"),
     "scramble": ('Unscramble "pom". <answer>...</answer>', "c0dad131024917a8"),
+    "tic_tac_toe": ("Tic-tac-toe, cells 1-9. You are x. <answer>...</answer>", "6f39767a193a3368"),
+    "word_problem": ("Ada has 20 keys. Ada buys 3. How many keys has Ada? <answer>...</answer>", "a7f244c0dfd2e558"),
+    "wordle": ("Word of 4 letters. g right, y elsewhere, - absent. <answer>...</answer>", "7e9a55e8cecee7a8"),
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", GENERATED)
 def test_tasks_are_pinned(name: str) -> None:
     """A run is judged on these tasks for ever: a change of a draw or a word of a prompt is a new environment."""
-    task = SINGLE[name]().tasks("test")[5]
+    task = ENVS[name]().tasks("test")[5]
     assert (task.messages[0].content, task.id) == PINNED[name]
 
 
@@ -121,7 +137,8 @@ def test_a_question_is_never_its_own_example() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_gate_pays_the_format_only_under_a_right_answer(name: str) -> None:
     plain, gated = SINGLE[name](), SINGLE[name](gate="correct")
-    task, other = first(plain, 2)
+    task, *others = first(plain, 20)
+    other = next(other for other in others if plain.solution(other) != plain.solution(task))
     right, wrong = (f"<answer>{plain.solution(t)}</answer>" for t in (task, other))
     assert [env.verify(task, right).reward for env in (plain, gated)] == [1.1, 1.1]
     assert [env.verify(task, wrong).reward for env in (plain, gated)] == [0.1, 0.0]
@@ -158,6 +175,58 @@ def test_a_strictness_spelled_in_a_recipe_is_the_strictness() -> None:
     assert env.strictness is Strictness.EXACT
     task = first(env, 1)[0]
     assert env.verify(task, f"<answer>{task.answer}</answer> I think").status is Status.OUT_OF_PLACE
+
+
+# Neighbours
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mutation_is_a_near_task_of_the_same_split(name: str) -> None:
+    env = SINGLE[name]()
+    for split in ("train", "test"):
+        near = far = 0.0
+        for place, task in enumerate(first(env, 60, split)):
+            other = env.mutate(task, Key(5))
+            assert other == env.mutate(task, Key(5)) and other.id != task.id and split_of(other.id) == split
+            assert env.verify(other, f"<answer>{env.solution(other)}</answer>").correct
+            stranger = env.tasks(split)[1000 + place]
+            near += likeness(task, other)
+            far += likeness(task, stranger)
+        assert near > far, "a neighbour's prompt is nearer than a stranger's"
+
+
+def likeness(a: Task, b: Task) -> float:
+    return SequenceMatcher(None, a.messages[-1].content, b.messages[-1].content, autojunk=False).ratio()
+
+
+def test_mutations_by_one_key_differ_from_task_to_task_and_keep_the_examples() -> None:
+    env = Arithmetic(shots=2)
+    tasks = first(env, 20)
+    others = [env.mutate(task, Key(1)) for task in tasks]
+    assert len({other.id for other in others}) > 15
+    for task, other in zip(tasks, others, strict=True):
+        assert other.messages[:-1] == task.messages[:-1] and len(other.messages) == 5
+    assert env.mutate(tasks[0], Key(2)) != others[0]
+
+
+class Rigid(CharCount):
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        return task
+
+
+def test_a_task_without_a_neighbour_is_an_error() -> None:
+    task = first(Rigid(), 1)[0]
+    with pytest.raises(ValueError, match="finds no neighbour"):
+        Rigid().mutate(task, Key(0))
+    with pytest.raises(NotImplementedError, match="Dataset has no `neighbour`"):
+        Dataset().mutate(task, Key(0))
+
+
+def test_a_family_stands_in_one_split() -> None:
+    ids = [identity("x", number, member, family=("x", number)) for number in range(64) for member in range(4)]
+    assert len(set(ids)) == 256
+    splits = [{split_of(name) for name in ids[place : place + 4]} for place in range(0, 256, 4)]
+    assert all(len(split) == 1 for split in splits) and {"test"} in splits and {"train"} in splits
 
 
 # Countdown

@@ -2,12 +2,18 @@
 
 import pytest
 
-from gnomon.envs import Arithmetic, Countdown, Env
+from gnomon.envs import Arithmetic, Countdown, Env, GuessNumber, KuhnPoker
 from gnomon.envs.play import play
 from gnomon.types import Status, Verdict
 
 
 def played(env: Env, *replies: str, index: int = 3) -> tuple[Verdict, str]:
+    verdicts, text = seated(env, *replies, index=index)
+    (verdict,) = verdicts
+    return verdict, text
+
+
+def seated(env: Env, *replies: str, index: int = 3) -> tuple[tuple[Verdict, ...], str]:
     left, written = list(replies), list[str]()
 
     def read(prompt: str) -> str:
@@ -15,8 +21,8 @@ def played(env: Env, *replies: str, index: int = 3) -> tuple[Verdict, str]:
             raise EOFError
         return left.pop(0)
 
-    verdict = play(env, index, "test", read, written.append)
-    return verdict, "\n".join(written)
+    verdicts = play(env, index, "test", read, written.append)
+    return verdicts, "\n".join(written)
 
 
 def test_an_answer_alone_is_put_into_a_slot() -> None:
@@ -59,3 +65,19 @@ def test_what_cannot_be_played_says_so() -> None:
         played(Arithmetic(), "4", index=-1)
     with pytest.raises(ValueError, match="split"):
         play(Arithmetic(), 0, "validation", lambda _: "4", lambda _: None)
+
+
+def test_several_turns_are_played_to_their_end() -> None:
+    env = GuessNumber()
+    number = env.tasks("test")[3].answer
+    verdict, text = played(env, str(number - 1 or 20), "<answer>nothing</answer>", str(number))
+    assert verdict.correct and "user: No legal move." in text
+    assert ("user: higher" in text) == (number > 1)
+
+
+def test_every_seat_is_asked_and_told_what_it_earned() -> None:
+    verdicts, text = seated(KuhnPoker(), "bet", "pass")
+    assert [verdict.reward for verdict in verdicts] == [1.0, -1.0]
+    assert text.index("seat 0\nuser: Kuhn") < text.index("seat 1\nuser: Kuhn")
+    assert "seat 0: correct, reward 1" in text and "seat 1: wrong, reward -1" in text
+    assert "They bet." in text

@@ -15,13 +15,15 @@ from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Slot
 
-__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity", "split_of", "user"]
+__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity", "solved", "split_of", "user"]
 
 SLOT = "<answer>...</answer>"
 """Said once at the end of every prompt: where the answer goes."""
 SPLITS = ("train", "test")
 TEST_SHARE = 8
 """One task in this many belongs to the test split."""
+DIRECT = 64
+"""Draws of a mutation that start from the task itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +70,14 @@ class Env(Protocol):
     def start(self, task: Task, key: Key) -> Episode: ...
 
 
-def identity(*content: object) -> str:
-    """The id of a task with this content, whatever else differs (wording, order of a multiset …)."""
-    return blake2b(repr(content).encode(), digest_size=8).hexdigest()
+def identity(*content: object, family: object = None) -> str:
+    """The id of a task with this content, whatever else differs (wording, order of a multiset …).
+
+    Args: family: tasks of one family stand in the same split, though they differ; None for a task by itself.
+    """
+    own = blake2b(repr(content).encode(), digest_size=8).hexdigest()
+    # The split is read off the last digit.
+    return own if family is None else own[:-1] + identity("family", family)[-1]
 
 
 def split_of(identity: str) -> str:
@@ -122,10 +129,14 @@ class SingleTurn(Slot, ABC):
     def mutate(self, task: Task, key: Key) -> Task:
         """Another task near this one, in the same split and behind the same examples: pure in both arguments.
 
+        It is a neighbour; where none that is drawn stands in the split, one of a neighbour, and so on.
+
         Raises: NotImplementedError, where the environment knows no neighbours; ValueError, where the task has none.
         """
+        start = task
         for attempt in range(1000):
-            other = self.neighbour(task, key.at("mutate", attempt=attempt).random())
+            other = self.neighbour(start, key.at("mutate", task=task.id, attempt=attempt).random())
+            start = other if attempt >= DIRECT else task
             if other.id != task.id and split_of(other.id) == split_of(task.id):
                 return replace(other, messages=(*task.messages[: -len(other.messages)], *other.messages))
         raise ValueError(f"{self!r} finds no neighbour of the task {task.id}")
@@ -209,10 +220,11 @@ class Shown(Tasks):
         task, train = super().__getitem__(index), Tasks(self.single, "train")
         drawn = (train.draw("shot", shot) for shot in range(10_000))
         examples = list(islice((example for example in drawn if example.id != task.id), self.single.shots))
-        return replace(task, messages=(*_solved(self.single, examples), *task.messages))
+        return replace(task, messages=(*solved(self.single, examples), *task.messages))
 
 
-def _solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:
+def solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:
+    """Tasks with their solutions, as a conversation."""
     return [
         message
         for task in tasks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -127,6 +128,20 @@ def lines(env: Env, tasks: Sequence[Task], index: int) -> Iterator[Callable[[Epi
         for number in range(3):
             rng = KEY.at("legal", index=index, number=number).random()
             yield lambda episode, turn, rng=rng: legal(episode, rng)  # type: ignore[misc]
+        yield slow(env, KEY.at("slow", index=index).random())
+
+
+def slow(env: MultiTurn, rng: random.Random) -> Callable[[Episode, int], str]:
+    """Who uses up what each seat is forgiven before moving at random."""
+    spent: Counter[int] = Counter()
+
+    def say(episode: Episode, turn: int) -> str:
+        assert isinstance(episode, Playing)
+        seat = episode.ask.seat
+        spent[seat] += 1
+        return "" if spent[seat] <= env.retries else legal(episode, rng)
+
+    return say
 
 
 def legal(episode: Episode, rng: random.Random) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gnomon.envs.base import Env, SingleTurn
+from gnomon.envs.turns import MultiTurn
 from gnomon.keys import Key
 from gnomon.types import Message, Verdict
 
 __all__ = ["play"]
+
+Write = Callable[[str], object]
 
 
 def play(
@@ -16,11 +19,11 @@ def play(
     index: int,
     split: str = "train",
     read: Callable[[str], str] = input,
-    write: Callable[[str], object] = print,
-) -> Verdict:
-    """One episode with a person in the place of the policy.
+    write: Write = print,
+) -> tuple[Verdict, ...]:
+    """One episode with a person in the place of the policy, in every seat; a verdict for each.
 
-    A person may type the answer alone: where a single-turn environment finds no slot, it is put into one.
+    A person may type the answer alone: where an environment with an answer slot finds none, it is put into one.
 
     Raises: IndexError when the split has no task `index`; ValueError for an unknown split, or for an episode
     that ends without a verdict; EOFError when nobody answers.
@@ -28,34 +31,44 @@ def play(
     task = env.tasks(split)[index]
     write(f"{type(env).__name__}, {split} task {index} (id {task.id})")
     episode = env.start(task, Key(0).at("play", split=split, index=index))
+    several = getattr(env, "seats", 1) > 1
     try:
-        messages = episode.messages
+        messages, seat = episode.messages, 0
         for _ in range(env.max_turns):
+            if several:
+                write(f"seat {seat}")
             show(messages, write)
-            reply = read("> ")
-            if isinstance(env, SingleTurn) and "<answer>" not in reply:
-                reply = f"<answer>{reply}</answer>"
-                write(f"no answer slot in the reply; judged as {reply!r}")
-            step = episode.step(reply)
+            step = episode.step(slotted(env, read("> "), write))
             if step.done:
                 break
-            messages = step.messages
+            messages, seat = step.messages, step.seat
     finally:
         episode.close()
-    if not step.done or step.verdict is None:
+    verdicts = step.verdicts or ((step.verdict,) if step.verdict is not None else ())
+    if not (step.done and verdicts):
         raise ValueError(f"the episode of {type(env).__name__} ends without a verdict")
-    explain(step.verdict, write)
-    return step.verdict
+    for seat, verdict in enumerate(verdicts):
+        explain(verdict, write, f"seat {seat}: " if len(verdicts) > 1 else "")
+    return verdicts
 
 
-def show(messages: tuple[Message, ...], write: Callable[[str], object]) -> None:
+def slotted(env: Env, reply: str, write: Write) -> str:
+    """The reply, with an answer slot around it where it needs one."""
+    if not isinstance(env, SingleTurn | MultiTurn) or "<answer>" in reply:
+        return reply
+    reply = f"<answer>{reply}</answer>"
+    write(f"no answer slot in the reply; judged as {reply!r}")
+    return reply
+
+
+def show(messages: tuple[Message, ...], write: Write) -> None:
     for message in messages:
         write(f"{message.role}: {message.content}")
 
 
-def explain(verdict: Verdict, write: Callable[[str], object]) -> None:
+def explain(verdict: Verdict, write: Write, who: str = "") -> None:
     """The verdict as a person reads it: status, reward, parts, what was judged, why."""
-    write(f"{verdict.status.value}, reward {verdict.reward:g}")
+    write(f"{who}{verdict.status.value}, reward {verdict.reward:g}")
     width = max((len(part.name) for part in verdict.parts), default=0)
     value = {part.name: part.value for part in verdict.parts}
     for part in verdict.parts:

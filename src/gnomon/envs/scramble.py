@@ -28,9 +28,9 @@ class Scramble(SingleTurn):
         return self._shuffled(rng.choice(words(*self.length, self.anagrams)), rng)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """Another arrangement, of the same word or of one that differs in one letter."""
-        word = task.info["word"]
-        near = [w for w in words(len(word), len(word), self.anagrams) if sum(map(str.__ne__, w, word)) <= 1]
+        """Another arrangement, of the same word or of one that differs in one letter, at times in two."""
+        word, most = task.info["word"], rng.choice((1, 1, 1, 2))
+        near = [w for w in words(len(word), len(word), self.anagrams) if sum(map(str.__ne__, w, word)) <= most]
         return self._shuffled(rng.choice(near), rng)
 
     def _shuffled(self, word: str, rng: random.Random) -> Task:

@@ -12,7 +12,7 @@ import pickle
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,7 +29,7 @@ __all__ = ["SECONDS", "elsewhere", "line", "place", "raised"]
 SECONDS = 1.0
 """Time limit of one verdict."""
 LONG = 10_000
-"""Texts of this many characters are tried in the first turn of an episode and in the last; others in every turn."""
+"""A text in the slot is tried in every turn of an episode; one of this many characters in the first and the last."""
 PATIENCE = 10.0
 """Seconds without a sign of life after which the process is ended."""
 
@@ -113,10 +113,16 @@ def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
     longest = max(first, key=lambda task: turns(env, task))
     every = range(turns(env, longest))
     for entry in hostile():
-        for form, reply in ((entry.name, entry.text), (f"{entry.name}, in the slot", slot(entry.text))):
-            for after in every if len(entry.text) < LONG else sorted({0, every[-1]}):
-                yield "try", (at := form + (f", in turn {after + 1}" if after else ""))
-                yield "told", (at, *complaint(env, longest, reply, after))
+        name, text = entry.name, entry.text
+        yield from tried(env, longest, name, text, (0, every[-1]))
+        inner = every if len(text) < LONG else (0, every[-1])
+        yield from tried(env, longest, f"{name}, in the slot", slot(text), inner)
+
+
+def tried(env: Env, task: Task, form: str, reply: str, after: Iterable[int]) -> Iterator[tuple[str, Any]]:
+    for turn in sorted(set(after)):
+        yield "try", (place := form + (f", in turn {turn + 1}" if turn else ""))
+        yield "told", (place, *complaint(env, task, reply, turn))
 
 
 def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:

@@ -99,6 +99,8 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
             env.tasks("train")[0], env.tasks("test")[0]
             if config.objective.binary and getattr(env, "format", False):
                 yield not_binary(config, origins)
+        except ConfigError as error:
+            yield error
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             yield ConfigError("E024", f"{config.env.type} makes no task with these options", where="env", why=why)

@@ -1,0 +1,250 @@
+"""A data set as an environment: a map of its columns, and a verifier that ships."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import operator
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from gnomon.envs.base import SLOT, SPLITS, SingleTurn, identity, solved, split_of, user
+from gnomon.envs.rows import Row, is_file, read, stamp
+from gnomon.errors import ConfigError
+from gnomon.keys import Key
+from gnomon.types import Message, Task, Verdict
+from gnomon.verifiers import Answered
+
+__all__ = ["Dataset", "Rows"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(SingleTurn):
+    """Questions and answers from a file or a hub data set. A row's place in its split is drawn by `seed`.
+
+    Held-out rows are those of `test`, or of the value "test" in the column `split`, or else an eighth of the rows by
+    the hash of their question. A question that stands on both sides is refused.
+    """
+
+    path: str = "questions"
+    """`file.jsonl`, `file.parquet`, a folder in the hub's format, owner/name on the hub, or `questions` (ships)."""
+    test: str = ""
+    """Where the held-out rows are: a path, or of a hub data set the name of a split. Empty to take them from `path`."""
+    prompt: str = "prompt"
+    """Column of the question: a text, or a list of messages with `role` and `content`."""
+    answer: str = "answer"
+    """Column of the reference answer, which the verifier compares with; a list where several are right."""
+    id: str = ""
+    """Column of the row's own id; empty for the hash of its content."""
+    split: str = ""
+    """Column that says `train` or `test`."""
+    template: str = "{prompt} " + SLOT
+    """What is asked, with the question in it."""
+    after: str = ""
+    """The reference answer is what follows the last of these in its column, such as `####`."""
+    verifier: str = "text"
+    """A module of `gnomon.verifiers` by its name, or `package.module:Class`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the verifier."""
+    rows: tuple[int, ...] = ()
+    """Train rows to keep, counted from 0 in the file; none keeps all."""
+    ranked: str = ""
+    """A file of `gnomon rank`: the train rows in its order, the others left out."""
+    first: int = 0
+    """How many train rows to keep of those; 0 keeps all."""
+    repeat: int = 1
+    """How many times over the train rows stand in the split: one row, many times, is one-shot training."""
+    format: float = 0.0
+
+    def make(self, rng: random.Random) -> Task:
+        raise NotImplementedError("the tasks of a data set are its rows")
+
+    def tasks(self, split: str) -> Rows:  # type: ignore[override]
+        if split not in SPLITS:
+            raise ValueError(f"split is {split!r}; it must be one of {SPLITS}")
+        judge_of(self)
+        stamps = [stamp(path) for path in (self.path, self.test, self.ranked) if is_file(path)]
+        return rows_of(self, split, tuple(stamps))
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def check(self, task: Task, answer: str) -> float:
+        return judge_of(self).accepts(answer, task.answer)
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return judge_of(self).verify(task, reply)
+
+    def solution(self, task: Task) -> str:
+        return str(task.answer[0] if isinstance(task.answer, list) else task.answer)
+
+    def preview(self, split: str = "train", index: int = 0) -> str:
+        """The text of a task's prompt as a plain-text policy is given it: one message a line."""
+        return "".join(message.content + "\n" for message in self.tasks(split)[index].messages)
+
+    def task(self, place: int, row: Row) -> Task:
+        """The task of a row. Raises: ConfigError E153 for a column that is not there."""
+        asked, gold = self.column(row, self.prompt, place), self.column(row, self.answer, place)
+        if self.after and isinstance(gold, str):
+            gold = gold.rpartition(self.after)[2].strip()
+        gold = [str(each) for each in gold] if isinstance(gold, list | tuple) else str(gold)
+        said = said_of(asked)
+        messages = (*said[:-1], *user(self.template.replace("{prompt}", said[-1].content)))
+        own = str(self.column(row, self.id, place)) if self.id else identity("dataset", question(said), gold)
+        return Task(id=own, messages=messages, answer=gold, info={"row": place})
+
+    def column(self, row: Row, name: str, place: int) -> Any:
+        if row.get(name) is None:
+            raise ConfigError(
+                "E153", f"the data set has no {name!r}", where=f"{self.path}, row {place}",
+                why=f"its columns are {', '.join(row)}", fix="env.prompt=COLUMN env.answer=COLUMN",
+            )  # fmt: skip
+        return row[name]
+
+
+@lru_cache(maxsize=8)
+def rows_of(env: Dataset, split: str, stamps: tuple[tuple[int, int], ...]) -> Rows:
+    """Args: stamps, of the files that the rows come from."""
+    return Rows(env, split)
+
+
+class Rows(Sequence[Task]):
+    """The tasks of one split of a data set, in the order that its seed draws."""
+
+    def __init__(self, env: Dataset, split: str) -> None:
+        parts = divided(env)
+        refuse_overlap(env, parts)
+        rows = parts[split]
+        if split == "train":
+            rows = chosen(env, rows)
+        if not (env.ranked and split == "train"):
+            Key(env.seed).at("dataset", split=split).random().shuffle(rows)
+        if not rows:
+            raise ConfigError("E155", f"the data set has no {split} row", where=env.path, fix="env.test=FILE")
+        self.env, self.split, self.rows = env, split, rows[: env.first or None] if split == "train" else rows
+        self.size = len(self.rows) * (env.repeat if split == "train" else 1)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Task:  # type: ignore[override]
+        index = operator.index(index)
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        task = self.plain(index)
+        if not self.env.shots:
+            return task
+        train = self if self.split == "train" else self.env.tasks("train")
+        every = (train.plain(place) for place in range(len(train.rows)))
+        examples = list(islice((example for example in every if example.id != task.id), self.env.shots))
+        return replace(task, messages=(*solved(self.env, examples), *task.messages))
+
+    def plain(self, index: int) -> Task:
+        """A task without examples before it."""
+        return self.env.task(*self.rows[index % len(self.rows)])
+
+
+Placed = list[tuple[int, Row]]
+"""Rows, each with its place in its file."""
+
+
+def divided(env: Dataset) -> dict[str, Placed]:
+    """The rows of both splits, in the order of their files."""
+    rows = list(enumerate(read(env.path)))
+    if env.test:
+        named = not is_file(env.path) and not is_file(env.test)
+        return {"train": rows, "test": list(enumerate(read(env.path, env.test) if named else read(env.test)))}
+    found: dict[str, Placed] = {name: [] for name in SPLITS}
+    for place, row in rows:
+        said = env.column(row, env.split, place) if env.split else None
+        if said is not None and said not in SPLITS:
+            why = f"the column {env.split!r} says {said!r}, which is neither train nor test"
+            raise ConfigError("E154", "a row is in no split", where=f"{env.path}, row {place}", why=why)
+        found[said or split_of(identity(question(said_of(env.column(row, env.prompt, place)))))].append((place, row))
+    return found
+
+
+def refuse_overlap(env: Dataset, parts: Mapping[str, Placed]) -> None:
+    """Raises: ConfigError E151, where a question stands both among train and held-out rows, with the rows."""
+    asked = {
+        split: [(identity(question(said_of(env.column(row, env.prompt, place)))), place) for place, row in rows]
+        for split, rows in parts.items()
+    }
+    train = dict(reversed(asked["train"]))
+    if both := [(train[name], place) for name, place in asked["test"] if name in train]:
+        shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
+        more = f", and {len(both) - 10} more" if len(both) > 10 else ""
+        raise ConfigError(
+            "E151", f"{len(both)} held-out questions stand among the train rows too", where=env.path, why=shown + more,
+            fix="drop those rows from either side; a score on them says nothing",
+        )  # fmt: skip
+
+
+def chosen(env: Dataset, rows: Placed) -> Placed:
+    """The train rows that the options keep. Raises: ConfigError E155 for one that is not there."""
+    if env.rows:
+        there = dict(rows)
+        if missing := [place for place in env.rows if place not in there]:
+            raise ConfigError("E155", f"no train row {missing[0]}", where="env.rows", why=f"{env.path} has {len(rows)}")
+        rows = [(place, there[place]) for place in env.rows]
+    if env.ranked:
+        by_id = {env.task(place, row).id: (place, row) for place, row in rows}
+        rows = [by_id[name] for name in ranking(env.ranked) if name in by_id]
+        if not rows:
+            raise ConfigError(
+                "E155", "no row of the data set is in the ranking", where=env.ranked, fix="gnomon rank RUN --out FILE"
+            )
+    return rows
+
+
+def ranking(path: str) -> list[str]:
+    """The ids of a file of `gnomon rank`, best first."""
+    try:
+        return [str(entry["id"]) for entry in json.loads(Path(path).read_text("utf-8"))["tasks"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            "E152", "the ranking cannot be read", where=path, why=why, fix="gnomon rank RUN --out FILE"
+        ) from error
+
+
+def said_of(asked: Any) -> tuple[Message, ...]:
+    """A question as messages; the last is what is asked."""
+    if isinstance(asked, list | tuple) and asked:
+        return tuple(Message(role=str(m["role"]), content=str(m["content"])) for m in asked)
+    return (Message(role="user", content=str(asked)),)
+
+
+def question(said: Sequence[Message]) -> str:
+    """What makes two questions the same: their words, whatever their case and spacing."""
+    return "\n".join(" ".join(message.content.casefold().split()) for message in said)
+
+
+def judge_of(env: Dataset) -> Answered:
+    """The verifier of a data set. Raises: ConfigError E156, where there is none of that name."""
+    options = tuple(sorted((key, tuple(v) if isinstance(v, list) else v) for key, v in env.options.items()))
+    slot = (("strictness", env.strictness), ("correct", env.correct), ("format", env.format), ("gate", env.gate))
+    return built(env.verifier, (*slot, *options))
+
+
+@lru_cache(maxsize=64)
+def built(name: str, options: tuple[tuple[str, Any], ...]) -> Answered:
+    module, colon, kind = name.partition(":")
+    if not colon:
+        module, kind = f"gnomon.verifiers.{name}", name.title().replace("_", "")
+    try:
+        verifier = getattr(importlib.import_module(module), kind)(**dict(options))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            "E156", f"no verifier {name!r}", where="env.verifier", why=why, fix="env.verifier=text"
+        ) from error
+    if not isinstance(verifier, Answered):
+        why = "it does not compare an answer slot with a reference answer"
+        raise ConfigError("E156", f"{name!r} cannot judge a data set", where="env.verifier", why=why)
+    return verifier

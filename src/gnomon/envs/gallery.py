@@ -1,0 +1,80 @@
+"""What can be said of a shipped environment from its code: summary, options, sample tasks, its judge's source."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+from gnomon.envs import ENVS
+from gnomon.envs.base import Env, SingleTurn
+from gnomon.envs.episodes import Played, well
+from gnomon.envs.turns import MultiTurn
+from gnomon.types import Message
+
+__all__ = ["facts", "judge_source", "options", "samples", "summary", "transcript"]
+
+
+def summary(name: str) -> str:
+    """What an environment is: the first paragraph of its module."""
+    text = inspect.getdoc(inspect.getmodule(ENVS[name])) or ""
+    return text.partition("\n\n")[0].replace("\n", " ")
+
+
+def options(name: str) -> dict[str, Any]:
+    """The options of its own, with their defaults; those that many share are left out."""
+    kind = ENVS[name]
+    shared = {field.name for base in (SingleTurn, MultiTurn) if issubclass(kind, base) for field in fields(base)}
+    assert is_dataclass(kind)
+    return {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(kind)
+        if field.name not in shared
+    }
+
+
+def facts(name: str) -> dict[str, Any]:
+    """An environment at a glance, in plain values."""
+    env = ENVS[name]()
+    low, high = env.reward_range
+    return {
+        "name": name,
+        "summary": summary(name),
+        "turns": env.max_turns,
+        "seats": getattr(env, "seats", 1),
+        "reward_range": [low, high],
+        "options": {key: list(value) if isinstance(value, tuple) else value for key, value in options(name).items()},
+        "prompt": env.tasks("train")[0].messages[-1].content,
+    }
+
+
+def samples(name: str, count: int = 3) -> list[tuple[str, str]]:
+    """Train tasks of a single-turn environment, each with a right answer."""
+    env = ENVS[name]()
+    assert isinstance(env, SingleTurn)
+    tasks = [env.tasks("train")[index] for index in range(count)]
+    return [(task.messages[-1].content, env.solution(task)) for task in tasks]
+
+
+def transcript(name: str, index: int = 0) -> list[str]:
+    """An episode of an environment's own player, a line for everything said."""
+    env: Env = ENVS[name]()
+    whole: Played = well(env, env.tasks("train")[index])
+    several, seat = getattr(env, "seats", 1) > 1, 0
+    said = [heard(message, seat, several) for message in whole.opening]
+    for reply, step in zip(whole.replies, whole.steps, strict=True):
+        said.append(f"{f'seat {seat} says' if several else 'reply'}: {reply}")
+        seat = step.seat
+        said += [heard(message, seat, several) for message in step.messages]
+    rewards = ", ".join(f"{verdict.status.value} {verdict.reward:g}" for verdict in whole.verdicts)
+    return [*said, f"verdict: {rewards}"]
+
+
+def heard(message: Message, seat: int, several: bool) -> str:
+    return f"{f'to seat {seat}' if several else message.role}: {message.content}"
+
+
+def judge_source(name: str) -> str:
+    """The source of what decides the reward: `check`, or the play of an environment of several turns."""
+    kind = ENVS[name]
+    return inspect.cleandoc("\n" + inspect.getsource(kind.check if issubclass(kind, SingleTurn) else kind.play))  # type: ignore[attr-defined]

@@ -1,0 +1,53 @@
+"""Linear equation: solve for x."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from gnomon.envs.base import SLOT, SingleTurn, identity, user
+from gnomon.types import Task
+from gnomon.verifiers import integer
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearEquation(SingleTurn):
+    """One whole number solves it. The numbers that stand with x run from 2 to 9, x to `largest` on both sides of 0."""
+
+    level: int = 2
+    """1 is ax = c, 2 is ax + b = c, 3 is ax + b = dx + c."""
+    largest: int = 9
+
+    def make(self, rng: random.Random) -> Task:
+        a = rng.randint(2, 9)
+        b = rng.choice([n for n in range(-20, 21) if n]) if self.level > 1 else 0
+        d = rng.choice([n for n in range(2, 10) if n != a]) if self.level > 2 else 0
+        return asked(a, b, d, rng.randint(-self.largest, self.largest))
+
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        """One number drawn again; those alone on the right follow, so that a whole number solves it."""
+        other = self.make(rng).info["numbers"]
+        kept = list(task.info["numbers"])
+        place = rng.randrange(4)
+        kept[place] = other[place]
+        return asked(*kept) if kept[0] != kept[2] else task
+
+    def check(self, task: Task, answer: str) -> bool:
+        return integer(answer.removeprefix("x =").removeprefix("x=").strip()) == int(task.answer)
+
+    def solution(self, task: Task) -> str:
+        return str(task.answer)
+
+
+def asked(a: int, b: int, d: int, x: int) -> Task:
+    """The task ax + b = dx + c, with the c that x makes true."""
+    text = f"{side(a, b)} = {side(d, (a - d) * x + b)}"
+    prompt, info = f"Solve {text}. {SLOT}", {"equation": text, "numbers": (a, b, d, x)}
+    return Task(id=identity("linear_equation", text), messages=user(prompt), answer=x, info=info)
+
+
+def side(times: int, plus: int) -> str:
+    """`times`·x + `plus`, without what is nothing."""
+    if not times:
+        return str(plus)
+    return f"{times}x" + (f" {'+' if plus > 0 else '-'} {abs(plus)}" if plus else "")

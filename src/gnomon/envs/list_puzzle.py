@@ -1,0 +1,52 @@
+"""List puzzle: sort a list, reverse it, or count in it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from gnomon.envs.base import SLOT, SingleTurn, identity, user
+from gnomon.types import Task
+from gnomon.verifiers import Malformed, integer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListPuzzle(SingleTurn):
+    """Numbers from 0 to `largest`, asked for in order, backwards, or how many of them are above one of them."""
+
+    kinds: tuple[str, ...] = ("sort", "reverse", "count")
+    length: tuple[int, int] = (3, 6)
+    """Shortest and longest list."""
+    largest: int = 9
+
+    def make(self, rng: random.Random) -> Task:
+        numbers = [rng.randint(0, self.largest) for _ in range(rng.randint(*self.length))]
+        return asked(rng.choice(self.kinds), numbers)
+
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        """One number of the list misread."""
+        numbers = list(task.info["numbers"])
+        numbers[rng.randrange(len(numbers))] = rng.randint(0, self.largest)
+        return asked(task.info["kind"], numbers)
+
+    def check(self, task: Task, answer: str) -> bool:
+        numbers = [integer(word) for word in answer.replace(",", " ").split()]
+        if not numbers:
+            raise Malformed("no numbers")
+        return numbers == list(task.answer)
+
+    def solution(self, task: Task) -> str:
+        return " ".join(map(str, task.answer))
+
+
+def asked(kind: str, numbers: list[int]) -> Task:
+    shown = " ".join(map(str, numbers))
+    ask, answer = {
+        "sort": (f"Sort {shown}.", sorted(numbers)),
+        "reverse": (f"Reverse {shown}.", numbers[::-1]),
+        "count": (f"How many above {numbers[0]} in {shown}?", [sum(number > numbers[0] for number in numbers)]),
+    }[kind]
+    return Task(
+        id=identity("list_puzzle", kind, numbers), messages=user(f"{ask} {SLOT}"), answer=answer,
+        info={"kind": kind, "numbers": numbers},
+    )  # fmt: skip

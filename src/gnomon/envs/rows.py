@@ -1,0 +1,106 @@
+"""The rows of a data set: JSON lines, a Parquet file, or a data set in the hub's format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import ConfigError, ResourceError
+
+__all__ = ["Row", "is_file", "read", "stamp"]
+
+Row = Mapping[str, Any]
+JSON = (".jsonl", ".ndjson", ".json")
+
+
+def read(path: str, split: str = "") -> tuple[Row, ...]:
+    """All rows of `file.jsonl`, `file.parquet`, a folder or a hub name, in their order; `questions` ships.
+
+    Args: split: of a folder or hub name; "" is its only one, or "train". A file has none.
+    Raises: ConfigError E150 for what cannot be read, with the line; ResourceError E505 for a missing package.
+    """
+    path = located(path)
+    return file_rows(path, stamp(path)) if is_file(path) else hub(path, split)
+
+
+def located(path: str) -> str:
+    """The path, or that of the data set that ships."""
+    return str(files("gnomon.envs").joinpath("questions.jsonl")) if path == "questions" else path
+
+
+def is_file(path: str) -> bool:
+    """Whether this is the path of one file, by how it ends; else it is a folder or a name on the hub."""
+    return path.endswith((*JSON, ".parquet"))
+
+
+def stamp(path: str) -> tuple[int, int]:
+    """When a file was changed and how long it is, so that one that was written anew is read anew."""
+    try:
+        found = Path(path).stat()
+    except OSError as error:
+        raise unreadable(path, error.strerror or "", "give the path from here") from error
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=8)
+def file_rows(path: str, stamp: tuple[int, int]) -> tuple[Row, ...]:
+    return tuple(parquet(path) if path.endswith(".parquet") else lines(path))
+
+
+def lines(path: str) -> Iterator[Row]:
+    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
+        try:
+            row = json.loads(line) if line.strip() else {}
+            if not isinstance(row, dict):
+                raise ValueError(f"a line holds an object, not a {type(row).__name__}")
+        except ValueError as error:
+            fix = 'one line is {"prompt": "2+2?", "answer": "4"}'
+            raise unreadable(f"{path}, line {number}", f"{type(error).__name__}: {error}", fix) from error
+        if row:
+            yield row
+
+
+def parquet(path: str) -> list[Row]:
+    require("pyarrow", "parquet", path)
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    try:
+        rows: list[Row] = pq.read_table(path).to_pylist()
+    except Exception as error:  # pyarrow's own, and what lies below it
+        raise unreadable(path, f"{type(error).__name__}: {error}", "a file that pyarrow can read") from error
+    return rows
+
+
+@lru_cache(maxsize=8)
+def hub(name: str, split: str) -> tuple[Row, ...]:
+    require("datasets", "datasets", name)
+    import datasets  # type: ignore[import-untyped]
+
+    try:
+        found = datasets.load_dataset(name)
+    except Exception as error:  # whatever a loader, a download or a format runs into
+        fix = "a file.jsonl, a file.parquet, a folder in the hub's format, or owner/name of a hub data set"
+        raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", fix) from error
+    wanted = split or ("train" if "train" in found or len(found) != 1 else next(iter(found)))
+    if wanted not in found:
+        raise unreadable(name, f"it has no split {wanted!r}", f"one of {', '.join(map(str, found))}")
+    return tuple(dict(row) for row in found[wanted])
+
+
+def unreadable(where: str, why: str, fix: str) -> ConfigError:
+    return ConfigError("E150", "the data set cannot be read", where=where, why=why, fix=fix)
+
+
+def require(package: str, extra: str, where: str) -> None:
+    if find_spec(package) is None:
+        raise ResourceError(
+            "E505",
+            f"reading this data set needs the package {package}",
+            where=where,
+            fix=f'pip install "gnomon[{extra}]"',
+        )

@@ -1,0 +1,44 @@
+"""The tasks of a run by how much their rewards varied: what a data set may keep a few of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import fmean, pvariance
+from typing import Any
+
+from gnomon.errors import RunError
+from gnomon.store import RunReader
+
+__all__ = ["MEASURES", "rank"]
+
+MEASURES = ("variance", "drift")
+
+
+def rank(reader: RunReader, by: str = "variance") -> dict[str, Any]:
+    """The train tasks that a run visited, the most varied first, in plain values.
+
+    `variance` is that of all rewards a task earned, whichever step; `drift` that of its mean reward from visit to
+    visit, by which one-shot training chose its example. Both are divided by the count, and a judge that broke
+    counts for nothing.
+
+    Args: by: one of `MEASURES`.
+    Raises: RunError E159 for a run that visited no task.
+    Source: of drift, Wang et al. 2025, arXiv 2504.20571.
+    """
+    ids = {r.body["id"]: r.task for r in reader.records("task") if r.body["of"] == "rollout"}
+    names = {task: name for name, task in ids.items()}
+    visits: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in reader.rollout_rows():
+        if row.status != "failed" and row.task is not None and row.step is not None and row.reward is not None:
+            visits[row.task][row.step].append(row.reward)
+    if not visits:
+        raise RunError("E159", "the run has rolled out no train task", where=str(reader.folder))
+    found = []
+    for task, steps in visits.items():
+        rewards = [reward for step in steps.values() for reward in step]
+        facts = {"id": names[task], "index": task, "visits": len(steps), "mean": fmean(rewards)}
+        facts |= {"variance": pvariance(rewards), "drift": pvariance([fmean(step) for step in steps.values()])}
+        found.append(facts)
+    # Ties are broken by the id, so that the same run gives the same file.
+    found.sort(key=lambda facts: (-facts[by], facts["id"]))
+    return {"run": reader.uuid, "by": by, "tasks": found}

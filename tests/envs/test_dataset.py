@@ -1,0 +1,239 @@
+"""A data set as an environment: columns, splits, order, one-shot, ranked subsets, and every mistake with its place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnomon.envs import Dataset
+from gnomon.envs.base import SLOT, split_of
+from gnomon.errors import ConfigError, ResourceError
+from gnomon.types import Message, Status
+
+
+def written(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def sums(count: int, start: int = 0) -> list[dict[str, Any]]:
+    return [{"q": f"{n} + 1 = ?", "a": f"so it is #### {n + 1}", "n": f"row-{n}"} for n in range(start, start + count)]
+
+
+COLUMNS: dict[str, Any] = {"prompt": "q", "answer": "a", "after": "####"}
+
+
+def prompts(env: Dataset, split: str) -> list[str]:
+    tasks = env.tasks(split)
+    return [tasks[index].messages[-1].content for index in range(len(tasks))]
+
+
+def test_columns_are_mapped_and_the_verifier_judges(tmp_path: Path) -> None:
+    env = Dataset(path=written(tmp_path / "a.jsonl", sums(80)), verifier="number", id="n", **COLUMNS)
+    task = next(task for task in env.tasks("train") if task.info["row"] == 7)
+    assert task.id == "row-7" and task.answer == "8" and task.messages[0].content == f"7 + 1 = ? {SLOT}"
+    assert env.verify(task, "<answer>8.0</answer>").correct, "a number, not a text"
+    assert env.verify(task, "<answer>9</answer>").status is Status.WRONG
+    assert env.solution(task) == "8" and env.reward_range == (0.0, 1.0)
+    assert not Dataset(path=env.path, **COLUMNS).verify(task, "<answer>8.0</answer>").correct, "by the default, a text"
+    paid = Dataset(path=env.path, format=0.1, **COLUMNS)
+    assert paid.verify(task, "<answer>9</answer>").reward == 0.1 and paid.reward_range == (0.0, 1.1)
+    tolerant = Dataset(path=env.path, verifier="text", options={"rules": ["case"]}, **COLUMNS)
+    assert tolerant.verify(task, "<answer>8</answer>").correct
+
+
+def test_without_a_split_an_eighth_is_held_out_by_the_question(tmp_path: Path) -> None:
+    """Of 400 rows 50 are expected to be held out, with a standard deviation of 6.6; the bound is four of them."""
+    env = Dataset(path=written(tmp_path / "a.jsonl", sums(400)), **COLUMNS)
+    train, test = prompts(env, "train"), prompts(env, "test")
+    assert len(train) + len(test) == 400 and not set(train) & set(test) and abs(len(test) - 50) < 27
+    assert {split_of(task.id) for task in env.tasks("test")} == {"train", "test"}, "the id has no say in it"
+    grown = Dataset(path=written(tmp_path / "b.jsonl", sums(500)), **COLUMNS)
+    assert set(test) <= set(prompts(grown, "test")), "more rows move none to the other side"
+
+
+def test_a_column_or_a_second_file_says_what_is_held_out(tmp_path: Path) -> None:
+    rows = [{**row, "side": "test" if place % 4 == 0 else "train"} for place, row in enumerate(sums(40))]
+    by_column = Dataset(path=written(tmp_path / "a.jsonl", rows), split="side", **COLUMNS)
+    assert len(by_column.tasks("test")) == 10 and {t.info["row"] % 4 for t in by_column.tasks("test")} == {0}
+    by_file = Dataset(path=by_column.path, test=written(tmp_path / "t.jsonl", sums(5, 100)), **COLUMNS)
+    assert len(by_file.tasks("train")) == 40
+    assert sorted(prompts(by_file, "test")) == sorted(f"{n} + 1 = ? {SLOT}" for n in range(100, 105))
+
+
+def test_the_order_is_drawn_by_the_seed_alone(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", sums(100))
+    orders = [prompts(Dataset(path=path, seed=seed, **COLUMNS), "train") for seed in (0, 0, 1)]
+    assert orders[0] == orders[1] != orders[2] and sorted(orders[0]) == sorted(orders[2])
+    assert orders[0] != sorted(orders[0], key=lambda text: int(text.split()[0]))
+
+
+def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", sums(40))
+    before = set(prompts(Dataset(path=path, **COLUMNS), "train"))
+    written(tmp_path / "a.jsonl", sums(41, 1000))
+    assert not before & set(prompts(Dataset(path=path, **COLUMNS), "train"))
+
+
+def test_one_row_many_times_is_one_shot_training(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", sums(80))
+    whole = Dataset(path=path, **COLUMNS)
+    row = whole.tasks("train")[0].info["row"]
+    env = Dataset(path=path, rows=(row,), repeat=64, **COLUMNS)
+    tasks = env.tasks("train")
+    assert len(tasks) == 64 and {task.info["row"] for task in tasks} == {row}
+    assert prompts(env, "test") == prompts(whole, "test"), "the held-out rows stay as they were"
+    with pytest.raises(IndexError):
+        tasks[64]
+
+
+def test_a_ranking_keeps_the_first_rows_in_its_order(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", sums(80))
+    ids = [task.id for task in Dataset(path=path, **COLUMNS).tasks("train")]
+    order = [ids[9], "of another data set", ids[4], ids[30], ids[2]]
+    ranked = tmp_path / "ranked.json"
+    ranked.write_text(json.dumps({"tasks": [{"id": name} for name in order]}))
+    env = Dataset(path=path, ranked=str(ranked), first=3, repeat=2, **COLUMNS)
+    assert [task.id for task in env.tasks("train")] == [ids[9], ids[4], ids[30]] * 2
+    assert len(env.tasks("test")) == 80 - len(ids)
+
+
+def test_conversations_and_several_right_answers(tmp_path: Path) -> None:
+    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A primary colour?"}]
+    rows = [{"prompt": said, "answer": ["red", "blue"]}, {"prompt": "And {prompt}?", "answer": 4}]
+    path = written(tmp_path / "a.jsonl", rows)
+    env = Dataset(path=path, test=written(tmp_path / "t.jsonl", [{"prompt": "x", "answer": "y"}]))
+    by_row = {task.info["row"]: task for task in env.tasks("train")}
+    asked = Message(role="user", content=f"A primary colour? {SLOT}")
+    assert by_row[0].messages == (Message(role="system", content="Be brief."), asked)
+    assert [env.verify(by_row[0], f"<answer>{a}</answer>").correct for a in ("red", "blue", "green")] == [
+        True,
+        True,
+        False,
+    ]
+    assert env.solution(by_row[0]) == "red"
+    assert by_row[1].messages[0].content == f"And {{prompt}}? {SLOT}" and by_row[1].answer == "4"
+
+
+def test_a_preview_is_the_prompt_as_text() -> None:
+    env = Dataset(shots=1)
+    text = env.preview("test", 2)
+    task = env.tasks("test")[2]
+    assert text == "".join(message.content + "\n" for message in task.messages) and text.count("\n") == 3
+    assert "<answer>" in task.messages[1].content and Dataset().tasks("test")[2].messages == task.messages[2:]
+
+
+# Other formats
+
+
+def test_parquet_gives_what_json_lines_give(tmp_path: Path) -> None:
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    pq.write_table(pa.Table.from_pylist(sums(60)), tmp_path / "a.parquet")
+    lines = Dataset(path=written(tmp_path / "a.jsonl", sums(60)), **COLUMNS)
+    table = Dataset(path=str(tmp_path / "a.parquet"), **COLUMNS)
+    for split in ("train", "test"):
+        assert list(table.tasks(split)) == list(lines.tasks(split))
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(ConfigError, match="E150") as caught:
+        Dataset(path=str(tmp_path / "b.parquet")).tasks("train")
+    assert "b.parquet" in str(caught.value)
+
+
+def test_a_folder_in_the_hubs_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("datasets")
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    import datasets.config
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "own" / "data"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(sums(30)), folder / "train-00000-of-00001.parquet")
+    pq.write_table(pa.Table.from_pylist(sums(6, 500)), folder / "test-00000-of-00001.parquet")
+    (tmp_path / "own" / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
+    env = Dataset(path=str(tmp_path / "own"), test="test", **COLUMNS)
+    assert len(env.tasks("train")) == 30
+    assert sorted(prompts(env, "test")) == sorted(f"{n} + 1 = ? {SLOT}" for n in range(500, 506))
+    with pytest.raises(ConfigError, match="no split 'validation'") as caught:
+        Dataset(path=env.path, test="validation", **COLUMNS).tasks("test")
+    assert "one of train, test" in caught.value.fix
+    with pytest.raises(ConfigError, match="E150"):
+        Dataset(path=str(tmp_path / "nowhere")).tasks("train")
+
+
+@pytest.mark.parametrize(("path", "package"), [("a.parquet", "pyarrow"), ("someone/something", "datasets")])
+def test_a_missing_package_is_named_with_its_extra(
+    path: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gnomon.envs.rows.find_spec", lambda name: None)
+    with pytest.raises(ResourceError, match="E505") as caught:
+        Dataset(path=path).tasks("train")
+    assert package in caught.value.what and 'pip install "gnomon[' in caught.value.fix
+
+
+# Mistakes
+
+
+def test_an_overlap_is_refused_with_its_rows(tmp_path: Path) -> None:
+    rows = sums(20)
+    held_out = [{"q": "unseen", "a": "1"}, {"q": "  3 +  1 = ?", "a": "other"}, rows[11]]
+    with pytest.raises(ConfigError, match="E151") as caught:
+        path, test = written(tmp_path / "a.jsonl", rows), written(tmp_path / "t.jsonl", held_out)
+        Dataset(path=path, test=test, **COLUMNS).tasks("train")
+    assert caught.value.what.startswith("2 held-out questions")
+    assert caught.value.why == "train row 3 = test row 1, train row 11 = test row 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [('{"prompt": "a", "answer": "b"}\n{"prompt": ', 2), ("[1, 2]\n", 1), ('\n\n{"prompt": "\xff"}', 3)],
+)
+def test_a_line_that_is_none_is_named(text: str, line: int, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError, match="E150") as caught:
+        Dataset(path=str(tmp_path / "a.jsonl")).tasks("train")
+    assert caught.value.where.endswith(f"a.jsonl, line {line}")
+
+
+def test_line_ends_inside_a_text_are_no_line_ends(tmp_path: Path) -> None:
+    """U+2028 is a line end to `str.splitlines`, and may stand unescaped in JSON."""
+    (tmp_path / "a.jsonl").write_text('{"prompt": "one\u2028two", "answer": "2"}\n', "utf-8")
+    env = Dataset(path=str(tmp_path / "a.jsonl"), test=written(tmp_path / "t.jsonl", sums(1)), answer="answer")
+    assert [row["prompt"] for _, row in Dataset(path=env.path).tasks("train").rows] == ["one\u2028two"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ({"path": "none.jsonl"}, "E150", "No such file"),
+        ({"prompt": "question"}, "E153", "its columns are q, a, n"),
+        ({"split": "n"}, "E154", "'row-0', which is neither train nor test"),
+        ({"rows": (999,)}, "E155", "no train row 999"),
+        ({"ranked": "none.json"}, "E150", "No such file"),
+        ({"ranked": "a.jsonl"}, "E152", "JSONDecodeError"),
+        ({"verifier": "nonsense"}, "E156", "ModuleNotFoundError"),
+        ({"verifier": "slot"}, "E156", "does not compare"),
+        ({"verifier": "gnomon.verifiers.pool:Pool"}, "E156", "TypeError"),
+        ({"options": {"ruless": 1}}, "E156", "ruless"),
+    ],
+)
+def test_a_mistake_is_told_with_its_code(
+    options: dict[str, Any], code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "a.jsonl", sums(40))
+    with pytest.raises(ConfigError) as caught:
+        Dataset(**{"path": "a.jsonl", **COLUMNS, **options}).tasks("train")
+    assert caught.value.code == code and said in str(caught.value)
+
+
+def test_a_data_set_without_a_held_out_row_says_so(tmp_path: Path) -> None:
+    rows = [{**row, "side": "train"} for row in sums(4)]
+    env = Dataset(path=written(tmp_path / "a.jsonl", rows), split="side", **COLUMNS)
+    assert len(env.tasks("train")) == 4
+    with pytest.raises(ConfigError, match="no test row"):
+        env.tasks("test")
+    with pytest.raises(ValueError, match="split"):
+        env.tasks("validation")
