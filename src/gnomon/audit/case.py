@@ -11,7 +11,7 @@ from typing import Any
 
 from gnomon.audit.corpus import NUMBER, hostile_calls, prompt
 from gnomon.audit.finding import Axis, Evidence, Finding, Severity
-from gnomon.audit.frame import KNOWN, Frame, learnt
+from gnomon.audit.frame import KNOWN, Frame, framed, learnt
 from gnomon.audit.judging import Court, Ruling
 from gnomon.audit.repro import call_script, rule_script
 from gnomon.audit.source import literals
@@ -89,6 +89,8 @@ class Case:
             reply, answer = self.rights[index] or "", stated_answer(self.tasks[index])
             if ruling.span is not None and ruling.correct:
                 found[index] = ruling.span
+            elif (place := framed(reply)) is not None:
+                found[index] = place
             elif answer and (at := reply.rfind(answer)) >= 0:
                 found[index] = (at, at + len(answer))
         return found
