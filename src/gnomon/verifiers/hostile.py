@@ -1,4 +1,4 @@
-"""Texts that have frozen, crashed or fooled judges: 86 rows, each with why it is here.
+"""Texts that have frozen, crashed or fooled judges: 88 rows, each with why it is here.
 
 None of them is a right answer to anything. A judge owes each a verdict in a second and 256 MiB, without an exception
 and without a trace. Long texts are made when asked for.
@@ -186,6 +186,12 @@ ROWS: list[list[Hostile]] = [
         "    return [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o][:1]\n```",
         "```python\ndef solve(*a): return open('/proc/1/environ').read()\n```",
     ),
+    # Slow patterns.
+    _row(
+        87, "almost a match", "a pattern that backtracks tries every way to cut it, exponentially many",
+        "a" * 40 + "!", "1" * 40 + "x", "ab " * 40 + "=", "1," * 40 + "x", " " * 40 + "\t" * 40 + "x",
+    ),
+    _row(88, "full buffer", "filled to its last place, a buffer loses its end", *("a" * n for n in (256, 1024, 4096))),
 ]  # fmt: skip
 
 HOSTILE: tuple[Hostile, ...] = tuple(entry for row in ROWS for entry in row)

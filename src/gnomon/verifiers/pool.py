@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -125,6 +125,7 @@ class Pool:
             and plain values are opened, whatever they send.
         readable: further paths that hardened workers may read.
     Raises: ResourceError, E522, where the host cannot harden.
+        variables: of the workers' environment, over the caller's.
     """
 
     def __init__(
@@ -141,11 +142,13 @@ class Pool:
         imports: Iterable[str] = (),
         hardened: bool = False,
         readable: tuple[str, ...] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         if hardened:
             capabilities(("worker",))
         self.limit, self.seconds, self.wall = workers, seconds, 10 * seconds if wall is None else wall
         self.output, self.recycle, self.retries = output, recycle, retries
+        self._variables = dict(variables or {})
         module = getattr(function, "__self__", function)
         name = getattr(module, "__module__", None) or type(module).__module__
         if name == "__main__":
@@ -173,7 +176,7 @@ class Pool:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **self._variables},
             )
         self._nursery.sendall(pickle.dumps((sys.path, self._modules)))
         self._nursery.settimeout(PATIENCE)
