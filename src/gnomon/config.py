@@ -688,6 +688,11 @@ class Save(Section):
     keep: Annotated[int, Field(ge=1)] = 2
 
 
+class Audit(Section):
+    acknowledge: list[str] = []
+    """Rules whose findings were read and do not stop a run."""
+
+
 class RunConfig(Section):
     """Everything that decides a run's bytes, besides the machine. One seed gives every named stream."""
 
@@ -704,6 +709,7 @@ class RunConfig(Section):
     budget: Budget = Budget()
     eval: Eval = Eval()
     save: Save = Save()
+    audit: Audit = Audit()
 
 
 @dataclass(frozen=True, slots=True)

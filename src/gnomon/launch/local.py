@@ -26,11 +26,13 @@ from gnomon.envs.base import Env
 from gnomon.errors import ConfigError, ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.find import check_env_config, make_env, source_hash
+from gnomon.launch.weights import weigh
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.objectives import Data, Need, Objective, objective, penalties
+from gnomon.rewards.alarms import Lookout
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
@@ -162,6 +164,8 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
 def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None) -> RunReader:
     """Run a configuration in a new folder, to its end or until it is told to stop."""
     config = anchored(config)
+    env = make_env(config.env) if env is None else env
+    watch.message(weigh(env, config.audit.acknowledge))
     parts = build(config, env)
     with Run.create(folder, recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)) as store:
         go(store, config, parts, watch)
@@ -241,7 +245,8 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
 
 
 def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
-    recorder = Recorder(store, config, watch)
+    sentinel = getattr(parts.env, "sentinel", None)
+    recorder = Recorder(store, config, watch, Lookout(parts.env.tasks("train").__getitem__, sentinel))
     tier = parts.actor.engine.tier
     found = "equal in every bit" if tier is Tier.EXACT else f"up to {parts.gap:.2g} apart"
     watch.message(f"Sampler and learner log-probabilities: {found}.")
@@ -284,10 +289,11 @@ def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
 def opening(config: RunConfig) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
-    How often to save and the limit of time decide nothing; files are known by their hashes, not their paths.
+    How often to save, what was acknowledged and the limit of time decide nothing; files are known by their
+    hashes, not their paths.
     """
     body = config.model_dump()
-    del body["save"], body["budget"]["seconds"], body["policy"]["path"]
+    del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
     if shown := config.rollout.demonstrations:
         with Path(shown).open("rb") as file:

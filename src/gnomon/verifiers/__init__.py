@@ -3,6 +3,7 @@
 from gnomon.verifiers.expression import Expression, evaluate, integer
 from gnomon.verifiers.extract import Extraction, Strictness, extract
 from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
+from gnomon.verifiers.prices import Pay, Price, pay
 from gnomon.verifiers.slot import Answered, Malformed, Rejected, Slot, Verifier
 
 __all__ = [
@@ -13,7 +14,9 @@ __all__ = [
     "Extraction",
     "Malformed",
     "Outcome",
+    "Pay",
     "Pool",
+    "Price",
     "Raised",
     "Rejected",
     "Returned",
@@ -23,4 +26,5 @@ __all__ = [
     "evaluate",
     "extract",
     "integer",
+    "pay",
 ]
