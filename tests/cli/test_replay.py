@@ -104,9 +104,7 @@ def test_the_same_verifier_flips_nothing_and_touches_nothing(run):
 
 
 def test_one_changed_line_flips_exactly_the_rollouts_it_concerns(run, others):
-    expected = {
-        place for place, body in stored(run).items() if body["extracted"] == "2" and body["status"] == "wrong"
-    }
+    expected = {place for place, body in stored(run).items() if body["extracted"] == "2" and body["status"] == "wrong"}
     facts = replayed(str(run), "--verifier", f"{others}:Lucky")
     assert expected and {flip["address"] for flip in facts["flips"]} == expected
     assert facts["changes"] == {"wrong to correct": len(expected)}

@@ -69,8 +69,9 @@ def test_a_part_that_everybody_is_paid_teaches_nothing():
 
 
 def test_ties_have_no_shares_and_are_counted():
-    """Thirds do not sum exactly, so a tie is told by equal rewards and not by a small variance."""
-    tied = [{"a": 1 / 3, "b": 1 / 3}] * 3
+    """The rounded mean of three tenths is no tenth, so a tie is told by equal rewards and not by a small variance."""
+    assert math.fsum([0.1] * 3) / 3 != 0.1
+    tied = [{"a": 0.1, "b": 0.0}] * 3
     stats = ledger([tied, tied])
     assert stats["ledger/tied"].value == 1.0 and stats["ledger/a/variance"].value == 0.0
     assert [line.variance_share for line in lines([{k: s.value for k, s in stats.items()}])] == [None, None]

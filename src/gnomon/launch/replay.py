@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 from gnomon.config import Env as EnvConfig
 from gnomon.config import RunConfig, load, resolve
 from gnomon.envs import Env
-from gnomon.errors import ConfigError, RunError
+from gnomon.errors import ConfigError, GnomonError, RunError
 from gnomon.keys import Key
 from gnomon.launch.find import env_class, make_env
 from gnomon.launch.read import Address, printable
@@ -36,7 +37,8 @@ class Judge:
     """A verifier or an environment by name: light to send to a worker, which finds it again there."""
 
     name: str
-    options: tuple[tuple[str, Any], ...] = ()
+    options: str = "{}"
+    """As JSON: a text can be compared and sent, whatever stands in it."""
 
     def __call__(self, task: Task, reply: str) -> Verdict:
         return judge(made(self), task, reply)
@@ -44,7 +46,7 @@ class Judge:
 
 @cache
 def made(named: Judge) -> Any:
-    return make_env(EnvConfig(type=named.name, **dict(named.options)))
+    return make_env(EnvConfig(type=named.name, **json.loads(named.options)))
 
 
 def judge(subject: Any, task: Task, reply: str) -> Verdict:
@@ -150,7 +152,7 @@ def replay(
                     flips += [flip] if flip else []
                 done, skipped = done + len(chunk), skipped + len(chunk) - len(judged)
                 progress(done, total)
-    text = " ".join([named.name, *(f"{key}={value}" for key, value in named.options)])
+    text = " ".join([named.name, *(f"{key}={value}" for key, value in json.loads(named.options).items())])
     return Replay(judged=done - skipped, flips=tuple(flips), skipped=skipped, verifier=text)
 
 
@@ -163,8 +165,8 @@ def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Judge:
     if file.endswith(".py"):
         name = f"{Path(file).resolve()}:{kind}"
     subject = env_class(name, "--verifier")
-    named = Judge(name, tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items())))
     try:
+        named = Judge(name, json.dumps(options, sort_keys=True))
         found = made(named)
     except (TypeError, ValueError) as error:
         given = ", ".join(f"{key}={value}" for key, value in options.items())
@@ -176,12 +178,15 @@ def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Judge:
 
 
 def lookout(folder: Path, sentinel: str, options: Mapping[str, Any]) -> Lookout:
-    """What looks for alarms in a run, with a second verifier or without."""
+    """What looks for alarms in a run: with the second verifier that is named, else with the environment's own."""
     config, _ = resolve([load(folder / RECIPE)])
-    if not sentinel and not options:
-        return Lookout()
-    found = made(chosen(config, sentinel, dict(options)))
-    return Lookout(original(config).tasks("train").__getitem__, found)
+    if sentinel or options:
+        return Lookout(original(config).tasks("train").__getitem__, made(chosen(config, sentinel, dict(options))))
+    try:
+        env = original(config)
+    except GnomonError:
+        return Lookout()  # The environment is not here any more; what was recorded can be looked at all the same.
+    return Lookout(env.tasks("train").__getitem__, getattr(env, "sentinel", None))
 
 
 def original(config: RunConfig) -> Env:
