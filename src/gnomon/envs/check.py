@@ -23,7 +23,8 @@ from gnomon.envs.turns import MultiTurn
 from gnomon.envs.witness import SECONDS, elsewhere, line, place, raised
 from gnomon.keys import Key
 from gnomon.types import Message, Task
-from gnomon.verifiers import Strictness
+from gnomon.verifiers import Strictness, pay
+from gnomon.verifiers.prices import undeclared
 
 __all__ = ["Finding", "Report", "check_env"]
 
@@ -391,6 +392,22 @@ def added_up(subject: Subject) -> str:
     return f'a right reply earns {min(right):g}, any other at most {max(other):g}; gate = "correct" is honoured'
 
 
+def priced(subject: Subject) -> str:
+    prices = getattr(subject.env, "prices", None)
+    if prices is None:
+        raise Skip("the environment declares no prices")
+    for index, task in enumerate(subject.tasks[:50]):
+        for reply in replies(subject.env, subject.tasks, index):
+            for sentence in undeclared(prices, judge(subject.env, task, reply)):
+                raise Fault(sentence, at(index))
+    found = pay(prices)
+    if found is None:
+        raise Skip("no part is named correct")
+    if found.overpaid:
+        raise Fault(str(found))
+    return str(found)
+
+
 def unhurt(subject: Subject) -> str:
     heard, end = subject.testimony
     tried = [value for kind, value in heard if kind == "try"]
@@ -421,5 +438,6 @@ CHECKS: dict[str, Callable[[Subject], str]] = {
     "two answers": several,
     "constant answer": lazy,
     "rewards": added_up,
+    "weights": priced,
     "hostile replies": unhurt,
 }

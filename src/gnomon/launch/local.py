@@ -27,12 +27,14 @@ from gnomon.envs.base import Env
 from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.find import check_env_config, make_env, source_hash
+from gnomon.launch.weights import weigh
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.objectives import Data, Need, Objective, objective, penalties
 from gnomon.rendering import choose, joined
+from gnomon.rewards.alarms import Lookout
 from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
@@ -187,6 +189,8 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
 def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None) -> RunReader:
     """Run a configuration in a new folder, to its end or until it is told to stop."""
     config = anchored(config)
+    env = make_env(config.env) if env is None else env
+    watch.message(weigh(env, config.audit.acknowledge))
     parts = build(config, env)
     facts = {**manifest(config, parts), "audit": audited(config, parts.env, watch)}
     with Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config)) as store:
@@ -286,7 +290,8 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
 
 
 def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
-    recorder = Recorder(store, config, watch)
+    sentinel = getattr(parts.env, "sentinel", None)
+    recorder = Recorder(store, config, watch, Lookout(parts.env.tasks("train").__getitem__, sentinel))
     tier = parts.actor.engine.tier
     found = "equal in every bit" if tier is Tier.EXACT else f"up to {parts.gap:.2g} apart"
     watch.message(f"Sampler and learner log-probabilities: {found}.")

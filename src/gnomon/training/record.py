@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 from gnomon.config import RunConfig
 from gnomon.learners.base import Learner
+from gnomon.rewards.alarms import Alarm, Lookout, alarms
+from gnomon.rewards.ledger import entries, ledger
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
-from gnomon.store import Record, Run, RunStatus
+from gnomon.store import Record, Run, RunReader, RunStatus
 from gnomon.training.evaluate import Evaluation
 from gnomon.types import Group, Message, Rollout, Stop, Turn
 
@@ -38,14 +40,16 @@ class Recorder:
     Set `stop` from a signal handler to end the run after the present step, saved and resumable.
     """
 
-    def __init__(self, store: Run, config: RunConfig, watch: Watch) -> None:
+    def __init__(self, store: Run, config: RunConfig, watch: Watch, lookout: Lookout | None = None) -> None:
         self.store, self.config, self.watch = store, config, watch
+        self.lookout = lookout or Lookout()
         self.stop = False
         self.at = 0
         """Finished steps."""
         self.spent = 0.0
         """Seconds of the steps taken since this process began."""
         self._saved = -1
+        self._noted: set[tuple[str, int]] = set()
 
     @property
     def complete(self) -> bool:
@@ -64,6 +68,8 @@ class Recorder:
             self.store.set_status(RunStatus.INTERRUPTED, f"{why} after step {self.at}")
 
     def _restore(self, learner: Learner) -> int:
+        with RunReader(self.store.folder) as reader:
+            self._noted = {(event["name"], event["step"]) for event in reader.events("alarm")}
         checkpoint = self.store.latest_checkpoint()
         for sentence in self.store.skipped:
             self.watch.message(sentence)
@@ -71,6 +77,9 @@ class Recorder:
             return 0
         learner.load_state(checkpoint.path)
         self.store.rewind(checkpoint.seq)
+        with RunReader(self.store.folder) as reader:
+            for _ in alarms(reader, self.lookout, before=checkpoint.step):
+                pass  # They have rung; what is asked for is that they stay silent from here on.
         self._saved = checkpoint.step
         self.watch.message(f"Going on from the checkpoint of step {checkpoint.step}.")
         return checkpoint.step
@@ -80,7 +89,8 @@ class Recorder:
         """One step; what was logged is stored as a whole when it ends well."""
         log, began = StepLog(step), monotonic()
         yield log
-        self.store.append(log.records())
+        records = log.records()
+        self.store.append(records)
         seconds = monotonic() - began
         self.spent += seconds
         training = monotonic() - log.began
@@ -88,6 +98,14 @@ class Recorder:
         for evaluation in log.evaluations:
             self.watch.evaluation(step, evaluation)
         self.watch.step(step, log.metrics(), training)
+        for alarm in self.lookout.step(step, records):
+            self._ring(alarm)
+
+    def _ring(self, alarm: Alarm) -> None:
+        """Told, and noted beside the chain; a resumed run repeats steps but does not note an alarm twice."""
+        self.watch.message(str(alarm))
+        if (alarm.name, alarm.step) not in self._noted:
+            self.store.note("alarm", alarm.body())
 
     def save(self, learner: Learner, step: int) -> None:
         """Commit a checkpoint of this many finished steps."""
@@ -131,6 +149,7 @@ class StepLog:
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
         self.stats(of_groups(groups))
+        self.stats(ledger(entries([group for group in groups if group.judged])))
 
     def stats(self, stats: Mapping[str, Stat]) -> None:
         self._stats = merge(self._stats, dict(stats))
@@ -189,7 +208,9 @@ def rollout_records(
 def task_body(kind: str, group: Group) -> dict[str, Any]:
     """A task, and the prompt that all its rollouts begin with."""
     opening = next((rollout.turns[0].prompt_ids for rollout in group.rollouts if rollout.turns), ())
+    canary = {"canary": True} if group.task.info.get("canary") else {}
     return {
+        **canary,
         "of": kind,
         "id": group.task.id,
         "messages": told(group.task.messages),

@@ -4,6 +4,7 @@ from gnomon.verifiers.expression import Expression, evaluate, integer
 from gnomon.verifiers.extract import Extraction, Strictness, extract
 from gnomon.verifiers.judging import Judge, Retry, ajudged, asettled, judge, judged, settle, settled
 from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
+from gnomon.verifiers.prices import Pay, Price, pay
 from gnomon.verifiers.slot import Answered, Malformed, Rejected, Slot, Verifier
 
 __all__ = [
@@ -15,7 +16,9 @@ __all__ = [
     "Judge",
     "Malformed",
     "Outcome",
+    "Pay",
     "Pool",
+    "Price",
     "Raised",
     "Rejected",
     "Retry",
@@ -30,6 +33,7 @@ __all__ = [
     "integer",
     "judge",
     "judged",
+    "pay",
     "settle",
     "settled",
 ]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers.extract import Extraction, Strictness, extract
+from gnomon.verifiers.prices import Price
 
 __all__ = ["Answered", "Malformed", "Rejected", "Several", "Slot", "Verifier"]
 
@@ -65,6 +66,12 @@ class Slot:
     def reward_range(self) -> tuple[float, float]:
         rewards = [self.verdict(status).reward for status in (Status.NO_ANSWER, Status.WRONG, Status.CORRECT)]
         return min(rewards), max(rewards)
+
+    @property
+    def prices(self) -> tuple[Price, ...]:
+        """What the parts of a verdict can pay. One that adds a part to its verdicts adds its price here."""
+        right = Price(name="correct", weight=self.correct)
+        return right, Price(name="format", weight=self.format, gate=self.gate)
 
     def extract(self, reply: str) -> Extraction:
         """The slot of a reply; by default what stands between `<answer>` and `</answer>`."""
