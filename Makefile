@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test check format kill bench clean
+.PHONY: demo test check format kill bench bwrap clean
 
 demo: $(STAMP)
 	@rm -rf runs/demo
@@ -12,7 +12,7 @@ demo: $(STAMP)
 	@echo "        $(BIN)/gnomon show runs/demo 79         the rollouts of its last step"
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
 
-test: $(STAMP)
+test: $(STAMP) bwrap
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 check: $(STAMP)
@@ -31,6 +31,15 @@ kill: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/pip install -c constraints.txt -e ".[bench]"
 	$(BIN)/python benchmarks/against_trl.py
+
+# Untrusted code is run in jails that bubblewrap builds; its tests refuse to pass without it.
+bwrap:
+	@command -v bwrap >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get install -y -q bubblewrap || { apt-get update -q && apt-get install -y -q bubblewrap; }; \
+		else \
+			echo "bubblewrap is not installed: apt-get install bubblewrap (as root), or your system's package" >&2; exit 1; \
+		fi; }
 
 # torch first and by itself: its exact version is a CPU build where one is at hand.
 $(STAMP): pyproject.toml constraints.txt

@@ -198,6 +198,57 @@ def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
 
 
 @app.command()
+def alarms(
+    folder: RunFolder,
+    sentinel: Annotated[
+        str, typer.Option(metavar="NAME|file.py:Class", help="A second verifier, to be compared with the run's own.")
+    ] = "",
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """What in a run should be looked at: rewards without right answers, new habits, groups that teach nothing."""
+    from gnomon.launch.replay import lookout
+    from gnomon.rewards.alarms import alarms as rung
+    from gnomon.store import RunReader
+
+    with RunReader(folder) as reader:
+        found = list(rung(reader, lookout(folder, sentinel, options_of(settings))))
+        steps = reader.steps
+    if as_json:
+        print(json.dumps({"steps": steps, "alarms": [alarm.body() for alarm in found]}, indent=1))
+    else:
+        from gnomon.launch.read import alarm_text
+
+        print("\n".join([*(alarm_text(str(folder), a.body()) for a in found), f"{len(found)} alarms in {steps} steps"]))
+    sys.exit(1 if found else 0)
+
+
+@app.command()
+def replay(
+    folder: RunFolder,
+    settings: Settings = None,
+    verifier: Annotated[
+        str, typer.Option(metavar="NAME|file.py:Class", help="Another verifier or environment; the run's own if none.")
+    ] = "",
+    seconds: Annotated[float, typer.Option(min=0.01, help="Of processor time for one reply.")] = 5.0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that judge.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Judge every stored rollout again and list those that flip: gnomon replay RUN env.strictness=last"""
+    from gnomon.launch.replay import replay as again
+    from gnomon.launch.replay import replay_text
+
+    def progress(done: int, total: int) -> None:
+        print(f"\r{done} of {total} rollouts", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    quiet = as_json or not sys.stderr.isatty()
+    watched = (lambda done, total: None) if quiet else progress
+    found = again(folder, verifier, options_of(settings), seconds=seconds, workers=workers, progress=watched)
+    facts = found.body()
+    print(json.dumps(facts, indent=1) if as_json else replay_text(facts, folder))
+
+
+@app.command()
 def verify(folder: RunFolder, as_json: Json = False) -> None:
     """Hash every record and checkpoint of a run again."""
     from gnomon.store import verify as check
@@ -216,6 +267,43 @@ def check(what: EnvName, settings: Settings = None, as_json: Json = False) -> No
 
     report = check_env(chosen_env(what, settings))
     print(json.dumps(report.as_dict(), indent=1) if as_json else report)
+    sys.exit(0 if report.passed else 1)
+
+
+@app.command()
+def audit(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A shipped environment, or file.py:Class of yours.")],
+    settings: Settings = None,
+    tasks: Annotated[str, typer.Option(metavar="N|FILE.jsonl", help="How many tasks, or a file of them.")] = "200",
+    seed: Annotated[int, typer.Option(min=0, help="Of every draw of the audit.")] = 0,
+    ack: Annotated[
+        list[str] | None, typer.Option(metavar="RULE", help="Known and accepted; may be given often.")
+    ] = None,
+    repro: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write a script for every finding.")] = None,
+    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Write SARIF 2.1.0.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What will a policy find in a verifier? Exit 0: nothing that blocks; 1: something; 2: no audit was made."""
+    from gnomon.audit import audit as examine
+    from gnomon.audit import read_tasks, subject_of
+    from gnomon.audit.sarif import sarif as as_sarif
+    from gnomon.audit.text import report_text
+    from gnomon.config import overrides
+    from gnomon.launch.find import judge
+
+    given = () if tasks.isdigit() else read_tasks(Path(tasks))
+    count = int(tasks) if tasks.isdigit() else len(given)
+    found = judge(target, overrides(list(settings or []), 2).values)
+    report = examine(
+        subject_of(found, given, count=count, name=target, source=target), seed=seed, acknowledge=ack or ()
+    )
+    if repro is not None:
+        repro.mkdir(parents=True, exist_ok=True)
+        for finding in report.findings:
+            (repro / f"{finding.rule}.py").write_text(finding.repro, "utf-8")
+    if sarif is not None:
+        sarif.write_text(json.dumps(as_sarif(report), indent=1) + "\n", "utf-8")
+    print(json.dumps(report.body(), indent=1) if as_json else report_text(report))
     sys.exit(0 if report.passed else 1)
 
 
@@ -423,6 +511,15 @@ def run_folder(what: str, words: list[str]) -> Path:
     while (Path("runs") / f"{stem}-{number}").exists():
         number += 1
     return Path("runs") / f"{stem}-{number}"
+
+
+def options_of(settings: list[str] | None) -> dict[str, Any]:
+    """Options of a verifier or environment, written with `env.` before them or without."""
+    from gnomon.config import overrides
+
+    values = dict(overrides(list(settings or []), 2).values)
+    below = values.pop("env", {})
+    return {**values, **below}
 
 
 def chosen_env(what: str, settings: list[str] | None) -> Any:

@@ -617,6 +617,8 @@ class Policy(Section):
     path: str = "tiny"
     """`tiny` (ships with the package) or a hub-format folder."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+    renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
+    """Format of conversations; `auto` reads it off the model folder."""
 
 
 class Rollout(Section):
@@ -629,8 +631,28 @@ class Rollout(Section):
     stop: list[Annotated[str, Field(min_length=1)]] = ["</answer>"]
     tasks: list[Annotated[int, Field(ge=0)]] = []
     """Indices of the train tasks to draw from; none means all."""
+    turns: Annotated[int, Field(ge=0)] = 0
+    """Replies per episode, of all seats together; 0 leaves it to the environment."""
+    context: Annotated[int, Field(ge=2)] = 4096
+    """Tokens of a conversation, told and sampled."""
+    seconds: Annotated[float, Field(gt=0)] = float("inf")
+    """Of wall-clock time for the episodes of a step. A limit that is met makes a run that no rerun equals."""
     demonstrations: str = ""
     """A file of replies to train tasks, for objectives that learn from those: one JSON object a line."""
+
+
+class Referee(Section):
+    """The processes that play an environment's side of episodes, and what a step of one may take."""
+
+    workers: Annotated[int, Field(ge=1)] = 2
+    seconds: Annotated[float, Field(gt=0)] = 2.0
+    """Of processor time; ten times as long by the clock."""
+    memory_mib: Annotated[int, Field(ge=64)] = 2048
+    """Address space of a process."""
+    retries: Annotated[int, Field(ge=0)] = 1
+    """How often a step is tried again on a fresh process when the environment broke."""
+    failures: Annotated[float, Field(ge=0, le=1)] = 0.005
+    """Share of the rollouts that may fail so before the run stops."""
 
 
 class Optim(Section):
@@ -688,6 +710,13 @@ class Save(Section):
     keep: Annotated[int, Field(ge=1)] = 2
 
 
+class Audit(Section):
+    """What is asked of the environment before a run."""
+
+    acknowledge: list[str] = []
+    """Rules of `gnomon audit` whose findings are known and do not stop the run."""
+
+
 class RunConfig(Section):
     """Everything that decides a run's bytes, besides the machine. One seed gives every named stream."""
 
@@ -697,6 +726,7 @@ class RunConfig(Section):
     env: Env = Env()
     policy: Policy = Policy()
     rollout: Rollout = Rollout()
+    referee: Referee = Referee()
     objective: Objective = DrGrpo()
     regularize: Regularize = Regularize()
     optim: Optim = Optim()
@@ -704,6 +734,7 @@ class RunConfig(Section):
     budget: Budget = Budget()
     eval: Eval = Eval()
     save: Save = Save()
+    audit: Audit = Audit()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -19,10 +20,12 @@ __all__ = [
     "Group",
     "Kind",
     "Message",
+    "Origin",
     "Part",
     "Request",
     "Rollout",
     "Sampling",
+    "Segment",
     "Status",
     "Stop",
     "Task",
@@ -197,7 +200,40 @@ class Stop(StrEnum):
     DONE = "done"
     """The environment said so."""
     TRUNCATED = "truncated"
-    """The completion met its token limit."""
+    """The last completion met its token limit."""
+    TURNS = "turns"
+    """The budget of turns was used up."""
+    CONTEXT = "context"
+    """The conversation has no room for another token."""
+    TIME = "time"
+    """The budget of seconds was used up."""
+    EXCEEDED = "exceeded"
+    """What was said made the environment use more than a step may."""
+    FAILED = "failed"
+    """The environment broke."""
+
+
+class Origin(StrEnum):
+    """Who wrote the tokens of a segment. Only the template's may hold control tokens that nobody sampled."""
+
+    TEMPLATE = "template"
+    """The renderer: roles, turn boundaries, its own words."""
+    TASK = "task"
+    """The messages that an episode begins with."""
+    ENVIRONMENT = "environment"
+    """What the environment says to a reply."""
+    TOOL = "tool"
+    """Descriptions and results of tools."""
+    POLICY = "policy"
+    """Sampled, id for id as the engine gave them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Consecutive tokens of one origin."""
+
+    origin: Origin
+    token_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,19 +241,36 @@ class Turn:
     """One exchange: what the policy saw, what it said."""
 
     prompt_ids: tuple[int, ...]
+    """All that it saw: in a later turn the prompt and the completion of the turn before, token for token, and then
+    what it was told since."""
     completion: Completion
+    messages: tuple[Message, ...] = ()
+    """What it was told since the turn before; of a first turn, the whole prompt."""
+    given: tuple[Segment, ...] = ()
+    """The end of the prompt that is new in this turn, by who wrote it."""
+    fork: int = 0
+    """Number of the training sequence that it stands in; another one begins where a template rewrites history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """One sampled episode."""
+    """One sampled episode, as one of its seats played it."""
 
     task: Task
     sample: int
-    """Position in its group, from 0."""
+    """Its number among the rollouts of the task, from 0."""
     turns: tuple[Turn, ...]
     verdict: Verdict
     stop: Stop
+    seat: int = 0
+
+    def __post_init__(self) -> None:
+        for before, after in pairwise(self.turns):
+            if after.fork != before.fork:
+                continue
+            seen = before.prompt_ids + before.completion.token_ids
+            if after.prompt_ids[: len(seen)] != seen:
+                raise ValueError("a turn does not go on from the tokens of the turn before")
 
     @property
     def reward(self) -> float:
@@ -235,7 +288,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The rollouts of one task."""
+    """The rollouts of one task, all of one seat."""
 
     task: Task
     index: int

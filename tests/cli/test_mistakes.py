@@ -120,9 +120,9 @@ class Silent(Arithmetic):
     ("name", "code", "words"),
     [
         ("Raises", "E104", "KeyError"),
-        ("NotANumber", "E10", "not finite"),
-        ("TooMuch", "E105", "range"),
-        ("Silent", "E105", "no verdict"),
+        ("NotANumber", "E104", "not finite"),
+        ("TooMuch", "E104", "range"),
+        ("Silent", "E104", "gave None in the place of a verdict"),
     ],
 )
 def test_a_broken_verifier_stops_the_run_and_is_never_a_zero(tmp_path, name, code, words):
@@ -130,7 +130,7 @@ def test_a_broken_verifier_stops_the_run_and_is_never_a_zero(tmp_path, name, cod
     settings = ["steps=2", "prompts=2", "group=2", "max_tokens=24", "eval.tasks=8"]
     done = command("train", f"faulty.py:{name}", "run=r", *settings, cwd=tmp_path)
     assert done.returncode == 1 and code in done.stderr and words in done.stderr, done.stderr
-    assert "the reply was" in done.stderr and "gnomon check" in done.stderr
+    assert "the last reply was" in done.stderr and "gnomon check" in done.stderr
     shown = command("show", "r", cwd=tmp_path)
     assert "failed" in shown.stdout and words in shown.stdout
 

@@ -122,3 +122,14 @@ def test_check_and_play():
         [sys.executable, "-m", "gnomon", "play", "arithmetic"], input="-5\n", capture_output=True, text=True
     )
     assert played.returncode == 0 and "correct" in played.stdout, played.stdout + played.stderr
+
+
+def test_show_tells_a_conversation_turn_by_turn(tmp_path):
+    """The tiny policy was never told this game; 32 episodes of at most 5 guesses hold one of more than one turn."""
+    small = {"prompts": 8, "group": 4, "max_tokens": 32}
+    gnomon.train("guess_number", run=tmp_path / "r", quiet=True, steps=1, rollout=small, eval={"tasks": 1}).close()
+    lines = json.loads(command("show", str(tmp_path / "r"), "0", "--json").stdout)
+    texts = (command("show", str(tmp_path / "r"), line["address"]).stdout for line in lines)
+    talk = next(text for text in texts if "--- told" in text)
+    assert talk.startswith("--- asked (task ") and "Guess 1-20" in talk
+    assert talk.count("--- reply (") == talk.count("--- told") + 1 and "--- verdict: " in talk

@@ -28,11 +28,11 @@ from gnomon.envs import (
     witness,
 )
 from gnomon.envs.check import CHECKS, Finding, Report, Subject, check_env, finding_of, well_formed
-from gnomon.envs.hostile import hostile
 from gnomon.envs.turns import Playing
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
 from gnomon.verifiers import Strictness
+from gnomon.verifiers.hostile import hostile
 
 
 def failures(report: Report) -> dict[str, Finding]:
@@ -545,6 +545,7 @@ def test_the_other_process_has_another_hash_seed(own: str, monkeypatch: pytest.M
 
 
 def test_the_hostile_corpus_is_named_and_large() -> None:
-    texts = dict(hostile())
-    assert len(texts) == len(list(hostile())) >= 80
-    assert max(map(len, texts.values())) >= 999_990
+    names = {entry.name for entry in hostile()}
+    assert len(names) == len(list(hostile())) >= 80
+    assert max(len(entry.text) for entry in hostile()) >= 9_999_990
+    assert {entry.row for entry in hostile()} == set(range(1, 89)) and all(entry.why for entry in hostile())

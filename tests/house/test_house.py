@@ -22,6 +22,7 @@ LIGHT = [
     "stats",
     "errors",
     "config",
+    "jail",
     "verifiers",
     "envs",
     "envs.check",

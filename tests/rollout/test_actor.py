@@ -1,80 +1,182 @@
-"""An actor cleans up after itself, whatever breaks."""
+"""Episodes of several turns and seats; what the policy does to an environment, and what the environment does itself."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from gnomon.engines.scripted import Scripted
-from gnomon.envs import Arithmetic
-from gnomon.envs.base import Episode, Step
 from gnomon.errors import VerifierError
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rollout import Actor
-from gnomon.types import Completion, Message, Request, Sampling, Task
+from gnomon.rendering import joined
+from gnomon.rollout import Actor, Limits, Referee
+from gnomon.rollout.actor import judged
+from gnomon.types import Group, Rollout, Sampling, Status, Stop
+from rollout.ladder import Ladder
+
+TOKENIZER = Tokenizer(model_folder("tiny"))
+SAMPLING = Sampling(max_tokens=16)
+Reply = Callable[[str, int], str]
 
 
-@dataclass(kw_only=True)
-class Held:
-    """An episode that notes in a common list that it is open."""
-
-    inner: Episode
-    open: list[Episode]
-
-    def __post_init__(self) -> None:
-        self.open.append(self)
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        return self.inner.messages
-
-    def step(self, reply: str) -> Step:
-        return self.inner.step(reply)
-
-    def close(self) -> None:
-        self.open.remove(self)
+@contextmanager
+def acting(env: Ladder, reply: Reply, *, limits: Limits | None = None, group: int = 4) -> Iterator[Actor]:
+    """An actor whose policy says what `reply` makes of the prompt and of the place in the call."""
+    referee = Referee(env, workers=2, seconds=0.3, memory=2**29)
+    actor = Actor(
+        env, TOKENIZER, Scripted(TOKENIZER, reply), group=group, sampling=SAMPLING, referee=referee, limits=limits
+    )
+    try:
+        yield actor
+    finally:
+        referee.close()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counted(Arithmetic):
-    open: list[Episode] = field(default_factory=list)
-
-    def start(self, task: Task, key: Key) -> Episode:
-        return Held(inner=super().start(task, key), open=self.open)
+def collect(env: Ladder, reply: Reply, *, limits: Limits | None = None, group: int = 4, tasks: int = 3) -> list[Group]:
+    with acting(env, reply, limits=limits, group=group) as actor:
+        return asyncio.run(actor.collect(list(enumerate(env.tasks("train")[:tasks])), Key(0)))
 
 
-def collect(env: Counted, engine: Scripted) -> None:
-    tasks = [(index, env.tasks("train")[index]) for index in range(3)]
-    actor = Actor(env, engine.tokenizer, engine, group=2, sampling=Sampling(max_tokens=32))
-    asyncio.run(actor.collect(tasks, Key(0)))
+def climbing(word: str, place: int, turn: int = 1) -> Reply:
+    """Always "up"; but one word at one place in one turn."""
+    calls = {"made": 0}
+
+    def reply(prompt: str, at: int) -> str:
+        calls["made"] += at == 0
+        return word if at == place and calls["made"] == turn else "up"
+
+    return reply
 
 
-def test_episodes_are_closed_after_an_engine_that_raises():
-    env = Counted()
+def rollouts(groups: list[Group]) -> list[Rollout]:
+    return [rollout for group in groups for rollout in group.rollouts]
 
+
+def test_every_turn_goes_on_from_the_tokens_of_the_turn_before():
+    (group, *_) = collect(Ladder(rungs=3), lambda prompt, place: "up")
+    for rollout in group.rollouts:
+        assert len(rollout.turns) == 3 and rollout.verdict.correct and rollout.stop is Stop.DONE
+        assert rollout.turns[0].messages == group.task.messages
+        for before, after in pairwise(rollout.turns):
+            told = TOKENIZER.encode(f"\n{after.messages[0].content}\n")
+            assert after.prompt_ids == before.prompt_ids + before.completion.token_ids + told
+            assert joined(after.given) == told
+            assert [segment.origin.value for segment in after.given] == ["template", "environment", "template"]
+    luck = {rollout.turns[1].messages[0].content for rollout in group.rollouts}
+    assert len(luck) == 4, "every episode has chance of its own"
+
+
+def test_a_rollout_that_was_tokenised_anew_is_none():
+    (group, *_) = collect(Ladder(), lambda prompt, place: "up")
+    rollout = group.rollouts[0]
+    first, second = rollout.turns
+    with pytest.raises(ValueError, match="go on"):
+        replace(rollout, turns=(first, replace(second, prompt_ids=second.prompt_ids[1:])))
+
+
+def test_every_seat_has_a_conversation_and_a_group_of_its_own():
+    groups = collect(Ladder(rungs=3, seats=2), lambda prompt, place: "up", tasks=2)
+    assert [(group.index, group.rollouts[0].seat) for group in groups] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    winner, loser = groups[:2]
+    assert [rollout.reward for rollout in winner.rollouts] == [1.0] * 4
+    assert [rollout.reward for rollout in loser.rollouts] == [-1.0] * 4
+    assert [len(rollout.turns) for rollout in (winner.rollouts[0], loser.rollouts[0])] == [2, 1]
+    assert "another" in TOKENIZER.decode(loser.rollouts[0].turns[0].prompt_ids)
+    assert "another" not in TOKENIZER.decode(winner.rollouts[0].turns[-1].prompt_ids)
+    assert [rollout.sample for group in groups[:2] for rollout in group.rollouts] == list(range(8))
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [("spin", "exceeded"), ("eat", "exceeded"), ("crash", "failed"), ("leave", "failed"), ("raise", "failed")],
+)
+def test_what_one_reply_does_is_counted_under_its_name_and_the_rest_goes_on(word: str, status: str, turn: int):
+    groups = collect(Ladder(rungs=3), climbing(word, 5, turn))
+    ended = [rollout for rollout in rollouts(groups) if not rollout.verdict.correct]
+    assert [(rollout.task.answer, rollout.sample) for rollout in ended] == [(1, 1)]
+    (rollout,) = ended
+    assert rollout.verdict.status.value == rollout.stop.value == status and len(rollout.turns) == turn
+    assert rollout.reward == -1.0 if status == "exceeded" else rollout.verdict.parts == ()
+    kept = judged(groups)
+    assert [group.index for group in kept] == ([0, 1, 2] if status == "exceeded" else [0, 2])
+    assert all(len(rollout.turns) == 3 for rollout in rollouts(kept) if rollout is not ended[0])
+    again = collect(Ladder(rungs=3), climbing(word, 5, turn))
+    assert [group.rewards for group in again] == [group.rewards for group in groups]
+
+
+def test_a_process_that_dies_once_loses_nothing(tmp_path: Path):
+    """The episodes it held are played again from what was said, by another."""
+    slipped = collect(Ladder(rungs=3, slip=str(tmp_path)), climbing("slip", 5, 2))
+    assert (tmp_path / "slipped").exists()
+    never = collect(Ladder(rungs=3, slip=str(tmp_path)), climbing("slip", 5, 2))
+    assert rollouts(slipped) == rollouts(never)
+    assert all(rollout.verdict.status is Status.CORRECT for rollout in rollouts(slipped))
+
+
+def test_an_environment_that_hangs_is_ended_by_the_clock():
+    env = Ladder(seconds=60.0)
+    referee = Referee(env, workers=2, seconds=0.05)
+    engine = Scripted(TOKENIZER, lambda prompt, place: "up")
+    actor = Actor(env, TOKENIZER, engine, group=1, sampling=SAMPLING, referee=referee)
+    (group,) = asyncio.run(actor.collect([(0, env.tasks("train")[0])], Key(0)))
+    referee.close()
+    assert group.rollouts[0].stop is Stop.EXCEEDED and "time" in group.rollouts[0].verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("limits", "stop", "turns"),
+    [
+        (Limits(turns=2), Stop.TURNS, 2),
+        (Limits(context=20), Stop.CONTEXT, 1),
+        (Limits(seconds=1e-9), Stop.TIME, 0),
+    ],
+)
+def test_a_budget_that_is_used_up_ends_the_episode_at_the_lowest_reward(limits: Limits, stop: Stop, turns: int):
+    found = rollouts(collect(Ladder(rungs=9), lambda prompt, place: "up", limits=limits))
+    assert {(rollout.stop, len(rollout.turns), rollout.reward) for rollout in found} == {(stop, turns, -1.0)}
+    assert {rollout.verdict.status for rollout in found} == {Status.EXCEEDED}
+
+
+def test_the_room_that_is_left_limits_the_last_completion():
+    env = Ladder(rungs=9)
+    (group, *_) = collect(env, lambda prompt, place: "up up up up up up up", limits=Limits(context=12))
+    (turn,) = group.rollouts[0].turns
+    assert len(turn.prompt_ids) + len(turn.completion.token_ids) == 12
+
+
+def test_too_much_failure_of_our_own_stops_the_run_with_the_reply_and_the_trace():
+    with pytest.raises(VerifierError, match="E104") as caught:
+        collect(Ladder(rungs=1), lambda prompt, place: "raise" if place % 2 else "up")
+    assert "'raise'" in str(caught.value) and "a rung is missing" in str(caught.value)
+    assert "6 of 12 rollouts" in str(caught.value)
+
+
+def test_a_step_that_cannot_be_judged_at_all_is_an_error():
+    groups = collect(Ladder(), climbing("raise", 0), tasks=1)
+    with pytest.raises(VerifierError, match="E106"):
+        judged(groups)
+
+
+def test_an_engine_that_raises_leaves_the_referee_fit_for_the_next_call():
     class Broken(Scripted):
-        async def sample(self, requests: Sequence[Request]) -> list[Completion]:
-            assert len(env.open) == 6
+        async def sample(self, requests):  # type: ignore[no-untyped-def]
             raise RuntimeError("the engine broke")
 
-    with pytest.raises(RuntimeError, match="the engine broke"):
-        collect(env, Broken(Tokenizer(model_folder("tiny")), lambda prompt, place: ""))
-    assert env.open == []
-
-
-def test_episodes_are_closed_after_a_judge_that_raises_and_after_none_does():
-    class Faulty(Counted):
-        def verify(self, task: Task, reply: str):  # type: ignore[no-untyped-def]
-            raise KeyError("missing")
-
-    tokenizer = Tokenizer(model_folder("tiny"))
-    sound, faulty = Counted(), Faulty()
-    collect(sound, Scripted(tokenizer, lambda prompt, place: "<answer>1</answer>"))
-    with pytest.raises(VerifierError, match="E104"):
-        collect(faulty, Scripted(tokenizer, lambda prompt, place: "<answer>1</answer>"))
-    assert sound.open == faulty.open == []
+    env = Ladder()
+    with acting(env, lambda prompt, place: "up") as actor:
+        tasks = list(enumerate(env.tasks("train")[:2]))
+        good = actor.engine
+        actor.engine = Broken(TOKENIZER, lambda prompt, place: "")
+        with pytest.raises(RuntimeError, match="the engine broke"):
+            asyncio.run(actor.collect(tasks, Key(0)))
+        actor.engine = good
+        assert all(rollout.verdict.correct for rollout in rollouts(asyncio.run(actor.collect(tasks, Key(0)))))

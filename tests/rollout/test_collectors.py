@@ -18,11 +18,12 @@ from gnomon.learners import pack
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
+from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
+from gnomon.rendering import choose, joined
 from gnomon.rollout import Actor
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import WISH, Conditioned, condition
-from gnomon.rollout.render import render
 from gnomon.rollout.splice import CLOSE, OPEN, Splicer
 from gnomon.types import Group, Sampling, Status
 
@@ -99,12 +100,17 @@ def test_training_stands_behind_the_feedback_that_came(engine):
     for group, before in zip(groups, wished, strict=True):
         for rollout, asked in zip(group.rollouts, before.rollouts, strict=True):
             (turn,), (sampled,) = rollout.turns, asked.turns
-            assert sampled.prompt_ids == render([condition(WISH), *group.task.messages], tokenizer)
-            assert turn.prompt_ids == render([condition(rollout.verdict.status), *group.task.messages], tokenizer)
+            assert sampled.prompt_ids == prompt(WISH, group)
+            assert turn.prompt_ids == prompt(rollout.verdict.status, group)
             assert turn.completion.token_ids == sampled.completion.token_ids
             assert all(map(isnan, turn.completion.logprobs))
             statuses.add(rollout.verdict.status)
     assert len(statuses) > 1
+
+
+def prompt(status: Status, group: Group) -> tuple[int, ...]:
+    told = [condition(status), *group.task.messages]
+    return joined(choose(Tokenizer(model_folder("tiny"))).start(told))
 
 
 def write(path: Path, *lines: object) -> Path:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gnomon.verifiers
-from gnomon.envs.hostile import hostile
 from gnomon.types import Status
 from gnomon.verifiers import Expression, Extraction, Malformed, Strictness, evaluate, extract, integer
 from gnomon.verifiers.expression import MAX_DEPTH, MAX_LENGTH
 from gnomon.verifiers.extract import MAX_REPLY, MAX_SLOT
+from gnomon.verifiers.hostile import hostile
 
 CHARACTERS = st.characters()  # every code point, lone surrogates included
 PIECES = st.sampled_from(["<answer>", "</answer>", "<think>", "</think>", "<answer", ">", " ", "\n", "4"])
@@ -37,13 +37,15 @@ def test_every_reply_has_an_extraction(reply: str, strictness: Strictness) -> No
     assert (found.text is None) != (found.status is None)
     if found.text is not None:
         assert found.span is not None and reply[slice(*found.span)] == found.text != ""
+    if found.text is not None and strictness is not Strictness.LENIENT:  # A last line may hold anything.
         assert "<answer>" not in found.text and "</answer>" not in found.text
 
 
 @given(REPLIES)
 def test_a_looser_strictness_accepts_what_a_stricter_one_accepts(reply: str) -> None:
     """Each accepts more than the one before; the white-space-only slot of `exact` is the one exception."""
-    found = [extract(reply, s).text for s in (Strictness.EXACT, Strictness.TRIMMED, Strictness.ONLY, Strictness.LAST)]
+    ladder = (Strictness.EXACT, Strictness.TRIMMED, Strictness.ONLY, Strictness.LAST, Strictness.LENIENT)
+    found = [extract(reply, strictness).text for strictness in ladder]
     exact = (found[0] or "").strip() or None
     for strict, loose in zip([exact, *found[1:]], found[1:], strict=False):
         assert strict is None or strict == loose
@@ -161,7 +163,8 @@ def test_a_megabyte_of_tags_takes_no_time(strictness: Strictness, text: str) -> 
 
 
 def test_the_hostile_corpus() -> None:
-    for name, text in hostile():
+    for entry in hostile():
+        name, text = entry.name, entry.text
         for reply in (text, f"<answer>{text}</answer>"):
             for strictness in Strictness:
                 began = perf_counter()

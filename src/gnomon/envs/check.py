@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import pickle
-import random
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -21,11 +18,13 @@ from typing import Any
 from gnomon.envs import check_turns as turns
 from gnomon.envs.base import SPLITS, Env, SingleTurn
 from gnomon.envs.episodes import Fault, Skip, at, judge, lines, played, replies, slot
+from gnomon.envs.surroundings import LESSER, moved, surroundings
 from gnomon.envs.turns import MultiTurn
 from gnomon.envs.witness import SECONDS, elsewhere, line, place, raised
 from gnomon.keys import Key
 from gnomon.types import Message, Task
-from gnomon.verifiers import Strictness
+from gnomon.verifiers import Strictness, pay
+from gnomon.verifiers.prices import undeclared
 
 __all__ = ["Finding", "Report", "check_env"]
 
@@ -215,9 +214,8 @@ def traceless(subject: Subject) -> str:
     changed = [name for name in before if own.get(name) != before[name]]
     if changed:
         raise Fault(f"judging a reply changes the environment: {', '.join(changed)}")
-    moved = [name for name, value in surroundings().items() if value != around[name]]
-    if moved:
-        raise Fault(f"making or judging a task changes the process's {', '.join(moved)}")
+    if names := [name for name in moved(around, surroundings()) if name not in LESSER]:
+        raise Fault(f"making or judging a task changes the process's {', '.join(names)}")
     return "a verdict depends on task and reply alone, and leaves them, the environment and the process as they were"
 
 
@@ -326,6 +324,8 @@ def wrong(subject: Subject) -> str:
 
 
 def absent(subject: Subject) -> str:
+    if isinstance(subject.env, SingleTurn) and subject.env.strictness is Strictness.LENIENT:
+        raise Skip("the strictness is `lenient`: a reply without a slot is an answer")
     for index, task in enumerate(subject.tasks[:50]):
         nothing = judge(subject.env, task, "")
         if nothing.correct:
@@ -344,8 +344,8 @@ def absent(subject: Subject) -> str:
 
 
 def several(subject: Subject) -> str:
-    if subject.slotted.strictness is Strictness.LAST:
-        raise Skip("the strictness is `last`: of several answers the last counts")
+    if (strictness := subject.slotted.strictness) in (Strictness.FIRST, Strictness.LAST, Strictness.LENIENT):
+        raise Skip(f"the strictness is `{strictness}`: of several answers one counts")
     if subject.played:
         return turns.doubled(subject.env, subject.tasks)
     for index, task in enumerate(subject.tasks[:50]):
@@ -392,6 +392,22 @@ def added_up(subject: Subject) -> str:
     return f'a right reply earns {min(right):g}, any other at most {max(other):g}; gate = "correct" is honoured'
 
 
+def priced(subject: Subject) -> str:
+    prices = getattr(subject.env, "prices", None)
+    if prices is None:
+        raise Skip("the environment declares no prices")
+    for index, task in enumerate(subject.tasks[:50]):
+        for reply in replies(subject.env, subject.tasks, index):
+            for sentence in undeclared(prices, judge(subject.env, task, reply)):
+                raise Fault(sentence, at(index))
+    found = pay(prices)
+    if found is None:
+        raise Skip("no part is named correct")
+    if found.overpaid:
+        raise Fault(str(found))
+    return str(found)
+
+
 def unhurt(subject: Subject) -> str:
     heard, end = subject.testimony
     tried = [value for kind, value in heard if kind == "try"]
@@ -422,16 +438,6 @@ CHECKS: dict[str, Callable[[Subject], str]] = {
     "two answers": several,
     "constant answer": lazy,
     "rewards": added_up,
+    "weights": priced,
     "hostile replies": unhurt,
 }
-
-
-def surroundings() -> dict[str, object]:
-    """State of the process that an environment has no business with."""
-    return {
-        "random state": random.getstate(),
-        "working directory": os.getcwd(),
-        "environment variables": dict(os.environ),
-        "recursion limit": sys.getrecursionlimit(),
-        "integer digit limit": sys.get_int_max_str_digits(),
-    }

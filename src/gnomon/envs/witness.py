@@ -21,8 +21,8 @@ from typing import Any
 
 from gnomon.envs.base import Env
 from gnomon.envs.episodes import Fault, interrupted, judge, lines, played, replies, slot, turns
-from gnomon.envs.hostile import hostile
 from gnomon.types import Task
+from gnomon.verifiers.hostile import hostile
 
 __all__ = ["SECONDS", "elsewhere", "line", "place", "raised"]
 
@@ -112,7 +112,8 @@ def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
             yield "episode", (index, number, played(env, first[index], say))
     longest = max(first, key=lambda task: turns(env, task))
     every = range(turns(env, longest))
-    for name, text in hostile():
+    for entry in hostile():
+        name, text = entry.name, entry.text
         yield from tried(env, longest, name, text, (0, every[-1]))
         inner = every if len(text) < LONG else (0, every[-1])
         yield from tried(env, longest, f"{name}, in the slot", slot(text), inner)

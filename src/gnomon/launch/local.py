@@ -19,22 +19,26 @@ from typing import Any
 
 import torch
 
+from gnomon.audit import Severity, preflight
 from gnomon.config import RunConfig, load, resolve, to_toml
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
-from gnomon.errors import ConfigError, ModelError, NumericsError
+from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.find import check_env_config, make_env, source_hash
+from gnomon.launch.weights import weigh
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.objectives import Data, Need, Objective, objective, penalties
-from gnomon.rollout.actor import Actor
+from gnomon.rendering import choose, joined
+from gnomon.rewards.alarms import Lookout
+from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
-from gnomon.rollout.render import render
+from gnomon.rollout.referee import Referee
 from gnomon.rollout.splice import Splicer
 from gnomon.store import Record, Run, RunReader
 from gnomon.store.layout import RECIPE
@@ -88,7 +92,8 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     )
     engine = Embedded(theirs)
     probes = [task for _, task in first(env.tasks("train"), PROBES)]
-    gap = engine.measure([render(task.messages, theirs.tokenizer) for task in probes])
+    renderer = choose(theirs.tokenizer, config.policy.renderer, turns=env.max_turns)
+    gap = engine.measure([joined(renderer.start(task.messages)) for task in probes])
     bound = 0.05 if dtype == torch.float32 else 0.5
     if not gap <= bound:
         raise NumericsError(
@@ -101,9 +106,31 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
     options = config.objective.model_dump()
     row = objective(options.pop("type"), **options)
+    referee = Referee(
+        env,
+        workers=config.referee.workers,
+        seconds=config.referee.seconds,
+        memory=config.referee.memory_mib * 2**20,
+        retries=config.referee.retries,
+    )
+    limits = Limits(
+        turns=config.rollout.turns or None,
+        context=config.rollout.context,
+        seconds=config.rollout.seconds,
+        failures=config.referee.failures,
+    )
     if row.data in (Data.DEMONSTRATED, Data.MIXED):
         env = demonstrations(Path(config.rollout.demonstrations), env)
-    actor = ACTORS[row.data](env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
+    actor = ACTORS[row.data](
+        env,
+        theirs.tokenizer,
+        engine,
+        group=config.rollout.group,
+        sampling=sampling,
+        renderer=renderer,
+        referee=referee,
+        limits=limits,
+    )
     if beyond := [index for index in config.rollout.tasks if index >= len(env.tasks("train"))]:
         raise ConfigError(
             "E040",
@@ -162,10 +189,32 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
 def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None) -> RunReader:
     """Run a configuration in a new folder, to its end or until it is told to stop."""
     config = anchored(config)
+    env = make_env(config.env) if env is None else env
+    watch.message(weigh(env, config.audit.acknowledge))
     parts = build(config, env)
-    with Run.create(folder, recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)) as store:
+    facts = {**manifest(config, parts), "audit": audited(config, parts.env, watch)}
+    with Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config)) as store:
         go(store, config, parts, watch)
     return RunReader(folder)
+
+
+def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
+    """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
+    report = preflight(env, acknowledge=config.audit.acknowledge)
+    if report.blocking:
+        raise ConfigErrors(
+            [
+                ConfigError(
+                    "E124", f"{finding.rule}: {finding.what}", where=finding.where or config.env.type, why=finding.why,
+                    fix=f"gnomon audit {config.env.type} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it",
+                )
+                for finding in report.blocking
+            ]
+        )  # fmt: skip
+    for finding in report.findings:
+        if finding.severity is Severity.WARNING:
+            watch.message(f"Audit: {finding.rule}: {finding.what}")
+    return report.receipt()
 
 
 def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
@@ -241,7 +290,8 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
 
 
 def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
-    recorder = Recorder(store, config, watch)
+    sentinel = getattr(parts.env, "sentinel", None)
+    recorder = Recorder(store, config, watch, Lookout(parts.env.tasks("train").__getitem__, sentinel))
     tier = parts.actor.engine.tier
     found = "equal in every bit" if tier is Tier.EXACT else f"up to {parts.gap:.2g} apart"
     watch.message(f"Sampler and learner log-probabilities: {found}.")
@@ -284,10 +334,12 @@ def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
 def opening(config: RunConfig) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
-    How often to save and the limit of time decide nothing; files are known by their hashes, not their paths.
+    How often to save, what an audit may find, limits of time and the number of processes decide nothing; files are
+    known by their hashes, not their paths.
     """
     body = config.model_dump()
-    del body["save"], body["budget"]["seconds"], body["policy"]["path"]
+    del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
+    del body["rollout"]["seconds"], body["referee"]["workers"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
     if shown := config.rollout.demonstrations:
         with Path(shown).open("rb") as file:

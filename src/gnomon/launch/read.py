@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gnomon.errors import ConfigError
+from gnomon.rewards.ledger import Line, lines
 from gnomon.store import RunReader
 
 __all__ = ["Address", "address", "printable", "rollout", "rollout_text", "rollouts", "summary", "summary_text"]
@@ -39,12 +40,51 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "max_logp_gap": max((g for g in curve["logp_gap"] if g is not None), default=None),
         "tier": reader.manifest.get("tier"),
         "curve": curve,
+        "ledger": ledger([m["metrics"] for m in metrics]),
+        "alarms": [
+            {name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.events("alarm")
+        ],
     }
+
+
+def ledger(steps: Sequence[Mapping[str, float]]) -> dict[str, list[dict[str, Any]]]:
+    """The ledger of the first and of the last tenth of a run's steps, part by part."""
+    size = max(1, len(steps) // 10)
+    return {
+        name: [asdict(line) for line in lines(some)]
+        for name, some in (("first", steps[:size]), ("last", steps[-size:]))
+    }
+
+
+NOTHING = Line(part="", paid=0.0, return_share=None, variance_share=None)
+
+
+def ledger_text(facts: Mapping[str, Any]) -> list[str]:
+    """The ledger as a table: what every part pays, its share of the return, and of what there is to learn from."""
+    first, last = ({row["part"]: Line(**row) for row in facts[name]} for name in ("first", "last"))
+    if not last:
+        return []
+    names = sorted({*first, *last}, key=lambda name: -(last[name].paid if name in last else 0.0))
+    width = max(map(len, names))
+    rows = [f"{'':12} {'':{width}}  {'paid per rollout':^18}  {'of the return':^16}  {'of the variance':^16}"]
+    for name in names:
+        then, now = first.get(name, NOTHING), last.get(name, NOTHING)
+        cells = [
+            f"{then.paid:>7.3f} to {now.paid:>7.3f}",
+            f"{share(then.return_share):>6} to {share(now.return_share):>6}",
+            f"{share(then.variance_share):>6} to {share(now.variance_share):>6}",
+        ]
+        rows.append(f"{'':12} {name:{width}}  {'  '.join(cells)}")
+    return ["ledger" + rows[0][6:], *rows[1:]]
+
+
+def share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
 
 
 def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     """The summary for a reader; `bars` draws a curve as text."""
-    lines = [
+    text = [
         f"run          {facts['run']}   {facts['status']}{' (' + facts['reason'] + ')' if facts['reason'] else ''}",
         f"fingerprint  {facts['fingerprint']}",
         f"steps        {facts['steps']} in {facts['seconds']:.0f} s",
@@ -54,14 +94,23 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
             rates = "   ".join(
                 f"pass@{k} {i['value']:.3f} [{i['low']:.3f}, {i['high']:.3f}]" for k, i in body["pass_at"].items()
             )
-            lines.append(f"{name:<12} {rates}   length {body['length']:.1f}   cut off {body['truncated']:.0%}")
+            text.append(f"{name:<12} {rates}   length {body['length']:.1f}   cut off {body['truncated']:.0%}")
     for name in ("reward", "length"):
         values = facts["curve"][name]
         if values:
-            lines.append(f"{name:<12} {bars(values, 48)}  {values[0]:.2f} to {values[-1]:.2f}")
+            text.append(f"{name:<12} {bars(values, 48)}  {values[0]:.2f} to {values[-1]:.2f}")
+    text += ledger_text(facts["ledger"])
     if facts["max_logp_gap"] is not None:
-        lines.append(f"numerics     largest |sampler - learner| log-probability {facts['max_logp_gap']:.2g}")
-    return "\n".join(lines)
+        text.append(f"numerics     largest |sampler - learner| log-probability {facts['max_logp_gap']:.2g}")
+    text += [alarm_text(facts["run"], alarm) for alarm in facts["alarms"]]
+    return "\n".join(text)
+
+
+def alarm_text(folder: str, alarm: Mapping[str, Any]) -> str:
+    """An alarm and how to read the rollouts it points to."""
+    read = f"\n             read: gnomon show {folder} {alarm['read'][0]}" if alarm["read"] else ""
+    more = f"   and {', '.join(alarm['read'][1:])}" if alarm["read"][1:] else ""
+    return f"ALARM        {alarm['name']} at step {alarm['step']}: {printable(alarm['sentence'])}{read}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +164,25 @@ def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
 
 def rollout_text(facts: Mapping[str, Any]) -> str:
     """A rollout for a reader: what was asked, what the model wrote, what the judge said."""
-    asked = "\n".join(message["content"] for message in facts["asked"]["messages"])
     parts = "  ".join(f"{p['name']} {p['value']:g} x {p['weight']:g}" for p in facts["parts"])
     detail = f"   {printable(facts['detail'])}" if facts["detail"] else ""
     credit = f"   advantage {facts['advantage']:+.4f}" if "advantage" in facts else ""
     return "\n".join(
         [
-            f"--- asked (task {facts['asked']['id']}, answer {facts['asked']['answer']})",
-            printable(asked),
-            f"--- reply ({facts['tokens']} tokens, ended by {facts['finish']}, weights of version {facts['version']})",
-            printable(facts["reply"]),
+            *said(facts),
             f"--- verdict: {facts['status']}   reward {facts['reward']:g}{credit}",
             f"    {parts}   extracted {facts['extracted']!r}{detail}",
         ]
     )
+
+
+def said(facts: Mapping[str, Any]) -> Iterator[str]:
+    """What was asked and what the model wrote, turn by turn."""
+    turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
+    for number, turn in enumerate(turns):
+        of = f"seat {facts['seat']}, " if facts.get("seat") else ""
+        asked = f"asked ({of}task {facts['asked']['id']}, answer {facts['asked']['answer']})"
+        yield f"--- {'told' if number else asked}"
+        yield printable("\n".join(message["content"] for message in turn["messages"]))
+        yield f"--- reply ({turn['tokens']} tokens, ended by {turn['finish']}, weights of version {facts['version']})"
+        yield printable(turn["reply"])

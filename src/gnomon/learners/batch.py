@@ -54,10 +54,10 @@ class Batch:
     @property
     def advantages(self) -> list[float]:
         """Of every rollout of the step, in order: the mean over its tokens, nothing where it has none."""
-        found: dict[int, list[float]] = {}
+        found: list[list[float]] = [[] for _ in range(self.rollouts.rewards.numel())]
         for row in self.rows:
-            found.setdefault(row.sequence, []).extend(row.advantage)
-        return [mean(values) for _, values in sorted(found.items())]
+            found[row.sequence].extend(row.advantage)
+        return [mean(values) for values in found]
 
     def updates(self, epochs: int, minibatches: int, key: Key) -> Iterator[Batch]:
         """The optimiser steps to take with these rows: whole groups, each once per epoch, in keyed order.

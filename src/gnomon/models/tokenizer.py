@@ -28,7 +28,7 @@ class Tokenizer:
                 why="text cannot be turned into tokens without it",
                 fix="save it beside the weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)",
             )
-        self._folder = folder
+        self.folder = folder
         self._encoder = Encoder.from_file(str(path))
         config = _json(folder / "config.json") | _json(folder / "generation_config.json")
         eos = config.get("eos_token_id")
@@ -41,13 +41,17 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids, without the tokens that end a sequence."""
-        return str(self._encoder.decode([i for i in ids if i not in self.eos], skip_special_tokens=False))
+        return self.spell(i for i in ids if i not in self.eos)
+
+    def spell(self, ids: Iterable[int]) -> str:
+        """The text of the ids, every token as it is written."""
+        return str(self._encoder.decode(list(ids), skip_special_tokens=False))
 
     def save(self, folder: Path) -> None:
         """Copy the tokenizer's files to another folder."""
-        for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-            if (self._folder / name).is_file():
-                copyfile(self._folder / name, folder / name)
+        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+            if (self.folder / name).is_file():
+                copyfile(self.folder / name, folder / name)
 
 
 def _json(path: Path) -> dict[str, Any]:

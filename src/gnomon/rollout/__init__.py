@@ -1,6 +1,6 @@
 """Where environment and engine meet: text becomes tokens, episodes become groups."""
 
-from gnomon.rollout.actor import Actor
-from gnomon.rollout.render import render
+from gnomon.rollout.actor import Actor, Limits
+from gnomon.rollout.referee import Move, Referee
 
-__all__ = ["Actor", "render"]
+__all__ = ["Actor", "Limits", "Move", "Referee"]

@@ -2,21 +2,121 @@
 
 from __future__ import annotations
 
-import math
-import traceback
+import json
+import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from math import inf
 
 from gnomon.engines.base import Engine, Tier
-from gnomon.envs.base import Env, Episode
+from gnomon.envs.base import Env, Step
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import Weights
-from gnomon.rollout.render import render
-from gnomon.types import Finish, Group, Message, Request, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
+from gnomon.rendering import Parsing, Plain, Renderer, Reply, Transcript, choose
+from gnomon.rollout.referee import Move, Referee, verdicts_of
+from gnomon.types import (
+    Completion,
+    Finish,
+    Group,
+    Message,
+    Origin,
+    Request,
+    Rollout,
+    Sampling,
+    Status,
+    Stop,
+    Task,
+    Turn,
+)
 
-__all__ = ["Actor"]
+__all__ = ["Actor", "Limits", "judged", "one_turn"]
+
+FORGIVEN = 3
+"""Failed rollouts of a run that are borne whatever their share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When an episode is ended although its environment would go on."""
+
+    turns: int | None = None
+    """Replies, of all seats together; the environment's own number if not given."""
+    context: int | None = None
+    """Tokens of one seat's conversation, sampled and told."""
+    seconds: float = inf
+    """By the clock, from the first reply of all to the last. A limit that is met makes a run that no rerun equals."""
+    failures: float = 0.005
+    """Share of the rollouts that may fail by our own doing before the run stops."""
+
+
+UNHEARD = Step(done=False)
+
+
+@dataclass(slots=True)
+class Seat:
+    """One seat's conversation as it grows."""
+
+    talk: Transcript | None = None
+    """None until it is told something."""
+    turns: list[Turn] = field(default_factory=list)
+
+    def say(self, completion: Completion, messages: tuple[Message, ...]) -> None:
+        """A reply to the messages that were just told."""
+        assert self.talk is not None
+        prompt, segments = self.talk.token_ids, self.talk.segments
+        last = max((i + 1 for i, segment in enumerate(segments) if segment.origin is Origin.POLICY), default=0)
+        given = segments if self.turns and self.turns[-1].fork != self.talk.forks else segments[last:]
+        self.turns.append(
+            Turn(prompt_ids=prompt, completion=completion, messages=messages, given=given, fork=self.talk.forks)
+        )
+        self.talk = self.talk.sampled(completion.token_ids)
+
+
+@dataclass(slots=True)
+class Play:
+    """One episode as it grows."""
+
+    index: int
+    task: Task
+    sample: int
+    key: Key
+    """Of the episode's own chance."""
+    seats: list[Seat]
+    step: Step = UNHEARD
+    """What the environment said last."""
+    replies: tuple[str, ...] = ()
+    stop: Stop | None = None
+    """Why it was ended although the environment would go on."""
+
+    @property
+    def move(self) -> Move:
+        return Move(task=self.task, key=self.key, replies=self.replies)
+
+    @property
+    def seat(self) -> Seat:
+        """Whose turn it is."""
+        return self.seats[self.step.seat]
+
+    def say(self, completion: Completion, text: str) -> None:
+        """The reply of the seat whose turn it is. Args: text: what the environment hears of it."""
+        self.seat.say(completion, self.step.messages)
+        self.replies += (text,)
+
+    def rollout(self, seat: int, group: int) -> Rollout:
+        """What a seat made of it."""
+        turns, verdict = self.seats[seat].turns, verdicts_of(self.step)[seat]
+        assert verdict is not None
+        stop = self.stop or STOPS.get(verdict.status)
+        if stop is None:
+            cut = turns and turns[-1].completion.finish is Finish.LENGTH
+            stop = Stop.TRUNCATED if cut else Stop.DONE
+        sample = self.sample + seat * group
+        return Rollout(task=self.task, sample=sample, turns=tuple(turns), verdict=verdict, stop=stop, seat=seat)
+
+
+STOPS = {Status.EXCEEDED: Stop.EXCEEDED, Status.FAILED: Stop.FAILED}
 
 
 class Actor:
@@ -25,15 +125,27 @@ class Actor:
     Args:
         group: rollouts per task.
         sampling: how every completion is drawn.
+        renderer: of the model family; the one that the tokenizer's folder wants if not given.
+        referee: plays the environment's side; one with two processes if not given.
     """
 
-    def __init__(self, env: Env, tokenizer: Tokenizer, engine: Engine, *, group: int, sampling: Sampling) -> None:
-        if env.max_turns != 1:
-            raise ConfigError(
-                "E022", "the environment plays several turns; this actor plays one", where=type(env).__name__
-            )
+    def __init__(
+        self,
+        env: Env,
+        tokenizer: Tokenizer,
+        engine: Engine,
+        *,
+        group: int,
+        sampling: Sampling,
+        renderer: Renderer | None = None,
+        referee: Referee | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         self.env, self.tokenizer, self.engine = env, tokenizer, engine
         self.group, self.sampling = group, sampling
+        self.renderer = renderer or choose(tokenizer, turns=env.max_turns)
+        self.referee, self.limits = referee or Referee(env), limits or Limits()
+        self._played, self._failed = 0, 0
 
     @property
     def exact(self) -> bool:
@@ -51,86 +163,151 @@ class Actor:
     async def play(
         self, tasks: Sequence[tuple[int, Task]], key: Key, group: int, sampling: Sampling | None = None
     ) -> list[Group]:
-        """Play every task `group` times.
+        """Play every task `group` times: a group per task, and where several sit, per task and seat.
 
         Args:
             tasks: each with its index in the split.
             sampling: how every completion is drawn; the actor's own unless given.
-            key: of this call; sample s of task i draws from `key.at("sample", task=i, sample=s, turn=0)`.
-        Raises: VerifierError E104 when the judge breaks, E105 when its verdict is none.
+            key: of this call; turn t of sample s of task i draws from `key.at("sample", task=i, sample=s, turn=t)`.
+        Raises: VerifierError E104 when more rollouts failed by the environment's own doing than may.
         """
-        with ExitStack() as stack:
-            return await self._play(tasks, key, group, sampling or self.sampling, stack)
-
-    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The tokens that an episode begins with."""
-        return render(messages, self.tokenizer)
-
-    async def _play(
-        self, tasks: Sequence[tuple[int, Task]], key: Key, size: int, sampling: Sampling, stack: ExitStack
-    ) -> list[Group]:
-        """Every episode opened here is closed by the stack, whatever happens."""
-        episodes = [
-            (index, sample, task, self.env.start(task, key.at("episode", task=index, sample=sample)))
-            for index, task in tasks
-            for sample in range(size)
+        plays = self.plays(tasks, key, range(group))
+        await self.hear(plays)
+        deadline, live, turn = time.monotonic() + self.limits.seconds, plays, 0
+        while live:
+            asked = [(play, self._request(play, key, turn, sampling or self.sampling, deadline)) for play in live]
+            going = [(play, request) for play, request in asked if request is not None]
+            completions = await self.engine.sample([request for _, request in going])
+            for (play, _), completion in zip(going, completions, strict=True):
+                play.say(completion, self.heard(completion))
+            live, turn = [play for play, _ in going], turn + 1
+            await self.hear(live)
+        self.count(plays)
+        return [
+            Group(task=task, index=index, rollouts=tuple(play.rollout(seat, group) for play in part))
+            for place, (index, task) in enumerate(tasks)
+            for part in [plays[place * group : (place + 1) * group]]
+            for seat in range(self.referee.seats)
         ]
-        for *_, episode in episodes:
-            stack.callback(episode.close)
-        prompts = {index: self.prompt(episode.messages) for index, _, _, episode in episodes}
-        requests = [
-            Request(
-                prompt_ids=prompts[index],
-                key=key.at("sample", task=index, sample=sample, turn=0).bytes,
-                sampling=sampling,
-            )
-            for index, sample, _, _ in episodes
-        ]
-        completions = await self.engine.sample(requests)
-        rollouts = [
-            Rollout(
+
+    def begun(self, messages: Sequence[Message]) -> Transcript:
+        """A conversation that begins with these messages."""
+        return Transcript.begun(self.renderer, messages)
+
+    def heard(self, completion: Completion) -> str:
+        """What an environment hears of a reply: its text, without reasoning that has a place of its own."""
+        return (
+            completion.text if isinstance(self.renderer, Plain) else spoken(self.renderer.parse(completion.token_ids))
+        )
+
+    def plays(self, tasks: Sequence[tuple[int, Task]], key: Key, samples: Sequence[int]) -> list[Play]:
+        """Episodes that have not begun: every task once for each number of a sample."""
+        return [
+            Play(
+                index=index,
                 task=task,
                 sample=sample,
-                turns=(Turn(prompt_ids=prompts[index], completion=completion),),
-                verdict=judge(self.env, episode, completion.text, f"task {index}, sample {sample}"),
-                stop=Stop.TRUNCATED if completion.finish is Finish.LENGTH else Stop.DONE,
+                key=key.at("episode", task=index, sample=sample),
+                seats=[Seat() for _ in range(self.referee.seats)],
             )
-            for (index, sample, task, episode), completion in zip(episodes, completions, strict=True)
-        ]
-        return [
-            Group(task=task, index=index, rollouts=tuple(rollouts[place * size : (place + 1) * size]))
-            for place, (index, task) in enumerate(tasks)
+            for index, task in tasks
+            for sample in samples
         ]
 
+    async def hear(self, plays: Sequence[Play]) -> None:
+        """What the environment says to the last reply of each."""
+        for play, step in zip(plays, await self.referee.steps([play.move for play in plays]), strict=True):
+            play.step = step
 
-def judge(env: Env, episode: Episode, reply: str, where: str) -> Verdict:
-    """The environment's verdict on a reply; a judge that broke is an error, never a zero."""
-    name = type(env).__name__
-    try:
-        verdict = episode.step(reply).verdict
-    except Exception as error:
-        trace = "".join(traceback.format_exception(error, limit=-3)).rstrip()
+    def _request(self, play: Play, key: Key, turn: int, sampling: Sampling, deadline: float) -> Request | None:
+        """What to sample next of an episode; None when it is over."""
+        step, limits = play.step, self.limits
+        if step.done:
+            return None
+        seat = play.seat
+        seat.talk = seat.talk.told(step.messages) if seat.talk else self.begun(step.messages)
+        prompt = seat.talk.token_ids
+        room = sampling.max_tokens if limits.context is None else limits.context - len(prompt)
+        for over, stop in (
+            (turn >= (limits.turns or self.env.max_turns), Stop.TURNS),
+            (room < 1, Stop.CONTEXT),
+            (time.monotonic() > deadline, Stop.TIME),
+        ):
+            if over:
+                play.stop, play.step = stop, self.referee.over(BUDGETS[stop])
+                return None
+        return Request(
+            prompt_ids=prompt,
+            key=key.at("sample", task=play.index, sample=play.sample, turn=turn).bytes,
+            sampling=replace(sampling, max_tokens=min(sampling.max_tokens, room)),
+        )
+
+    def count(self, plays: Sequence[Play]) -> None:
+        """Stop the run when too much of it failed by our own doing."""
+        broken = [play for play in plays if failure(play.step)]
+        self._played, self._failed = self._played + len(plays), self._failed + len(broken)
+        if self._failed <= FORGIVEN + self.limits.failures * self._played:
+            return
+        play = broken[-1]
         raise VerifierError(
             "E104",
-            f"the verifier of {name} raised {type(error).__name__}: {error}",
-            where=f"{where}; the reply was {reply[:200]!r}",
-            why="a judge that broke cannot be counted as a wrong answer\n" + indented(trace),
-            fix="return a Verdict (or raise gnomon.verifiers.Malformed) for every text, then: gnomon check ENV",
-        ) from error
-    low, high = env.reward_range
-    if not isinstance(verdict, Verdict) or verdict.status is Status.FAILED:
-        what = f"gave no verdict but {verdict!r}"
-    elif not (math.isfinite(verdict.reward) and low - 1e-9 <= verdict.reward <= high + 1e-9):
-        what = f"gave the reward {verdict.reward}, outside its declared range {low} … {high}"
-    else:
-        return verdict
-    raise VerifierError(
-        "E105",
-        f"the verifier of {name} {what}",
-        where=f"{where}; the reply was {reply[:200]!r}",
-        why="a reward that is no number in the declared range makes every gradient of the step wrong",
-        fix="return a Verdict with finite parts inside `reward_range`, then: gnomon check ENV",
-    )
+            f"{self._failed} of {self._played} rollouts could not be judged: {type(self.env).__name__} broke",
+            where=f"task {play.index}, sample {play.sample}; the last reply was {''.join(play.replies[-1:])[:200]!r}",
+            why=f"a judge that broke cannot be counted as a wrong answer\n{indented(failure(play.step))}",
+            fix="return a Verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, then: "
+            "gnomon check ENV",
+        )
+
+
+BUDGETS = {
+    Stop.TURNS: "the turns were used up before the episode was over",
+    Stop.CONTEXT: "the conversation has no room left, and the episode is not over",
+    Stop.TIME: "the time was used up before the episode was over",
+}
+
+
+def judged(groups: Sequence[Group]) -> list[Group]:
+    """The groups whose every rollout could be judged; of the others none is trained on, right or wrong.
+
+    Raises: VerifierError E106 when none is left.
+    """
+    kept = [group for group in groups if group.judged]
+    if not kept:
+        raise VerifierError(
+            "E106",
+            f"none of the {len(groups)} groups of a step could be judged whole",
+            why=indented(groups[0].rollouts[0].verdict.detail),
+            fix="gnomon check ENV",
+        )
+    return kept
+
+
+def spoken(reply: Reply) -> str:
+    """A reply as one text: what was said, and every call in the one form that environments read."""
+    calls = [
+        f"<tool_call>{call.arguments}</tool_call>"
+        if call.parsing is not Parsing.OK
+        else f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}</tool_call>'
+        for call in reply.tool_calls
+    ]
+    return "\n".join(filter(None, [reply.text, *calls]))
+
+
+def one_turn(env: Env) -> None:
+    """Raises: ConfigError E022 for an environment that plays several turns."""
+    if env.max_turns != 1:
+        raise ConfigError(
+            "E022",
+            "the environment plays several turns, and the objective learns from single replies",
+            where=type(env).__name__,
+            fix="objective=rloo, or another that learns from what the policy itself sampled",
+        )
+
+
+def failure(step: Step) -> str:
+    """Why the environment broke; empty when it did not."""
+    first = verdicts_of(step)[0]
+    return first.detail if first is not None and first.status is Status.FAILED else ""
 
 
 def indented(text: str) -> str:

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
+from typing import Any
 
 from gnomon.engines.base import Engine
 from gnomon.envs.base import Env, Episode
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rollout.actor import Actor, judge
-from gnomon.types import Completion, Finish, Group, Rollout, Sampling, Stop, Task, Turn
+from gnomon.rollout.actor import Actor, one_turn
+from gnomon.rollout.referee import Referee
+from gnomon.types import Completion, Finish, Group, Rollout, Task
 
 __all__ = ["Demonstrated", "Mixed", "Teacher", "demonstrations"]
 
@@ -72,35 +74,36 @@ class Demonstrated:
 class Teacher(Actor):
     """Collects the demonstrated replies instead of sampling; `play`, and so every evaluation, samples."""
 
-    def __init__(
-        self, env: Demonstrated, tokenizer: Tokenizer, engine: Engine, *, group: int, sampling: Sampling
-    ) -> None:
-        super().__init__(env, tokenizer, engine, group=group, sampling=sampling)
+    def __init__(self, env: Demonstrated, tokenizer: Tokenizer, engine: Engine, **settings: Any) -> None:
+        one_turn(env)
+        super().__init__(env, tokenizer, engine, **{"referee": Referee(env.env), **settings})
         self.replies = env.replies
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
-        return [Group(task=task, index=index, rollouts=(self.shown(index, task, key),)) for index, task in tasks]
+        shown = await self.shown(tasks, key)
+        return [
+            Group(task=task, index=index, rollouts=(rollout,))
+            for (index, task), rollout in zip(tasks, shown, strict=True)
+        ]
 
-    def shown(self, index: int, task: Task, key: Key, sample: int = 0) -> Rollout:
-        """The demonstrated reply to a task, as the rollout at this place of its group."""
-        reply = self.replies[index]
-        ids = self.tokenizer.encode(reply)[: self.sampling.max_tokens]
-        episode = self.env.start(task, key.at("episode", task=index, sample=sample))
-        try:
-            verdict = judge(self.env, episode, reply, f"demonstration {index}")
-            prompt = self.prompt(episode.messages)
-        finally:
-            episode.close()
-        completion = Completion(
-            token_ids=ids, logprobs=(nan,) * len(ids), text=reply, finish=Finish.STOP, version=self.engine.version
-        )
-        return Rollout(
-            task=task,
-            sample=sample,
-            turns=(Turn(prompt_ids=prompt, completion=completion),),
-            verdict=verdict,
-            stop=Stop.DONE,
-        )
+    async def shown(self, tasks: Sequence[tuple[int, Task]], key: Key, sample: int = 0) -> list[Rollout]:
+        """The demonstrated reply to each task, as the rollout at this place of its group.
+
+        Raises: VerifierError E104 as `play` does.
+        """
+        plays = self.plays(tasks, key, [sample])
+        await self.hear(plays)
+        for play in plays:
+            reply = self.replies[play.index]
+            ids = self.tokenizer.encode(reply)[: self.sampling.max_tokens]
+            completion = Completion(
+                token_ids=ids, logprobs=(nan,) * len(ids), text=reply, finish=Finish.STOP, version=self.engine.version
+            )
+            play.seat.talk = self.begun(play.step.messages)
+            play.say(completion, reply)
+        await self.hear(plays)
+        self.count(plays)
+        return [play.rollout(seat=0, group=1) for play in plays]
 
 
 class Mixed(Teacher):
@@ -108,8 +111,7 @@ class Mixed(Teacher):
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
         last = self.group - 1
-        groups = await self.play(tasks, key, last)
+        groups, shown = await self.play(tasks, key, last), await self.shown(tasks, key, last)
         return [
-            replace(group, rollouts=(*group.rollouts, self.shown(group.index, group.task, key, last)))
-            for group in groups
+            replace(group, rollouts=(*group.rollouts, rollout)) for group, rollout in zip(groups, shown, strict=True)
         ]

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
+from typing import Any
 
+from gnomon.engines.base import Engine
+from gnomon.envs.base import Env
 from gnomon.keys import Key
-from gnomon.rollout.actor import Actor
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering import Transcript
+from gnomon.rollout.actor import Actor, one_turn
 from gnomon.types import Group, Message, Rollout, Status, Task
 
 __all__ = ["WISH", "Conditioned"]
@@ -23,8 +28,12 @@ class Conditioned(Actor):
     Source: Luo et al. 2025 (feedback-conditional policy), arXiv 2509.22638.
     """
 
-    def prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        return super().prompt([condition(WISH), *messages])
+    def __init__(self, env: Env, tokenizer: Tokenizer, engine: Engine, **settings: Any) -> None:
+        one_turn(env)
+        super().__init__(env, tokenizer, engine, **settings)
+
+    def begun(self, messages: Sequence[Message]) -> Transcript:
+        return super().begun([condition(WISH), *messages])
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
         groups = await self.play(tasks, key, self.group)
@@ -34,8 +43,10 @@ class Conditioned(Actor):
         """The same tokens behind the feedback they earned; nobody sampled them there."""
         (turn,) = rollout.turns
         completion = replace(turn.completion, logprobs=(nan,) * len(turn.completion.token_ids))
-        prompt = super().prompt([condition(rollout.verdict.status), *rollout.task.messages])
-        return replace(rollout, turns=(replace(turn, prompt_ids=prompt, completion=completion),))
+        told = (condition(rollout.verdict.status), *rollout.task.messages)
+        talk = super().begun(told)
+        turn = replace(turn, prompt_ids=talk.token_ids, completion=completion, messages=told, given=talk.segments)
+        return replace(rollout, turns=(turn,))
 
 
 def condition(status: Status) -> Message:

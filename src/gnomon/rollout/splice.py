@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
+from typing import Any
 
 from gnomon.engines.base import Engine
 from gnomon.envs.base import Env, SingleTurn
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rollout.actor import Actor
-from gnomon.types import Group, Rollout, Sampling, Status, Task, Verdict
+from gnomon.rollout.actor import Actor, one_turn
+from gnomon.types import Group, Rollout, Status, Task, Verdict
 
 __all__ = ["Splicer"]
 
@@ -26,8 +27,7 @@ class Splicer(Actor):
     so every evaluation, is that of a plain actor.
     """
 
-    def __init__(self, env: Env, tokenizer: Tokenizer, engine: Engine, *, group: int, sampling: Sampling) -> None:
-        super().__init__(env, tokenizer, engine, group=group, sampling=sampling)
+    def __init__(self, env: Env, tokenizer: Tokenizer, engine: Engine, **settings: Any) -> None:
         if not isinstance(env, SingleTurn):
             raise ConfigError(
                 "E037",
@@ -36,6 +36,8 @@ class Splicer(Actor):
                 why="this objective scores a reference answer behind the policy's own reasoning",
                 fix="an environment with `solution(task)` (a SingleTurn one), or objective=rloo",
             )
+        one_turn(env)
+        super().__init__(env, tokenizer, engine, **settings)
         self.solution = env.solution
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:

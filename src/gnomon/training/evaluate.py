@@ -9,7 +9,7 @@ from typing import Any
 
 from gnomon.config import Eval
 from gnomon.keys import Key
-from gnomon.rollout.actor import Actor
+from gnomon.rollout.actor import Actor, judged
 from gnomon.stats import Interval, mean_interval, pass_at_k
 from gnomon.types import Group, Stop, Task
 
@@ -32,6 +32,7 @@ class Evaluation:
     truncated: float
     """Share of rollouts that met the token limit."""
     statuses: Mapping[str, int]
+    """Of all rollouts; every other number is over the groups that could be judged whole."""
 
     def body(self) -> dict[str, Any]:
         """The evaluation in plain values, without its rollouts."""
@@ -51,8 +52,10 @@ async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, co
     The key is the same at every evaluation of a run, so two of them differ by the weights alone.
     """
     groups = await actor.play(tasks, key, config.samples)
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
-    right = [sum(rollout.verdict.correct for rollout in group.rollouts) for group in groups]
+    counted = judged(groups)
+    rollouts = [rollout for group in counted for rollout in group.rollouts]
+    right = [sum(rollout.verdict.correct for rollout in group.rollouts) for group in counted]
+    statuses = Counter(rollout.verdict.status.value for group in groups for rollout in group.rollouts)
     ks = sorted({1, *config.pass_at})
     return Evaluation(
         groups=tuple(groups),
@@ -61,5 +64,5 @@ async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, co
         reward=sum(rollout.reward for rollout in rollouts) / len(rollouts),
         length=sum(rollout.tokens for rollout in rollouts) / len(rollouts),
         truncated=sum(rollout.stop is Stop.TRUNCATED for rollout in rollouts) / len(rollouts),
-        statuses=dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items())),
+        statuses=dict(sorted(statuses.items())),
     )

@@ -12,10 +12,12 @@ from typing import Any, Protocol
 
 from gnomon.config import RunConfig
 from gnomon.learners.base import Learner
+from gnomon.rewards.alarms import Alarm, Lookout, alarms
+from gnomon.rewards.ledger import entries, ledger
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
-from gnomon.store import Record, Run, RunStatus
+from gnomon.store import Record, Run, RunReader, RunStatus
 from gnomon.training.evaluate import Evaluation
-from gnomon.types import Group, Rollout, Stop
+from gnomon.types import Group, Message, Rollout, Stop, Turn
 
 __all__ = ["Recorder", "StepLog", "Watch", "logprobs_of"]
 
@@ -38,14 +40,16 @@ class Recorder:
     Set `stop` from a signal handler to end the run after the present step, saved and resumable.
     """
 
-    def __init__(self, store: Run, config: RunConfig, watch: Watch) -> None:
+    def __init__(self, store: Run, config: RunConfig, watch: Watch, lookout: Lookout | None = None) -> None:
         self.store, self.config, self.watch = store, config, watch
+        self.lookout = lookout or Lookout()
         self.stop = False
         self.at = 0
         """Finished steps."""
         self.spent = 0.0
         """Seconds of the steps taken since this process began."""
         self._saved = -1
+        self._noted: set[tuple[str, int]] = set()
 
     @property
     def complete(self) -> bool:
@@ -64,6 +68,8 @@ class Recorder:
             self.store.set_status(RunStatus.INTERRUPTED, f"{why} after step {self.at}")
 
     def _restore(self, learner: Learner) -> int:
+        with RunReader(self.store.folder) as reader:
+            self._noted = {(event["name"], event["step"]) for event in reader.events("alarm")}
         checkpoint = self.store.latest_checkpoint()
         for sentence in self.store.skipped:
             self.watch.message(sentence)
@@ -71,6 +77,9 @@ class Recorder:
             return 0
         learner.load_state(checkpoint.path)
         self.store.rewind(checkpoint.seq)
+        with RunReader(self.store.folder) as reader:
+            for _ in alarms(reader, self.lookout, before=checkpoint.step):
+                pass  # They have rung; what is asked for is that they stay silent from here on.
         self._saved = checkpoint.step
         self.watch.message(f"Going on from the checkpoint of step {checkpoint.step}.")
         return checkpoint.step
@@ -80,7 +89,8 @@ class Recorder:
         """One step; what was logged is stored as a whole when it ends well."""
         log, began = StepLog(step), monotonic()
         yield log
-        self.store.append(log.records())
+        records = log.records()
+        self.store.append(records)
         seconds = monotonic() - began
         self.spent += seconds
         training = monotonic() - log.began
@@ -88,6 +98,14 @@ class Recorder:
         for evaluation in log.evaluations:
             self.watch.evaluation(step, evaluation)
         self.watch.step(step, log.metrics(), training)
+        for alarm in self.lookout.step(step, records):
+            self._ring(alarm)
+
+    def _ring(self, alarm: Alarm) -> None:
+        """Told, and noted beside the chain; a resumed run repeats steps but does not note an alarm twice."""
+        self.watch.message(str(alarm))
+        if (alarm.name, alarm.step) not in self._noted:
+            self.store.note("alarm", alarm.body())
 
     def save(self, learner: Learner, step: int) -> None:
         """Commit a checkpoint of this many finished steps."""
@@ -126,11 +144,12 @@ class StepLog:
         ]
 
     def rollouts(self, groups: Sequence[Group], advantages: Sequence[float]) -> None:
-        """All rollouts of the step, each with its advantage."""
+        """All rollouts of the step, each with its advantage where its group could be judged."""
         self._records += rollout_records("rollout", self.number, groups, advantages)
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
         self.stats(of_groups(groups))
+        self.stats(ledger(entries([group for group in groups if group.judged])))
 
     def stats(self, stats: Mapping[str, Stat]) -> None:
         self._stats = merge(self._stats, dict(stats))
@@ -144,9 +163,15 @@ class StepLog:
 
 
 def of_groups(groups: Sequence[Group]) -> Stats:
-    """What can be said of a step's rollouts; every rate is per rollout, all_right and all_wrong per group."""
-    stats: Stats = {}
+    """What can be said of a step's rollouts; every rate is per rollout, all_right and all_wrong per group.
+
+    Groups that could not be judged are counted as `failed` and in nothing else.
+    """
+    stats: Stats = {"failed": Mean(0.0, 0)}
     for group in groups:
+        stats = merge(stats, {"failed": Mean(not group.judged)})
+        if not group.judged:
+            continue
         right = [rollout.verdict.correct for rollout in group.rollouts]
         stats = merge(stats, {"all_right": Mean(all(right)), "all_wrong": Mean(not any(right))})
         for rollout in group.rollouts:
@@ -175,21 +200,27 @@ def rollout_records(
         yield Record(kind="task", step=step, task=group.index, body=task_body(kind, group))
         for rollout in group.rollouts:
             body = rollout_body(rollout)
-            if credit is not None:
+            if credit is not None and group.judged:
                 body["advantage"] = next(credit)
             yield Record(kind=kind, step=step, task=group.index, sample=rollout.sample, body=body)
 
 
 def task_body(kind: str, group: Group) -> dict[str, Any]:
-    messages = [{"role": m.role, "content": m.content} for m in group.task.messages]
-    prompt = list(group.rollouts[0].turns[0].prompt_ids)
+    """A task, and the prompt that all its rollouts begin with."""
+    opening = next((rollout.turns[0].prompt_ids for rollout in group.rollouts if rollout.turns), ())
+    canary = {"canary": True} if group.task.info.get("canary") else {}
     return {
+        **canary,
         "of": kind,
         "id": group.task.id,
-        "messages": messages,
+        "messages": told(group.task.messages),
         "answer": plain(group.task.answer),
-        "prompt_ids": prompt,
+        "prompt_ids": list(opening),
     }
+
+
+def told(messages: Sequence[Message]) -> list[dict[str, str]]:
+    return [{"role": message.role, "content": message.content} for message in messages]
 
 
 def plain(value: Any) -> Any:
@@ -198,16 +229,22 @@ def plain(value: Any) -> Any:
 
 
 def rollout_body(rollout: Rollout) -> dict[str, Any]:
-    """A rollout in plain values; log-probabilities as base64 of little-endian float32, exact and short."""
-    verdict, (turn,) = rollout.verdict, rollout.turns
-    return {
-        "reply": turn.completion.text,
-        "token_ids": list(turn.completion.token_ids),
-        "logprobs": b64encode(array("f", turn.completion.logprobs).tobytes()).decode(),
+    """A rollout in plain values; log-probabilities as base64 of little-endian float32, exact and short.
+
+    Tokens and log-probabilities are of all its turns, laid end to end. Where there is more than the one turn of the
+    task's own prompt, `turns` says what was told before each, and how much of the tokens is its own.
+    """
+    verdict, turns = rollout.verdict, rollout.turns
+    completions = [turn.completion for turn in turns]
+    logprobs = array("f", (logp for completion in completions for logp in completion.logprobs))
+    body = {
+        "reply": rollout.text,
+        "token_ids": [token for completion in completions for token in completion.token_ids],
+        "logprobs": b64encode(logprobs.tobytes()).decode(),
         "tokens": rollout.tokens,
-        "finish": turn.completion.finish.value,
+        "finish": completions[-1].finish.value if turns else "",
         "stop": rollout.stop.value,
-        "version": turn.completion.version,
+        "version": completions[-1].version if turns else -1,
         "reward": verdict.reward,
         "status": verdict.status.value,
         "parts": [{"name": p.name, "value": p.value, "weight": p.weight, "gate": p.gate or ""} for p in verdict.parts],
@@ -215,6 +252,22 @@ def rollout_body(rollout: Rollout) -> dict[str, Any]:
         "span": list(verdict.span or ()),
         "detail": verdict.detail,
     }
+    if len(turns) != 1 or rollout.seat:
+        body |= {"seat": rollout.seat, "turns": list(turn_bodies(turns))}
+    return body
+
+
+def turn_bodies(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
+    """What each turn adds to the tokens of the turn before, or of a new sequence, its `fork`."""
+    for turn in turns:
+        yield {
+            "messages": told(turn.messages),
+            "given": [[segment.origin.value, list(segment.token_ids)] for segment in turn.given],
+            "tokens": len(turn.completion.token_ids),
+            "reply": turn.completion.text,
+            "finish": turn.completion.finish.value,
+            "fork": turn.fork,
+        }
 
 
 def logprobs_of(body: Mapping[str, Any]) -> list[float]:

@@ -7,12 +7,13 @@ from enum import StrEnum
 
 from gnomon.types import Status
 
-__all__ = ["Extraction", "Strictness", "extract"]
+__all__ = ["Extraction", "Strictness", "after_reasoning", "extract", "slots"]
 
 MAX_REPLY = 256 * 1024
 """An answer is looked for in the last this many characters of a reply."""
 MAX_SLOT = 4096
 """A longer slot, in characters, is malformed."""
+NEVER_CLOSES = "the reasoning never closes"
 
 
 class Strictness(StrEnum):
@@ -24,8 +25,16 @@ class Strictness(StrEnum):
     """One slot; white space inside and after it is dropped."""
     ONLY = "only"
     """One slot, anything around it."""
+    FIRST = "first"
+    """Any number of slots; the first counts."""
     LAST = "last"
     """Any number of slots; the last counts."""
+    LENIENT = "lenient"
+    """The last slot; without one, the last line that is not empty."""
+
+
+ANY = (Strictness.FIRST, Strictness.LAST, Strictness.LENIENT)
+"""Those under which several answers are no fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,33 +56,56 @@ def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = 
     Raises: ValueError for a strictness that is none.
     """
     strictness = Strictness(strictness)
-    closed = reply.rfind("</think>")
-    begin = closed + len("</think>") if closed >= 0 else 0
-    if reply.find("<think>", begin) >= 0:
-        return Extraction(text=None, status=Status.NO_ANSWER, detail="the reasoning never closes")
-    begin = max(begin, len(reply) - MAX_REPLY)
-    slots = _slots(reply, begin, tag)
-    if not slots:
+    begin = after_reasoning(reply)
+    if begin is None:
+        return Extraction(text=None, status=Status.NO_ANSWER, detail=NEVER_CLOSES)
+    found = slots(reply, begin, tag)
+    if not found and strictness is Strictness.LENIENT:
+        return _last_line(reply, begin)
+    if not found:
         opened = reply.find(f"<{tag}>", begin) >= 0
         detail = f"<{tag}> opens and never closes" if opened else f"no <{tag}>…</{tag}> in the reply"
         return Extraction(text=None, status=Status.NO_ANSWER, detail=detail)
-    if len(slots) > 1 and strictness is not Strictness.LAST:
-        detail = f"{len(slots)} answers, one is allowed"
-        return Extraction(text=None, status=Status.SEVERAL, span=slots[0], detail=detail)
-    return _read(reply, slots[-1], strictness, len(f"</{tag}>"))
+    if len(found) > 1 and strictness not in ANY:
+        detail = f"{len(found)} answers, one is allowed"
+        return Extraction(text=None, status=Status.SEVERAL, span=found[0], detail=detail)
+    return _read(reply, found[0 if strictness is Strictness.FIRST else -1], strictness, len(f"</{tag}>"))
 
 
-def _slots(reply: str, begin: int, tag: str) -> list[tuple[int, int]]:
+def after_reasoning(reply: str) -> int | None:
+    """Where the part of a reply begins in which an answer is looked for; None when the reasoning never closes."""
+    closed = reply.rfind("</think>")
+    begin = closed + len("</think>") if closed >= 0 else 0
+    if reply.find("<think>", begin) >= 0:
+        return None
+    return max(begin, len(reply) - MAX_REPLY)
+
+
+def slots(reply: str, begin: int, tag: str = "answer") -> list[tuple[int, int]]:
     """Spans between an opening tag and the next closing one; a tag re-opened inside moves the start."""
-    slots: list[tuple[int, int]] = []
+    found: list[tuple[int, int]] = []
     opening, closing = f"<{tag}>", f"</{tag}>"
     place = begin
     while (end := reply.find(closing, place)) >= 0:
         start = reply.rfind(opening, place, end)
         if start >= 0:
-            slots.append((start + len(opening), end))
+            found.append((start + len(opening), end))
         place = end + len(closing)
-    return slots
+    return found
+
+
+def _last_line(reply: str, begin: int) -> Extraction:
+    """What a reply says last, where it has no slot."""
+    end = begin + len(reply[begin:].rstrip())
+    line = reply[max(begin, reply.rfind("\n", begin, end) + 1) : end]
+    text = line.strip()
+    start = end - len(line) + len(line) - len(line.lstrip())
+    if not text:
+        return Extraction(text=None, status=Status.NO_ANSWER, detail="there is no slot, and no last line")
+    if len(text) > MAX_SLOT:
+        detail = f"an answer of over {MAX_SLOT} characters"
+        return Extraction(text=None, status=Status.MALFORMED, span=(start, end), detail=detail)
+    return Extraction(text=text, span=(start, start + len(text)))
 
 
 def _read(reply: str, span: tuple[int, int], strictness: Strictness, closing: int) -> Extraction:

@@ -117,7 +117,6 @@ def quantity(
     """
     if len(text) > MAX_LENGTH:
         raise Malformed(f"a number of over {MAX_LENGTH} characters")
-    text = text.strip(SPACES)
     if text[:1] and text[:1] in units and text[:1] not in DIGITS:
         return Quantity(value=rational(text[1:].lstrip(SPACES), thousands), unit=units[text[0]])
     end = len(text)
@@ -192,7 +191,7 @@ class Number(Answered):
             if isinstance(gold, int | Fraction):
                 found = Quantity(value=Fraction(gold))
             else:
-                found = self.read(repr(gold) if isinstance(gold, float) else str(gold))
+                found = self.read(repr(gold) if isinstance(gold, float) else str(gold).strip())
         except Malformed as problem:
             raise ValueError(f"the task's own answer {gold!r:.100} is no number: {problem}") from problem
         if self.units is Units.REQUIRED and found.unit is None:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -26,6 +26,8 @@ from threading import Condition
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from gnomon.jail.probe import capabilities
+from gnomon.verifiers.sealed import opened
 from gnomon.verifiers.worker import HEAD, frame
 
 __all__ = ["Died", "Exceeded", "Outcome", "Pool", "Raised", "Returned"]
@@ -116,6 +118,14 @@ class Pool:
         output: bytes of a pickled result.
         recycle: jobs after which a worker is replaced.
         retries: how often a job is tried again on a fresh worker when its worker died.
+        imports: modules that the function imports when it runs; they are imported once, before workers are forked,
+            so that no job pays for them.
+        hardened: for a function that others wrote and that reads hostile text. Its workers have no network, start no
+            process, signal nobody, write nothing and read nothing but Python's modules; of their answers only verdicts
+            and plain values are opened, whatever they send.
+        readable: further paths that hardened workers may read.
+    Raises: ResourceError, E522, where the host cannot harden.
+        variables: of the workers' environment, over the caller's.
     """
 
     def __init__(
@@ -129,9 +139,16 @@ class Pool:
         output: int = 2**20,
         recycle: int = 10_000,
         retries: int = 1,
+        imports: Iterable[str] = (),
+        hardened: bool = False,
+        readable: tuple[str, ...] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
+        if hardened:
+            capabilities(("worker",))
         self.limit, self.seconds, self.wall = workers, seconds, 10 * seconds if wall is None else wall
         self.output, self.recycle, self.retries = output, recycle, retries
+        self._variables = dict(variables or {})
         module = getattr(function, "__self__", function)
         name = getattr(module, "__module__", None) or type(module).__module__
         if name == "__main__":
@@ -139,16 +156,17 @@ class Pool:
                 f"{function!r} stands in the script that runs, where a worker cannot import it; "
                 "put it into a module beside the script and import it from there"
             )
-        self._task = pickle.dumps((function, memory, output))
+        self._task = pickle.dumps((function, memory, output, readable if hardened else None))
+        self._open = opened if hardened else pickle.loads
         self._change = Condition()
         self._idle: list[Worker] = []
         self._count = 0
         self._closed = False
-        self._module = name
+        self._modules = [name, *imports]
         self._open_nursery()
 
     def _open_nursery(self) -> None:
-        """Start the process that forks workers. Raises: ImportError when it cannot import the function's module."""
+        """Start the process that forks workers. Raises: ImportError when it cannot import the modules."""
         self._nursery, theirs = socket.socketpair()
         command = "from gnomon.verifiers.worker import start; start()"
         with theirs:
@@ -158,26 +176,31 @@ class Pool:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **self._variables},
             )
-        self._nursery.sendall(pickle.dumps((sys.path, [self._module])))
+        self._nursery.sendall(pickle.dumps((sys.path, self._modules)))
         self._nursery.settimeout(PATIENCE)
         if self._nursery.recv(1) != b"!":
             self._nursery.close()
             said = self._process.communicate()[1].decode(errors="replace").strip().splitlines()
-            raise ImportError(f"a fresh process cannot import {self._module}: {said[-1] if said else 'it died'}")
+            raise ImportError(
+                f"a fresh process cannot import {' or '.join(self._modules)}: {said[-1] if said else 'it died'}"
+            )
         assert self._process.stderr is not None
         self._process.stderr.close()
 
-    def map(self, jobs: Iterable[tuple[Any, ...]]) -> list[Outcome]:
-        """One outcome per job, in order, whatever the order they end in."""
-        return self._map(jobs, None)
+    def map(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False) -> list[Outcome]:
+        """One outcome per job, in order, whatever the order they end in.
 
-    async def amap(self, jobs: Iterable[tuple[Any, ...]]) -> list[Outcome]:
+        Args: fresh: every job gets a worker that has done nothing before.
+        """
+        return self._map(jobs, None, fresh)
+
+    async def amap(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False) -> list[Outcome]:
         """`map` without blocking the event loop. When cancelled, the jobs on their way are killed."""
         mine, theirs = socket.socketpair()
         with theirs:
-            running = asyncio.get_running_loop().run_in_executor(None, self._map, jobs, theirs)
+            running = asyncio.get_running_loop().run_in_executor(None, self._map, jobs, theirs, fresh)
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
@@ -188,14 +211,14 @@ class Pool:
             finally:
                 mine.close()
 
-    def _map(self, jobs: Iterable[tuple[Any, ...]], stop: socket.socket | None) -> list[Outcome]:
+    def _map(self, jobs: Iterable[tuple[Any, ...]], stop: socket.socket | None, fresh: bool) -> list[Outcome]:
         payloads = [pickle.dumps(job) for job in jobs]
         outcomes: list[Outcome | None] = [None] * len(payloads)
         waiting = deque((place, 0) for place in range(len(payloads)))
         flights: dict[socket.socket, Flight] = {}
         try:
             while waiting or flights:
-                while waiting and (worker := self._take(wait=not flights)) is not None:
+                while waiting and (worker := self._take(fresh, wait=not flights)) is not None:
                     place, tries = waiting[0]
                     now = time.monotonic()
                     try:
@@ -244,9 +267,14 @@ class Pool:
             return Exceeded("output") if piece else Died(flight.tries)
         if len(heard) < HEAD + max(size, 1):
             return None
-        kind, *rest = pickle.loads(heard[HEAD : HEAD + size])
+        try:
+            kind, *rest = self._open(bytes(heard[HEAD : HEAD + size]))
+            outcome = KINDS[kind](*rest)
+        except Exception as error:  # Only a worker that is no longer ours, or a value that does not travel, does this.
+            self._drop(worker)
+            return Raised(f"its answer cannot be read: {type(error).__name__}: {error}", "")
         self._give(worker)
-        return KINDS[kind](*rest)
+        return outcome
 
     def _overdue(self, flight: Flight) -> Exceeded | None:
         """What a flight has used up; if nothing yet, when to look again."""
@@ -264,12 +292,15 @@ class Pool:
         flight.due = min(now + max(self.seconds - used, 0.001), flight.began + self.wall)
         return None
 
-    def _take(self, *, wait: bool) -> Worker | None:
+    def _take(self, fresh: bool, *, wait: bool) -> Worker | None:
         """An idle worker or a new one; None when all are busy and the caller would rather not wait."""
         with self._change:
             while True:
                 if self._closed:
                     raise ValueError("the pool is closed")
+                if fresh and self._idle and self._idle[-1].jobs:
+                    self._drop(self._idle.pop())
+                    continue
                 if self._idle:
                     return self._idle.pop()
                 if self._count < self.limit:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from gnomon.types import Part, Status, Task, Verdict
-from gnomon.verifiers.extract import Strictness, extract
+from gnomon.verifiers.extract import Extraction, Strictness, extract
+from gnomon.verifiers.prices import Price
 
-__all__ = ["Answered", "Malformed", "Rejected", "Slot", "Verifier"]
+__all__ = ["Answered", "Malformed", "Rejected", "Several", "Slot", "Verifier"]
 
 
 class Malformed(Exception):
@@ -19,6 +20,10 @@ class Malformed(Exception):
 
 class Rejected(Exception):
     """The text is an answer that breaks a rule of the task; the message names the rule, for a reader."""
+
+
+class Several(Exception):
+    """The text gives more than one answer where one is asked; the message says so, for a reader."""
 
 
 @runtime_checkable
@@ -48,6 +53,8 @@ class Slot:
     correct: float = 1.0
     format: float = 0.1
     gate: str | None = None
+    imports: ClassVar[tuple[str, ...]] = ()
+    """Heavy modules that judging imports: a pool imports them once, before its workers are forked."""
 
     def __post_init__(self) -> None:
         # A recipe spells the strictness as text.
@@ -60,14 +67,24 @@ class Slot:
         rewards = [self.verdict(status).reward for status in (Status.NO_ANSWER, Status.WRONG, Status.CORRECT)]
         return min(rewards), max(rewards)
 
+    @property
+    def prices(self) -> tuple[Price, ...]:
+        """What the parts of a verdict can pay. One that adds a part to its verdicts adds its price here."""
+        right = Price(name="correct", weight=self.correct)
+        return right, Price(name="format", weight=self.format, gate=self.gate)
+
+    def extract(self, reply: str) -> Extraction:
+        """The slot of a reply; by default what stands between `<answer>` and `</answer>`."""
+        return extract(reply, self.strictness)
+
     def judge(self, reply: str, check: Callable[[str], float]) -> Verdict:
         """The verdict on a whole reply: find the slot, read it, check it.
 
         Args: check: of the slot's text; the share of `correct` it earns, from 0 to 1, where only 1 is right. It
-            raises `Malformed` or `Rejected` for a text that earns nothing.
+            raises `Malformed`, `Rejected` or `Several` for a text that earns nothing.
         Raises: ValueError for a share outside of 0 to 1.
         """
-        slot = extract(reply, self.strictness)
+        slot = self.extract(reply)
         if slot.text is None:
             assert slot.status is not None
             return self.verdict(slot.status, span=slot.span, detail=slot.detail)
@@ -77,6 +94,8 @@ class Slot:
             return self.verdict(Status.MALFORMED, extracted=slot.text, span=slot.span, detail=str(problem))
         except Rejected as problem:
             return self.verdict(Status.REJECTED, extracted=slot.text, span=slot.span, detail=str(problem))
+        except Several as problem:
+            return self.verdict(Status.SEVERAL, extracted=slot.text, span=slot.span, detail=str(problem))
         if not 0 <= share <= 1:
             raise ValueError(f"a check returned {share!r}, which is no share from 0 to 1")
         status = Status.CORRECT if share == 1 else Status.WRONG
@@ -112,7 +131,8 @@ class Answered(Slot, ABC):
         """The share of the reward that an answer earns, where 1 (or True) is right. Total: every text gets a share.
 
         Args: answer: the slot's text; gold: the task's answer.
-        Raises: Malformed, when it is no answer of the asked kind; Rejected, when it breaks a rule.
+        Raises: Malformed, when it is no answer of the asked kind; Rejected, when it breaks a rule; Several, when it
+            is more than one answer.
         """
 
     def verify(self, task: Task, reply: str) -> Verdict:

@@ -6,6 +6,7 @@ Neither has threads, torch or a terminal. A worker ends when its channel closes;
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import os
 import pickle
@@ -15,6 +16,8 @@ import socket
 import sys
 import traceback
 from typing import Any, BinaryIO
+
+from gnomon.jail.confine import harden
 
 __all__ = ["HEAD", "frame", "nursery", "start"]
 
@@ -37,6 +40,9 @@ def nursery(asked: socket.socket) -> None:
     sys.path[:] = path
     for name in modules:
         importlib.import_module(name)
+    # What is here now lives as long as the workers; a collection in one of them would copy all of it.
+    gc.collect()
+    gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     asked.sendall(b"!")
@@ -61,12 +67,14 @@ def work(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as asked:
         try:
             socket.send_fds(channel, [os.getpid().to_bytes(HEAD, "little")], [os.pidfd_open(os.getpid())])
-            function, memory, output = pickle.loads(framed(asked))
+            function, memory, output, readable = pickle.loads(framed(asked))
             nothing = os.open(os.devnull, os.O_RDWR)
             for place in (0, 1, 2):
                 os.dup2(nothing, place)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            if readable is not None:
+                harden([sys.base_prefix, sys.prefix, *(path or os.getcwd() for path in sys.path), *readable])
             while True:
                 answer = done(function, framed(asked))
                 channel.sendall(frame(answer if len(answer) <= output else pickle.dumps(("exceeded", "output"))))

@@ -1,0 +1,219 @@
+"""System-call filters: classic BPF programs, assembled here and loaded by `prctl`, so that no library is needed.
+
+A filter refuses a list of calls with EPERM and lets the rest through; calls newer than the list are unknown to the
+kernel as far as the confined code can tell (ENOSYS). Source: Linux, Documentation/userspace-api/seccomp_filter.rst.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+
+__all__ = ["JOB", "SESSION", "WORKER", "filter_program"]
+
+Table = dict[str, tuple[int | None, int | None]]
+"""Numbers of system calls on x86_64 and aarch64 (asm/unistd.h); None where one does not exist."""
+
+ALWAYS: Table = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "move_mount": (429, 429),
+    "open_tree": (428, 428),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "open_by_handle_at": (304, 265),
+    "name_to_handle_at": (303, 264),
+    "fanotify_init": (300, 262),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "acct": (163, 89),
+    "syslog": (103, 116),
+    "vhangup": (153, 58),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "personality": (135, 92),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    "mbind": (237, 235),
+    "set_mempolicy": (238, 237),
+    "lookup_dcookie": (212, 18),
+    "uselib": (134, None),
+}
+"""What no confined code needs: other processes' memory, new namespaces, mounts, kernel features with a record."""
+
+OTHERS: Table = {
+    "kill": (62, 129),
+    "tkill": (200, 130),
+    "tgkill": (234, 131),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_send_signal": (424, 424),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "sched_setaffinity": (203, 122),
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+}
+"""What reaches other processes of the same user; for code that shares the host's process table."""
+
+SHARED: Table = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+}
+"""System V and POSIX memory and queues, which outlive their process and would tell one job of another."""
+
+STARTS: Table = {
+    "fork": (57, None),
+    "vfork": (58, None),
+    "execve": (59, 221),
+    "execveat": (322, 281),
+}
+"""What starts another program or process."""
+
+LABELS: Table = {
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchown": (93, 55),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "utimensat": (280, 88),
+    "futimesat": (261, None),
+}
+"""Changes of a file's owner, mode and times, which Landlock does not govern."""
+
+SINGLE: Table = {
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "socket": (41, 198),
+    "prlimit64": (302, 261),
+    "ioctl": (16, 29),
+}
+"""What is refused for some arguments only."""
+
+
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""Column of the tables, and the kernel's name for the architecture (linux/audit.h)."""
+NEWEST = 462
+"""The last system call that was looked at (mseal, Linux 6.10). Numbers above 424 are the same everywhere."""
+FCHMODAT2 = 452
+NAMESPACES = 0x7E020080
+"""All CLONE_NEW* flags."""
+THREAD = 0x00010000
+"""CLONE_THREAD."""
+PUSH_INPUT, PASTE = 0x5412, 0x541C
+"""ioctls that type into a terminal: TIOCSTI, TIOCLINUX."""
+INET_AND_UNIX = (1, 2, 10)
+
+JOB, SESSION, WORKER = "job", "session", "worker"
+
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
+
+
+def filter_program(profile: str, machine: str | None = None) -> bytes:
+    """The filter of a profile as an array of `struct sock_filter`.
+
+    Args:
+        profile: `JOB`, no socket and nothing that outlives a process; `SESSION`, sockets of the inside of its own
+            network namespace; `WORKER`, no socket, no new process, no reach to other processes or to the labels of
+            files, for code that stays in the host's namespaces.
+    Raises: OSError, ENOSYS, on an architecture whose system calls are not listed.
+    """
+    machine = machine or platform.machine()
+    if machine not in MACHINES:
+        raise OSError(errno.ENOSYS, f"no system-call table for {machine}")
+    column, arch = MACHINES[machine]
+    single = {name: numbers[column] or 0 for name, numbers in SINGLE.items()}
+    code = [step(LOAD, 4), step(EQUAL, arch, 1, 0), step(RETURN, KILL), step(LOAD, 0)]
+    code += [step(AT_LEAST, NEWEST + 1, 0, 1), refuse(errno.ENOSYS)]
+    # The C library falls back on clone, whose flags can be read here.
+    code += [step(EQUAL, single["clone3"], 0, 1), refuse(errno.ENOSYS)]
+    lists = [
+        ALWAYS,
+        *([SHARED] if profile != SESSION else []),
+        *([OTHERS, STARTS, LABELS] if profile == WORKER else []),
+    ]
+    numbers = [row[column] for table in lists for row in table.values()]
+    for number in sorted(number for number in numbers if number is not None):
+        code += [step(EQUAL, number, 0, 1), refuse()]
+    code += on_argument(single["clone"], 0, [step(ANY_BIT, NAMESPACES, 0, 1), refuse()])
+    code += on_argument(single["ioctl"], 1, [step(EQUAL, PUSH_INPUT, 1, 0), step(EQUAL, PASTE, 0, 1), refuse()])
+    if profile == WORKER:
+        code += [step(EQUAL, FCHMODAT2, 0, 1), refuse()]
+        code += on_argument(single["clone"], 0, [step(ANY_BIT, THREAD, 1, 0), refuse()])
+        code += on_argument(single["prlimit64"], 0, [step(EQUAL, 0, 1, 0), refuse()])
+    families = INET_AND_UNIX if profile == SESSION else ()
+    accepted = [step(EQUAL, family, len(families) - place, 0) for place, family in enumerate(families)]
+    code += on_argument(single["socket"], 0, [*accepted, refuse(errno.EACCES)])
+    return b"".join([*code, step(RETURN, ALLOW)])
+
+
+def step(code: int, operand: int, then: int = 0, otherwise: int = 0) -> bytes:
+    """One instruction. Args: then, otherwise: instructions to skip when a comparison holds, and when not."""
+    return struct.pack("=HBBI", code, then, otherwise, operand)
+
+
+def refuse(error: int = errno.EPERM) -> bytes:
+    return step(RETURN, REFUSE | error)
+
+
+def on_argument(number: int, place: int, body: list[bytes]) -> list[bytes]:
+    """`body`, with the low half of a call's argument loaded, for one system call only."""
+    inner = [step(LOAD, 16 + 8 * place), *body, step(LOAD, 0)]
+    return [step(EQUAL, number, 0, len(inner)), *inner]

@@ -1,0 +1,129 @@
+"""Calls of tools, read from what a policy wrote. Every text has a reading; none is an exception."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gnomon.rendering.base import Parsing, ToolCall
+
+__all__ = ["MAX_CHARS", "MAX_DEPTH", "Unreadable", "arguments_of", "malformed", "named_call"]
+
+MAX_CHARS = 1 << 17
+"""Of one call, in characters."""
+MAX_DEPTH = 32
+"""Of the brackets in one call."""
+
+BLANK = " \t\r\n"
+
+
+class Unreadable(ValueError):
+    """The text is no call; the message says why, for the policy."""
+
+
+def named_call(text: str, slot: str) -> ToolCall:
+    """The call in a JSON object that has a `name` and, under `slot`, an object of arguments.
+
+    The arguments are the stretch of text that was sampled, not a reading of it.
+    """
+    try:
+        fields = _fields(text)
+        name, _ = fields.get("name", (None, ""))
+        if not isinstance(name, str) or not name:
+            raise Unreadable('the call has no "name"')
+        value, raw = fields.get(slot, ({}, "{}"))
+        if not isinstance(value, dict):
+            raise Unreadable(f'"{slot}" of the call is no JSON object')
+    except Unreadable as error:
+        return malformed(text, str(error))
+    return ToolCall(name=name, arguments=raw)
+
+
+def malformed(text: str, problem: str, name: str = "") -> ToolCall:
+    return ToolCall(name=name, arguments=text, parsing=Parsing.MALFORMED, problem=problem)
+
+
+def arguments_of(call: ToolCall, *, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
+    """The arguments of a call as values.
+
+    Args:
+        max_chars: of the text.
+        max_depth: of its brackets.
+    Raises: Unreadable when the text is no JSON object within the caps, names a key twice or holds no finite number.
+    """
+    value = _read(call.arguments, max_chars, max_depth)
+    if not isinstance(value, dict):
+        raise Unreadable("the arguments are no JSON object")
+    return value
+
+
+def _read(text: str, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
+    _guard(text, max_chars, max_depth)
+    try:
+        return DECODER.decode(text)
+    except Unreadable:
+        raise
+    except ValueError as error:
+        raise Unreadable(f"the call is not JSON ({_said(error)})") from None
+
+
+def _guard(text: str, max_chars: int, max_depth: int) -> None:
+    """Before the decoder, which recurses, sees the text."""
+    if len(text) > max_chars:
+        raise Unreadable(f"the call is longer than {max_chars} characters")
+    depth, quoted, escaped = 0, False, False
+    for sign in text:
+        if quoted:
+            quoted, escaped = escaped or sign != '"', not escaped and sign == "\\"
+        elif sign == '"':
+            quoted = True
+        elif sign in "[{":
+            depth += 1
+            if depth > max_depth:
+                raise Unreadable(f"the call is nested deeper than {max_depth} brackets")
+        elif sign in "]}":
+            depth -= 1
+
+
+def _fields(text: str) -> dict[str, tuple[Any, str]]:
+    """Key → value and its raw text, of the one JSON object that the text is."""
+    if not isinstance(_read(text), dict):
+        raise Unreadable("the call is no JSON object")
+    fields: dict[str, tuple[Any, str]] = {}
+    place = text.index("{") + 1
+    # The text is known to be well-formed, so that only the stretches have to be found.
+    while text[place := _blank(text, place)] != "}":
+        key, place = DECODER.raw_decode(text, _blank(text, place + (text[place] == ",")))
+        begin = _blank(text, _blank(text, place) + 1)
+        value, place = DECODER.raw_decode(text, begin)
+        fields[key] = (value, text[begin:place])
+    return fields
+
+
+def _blank(text: str, place: int) -> int:
+    while text[place] in BLANK:
+        place += 1
+    return place
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) != len(pairs):
+        raise Unreadable("an object of the call names a key twice")
+    return read
+
+
+def _number(text: str) -> float:
+    raise Unreadable(f"{text} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if abs(value) != float("inf") else _number(text)
+
+
+def _said(error: ValueError) -> str:
+    return error.msg if isinstance(error, json.JSONDecodeError) else "a number is too long"
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_number, parse_float=_finite)

@@ -1,0 +1,112 @@
+"""ChatML, with tools as Hermes and Qwen2.5 write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering.base import Origin, Reply, Segments, Tool
+from gnomon.rendering.calls import named_call
+from gnomon.rendering.encoding import Encoding, Piece
+from gnomon.rendering.refusals import no_place, no_tools
+from gnomon.rendering.turns import read_turn
+from gnomon.types import Message
+
+__all__ = ["QWEN", "ChatML", "tools_text", "turn"]
+
+QWEN = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+"""What Qwen2.5 is told when nobody tells it anything."""
+
+ROLES = ("system", "user", "assistant", "tool")
+
+template = partial(Piece, Origin.TEMPLATE)
+
+
+class ChatML:
+    """`<|im_start|>role … <|im_end|>`; what was said stays as it was.
+
+    Args:
+        system: what the system turn says when the messages begin with none; empty for no such turn.
+    Source: the chat template of Qwen2.5-Instruct.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, system: str = "") -> None:
+        self.encoding = Encoding(tokenizer)
+        (self._end,) = self.encoding.required("<|im_end|>")
+        self.encoding.required("<|im_start|>")
+        self.system = system
+
+    @property
+    def stop(self) -> frozenset[int]:
+        return self.encoding.tokenizer.eos | {self._end}
+
+    def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
+        told = messages[0].content if messages and messages[0].role == "system" else None
+        pieces = list(self._system(told, tools))
+        pieces += self._turns(messages if told is None else messages[1:], Origin.TASK)
+        return self.encoding.encode([*pieces, *self._opening()])
+
+    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
+        closed = bool(sampled) and sampled[-1] == self._end
+        end = template("\n" if closed else "<|im_end|>\n")
+        return self.encoding.encode([end, *self._turns(messages, Origin.ENVIRONMENT), *self._opening()])
+
+    def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
+        return None
+
+    def parse(self, token_ids: Sequence[int]) -> Reply:
+        return read_turn(self.encoding, token_ids, self.stop, partial(named_call, slot="arguments"))
+
+    def _opening(self) -> list[Piece]:
+        return [template("<|im_start|>assistant\n")]
+
+    def _system(self, told: str | None, tools: Sequence[Tool]) -> Iterator[Piece]:
+        said = [Piece(Origin.TASK, told)] if told is not None else [template(self.system)] if self.system else []
+        if tools:
+            self._require_calls()
+            yield from [template("<|im_start|>system\n"), *said, template("\n\n" if said else "")]
+            yield from tools_text(tools)
+        elif said:
+            yield from turn("system", *said)
+
+    def _turns(self, messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
+        for place, message in enumerate(messages):
+            if message.role not in ROLES:
+                raise no_place("ChatML", f"the role {message.role!r}", f"one of {', '.join(ROLES)}")
+            if message.role == "tool":
+                first = place == 0 or messages[place - 1].role != "tool"
+                last = place + 1 == len(messages) or messages[place + 1].role != "tool"
+                yield template(("<|im_start|>user" if first else "") + "\n<tool_response>\n")
+                yield Piece(Origin.TOOL, message.content)
+                yield template("\n</tool_response>" + ("<|im_end|>\n" if last else ""))
+            else:
+                yield from self._said(messages, place, origin)
+
+    def _said(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
+        """One turn that is not a tool's."""
+        yield from turn(messages[place].role, Piece(origin, messages[place].content))
+
+    def _require_calls(self) -> None:
+        if not {"<tool_call>", "</tool_call>"} <= self.encoding.control.keys():
+            raise no_tools("ChatML")
+
+
+def turn(role: str, *said: Piece) -> list[Piece]:
+    return [template(f"<|im_start|>{role}\n"), *said, template("<|im_end|>\n")]
+
+
+def tools_text(tools: Sequence[Tool]) -> Iterator[Piece]:
+    """The description of the tools, up to the end of the system turn."""
+    yield template(
+        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+        "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+    )
+    for tool in tools:
+        yield from [template("\n"), Piece(Origin.TOOL, json.dumps(tool.schema, ensure_ascii=False))]
+    yield template(
+        "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+        '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
+        "</tool_call><|im_end|>\n"
+    )

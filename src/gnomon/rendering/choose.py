@@ -1,0 +1,115 @@
+"""Which renderer a model folder wants: by its control tokens, and by what its own chat template writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Literal, get_args
+
+from gnomon.errors import ModelError
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering.base import Renderer, Tool, joined
+from gnomon.rendering.chatml import QWEN, ChatML
+from gnomon.rendering.gemma import Gemma
+from gnomon.rendering.harmony import Harmony
+from gnomon.rendering.llama3 import Llama3
+from gnomon.rendering.plain import Plain
+from gnomon.rendering.published import Published, chat_template, rendered, several_turns
+from gnomon.rendering.qwen3 import Qwen3
+from gnomon.types import Message
+
+__all__ = ["Name", "choose"]
+
+Name = Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
+
+SAID = Message(role="assistant", content="<think>\nSpiders.\n</think>\n\nEight.")
+ASKED = (Message(role="user", content="How many legs has a spider?"), SAID, Message(role="user", content="And two?"))
+TOLD = (Message(role="system", content="Answer in one word."), *ASKED)
+TOOL = Tool(
+    name="add",
+    description="Adds two numbers.",
+    parameters={"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]},
+)
+DAY = "2025-06-28"
+
+
+def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Renderer:
+    """The renderer of a model folder.
+
+    `auto` takes a family only where it writes what the folder's own chat template writes. A folder without a template
+    gets plain text; one with a template that no family matches gets its first turn from the template.
+
+    Args:
+        turns: how many turns of the policy an episode may have.
+    Raises: ModelError E311 when the tokenizer lacks a control token of the named family; E313 when the template is
+        not known and there are several turns.
+    """
+    if name not in get_args(Name):
+        raise ValueError(f"renderer is {name!r}; it must be one of {get_args(Name)}")
+    template = chat_template(tokenizer.folder)
+    if name == "plain" or (name == "auto" and template is None):
+        return Plain(tokenizer, () if template else _words(tokenizer))
+    made = list(_candidates(tokenizer, name))
+    if template is not None:
+        for renderer in made:
+            if _writes(renderer, template, tokenizer):
+                return renderer
+    if name != "auto":
+        return made[0]
+    if turns > 1 or template is None:
+        raise several_turns(tokenizer.folder)
+    return Published(tokenizer, template)
+
+
+def _candidates(tokenizer: Tokenizer, name: Name) -> Iterator[Renderer]:
+    """Every variant of the named family, the usual one first; for `auto`, of every family that has its tokens."""
+    variants: dict[str, list[Callable[[Tokenizer], Renderer]]] = {
+        "qwen3": [Qwen3],
+        "chatml": [ChatML, partial(ChatML, system=QWEN)],
+        "gemma": [Gemma, partial(Gemma, system=False)],
+        "llama3": [Llama3, partial(Llama3, dated=False)],
+        "harmony": [Harmony],
+    }
+    for family, makes in variants.items():
+        if name in (family, "auto"):
+            for make in makes:
+                try:
+                    yield make(tokenizer)
+                except ModelError:
+                    if name != "auto":
+                        raise
+
+
+def _writes(renderer: Renderer, template: str, tokenizer: Tokenizer) -> bool:
+    """Whether the renderer writes what the template writes: of a talk, with a system message, and with tools."""
+    probes: list[tuple[Sequence[Message], Sequence[Tool]]] = [(ASKED, ()), (TOLD, ())]
+    if isinstance(renderer, Harmony):
+        # The template of gpt-oss reads the clock, and ends instructions otherwise than openai-harmony does.
+        renderer, probes = Harmony(tokenizer, date=DAY), [(ASKED[:1], ()), (ASKED[:1], (TOOL,))]
+    elif "tools" in template and not isinstance(renderer, Gemma):
+        probes += [(ASKED[:1], (TOOL,)), (TOLD, (TOOL,))]
+    return all(_text(renderer, tokenizer, *probe) == _published(template, tokenizer, *probe) for probe in probes)
+
+
+def _text(renderer: Renderer, tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Tool]) -> str | None:
+    """None where the renderer refuses."""
+    try:
+        return tokenizer.spell(joined(renderer.start(messages, tools)))
+    except ModelError:
+        return None
+
+
+def _published(template: str, tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Tool]) -> str | None:
+    """None where the template refuses."""
+    clock = {"strftime_now": lambda form: DAY} if "<|channel|>" in template else {}
+    try:
+        return rendered(template, tokenizer.folder, messages, tools, **clock)
+    except ModelError:
+        return None
+
+
+def _words(tokenizer: Tokenizer) -> list[str]:
+    """Added tokens that are not special: without a template there is no markup, so they are words of the text."""
+    added = json.loads((tokenizer.folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
+    return [token["content"] for token in added if not token["special"]]

@@ -1,0 +1,164 @@
+"""Text of many origins to token ids, so that no text but the template's can become a control token."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer as Encoder
+
+from gnomon.errors import ModelError
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering.base import Origin, Segment, Segments
+
+__all__ = ["Encoding", "Piece", "whole"]
+
+
+class Piece(NamedTuple):
+    """A stretch of text and who wrote it."""
+
+    origin: Origin
+    text: str
+
+
+Stretch = tuple[Origin, list[int]]
+
+
+class Encoding:
+    """A tokenizer and a second view of it that knows no added token.
+
+    Control tokens are written by id, where the template has them. All other text goes through the view, in which
+    the strings of the added tokens (special or not) are letters like any other.
+
+    Args:
+        words: added tokens that are words of the text, for a model that has no markup.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, words: Iterable[str] = ()) -> None:
+        self.tokenizer = tokenizer
+        spec = json.loads((tokenizer.folder / "tokenizer.json").read_text(encoding="utf-8"))
+        kept = frozenset(words)
+        # Runs of blanks are added tokens of some families; nothing reads them as markup.
+        self.control: dict[str, int] = {
+            added["content"]: added["id"]
+            for added in spec["added_tokens"]
+            if added["content"].strip("▁ \t\r\n") and added["content"] not in kept
+        }
+        self.ids = frozenset(self.control.values())
+        self.size = 1 + max([*self.ids, *_vocabulary(spec).values()], default=-1)
+        unknown = spec["model"].get("unk_token")
+        self._forbidden = self.ids - {self.control[unknown]} if unknown in self.control else self.ids
+        self._view = Encoder.from_str(json.dumps(_without(spec, frozenset(self.control), tokenizer)))
+        longest_first = sorted(self.control, key=len, reverse=True)
+        self._markup = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    def encode(self, pieces: Iterable[Piece]) -> Segments:
+        """The segments of the pieces in order.
+
+        Text between two control tokens is encoded in one go, as the model saw it in training. A token that holds
+        characters of two origins counts as that of the one who is not the template.
+        """
+        written: list[Stretch] = []
+        run: list[Piece] = []
+        for origin, text in pieces:
+            if origin is not Origin.TEMPLATE:
+                run.append(Piece(origin, whole(text)))
+                continue
+            place = 0
+            for match in self._markup.finditer(text):
+                written += self._run([*run, Piece(origin, text[place : match.start()])])
+                written.append((origin, [self.control[match[0]]]))
+                run, place = [], match.end()
+            run.append(Piece(origin, text[place:]))
+        written += self._run(run)
+        return tuple(
+            Segment(origin=origin, token_ids=tuple(chain.from_iterable(ids for _, ids in stretches)))
+            for origin, stretches in groupby(written, key=itemgetter(0))
+        )
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of the ids as they are written, control tokens included; ids beyond the vocabulary are nothing."""
+        return self.tokenizer.spell(token for token in token_ids if 0 <= token < self.size)
+
+    def required(self, *tokens: str) -> tuple[int, ...]:
+        """The ids of control tokens that a family cannot do without.
+
+        Raises: ModelError E311 when the tokenizer lacks one.
+        """
+        missing = [token for token in tokens if token not in self.control]
+        if missing:
+            raise ModelError(
+                "E311",
+                f"the tokenizer has no token {', '.join(missing)}",
+                where=str(self.tokenizer.folder),
+                why="the renderer writes its turns with it",
+                fix="policy.renderer=auto picks the renderer by the folder; policy.renderer=plain needs no markup",
+            )
+        return tuple(self.control[token] for token in tokens)
+
+    def _run(self, run: list[Piece]) -> Iterator[Stretch]:
+        """The stretches of one run of plain text: tokens that belong to the same origin."""
+        pieces = [piece for piece in run if piece.text]
+        encoded = self._view.encode("".join(piece.text for piece in pieces), add_special_tokens=False)
+        ids = encoded.ids
+        if not self._forbidden.isdisjoint(ids):
+            raise AssertionError("a control token came out of plain text")
+        if len(pieces) < 2:
+            yield from [(pieces[0].origin, ids)] if ids else []
+            return
+        begins, ends = [begin for begin, _ in encoded.offsets], [end for _, end in encoded.offsets]
+        place = start = 0
+        for origin, text in pieces:
+            start += len(text)
+            if origin is not Origin.TEMPLATE:
+                first = max(place, bisect_right(ends, start - len(text)))
+                last = max(first, bisect_left(begins, start))
+                yield from [(Origin.TEMPLATE, ids[place:first])] if place < first else []
+                yield from [(origin, ids[first:last])] if first < last else []
+                place = last
+        yield from [(Origin.TEMPLATE, ids[place:])] if place < len(ids) else []
+
+
+def whole(text: str) -> str:
+    """The text with the replacement character for each half of a surrogate pair that stands alone."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _vocabulary(spec: dict[str, Any]) -> dict[str, int]:
+    vocab = spec["model"]["vocab"]
+    return vocab if isinstance(vocab, dict) else {piece: place for place, (piece, _) in enumerate(vocab)}
+
+
+def _without(spec: dict[str, Any], control: frozenset[str], tokenizer: Tokenizer) -> dict[str, Any]:
+    """The tokenizer without these tokens: neither looked for in the text, nor in the vocabulary, nor merged to."""
+    model = dict(spec["model"])
+    inside = control.intersection(_vocabulary(spec)) - {model.get("unk_token")}
+    if inside and not isinstance(model["vocab"], dict):
+        raise ModelError(
+            "E312",
+            f"control tokens stand in the {model['type']} vocabulary: {', '.join(sorted(inside)[:3])}",
+            where=str(tokenizer.folder),
+            why="text of a task or a tool that spells them could not be told from the template's",
+            fix="use a model whose tokenizer.json is of the type BPE or WordLevel",
+        )
+    if inside:
+        model["vocab"] = {token: place for token, place in model["vocab"].items() if token not in inside}
+    if model.get("merges"):
+        model["merges"] = [merge for merge in model["merges"] if not control.intersection(_result(merge))]
+    words = [added for added in spec["added_tokens"] if added["content"] not in control]
+    return spec | {"model": model, "added_tokens": words, "post_processor": None, "truncation": None, "padding": None}
+
+
+def _result(merge: list[str] | str) -> tuple[str, str, str]:
+    """Both parts of a merge and what they become: none may be a control token."""
+    left, right = merge.split(" ") if isinstance(merge, str) else merge
+    return left, right, left + right

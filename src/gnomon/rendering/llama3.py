@@ -1,0 +1,134 @@
+"""Llama 3: headers and turns; tools from 3.1 on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool, ToolCall
+from gnomon.rendering.calls import named_call
+from gnomon.rendering.chatml import template
+from gnomon.rendering.encoding import Encoding, Piece
+from gnomon.rendering.refusals import no_place, no_tools
+from gnomon.rendering.turns import finished
+from gnomon.types import Message
+
+__all__ = ["Llama3"]
+
+DATE = "26 Jul 2024"
+"""Of the published template where it has no clock. A clock would make two runs of one recipe differ."""
+
+ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "ipython"}
+
+TOOLS = (
+    "Given the following functions, please respond with a JSON for a function call with its proper arguments that "
+    'best answers the given prompt.\n\nRespond in the format {"name": function name, "parameters": dictionary of '
+    "argument name and its value}.Do not use variables.\n\n"
+)
+
+
+class Llama3:
+    """`<|start_header_id|>role<|end_header_id|> … <|eot_id|>`; what was said stays as it was.
+
+    Args:
+        dated: whether a system turn with dates comes first, as from Llama 3.1 on; it is where tools are announced.
+        date: which day the policy is told it is.
+    Source: the chat templates of Llama 3, 3.1 and 3.2.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, dated: bool = True, date: str = DATE) -> None:
+        self.encoding = Encoding(tokenizer)
+        self._end, *_ = self.encoding.required(
+            "<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"
+        )
+        self._ends = frozenset({self._end, self.encoding.control.get("<|eom_id|>", self._end)})
+        self._code = self.encoding.control.get("<|python_tag|>")
+        self.dated, self.date = dated, date
+
+    @property
+    def stop(self) -> frozenset[int]:
+        return self.encoding.tokenizer.eos | self._ends
+
+    def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
+        pieces = [template("<|begin_of_text|>")]
+        if not self.dated:
+            if tools:
+                raise no_tools("Llama 3.0")
+            return self.encoding.encode([*pieces, *_turns(messages, Origin.TASK)])
+        told, rest = ("", messages) if not messages or messages[0].role != "system" else (messages[0], messages[1:])
+        pieces += [
+            _header("system"),
+            template("Environment: ipython\n" if tools else ""),
+            template(f"Cutting Knowledge Date: December 2023\nToday Date: {self.date}\n\n"),
+            Piece(Origin.TASK, told.content.strip() if isinstance(told, Message) else told),
+            template("<|eot_id|>"),
+        ]
+        if tools:
+            if not rest:
+                raise no_place("Llama 3", "tools without a user message", "a task with a user message")
+            pieces += [_header("user"), template(TOOLS)]
+            for tool in tools:
+                text = json.dumps(tool.schema, ensure_ascii=False, indent=4)
+                pieces += [Piece(Origin.TOOL, text), template("\n\n")]
+            pieces += [Piece(Origin.TASK, rest[0].content.strip()), template("<|eot_id|>")]
+            rest = rest[1:]
+        return self.encoding.encode([*pieces, *_turns(rest, Origin.TASK)])
+
+    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
+        closed = bool(sampled) and sampled[-1] in self._ends
+        end = template("" if closed else "<|eot_id|>")
+        return self.encoding.encode([end, *_turns(messages, Origin.ENVIRONMENT)])
+
+    def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
+        return None
+
+    def parse(self, token_ids: Sequence[int]) -> Reply:
+        ids, ended = finished(token_ids, self.stop)
+        if self._code is not None and self._code in ids:
+            place = ids.index(self._code)
+            text = self.encoding.decode(ids[:place])
+            calls: tuple[ToolCall, ...] = (_tagged(self.encoding.decode(ids[place + 1 :]), ended),)
+        else:
+            text, calls = _untagged(self.encoding.decode(ids), ended)
+        problem = next((call.problem for call in calls if call.problem), "")
+        parsing = Parsing.TRUNCATED if not ended else Parsing.MALFORMED if problem else Parsing.OK
+        return Reply(text=text, tool_calls=calls, parsing=parsing, problem=problem)
+
+
+def _header(role: str) -> Piece:
+    return template(f"<|start_header_id|>{role}<|end_header_id|>\n\n")
+
+
+def _turns(messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
+    """Every message as a turn, and the beginning of the policy's."""
+    for message in messages:
+        if message.role not in ROLES:
+            raise no_place("Llama 3", f"the role {message.role!r}", f"one of {', '.join(ROLES)}")
+        yield _header(ROLES[message.role])
+        if message.role == "tool":
+            yield Piece(Origin.TOOL, json.dumps(message.content, ensure_ascii=False))
+        else:
+            yield Piece(origin, message.content.strip())
+        yield template("<|eot_id|>")
+    yield _header("assistant")
+
+
+def _tagged(text: str, ended: bool) -> ToolCall:
+    """What stands behind `<|python_tag|>`: a JSON call, `name.call(…)` of a built-in tool, or code."""
+    if not ended:
+        return ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem="the call was cut off")
+    if text.lstrip().startswith("{"):
+        return named_call(text.strip(), "parameters")
+    builtin = re.fullmatch(r"\s*(\w{1,64})\.call\((.*)\)\s*", text, re.S)
+    return ToolCall(name=builtin[1], arguments=builtin[2]) if builtin else ToolCall(name="python", arguments=text)
+
+
+def _untagged(text: str, ended: bool) -> tuple[str, tuple[ToolCall, ...]]:
+    """A turn that is one JSON object with a name and parameters is a call; no control token says so."""
+    if not re.match(r'\s*\{\s*"name"\s*:', text):
+        return text, ()
+    if not ended:
+        return "", (ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem="the call was cut off"),)
+    return "", (named_call(text.strip(), "parameters"),)

@@ -1,0 +1,56 @@
+"""Plain text, one message per line, for a base model that was never told of turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering.base import Origin, Parsing, Reply, Segment, Segments, Tool
+from gnomon.rendering.encoding import Encoding, Piece
+from gnomon.rendering.refusals import no_tools
+from gnomon.types import Message
+
+__all__ = ["Plain"]
+
+
+class Plain:
+    """Each message and a newline; the policy goes on where the text ends.
+
+    Args:
+        words: added tokens that the text may spell, such as the answer slot of a small model's vocabulary.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, words: Sequence[str] = ()) -> None:
+        self.encoding = Encoding(tokenizer, words)
+
+    @property
+    def stop(self) -> frozenset[int]:
+        return self.encoding.tokenizer.eos
+
+    def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
+        if tools:
+            raise no_tools("plain")
+        bos = self.encoding.tokenizer.bos
+        begin = () if bos is None else (Segment(origin=Origin.TEMPLATE, token_ids=(bos,)),)
+        return begin + self.encoding.encode(_lines(messages, Origin.TASK))
+
+    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
+        return self.encoding.encode([Piece(Origin.TEMPLATE, "\n"), *_lines(messages, Origin.ENVIRONMENT)])
+
+    def fork(self, segments: Segments, messages: Sequence[Message]) -> None:
+        """What was said stays as it was."""
+
+    def parse(self, token_ids: Sequence[int]) -> Reply:
+        """Plain text has no end but the tokenizer's; without it the engine's reason to stop says whether it is cut."""
+        return Reply(text=self.encoding.decode([i for i in token_ids if i not in self.stop]), parsing=Parsing.OK)
+
+
+def _lines(messages: Sequence[Message], origin: Origin) -> list[Piece]:
+    return [
+        piece
+        for message in messages
+        for piece in (
+            Piece(Origin.TOOL if message.role == "tool" else origin, message.content),
+            Piece(Origin.TEMPLATE, "\n"),
+        )
+    ]

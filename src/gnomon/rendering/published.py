@@ -1,0 +1,144 @@
+"""A chat template that no renderer knows: its first turn can be written, and no more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import ModelError
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool
+from gnomon.rendering.encoding import Encoding, Piece
+from gnomon.rendering.turns import finished
+from gnomon.types import Message
+
+__all__ = ["Published", "chat_template", "rendered", "several_turns"]
+
+
+class Published:
+    """Writes the first turn by the folder's own chat template, and refuses a second.
+
+    The template is run once with a mark in the place of every content, so that what others wrote can be told from
+    what the template wrote; a template that reads the contents is refused.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, template: str) -> None:
+        self.encoding = Encoding(tokenizer)
+        self.template = template
+
+    @property
+    def stop(self) -> frozenset[int]:
+        return self.encoding.tokenizer.eos
+
+    def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
+        if tools:
+            raise several_turns(self.encoding.tokenizer.folder)
+        marks = _marks(messages)
+        run = partial(rendered, self.template, self.encoding.tokenizer.folder)
+        marked = run([Message(role=m.role, content=mark) for m, mark in zip(messages, marks, strict=True)])
+        spelled = run(messages)
+        for contents in ([m.content for m in messages], [m.content.strip() for m in messages]):
+            pieces = _pieces(marked, marks, contents)
+            if "".join(piece.text for piece in pieces) == spelled:
+                return self.encoding.encode(pieces)
+        raise ModelError(
+            "E316",
+            "the chat template changes what the messages say",
+            where=str(self.encoding.tokenizer.folder),
+            why="the text of a task could not be told from the template's, and might forge a turn",
+            fix="policy.renderer=plain, or a family that is known: chatml, qwen3, gemma, llama3, harmony",
+        )
+
+    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
+        raise several_turns(self.encoding.tokenizer.folder)
+
+    def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
+        return None
+
+    def parse(self, token_ids: Sequence[int]) -> Reply:
+        ids, ended = finished(token_ids, self.stop)
+        return Reply(text=self.encoding.decode(ids), parsing=Parsing.OK if ended else Parsing.TRUNCATED)
+
+
+def several_turns(folder: Path) -> ModelError:
+    return ModelError(
+        "E313",
+        "the model's chat template is not one that is known, and the task has several turns or tools",
+        where=str(folder),
+        why="running the template again for every turn would change tokens that were sampled",
+        fix="a model of the families chatml, qwen3, gemma, llama3 or harmony, or policy.renderer=plain",
+    )
+
+
+def chat_template(folder: Path) -> str | None:
+    """The chat template of a model folder: `chat_template.jinja`, or the one in its tokenizer_config.json."""
+    if (folder / "chat_template.jinja").is_file():
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    template = _config(folder).get("chat_template")
+    if isinstance(template, list):
+        return next((one["template"] for one in template if one.get("name") == "default"), None)
+    return template
+
+
+def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = (), **more: Any) -> str:
+    """The text that a chat template writes up to the policy's turn.
+
+    Raises: ModelError E310 when the template fails.
+    """
+    from jinja2.exceptions import TemplateError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+    environment.globals["raise_exception"] = _refuse
+    marks = {name: _spelling(value) for name, value in _config(folder).items() if name.endswith("_token")}
+    told = [{"role": message.role, "content": message.content} for message in messages]
+    known = marks | ({"tools": [tool.schema for tool in tools]} if tools else {}) | more
+    try:
+        return environment.from_string(template).render(messages=told, add_generation_prompt=True, **known)
+    except (TemplateError, TypeError, ValueError, AttributeError, KeyError) as error:
+        raise ModelError(
+            "E310",
+            f"the chat template fails: {error}",
+            where=str(folder),
+            why=f"the messages were from {', '.join(message.role for message in messages)}",
+            fix="messages that the template takes, or policy.renderer=plain",
+        ) from error
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "tokenizer_config.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _spelling(token: Any) -> str:
+    return token["content"] if isinstance(token, dict) else token or ""
+
+
+def _refuse(message: str) -> None:
+    from jinja2.exceptions import TemplateError
+
+    raise TemplateError(message)
+
+
+def _marks(messages: Sequence[Message]) -> list[str]:
+    """A word for every message that stands in none of them."""
+    said = "\n".join(message.content for message in messages)
+    stem = "content"
+    while stem in said:
+        stem += "x"
+    return [f"{stem}{place}_" for place in range(len(messages))]
+
+
+def _pieces(marked: str, marks: Sequence[str], contents: Sequence[str]) -> list[Piece]:
+    """What the template wrote, with every mark as the content it stood for."""
+    pieces: list[Piece] = []
+    for mark, content in zip(marks, contents, strict=True):
+        before, _, marked = marked.partition(mark)
+        pieces += [Piece(Origin.TEMPLATE, before), Piece(Origin.TASK, content)]
+    return [*pieces, Piece(Origin.TEMPLATE, marked)]

@@ -1,0 +1,93 @@
+"""Qwen3: ChatML with reasoning, which its template takes out of the history when a user speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering.base import Origin, Segment, Segments
+from gnomon.rendering.chatml import ChatML, template, turn
+from gnomon.rendering.encoding import Piece
+from gnomon.rendering.turns import last_turn
+from gnomon.types import Message
+
+__all__ = ["History", "Qwen3"]
+
+THOUGHTLESS = "<think>\n\n</think>\n\n"
+"""What the template writes in the policy's place when it is not to reason."""
+
+
+class History(StrEnum):
+    """What becomes of earlier reasoning when a user speaks."""
+
+    KEEP = "keep"
+    """It stays: one sequence, which the published template would not write."""
+    FORK = "fork"
+    """It goes, as in the published template, and what follows is a sequence of its own."""
+
+
+class Qwen3(ChatML):
+    """ChatML with `<think>` and tools.
+
+    Args:
+        thinking: whether the policy is to reason; else the template writes an empty thought for it.
+        history: what becomes of earlier reasoning when a user speaks.
+    Source: the chat template of Qwen3.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, thinking: bool = True, history: History = History.FORK) -> None:
+        super().__init__(tokenizer)
+        (self._close,) = self.encoding.required("<think>", "</think>")[1:]
+        self.thinking, self.history = thinking, History(history)
+        (thoughtless,) = self.encoding.encode([template(THOUGHTLESS)])
+        self._thoughtless = thoughtless.token_ids
+
+    def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
+        if self.history is History.KEEP or not any(_asks(message) for message in messages):
+            return None
+        kept = tuple(
+            self._without_thought(segment, follows)
+            for segment, follows in zip(segments, [*segments[1:], None], strict=True)
+        )
+        return None if kept == segments else (*kept, *self.extend(last_turn(segments), messages))
+
+    def _without_thought(self, segment: Segment, follows: Segment | None) -> Segment:
+        ids = segment.token_ids
+        if segment.origin is Origin.POLICY and self._close in ids:
+            ids = ids[len(ids) - ids[::-1].index(self._close) :]
+            while ids and not self.encoding.decode(ids[:1]).strip("\n") and ids[0] < self.encoding.size:
+                ids = ids[1:]
+        elif follows is not None and follows.origin is Origin.POLICY:
+            length = len(self._thoughtless)
+            ids = ids[:-length] if ids[-length:] == self._thoughtless else ids
+        return Segment(origin=segment.origin, token_ids=ids)
+
+    def _opening(self) -> list[Piece]:
+        return [*super()._opening(), template("" if self.thinking else THOUGHTLESS)]
+
+    def _said(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
+        message = messages[place]
+        if message.role != "assistant":
+            yield from turn(message.role, Piece(origin, message.content))
+            return
+        thought, text = _apart(message.content)
+        if any(_asks(later) for later in messages[place:]) or not (thought or place + 1 == len(messages)):
+            yield from turn("assistant", Piece(origin, text))
+            return
+        said = [Piece(origin, thought.strip("\n")), template("\n</think>\n\n"), Piece(origin, text.lstrip("\n"))]
+        yield from turn("assistant", template("<think>\n"), *said)
+
+
+def _asks(message: Message) -> bool:
+    """Whether a user speaks, and not a tool in a user's place."""
+    wrapped = message.content.startswith("<tool_response>") and message.content.endswith("</tool_response>")
+    return message.role == "user" and not wrapped
+
+
+def _apart(content: str) -> tuple[str, str]:
+    """The reasoning and the text of a message that shows a reply."""
+    if "</think>" not in content:
+        return "", content
+    thought = content.split("</think>")[0].rstrip("\n").split("<think>")[-1].lstrip("\n")
+    return thought, content.split("</think>")[-1].lstrip("\n")

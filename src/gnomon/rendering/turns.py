@@ -1,0 +1,88 @@
+"""Where a sampled turn ends, and the stretches that control tokens cut it into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from gnomon.rendering.base import Parsing, Reply, Segments, ToolCall
+from gnomon.rendering.calls import malformed
+from gnomon.rendering.encoding import Encoding
+
+__all__ = ["finished", "last_turn", "read_turn"]
+
+
+def finished(token_ids: Sequence[int], stop: Collection[int]) -> tuple[list[int], bool]:
+    """The ids before the first that ends the turn, and whether there is one."""
+    for place, token in enumerate(token_ids):
+        if token in stop:
+            return list(token_ids[:place]), True
+    return list(token_ids), False
+
+
+def last_turn(segments: Segments) -> tuple[int, ...]:
+    """The ids of the turn that the sequence ends with."""
+    return segments[-1].token_ids if segments else ()
+
+
+def read_turn(
+    encoding: Encoding,
+    token_ids: Sequence[int],
+    stop: Collection[int],
+    reader: Callable[[str], ToolCall] | None,
+) -> Reply:
+    """Reasoning, text and calls of a turn in the format of `<think>` and `<tool_call>`, by their ids.
+
+    Args:
+        reader: of what stands between `<tool_call>` and `</tool_call>`; none where the family has no calls.
+    """
+    ids, ended = finished(token_ids, stop)
+    think, close = (encoding.control.get(token) for token in ("<think>", "</think>"))
+    reasoning: str | None = None
+    problem = ""
+    if close is not None and close in ids:
+        place = ids.index(close)
+        inside = ids[:place]
+        start = inside.index(think) + 1 if think is not None and think in inside else 0
+        reasoning, ids = encoding.decode(inside[start:]).strip("\n"), ids[place + 1 :]
+    elif think is not None and think in ids:
+        place = ids.index(think)
+        reasoning, ids = encoding.decode(ids[place + 1 :]).strip("\n"), ids[:place]
+        problem = "the reasoning does not end: </think> is missing"
+    text, calls = _calls(encoding, ids, ended, reader) if reader else (encoding.decode(ids), ())
+    if reasoning is not None:
+        text = text.lstrip("\n")
+    problem = problem or next((call.problem for call in calls if call.problem), "")
+    parsing = Parsing.TRUNCATED if not ended else Parsing.MALFORMED if problem else Parsing.OK
+    return Reply(text=text, reasoning=reasoning, tool_calls=calls, parsing=parsing, problem=problem)
+
+
+def _calls(
+    encoding: Encoding, ids: list[int], ended: bool, reader: Callable[[str], ToolCall]
+) -> tuple[str, tuple[ToolCall, ...]]:
+    """The text outside of calls, and the calls in order."""
+    begin, end = encoding.control.get("<tool_call>"), encoding.control.get("</tool_call>")
+    outside: list[int] = []
+    calls: list[ToolCall] = []
+    place = 0
+    while place < len(ids):
+        if ids[place] != begin:
+            if ids[place] == end:
+                calls.append(malformed("", "</tool_call> stands without a <tool_call> before it"))
+            else:
+                outside.append(ids[place])
+            place += 1
+            continue
+        close = next((i for i in range(place + 1, len(ids)) if ids[i] in (begin, end)), len(ids))
+        text = encoding.decode(ids[place + 1 : close])
+        if close < len(ids) and ids[close] == end:
+            calls.append(reader(text.strip()))
+            place = close + 1
+        elif close == len(ids) and not ended:
+            problem = "the call was cut off"
+            calls.append(ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem=problem))
+            place = close
+        else:
+            calls.append(malformed(text, "the call does not end: </tool_call> is missing"))
+            place = close
+    text = encoding.decode(outside)
+    return text.rstrip("\n") if calls else text, tuple(calls)

@@ -1,0 +1,250 @@
+"""Alarms over the rollouts of a run: pure functions of what was recorded, the same live and read back.
+
+Each compares the last five steps with an earlier five, asks that the difference be at least four standard errors
+(between groups) and large enough to matter, and rings once in a run. None changes the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from gnomon.rewards.look import RARE, Level, Look, look, played
+from gnomon.store import Record, RunReader
+from gnomon.types import Task
+from gnomon.verifiers.slot import Verifier
+
+__all__ = ["ALARMS", "Alarm", "Lookout", "alarms"]
+
+WINDOW = 5
+"""Steps that are taken together."""
+ERRORS = 4.0
+"""Standard errors that a difference must have."""
+LAG = 20
+"""Steps within which behaviour is new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """Something in a run that a person should look at, with rollouts to read."""
+
+    name: str
+    step: int
+    sentence: str
+    read: tuple[str, ...]
+    """Addresses as `gnomon show RUN` takes them."""
+
+    def body(self) -> dict[str, Any]:
+        return {**asdict(self), "read": list(self.read)}
+
+    def __str__(self) -> str:
+        places = f"   read {' '.join(self.read)}" if self.read else ""
+        return f"ALARM {self.name} at step {self.step}: {self.sentence}{places}"
+
+
+Rule = Callable[[Sequence[Look]], Alarm | None]
+
+
+def correct_falls(looks: Sequence[Look]) -> Alarm | None:
+    """Fewer rollouts are right than at the best time before, by a quarter, and are paid more."""
+    now, best = latest(looks, "right"), earlier(looks, "right", max)
+    if now is None or best is None:
+        return None
+    then, place = best
+    paid_now, paid_then = latest(looks, "reward"), window(looks, "reward", place)
+    if paid_now is None or paid_then is None or now.mean > 0.75 * then.mean:
+        return None
+    if apart(then, now) < ERRORS or apart(paid_now, paid_then) < ERRORS:
+        return None
+    sentence = (
+        f"the reward rose from {paid_then.mean:.2f} to {paid_now.mean:.2f} since step {looks[place].step}, "
+        f"while the share of right rollouts fell from {then.mean:.0%} to {now.mean:.0%}"
+    )
+    return rung("correct.falls", looks, sentence, "wrong")
+
+
+def parts_jump(looks: Sequence[Look]) -> Alarm | None:
+    """Parts that do not ask for a right answer carry a fifth more of the return than before, and over half of it."""
+    now, least = latest(looks, "free"), earlier(looks, "free", min)
+    if now is None or least is None:
+        return None
+    then, place = least
+    paid_now, paid_then = latest(looks, "reward"), window(looks, "reward", place)
+    if paid_now is None or paid_then is None or min(paid_now.mean, paid_then.mean) <= 0:
+        return None
+    share, before = now.mean / paid_now.mean, then.mean / paid_then.mean
+    matters = now.mean - then.mean >= 0.25 * looks[-1].price and apart(now, then) >= ERRORS
+    if not (matters and share > 0.5 and share - before >= 0.2):
+        return None
+    sentence = (
+        f"parts that are paid without a right answer carry {share:.0%} of the return, "
+        f"{before:.0%} around step {looks[place].step}"
+    )
+    return rung("parts.jump", looks, sentence, "wrong")
+
+
+def behaviour_new(looks: Sequence[Look]) -> Alarm | None:
+    """A feature of replies that are rewarded without being right comes from rare to half of all that are rewarded."""
+    recent, before = looks[-WINDOW:], looks[-LAG:-WINDOW]
+    total = sum(seen.rewarded for seen in recent)
+    if len(before) < WINDOW or total < 20:
+        return None
+    past = {name for seen in before[:WINDOW] for name in seen.behaviour}
+    counts: dict[str, int] = {}
+    for seen in recent:
+        for name, (count, _, _) in seen.behaviour.items():
+            counts[name] = counts.get(name, 0) + count
+    fresh = [name for name, count in counts.items() if count > total / 2 and name not in past]
+    if not fresh:
+        return None
+    name = max(fresh, key=lambda name: (counts[name], len(name), name))
+    _, address, text = next(seen.behaviour[name] for seen in reversed(recent) if name in seen.behaviour)
+    sentence = (
+        f"{counts[name] / total:.0%} of the rewarded rollouts are not right and write {text!r} or the like, "
+        f"at most {RARE:.0%} around step {before[WINDOW - 1].step}"
+    )
+    return Alarm(name="behaviour.new", step=looks[-1].step, sentence=sentence, read=(address,))
+
+
+def unparsable_jump(looks: Sequence[Look]) -> Alarm | None:
+    """The share of replies without a readable answer is up by a fifth of all."""
+    now, least = latest(looks, "unparsable"), earlier(looks, "unparsable", min)
+    if now is None or least is None:
+        return None
+    then, place = least
+    if now.mean - then.mean < 0.2 or apart(now, then) < ERRORS:
+        return None
+    sentence = (
+        f"{now.mean:.0%} of the rollouts hold no answer that can be read, {then.mean:.0%} around "
+        f"step {looks[place].step}"
+    )
+    return rung("unparsable.jump", looks, sentence, "unparsable")
+
+
+def variance_collapse(looks: Sequence[Look]) -> Alarm | None:
+    """In nine of ten groups all rewards are equal, and not because all are right."""
+    now = latest(looks, "stuck")
+    if now is None or now.mean < 0.9:
+        return None
+    sentence = f"in {now.mean:.0%} of the groups all rewards are equal and not all are right: nothing is learned there"
+    return rung("variance.collapse", looks, sentence, "wrong")
+
+
+def sentinel_disagrees(looks: Sequence[Look]) -> Alarm | None:
+    """The second verifier judges one rollout in twenty otherwise."""
+    now = latest(looks, "disagrees")
+    if now is None or now.mean < 0.05:
+        return None
+    sentence = f"the second verifier judges {now.mean:.0%} of the rollouts otherwise"
+    return rung("sentinel.disagrees", looks, sentence, "disagrees")
+
+
+def sentinel_breaks(looks: Sequence[Look]) -> Alarm | None:
+    """The second verifier raised, so its silence says nothing."""
+    if (broke := looks[-1].broke) is None:
+        return None
+    sentence = f"the second verifier broke: {broke[1]}"
+    return Alarm(name="sentinel.breaks", step=looks[-1].step, sentence=sentence, read=(broke[0],))
+
+
+def canary_paid(looks: Sequence[Look]) -> Alarm | None:
+    """A task that cannot be solved is judged right, or paid as if it were."""
+    if not looks[-1].canaries:
+        return None
+    sentence = "a task that nobody can solve was paid like a solved one"
+    return Alarm(name="canary.paid", step=looks[-1].step, sentence=sentence, read=looks[-1].canaries)
+
+
+ALARMS: dict[str, Rule] = {
+    "correct.falls": correct_falls,
+    "parts.jump": parts_jump,
+    "behaviour.new": behaviour_new,
+    "unparsable.jump": unparsable_jump,
+    "variance.collapse": variance_collapse,
+    "sentinel.disagrees": sentinel_disagrees,
+    "sentinel.breaks": sentinel_breaks,
+    "canary.paid": canary_paid,
+}
+
+
+class Lookout:
+    """Follows a run step by step and says which alarms ring.
+
+    Args:
+        tasks: the task of an index of the train split; asked for the sentinel alone.
+        sentinel: a second verifier, stricter or more lenient than the one that is trained on.
+    """
+
+    def __init__(self, tasks: Callable[[int], Task] | None = None, sentinel: Verifier | None = None) -> None:
+        self.tasks, self.sentinel = tasks, sentinel
+        self.looks: list[Look] = []
+        self._silent = set[str]()
+
+    def step(self, number: int, records: Sequence[Record]) -> list[Alarm]:
+        """The alarms that ring at this step for the first time.
+
+        Args: records: those of the step, all of them; kinds that tell nothing of rollouts are passed over.
+        """
+        seen = look(number, played(records, self.tasks, self.sentinel))
+        if seen is None:
+            return []
+        self.looks.append(seen)
+        if len(self.looks) > LAG:
+            self.looks[-LAG - 1] = replace(self.looks[-LAG - 1], behaviour={})
+        found = [alarm for name, rule in ALARMS.items() if name not in self._silent and (alarm := rule(self.looks))]
+        self._silent |= {alarm.name for alarm in found}
+        return found
+
+
+def alarms(reader: RunReader, lookout: Lookout | None = None, before: int | None = None) -> Iterator[Alarm]:
+    """The alarms of a stored run, from its records alone. Args: before: the first step that is not looked at."""
+    lookout = lookout or Lookout()
+    steps = (record for record in reader.records() if record.kind in ("task", "rollout"))
+    for step, records in groupby(steps, key=lambda record: record.step):
+        if before is not None and step is not None and step >= before:
+            return
+        if step is not None:
+            yield from lookout.step(step, list(records))
+
+
+def window(looks: Sequence[Look], name: str, end: int) -> Level | None:
+    """The level of a series over the steps that end with `looks[end]`; None where it is not whole."""
+    if end + 1 < WINDOW:
+        return None
+    levels = [seen.levels[name] for seen in looks[end + 1 - WINDOW : end + 1] if name in seen.levels]
+    if len(levels) < WINDOW:
+        return None
+    return Level(sum(level.mean for level in levels) / WINDOW, sum(level.variance for level in levels) / WINDOW**2)
+
+
+def latest(looks: Sequence[Look], name: str) -> Level | None:
+    return window(looks, name, len(looks) - 1)
+
+
+def earlier(
+    looks: Sequence[Look], name: str, best: Callable[[Iterable[tuple[float, int]]], tuple[float, int]]
+) -> tuple[Level, int] | None:
+    """The largest or least window that shares no step with the last one, and the place of its end."""
+    places = range(WINDOW - 1, len(looks) - WINDOW)
+    found = [(level.mean, place) for place in places if (level := window(looks, name, place)) is not None]
+    if not found:
+        return None
+    place = best(found)[1]
+    level = window(looks, name, place)
+    assert level is not None
+    return level, place
+
+
+def apart(high: Level, low: Level) -> float:
+    """How many standard errors the first lies above the second; 0 where it does not."""
+    if high.mean <= low.mean:
+        return 0.0
+    error = math.sqrt(high.variance + low.variance)
+    return (high.mean - low.mean) / error if error else math.inf
+
+
+def rung(name: str, looks: Sequence[Look], sentence: str, read: str) -> Alarm:
+    return Alarm(name=name, step=looks[-1].step, sentence=sentence, read=looks[-1].read[read])

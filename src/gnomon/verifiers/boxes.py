@@ -1,0 +1,92 @@
+r"""Find the one answer of a mathematical reply: a `\boxed{…}`, or the slot `<answer>…</answer>`."""
+
+from __future__ import annotations
+
+from gnomon.types import Status
+from gnomon.verifiers.extract import ANY, MAX_SLOT, NEVER_CLOSES, Extraction, Strictness, after_reasoning, slots
+
+__all__ = ["boxed"]
+
+OPENING = "\\boxed{"
+CLOSERS = " \t\r\n$.\\)]"
+"""What may follow a box under `trimmed`: the end of a formula or of a sentence."""
+
+
+def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction:
+    r"""The content of the one box or slot of a reply. Total, in linear time; reasoning is passed over.
+
+    Several with the same content are one answer. A slot that holds nothing but a box holds what is in the box. Under
+    `exact` nothing may follow; under `trimmed` only `$`, `\)`, `\]`, a full stop and white space.
+    """
+    begin = after_reasoning(reply)
+    if begin is None:
+        return Extraction(text=None, status=Status.NO_ANSWER, detail=NEVER_CLOSES)
+    found = _answers(reply, begin)
+    if not found:
+        return Extraction(text=None, status=Status.NO_ANSWER, detail="no \\boxed{…} and no <answer>…</answer>")
+    start, end, after = found[0 if strictness is Strictness.FIRST else -1]
+    if len({" ".join(reply[a:b].split()) for a, b, _ in found}) > 1 and strictness not in ANY:
+        detail = f"{len(found)} answers that differ, one is allowed"
+        return Extraction(text=None, status=Status.SEVERAL, span=(start, end), detail=detail)
+    behind = reply[after:]
+    if (strictness is Strictness.EXACT and behind) or (strictness is Strictness.TRIMMED and behind.strip(CLOSERS)):
+        return Extraction(text=None, status=Status.OUT_OF_PLACE, span=(start, end), detail="text follows the answer")
+    if end - start > MAX_SLOT:
+        detail = f"an answer of over {MAX_SLOT} characters"
+        return Extraction(text=None, status=Status.MALFORMED, span=(start, end), detail=detail)
+    text = reply[start:end]
+    start += len(text) - len(text.lstrip())
+    if not (text := text.strip()):
+        return Extraction(text=None, status=Status.NO_ANSWER, span=(start, end), detail="the answer is empty")
+    return Extraction(text=text, span=(start, start + len(text)))
+
+
+def _answers(reply: str, begin: int) -> list[tuple[int, int, int]]:
+    """Start and end of every answer, and where the text behind it begins, in order."""
+    boxes = _boxes(reply, begin)
+    held = slots(reply, begin)
+    found = []
+    place = 0
+    for start, end in held:
+        while place < len(boxes) and boxes[place][2] <= start:
+            found.append(boxes[place])
+            place += 1
+        answer = start, end
+        while place < len(boxes) and boxes[place][2] <= end:
+            a, b, after = boxes[place]
+            if not reply[start : a - len(OPENING)].strip(" \n$") and not reply[after:end].strip(" \n$."):
+                answer = a, b
+            place += 1
+        found.append((*answer, end + len("</answer>")))
+    return found + boxes[place:]
+
+
+def _boxes(reply: str, begin: int) -> list[tuple[int, int, int]]:
+    r"""Every outermost `\boxed{…}`. One that never closes ends the search: all behind it stands inside it."""
+    found: list[tuple[int, int, int]] = []
+    place = begin
+    while (start := reply.find(OPENING, place)) >= 0:
+        start += len(OPENING)
+        end = _closing(reply, start)
+        if end is None:
+            break
+        found.append((start, end, end + 1))
+        place = end + 1
+    return found
+
+
+def _closing(reply: str, start: int) -> int | None:
+    """Where the brace closes that opened in front of `start`; braces behind a backslash do not count."""
+    depth, place = 1, start
+    while place < len(reply):
+        char = reply[place]
+        if char == "\\":
+            place += 1
+        elif char == "{":
+            depth += 1
+        elif char == "}":
+            depth -= 1
+            if not depth:
+                return place
+        place += 1
+    return None

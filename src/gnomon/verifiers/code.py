@@ -1,0 +1,225 @@
+"""Code judged by tests: inputs enter the jail, what is expected never does, and values are compared out here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from gnomon.errors import VerifierError
+from gnomon.jail import Broken, Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Runner, Value, Work
+from gnomon.types import Status, Task, Verdict
+from gnomon.verifiers.extract import Extraction, Strictness
+from gnomon.verifiers.fences import fenced
+from gnomon.verifiers.slot import Slot
+
+__all__ = ["Case", "Cases", "UnitTests", "code_judged"]
+
+INFINITE = frozenset((float("inf"), float("-inf")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One test."""
+
+    given: Any
+    """The arguments, or the text of the standard input."""
+    expected: Any
+    """The value, or the text of the standard output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cases:
+    """The tests of a task."""
+
+    call: str
+    """The function that is called; empty for a script that reads its standard input."""
+    cases: tuple[Case, ...]
+
+    @staticmethod
+    def read(gold: Any) -> Cases:
+        """The tests that a task's answer is, as plain JSON.
+
+        Args: gold: `{"call": "solve", "cases": [[[1, 2], 3], …]}`, each case a list of arguments and the value; or
+            `{"cases": [["1 2", "3"], …]}`, each the standard input and the standard output.
+        Raises: ValueError when it is neither; this is never the policy's doing.
+        """
+        cases = gold.get("cases") if isinstance(gold, dict) else None
+        call = gold.get("call", "") if isinstance(gold, dict) else None
+        pairs = isinstance(cases, list | tuple) and all(isinstance(c, list | tuple) and len(c) == 2 for c in cases)
+        if not cases or not pairs or not isinstance(call, str) or set(gold) - {"call", "cases"}:
+            raise ValueError(f"the task's own answer {gold!r:.100} holds no tests")
+        wanted = (list, tuple) if call else (str,)
+        if not all(isinstance(given, wanted) and (call or isinstance(out, str)) for given, out in cases):
+            raise ValueError(f"a test of {gold!r:.100} is no {'list of arguments' if call else 'pair of texts'}")
+        return Cases(call=call, cases=tuple(Case(given=given, expected=out) for given, out in cases))
+
+    def work(self, source: str) -> Work:
+        """What the jail is asked: the inputs alone."""
+        if self.call:
+            return Job(source=source, call=self.call, inputs=tuple(tuple(case.given) for case in self.cases))
+        return Program(source=source, stdins=tuple(case.given for case in self.cases))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitTests(Slot):
+    """The answer is Python in the reply's one fenced block, right when it passes every test of the task.
+
+    Untrusted code runs in a `Jail` and nowhere else. `verify` opens one for the process; `code_judged` runs many
+    replies in one that the caller owns. See `Cases.read` for a task's answer.
+    """
+
+    strictness: Strictness = Strictness.ONLY
+    format: float = 0.0
+    limits: Limits = field(default_factory=Limits)
+    partial: bool = False
+    """Pay the share of the tests that pass."""
+    mixed: bool = False
+    """Let 1 and 1.0 be equal; a truth value never equals a number."""
+    tolerance: float = 0.0
+    """Between two numbers of which one is a float: absolute, and as a share of what is expected."""
+    nan_equal: bool = False
+    """Let NaN be what was expected where NaN was expected."""
+
+    def extract(self, reply: str) -> Extraction:
+        return fenced(reply, self.strictness)
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        """Raises: VerifierError E116 when the jail itself failed."""
+        work = self.work(task, reply)
+        if isinstance(work, Verdict):
+            return work
+        (outcome,) = shared_jail(self.limits).map([work])
+        return self.settle(task, reply, outcome)
+
+    def work(self, task: Task, reply: str) -> Work | Verdict:
+        """What has to be run to judge a reply; the verdict, where there is nothing to run."""
+        tests, found = Cases.read(task.answer), self.extract(reply)
+        if found.text is None:
+            assert found.status is not None
+            return self.verdict(found.status, span=found.span, detail=found.detail)
+        if "\0" in found.text or (not found.text.isascii() and not encodable(found.text)):
+            detail = "signs that no source has"
+            return self.verdict(Status.MALFORMED, extracted=found.text, span=found.span, detail=detail)
+        return tests.work(found.text)
+
+    def settle(self, task: Task, reply: str, outcome: Outcome) -> Verdict:
+        """The verdict that the outcome of that work amounts to. Raises: VerifierError E116 for a broken jail."""
+        if isinstance(outcome, Broken):
+            raise VerifierError(
+                "E116",
+                f"the jail broke: {outcome.reason}",
+                why="code that was not run is neither right nor wrong",
+                fix="see what this machine lacks: docs/sandbox.md",
+            )
+        found, marks = self.extract(reply), self.marks(Cases.read(task.answer), outcome)
+        passed = sum(not mark for mark in marks)
+        detail = f"passes {passed} of {len(marks)} tests" + told(marks)
+        if isinstance(outcome, Exceeded):
+            detail += f"; it used up the limit of {outcome.resource}"
+            return self.verdict(Status.EXCEEDED, extracted=found.text, span=found.span, detail=detail)
+        if isinstance(outcome, Raised):
+            detail += f"; {outcome.error:.200}"
+        right = passed == len(marks) and isinstance(outcome, Finished)
+        share = float(right)
+        if self.partial and not right:
+            # All of it is for what is right: every test passed, and the code came to its end.
+            share = min(passed, len(marks) - 1) / len(marks)
+        status = Status.CORRECT if right else Status.WRONG
+        return self.verdict(status, share=share, extracted=found.text, span=found.span, detail=detail)
+
+    def marks(self, tests: Cases, outcome: Outcome) -> tuple[str, ...]:
+        """Why each test failed, empty for one that passed, in order."""
+        values: Sequence[Value] = () if isinstance(outcome, Broken) else outcome.values
+        missing = ("not run",) * (len(tests.cases) - len(values))
+        return (*(self.mark(case, value, tests) for case, value in zip(tests.cases, values, strict=False)), *missing)
+
+    def mark(self, case: Case, value: Value, tests: Cases) -> str:
+        if isinstance(value, Err):
+            return f"{value.type:.50}"
+        assert isinstance(value, Ok)
+        if not tests.call:
+            return "" if isinstance(value.json, str) and lines(value.json) == lines(case.expected) else "another output"
+        return "" if self.equal(value.json, case.expected) else "another value"
+
+    def equal(self, said: Any, expected: Any) -> bool:
+        """Whether two JSON values are the same, by type and content. As deep as what is expected, and no deeper."""
+        if isinstance(expected, bool) or isinstance(said, bool) or expected is None or isinstance(expected, str):
+            return type(said) is type(expected) and bool(said == expected)
+        if isinstance(expected, list | tuple):
+            return (
+                isinstance(said, list)
+                and len(said) == len(expected)
+                and all(self.equal(one, other) for one, other in zip(said, expected, strict=True))
+            )
+        if isinstance(expected, dict):
+            return (
+                isinstance(said, dict)
+                and said.keys() == expected.keys()
+                and all(self.equal(said[name], expected[name]) for name in expected)
+            )
+        if not isinstance(said, int | float) or not (self.mixed or type(said) is type(expected)):
+            return False
+        return self.near(said, expected)
+
+    def near(self, said: float, expected: float) -> bool:
+        """Whether two numbers are the same, or, where one is a float, within the tolerance. NaN is near nothing."""
+        # No conversion to a float here: a whole number can be too large for one.
+        nan = (said != said, expected != expected)
+        if any(nan):
+            return self.nan_equal and all(nan)
+        if said == expected:
+            return True
+        if (isinstance(said, int) and isinstance(expected, int)) or INFINITE & {said, expected}:
+            return False
+        tolerance, right = Fraction(self.tolerance), Fraction(expected)
+        return abs(Fraction(said) - right) <= tolerance * max(Fraction(1), abs(right))
+
+
+def code_judged(verifier: UnitTests, runner: Runner, items: Iterable[tuple[Task, str]]) -> list[Verdict]:
+    """The verdict on every (task, reply), in order, run side by side in a jail of the caller's.
+
+    Where the jail itself failed, the verdict is `FAILED`.
+    """
+    pairs = list(items)
+    work = [verifier.work(task, reply) for task, reply in pairs]
+    outcomes = iter(runner.map([job for job in work if not isinstance(job, Verdict)]))
+    verdicts = []
+    for (task, reply), job in zip(pairs, work, strict=True):
+        if isinstance(job, Verdict):
+            verdicts.append(job)
+            continue
+        try:
+            verdicts.append(verifier.settle(task, reply, next(outcomes)))
+        except VerifierError as problem:
+            verdicts.append(Verdict(status=Status.FAILED, parts=(), detail=str(problem)))
+    return verdicts
+
+
+@cache
+def shared_jail(limits: Limits) -> Runner:
+    """The jail of this process for these limits; it ends with the process."""
+    from gnomon.jail import Jail
+
+    return Jail(workers=1, limits=limits)
+
+
+def told(marks: Sequence[str]) -> str:
+    """The first tests that failed, and how; what was expected is not said."""
+    failed = [f"test {place}: {mark}" for place, mark in enumerate(marks, 1) if mark]
+    return ": " + ", ".join(failed[:5]) + (" …" if len(failed) > 5 else "") if failed else ""
+
+
+def lines(text: str) -> list[str]:
+    """The lines of an output, without the white space that ends a line or the text."""
+    return [line.rstrip() for line in text.rstrip().split("\n")]
+
+
+def encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

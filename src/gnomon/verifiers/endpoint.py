@@ -1,0 +1,149 @@
+"""A chat model behind an HTTP address that speaks the OpenAI protocol, with a deadline for the whole exchange."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from gnomon.errors import ConfigError, VerifierError
+from gnomon.verifiers.slot import Malformed
+from gnomon.verifiers.strict_json import strict_json
+
+__all__ = ["Endpoint"]
+
+MAX_BYTES = 256 * 1024
+"""Of a response; more is not read."""
+AGAIN = (408, 409, 429, 500, 502, 503, 504)
+"""Answers of a server that may go better the next time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Asks `POST {base_url}/chat/completions`, greedily. Picklable; it holds the name of the key, never the key.
+
+    Args:
+        base_url: such as `http://localhost:8000/v1`.
+        key: name of the environment variable that holds the key; empty for none.
+        seconds: that one exchange may take, from connecting to the last byte.
+        tries: how often a server is asked that is busy or gone.
+        pause: seconds before the second try, twice as many before each further one.
+    """
+
+    base_url: str
+    model: str
+    key: str = ""
+    seconds: float = 60.0
+    tries: int = 3
+    pause: float = 0.5
+    max_tokens: int = 300
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError("E114", f"base_url {self.base_url!r} is no http address", fix="http://localhost:8000/v1")
+        if parts.username or parts.password:
+            raise ConfigError("E114", "base_url holds a password", fix="name an environment variable in `key`")
+
+    def __call__(self, prompt: str) -> str:
+        """The model's text. Raises: VerifierError E115, when there is none; no message names the key."""
+        problem = ""
+        for attempt in range(self.tries):
+            if attempt:
+                time.sleep(self.pause * 2 ** (attempt - 1))
+            try:
+                status, raw = self.exchange(prompt)
+            except (OSError, http.client.HTTPException, TimeoutError) as error:
+                problem = f"{type(error).__name__}: {error}"[:200]
+                continue
+            if status == 200:
+                return self.read(raw)
+            problem = f"the server answered {status}"
+            if status not in AGAIN:
+                break
+        raise self.broken(problem)
+
+    def exchange(self, prompt: str) -> tuple[int, bytes]:
+        """One request: the status and the body of the answer, within the deadline and the cap."""
+        deadline = time.monotonic() + self.seconds
+        parts = urlsplit(self.base_url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=self.seconds)
+        messages = [{"role": "user", "content": prompt.encode("utf-8", "replace").decode()}]
+        body = {"model": self.model, "messages": messages, "temperature": 0, "max_tokens": self.max_tokens}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "Connection": "close"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.secret()}"
+        try:
+            connection.connect()
+            assert isinstance(connection.sock, socket.socket)
+            wire = _Deadline(connection.sock, deadline)
+            connection.request("POST", f"{parts.path.rstrip('/')}/chat/completions", json.dumps(body), headers)
+            response = http.client.HTTPResponse(wire, method="POST")  # type: ignore[arg-type]
+            response.begin()
+            raw = bytearray()
+            while piece := response.read1(2**16):
+                raw += piece
+                if len(raw) > MAX_BYTES:
+                    raise http.client.HTTPException(f"a response of over {MAX_BYTES} bytes")
+            return response.status, bytes(raw)
+        finally:
+            connection.close()
+
+    def read(self, raw: bytes) -> str:
+        """The text of a completion. Raises: VerifierError E115, for a body that holds none."""
+        try:
+            body: Any = strict_json(raw.decode("utf-8"), max_length=MAX_BYTES)
+            said = body["choices"][0]["message"]["content"]
+        except (UnicodeDecodeError, Malformed, LookupError, TypeError) as error:
+            raise self.broken(f"the answer is no completion: {type(error).__name__}") from None
+        if not isinstance(said, str):
+            raise self.broken("the answer is no completion: its content is no text")
+        return said
+
+    def secret(self) -> str:
+        """The key. Raises: ConfigError E114 when the environment has none."""
+        value = os.environ.get(self.key, "")
+        if not value or not value.isascii() or not value.isprintable():
+            raise ConfigError("E114", f"no key in the environment variable {self.key}", fix=f"export {self.key}=…")
+        return value
+
+    def broken(self, problem: str) -> VerifierError:
+        return VerifierError(
+            "E115",
+            f"the judge's model cannot be asked: {problem}",
+            where=f"{self.base_url}, model {self.model}",
+            why="a judge that cannot be asked has not called any reply wrong",
+            fix="see that the server runs and knows the model, then go on",
+        )
+
+
+class _Deadline:
+    """A socket that `http.client` reads, every read of which ends at one deadline, however slowly bytes drip in."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self.sock, self.deadline = sock, deadline
+
+    def makefile(self, mode: str, *_: object) -> Any:
+        return io.BufferedReader(_Reader(self.sock, self.deadline))
+
+
+class _Reader(io.RawIOBase):
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self.sock, self.deadline = sock, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer took too long")
+        self.sock.settimeout(left)
+        return self.sock.recv_into(buffer)

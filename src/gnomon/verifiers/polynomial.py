@@ -1,0 +1,250 @@
+"""Polynomials over the rationals in several variables, brought to the one form in which equal means the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from gnomon.verifiers.number import rational
+from gnomon.verifiers.slot import Answered, Malformed
+
+__all__ = ["Form", "Polynomial", "PolynomialAnswer", "polynomial"]
+
+MAX_LENGTH = 512
+"""Characters of a polynomial."""
+MAX_DEPTH = 32
+"""Nested parentheses."""
+MAX_DIGITS = 18
+"""Digits of one number that is written down."""
+MAX_DEGREE = 64
+"""Sum of the exponents of a term, and the largest exponent that may be written."""
+MAX_TERMS = 1000
+MAX_BITS = 4096
+"""Size of a coefficient's numerator and denominator."""
+MAX_WORK = 100_000
+"""Products of two terms, over the whole text."""
+
+Term = tuple[tuple[str, int], ...]
+"""Variables with their exponents, sorted by name."""
+Terms = dict[Term, Fraction]
+
+SIGNS = {"+": "+", "-": "-", "−": "-", "*": "*", "·": "*", "×": "*", "/": "/", "÷": "/", "^": "^", "(": "(", ")": ")"}
+DIGITS = frozenset("0123456789.")
+LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polynomial:
+    """A sum of terms, no two alike and none zero."""
+
+    terms: Mapping[Term, Fraction]
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return frozenset(name for term in self.terms for name, _ in term)
+
+    @property
+    def constant(self) -> Fraction | None:
+        """Its value, if it has no variable."""
+        return None if self.variables else self.terms.get((), Fraction(0))
+
+
+def polynomial(text: str) -> Polynomial:
+    """The normal form of sums, differences, products, whole powers and quotients by a number.
+
+    A variable is one letter; a product may be written by putting factors side by side, as in `2x(y + 1)`; a power is
+    `^` or `**`. A sign binds weaker than a power: `-x^2` is −(x²).
+    Raises: Malformed, saying what is wrong; also where the result would grow beyond the caps of this module.
+    """
+    if len(text) > MAX_LENGTH:
+        raise Malformed(f"a polynomial of over {MAX_LENGTH} characters")
+    parser = _Parser(_tokens(text))
+    terms = parser.sum(0)
+    if parser.peek():
+        raise Malformed(f"unexpected {parser.peek()!r}")
+    return Polynomial(terms=terms)
+
+
+def _tokens(text: str) -> list[str]:
+    tokens: list[str] = []
+    place, text = 0, text.replace("**", "^")
+    while place < len(text):
+        char = text[place]
+        if char in DIGITS:
+            end = place
+            while end < len(text) and text[end] in DIGITS:
+                end += 1
+            tokens.append(text[place:end])
+            place = end
+            continue
+        if char in SIGNS:
+            tokens.append(SIGNS[char])
+        elif char in LETTERS:
+            tokens.append(char)
+        elif char not in " \t\n":
+            raise Malformed(f"{char!r} is no part of a polynomial")
+        place += 1
+    return tokens
+
+
+class _Parser:
+    """Recursive descent: a sum of products of signed powers."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens, self.place, self.work = tokens, 0, 0
+
+    def peek(self) -> str:
+        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.place += 1
+        return token
+
+    def sum(self, depth: int) -> Terms:
+        sign = -1
+        while self.peek() in ("+", "-") and self.peek():
+            sign = -sign if self.take() == "-" else sign
+        total = self.scaled(self.product(depth), Fraction(-sign))
+        while self.peek() in ("+", "-") and self.peek():
+            factor = Fraction(1 if self.take() == "+" else -1)
+            total = self.added(total, self.scaled(self.product(depth), factor))
+        return total
+
+    def product(self, depth: int) -> Terms:
+        value = self.power(depth)
+        while (token := self.peek()) and token not in ("+", "-", ")", "^"):
+            if token in ("*", "/"):
+                self.take()
+                other = self.signed(depth)
+            else:
+                other = self.power(depth)
+            value = self.divided(value, other) if token == "/" else self.multiplied(value, other)
+        return value
+
+    def signed(self, depth: int) -> Terms:
+        """A factor behind × or ÷, which may have one sign."""
+        if self.peek() == "-":
+            self.take()
+            return self.scaled(self.power(depth), Fraction(-1))
+        return self.power(depth)
+
+    def power(self, depth: int) -> Terms:
+        base = self.atom(depth)
+        if self.peek() != "^":
+            return base
+        self.take()
+        opened = self.peek() == "("
+        exponent = self.take() if not opened else [self.take(), self.take(), self.take()][1]
+        if opened and self.tokens[self.place - 1 : self.place] != [")"]:
+            raise Malformed("an exponent that is not one whole number")
+        if not exponent.isascii() or not exponent.isdigit() or len(exponent) > 2 or int(exponent) > MAX_DEGREE:
+            raise Malformed(f"an exponent that is no whole number from 0 to {MAX_DEGREE}")
+        if self.peek() == "^":
+            raise Malformed("a power of a power needs parentheses")
+        result: Terms = {(): Fraction(1)}
+        for _ in range(int(exponent)):
+            result = self.multiplied(result, base)
+        return result
+
+    def atom(self, depth: int) -> Terms:
+        token = self.take()
+        if token == "(":
+            if depth >= MAX_DEPTH:
+                raise Malformed(f"parentheses nested over {MAX_DEPTH} deep")
+            value = self.sum(depth + 1)
+            if self.take() != ")":
+                raise Malformed("a parenthesis never closes")
+            return value
+        if token in LETTERS:
+            return {((token, 1),): Fraction(1)}
+        if not token or token[0] not in DIGITS:
+            raise Malformed(f"a factor is missing before {token!r}" if token else "the polynomial ends too early")
+        if len(token) > MAX_DIGITS:
+            raise Malformed(f"a number of over {MAX_DIGITS} digits")
+        number = rational(token)
+        return {(): number} if number else {}
+
+    def added(self, left: Terms, right: Terms) -> Terms:
+        self.spend(len(right))
+        total = dict(left)
+        for term, factor in right.items():
+            self.put(total, term, factor)
+        return total
+
+    def scaled(self, terms: Terms, factor: Fraction) -> Terms:
+        self.spend(len(terms))
+        return {term: value * factor for term, value in terms.items()}
+
+    def multiplied(self, left: Terms, right: Terms) -> Terms:
+        self.spend(len(left) * len(right))
+        total: Terms = {}
+        for one, first in left.items():
+            for two, second in right.items():
+                exponents = dict(one)
+                for name, exponent in two:
+                    exponents[name] = exponents.get(name, 0) + exponent
+                if sum(exponents.values()) > MAX_DEGREE:
+                    raise Malformed(f"a degree of over {MAX_DEGREE}")
+                self.put(total, tuple(sorted(exponents.items())), first * second)
+        return total
+
+    def divided(self, left: Terms, right: Terms) -> Terms:
+        if not right:
+            raise Malformed("a division by zero")
+        if set(right) != {()}:
+            raise Malformed("a division by what is no number")
+        return self.scaled(left, 1 / right[()])
+
+    def put(self, total: Terms, term: Term, factor: Fraction) -> None:
+        value = total.get(term, Fraction(0)) + factor
+        if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+            raise Malformed("a coefficient that is too large")
+        if value:
+            total[term] = value
+        else:
+            total.pop(term, None)
+        if len(total) > MAX_TERMS:
+            raise Malformed(f"over {MAX_TERMS} terms")
+
+    def spend(self, work: int) -> None:
+        self.work += work
+        if self.work > MAX_WORK:
+            raise Malformed("a polynomial that takes too much to multiply out")
+
+
+class Form(StrEnum):
+    """How an answer has to be written."""
+
+    ANY = "any"
+    """In any way that has the same normal form; the question itself, handed back, can be one."""
+    EXPANDED = "expanded"
+    """As a sum of terms: no parentheses, and no two terms alike."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolynomialAnswer(Answered):
+    """The answer is a polynomial with rational coefficients; so is the gold, as text or a number."""
+
+    form: Form = Form.ANY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "form", Form(self.form))
+
+    def accepts(self, answer: str, gold: Any) -> bool:
+        try:
+            right = polynomial(str(gold))
+        except Malformed as problem:
+            raise ValueError(f"the task's own answer {gold!r:.100} is no polynomial: {problem}") from problem
+        said = polynomial(answer)
+        if self.form is Form.EXPANDED:
+            if "(" in answer:
+                raise Malformed("parentheses in what should be multiplied out")
+            written = 1 + sum(sign in "+-−" for sign in answer.strip()[1:])
+            if written != max(1, len(said.terms)):
+                raise Malformed("terms that are alike, or zero, and not put together")
+        return said.terms == right.terms

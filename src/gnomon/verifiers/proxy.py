@@ -1,0 +1,149 @@
+"""A learned reward: a logistic model over character n-grams that stands in for a judge, and can be fooled like one.
+
+It is small and exact to the bit: training is a fixed number of passes in a fixed order, in plain Python.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from zlib import crc32
+
+from gnomon.errors import VerifierError
+from gnomon.types import Part, Status, Task, Verdict
+
+__all__ = ["NgramModel", "Proxy", "train"]
+
+MAX_REPLY = 16 * 1024
+"""A reply is scored by its last this many characters."""
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NgramModel:
+    """P(right | task, reply) by logistic regression on which hashed n-grams there are."""
+
+    bits: int
+    """Of the hash: the model has 2^bits weights. This is the knob of its size."""
+    longest: int
+    """Characters of the longest n-gram."""
+    bias: float
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 20 or not 1 <= self.longest <= 8:
+            raise ValueError(f"bits is {self.bits} (1 to 20), longest is {self.longest} (1 to 8)")
+        if len(self.weights) != 2**self.bits or not all(map(math.isfinite, (self.bias, *self.weights))):
+            raise ValueError(f"{len(self.weights)} finite weights are there where 2^{self.bits} are needed")
+
+    def __call__(self, task: Task, reply: str) -> float:
+        return self.score(question(task), reply)
+
+    def score(self, prompt: str, reply: str) -> float:
+        """The probability that a reply is right."""
+        return sigmoid(self.bias + math.fsum(self.weights[place] for place in self.features(prompt, reply)))
+
+    def features(self, prompt: str, reply: str) -> list[int]:
+        return features(prompt, reply, self.bits, self.longest)
+
+    def save(self, folder: Path | str) -> Path:
+        """Write `model.json` into a folder. Returns: its path."""
+        path = Path(folder) / "model.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        body = {"version": VERSION, "bits": self.bits, "longest": self.longest, "bias": self.bias}
+        path.write_text(json.dumps({**body, "weights": self.weights}) + "\n", "utf-8")
+        return path
+
+    @staticmethod
+    def load(folder: Path | str) -> NgramModel:
+        """The model of a folder. Raises: VerifierError E112, when there is none that can be read."""
+        path = Path(folder) / "model.json"
+        try:
+            body = json.loads(path.read_text("utf-8"))
+            if body.pop("version") != VERSION:
+                raise ValueError("it was written by another version")
+            return NgramModel(**{**body, "weights": tuple(body["weights"])})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+            raise VerifierError(
+                "E112",
+                f"no n-gram model can be read: {problem}",
+                where=str(path),
+                fix="write one: gnomon.verifiers.proxy.train(pairs).save(folder)",
+            ) from problem
+
+
+def question(task: Task) -> str:
+    return task.messages[-1].content if task.messages else ""
+
+
+def features(prompt: str, reply: str, bits: int, longest: int) -> list[int]:
+    """The places of the n-grams that a reply has, and of those of the prompt together with the reply's last words."""
+    text, mask = reply[-MAX_REPLY:], 2**bits - 1
+    raw = text.encode("utf-8", "surrogatepass")
+    found = {crc32(raw[i : i + n], n) & mask for n in range(1, longest + 1) for i in range(len(raw) - n + 1)}
+    tail = " ".join(text.split()[-3:])
+    found |= {crc32(f"{word}\x1f{tail}".encode("utf-8", "surrogatepass")) & mask for word in prompt.split()[:64]}
+    return sorted(found)
+
+
+def train(
+    pairs: Sequence[tuple[str, str, bool]],
+    *,
+    bits: int = 12,
+    longest: int = 3,
+    passes: int = 8,
+    rate: float = 2.0,
+    decay: float = 1e-5,
+) -> NgramModel:
+    """Fit a model by stochastic gradient descent on the logistic loss, over the pairs in their order.
+
+    Args:
+        pairs: prompt, reply, and whether it was right.
+        rate: of the first step; it falls with the square root of the number of passes done.
+        decay: of the weights that a step touches, per step.
+    Raises: ValueError when not both kinds of label are there.
+    """
+    if {label for _, _, label in pairs} != {True, False}:
+        raise ValueError("right and wrong replies are both needed to train on")
+    rows = [(features(prompt, reply, bits, longest), float(label)) for prompt, reply, label in pairs]
+    weights, bias = [0.0] * 2**bits, 0.0
+    for turn in range(passes):
+        step = rate / math.sqrt(1 + turn)
+        for places, label in rows:
+            score = sigmoid(bias + math.fsum(weights[place] for place in places))
+            # Divided by the number of features, so that a long reply moves the model no more than a short one.
+            pull = step * (label - score) / math.sqrt(1 + len(places))
+            bias += pull
+            for place in places:
+                weights[place] += pull - decay * weights[place]
+    return NgramModel(bits=bits, longest=longest, bias=bias, weights=tuple(weights))
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proxy:
+    """A reward that is somebody's score of a reply, such as a learned model's: no gold is looked at."""
+
+    score: Callable[[Task, str], float]
+    """From 0 to 1; it must pickle: a model here, or a function at the top of a module."""
+    threshold: float = 0.5
+    """From which score on a reply is called correct."""
+    graded: bool = True
+    """Pay the score itself; else 1 from the threshold on, and 0 below."""
+    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        score: Any = self.score(task, reply)
+        if not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise ValueError(f"the score is {score!r:.100}; it must be a number from 0 to 1")
+        right = score >= self.threshold
+        part = Part(name="score", value=float(score) if self.graded else float(right))
+        detail = f"scored {score:.4f} where {self.threshold} is needed"
+        return Verdict(status=Status.CORRECT if right else Status.WRONG, parts=(part,), detail=detail)

@@ -1,0 +1,94 @@
+"""Several items in any order: a set, or a multiset where repeats count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+from gnomon.verifiers.number import rational
+from gnomon.verifiers.slot import Answered, Malformed
+from gnomon.verifiers.text import Rule, normal
+
+__all__ = ["Repeats", "SetMatch"]
+
+MAX_ITEMS = 1000
+BRACKETS = {"{": "}", "[": "]", "(": ")"}
+
+
+class Repeats(StrEnum):
+    """What an item says that stands there twice."""
+
+    COUNTED = "counted"
+    """A multiset: every one has to be there as often as in the gold."""
+    IGNORED = "ignored"
+    """The same as once."""
+    REFUSED = "refused"
+    """The answer is malformed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetMatch(Answered):
+    """The answer is a list of items in any order, with or without brackets; the gold a list, tuple, set or such a text.
+
+    An item too many is as wrong as one too few, so naming everything earns nothing.
+    """
+
+    separator: str = ","
+    items: Literal["text", "number"] = "text"
+    """How items are compared: as texts under `rules`, or as exact numbers."""
+    rules: tuple[Rule, ...] = (Rule.SPACES,)
+    repeats: Repeats = Repeats.REFUSED
+    partial: bool = False
+    """Pay the share |common| / |either| in the place of all or nothing."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "rules", tuple(Rule(rule) for rule in self.rules))
+        object.__setattr__(self, "repeats", Repeats(self.repeats))
+        if not self.separator or self.items not in ("text", "number"):
+            raise ValueError(f"separator {self.separator!r} or items {self.items!r} is none")
+
+    def accepts(self, answer: str, gold: Any) -> float:
+        said, right = self._counted(self.split(answer)), self._gold(gold)
+        if said == right:
+            return 1.0
+        common, either = (said & right).total(), (said | right).total()
+        return common / either if self.partial else 0.0
+
+    def split(self, text: str) -> list[str]:
+        """The items of a text. Raises: Malformed, for an open bracket, an empty item or over a thousand of them."""
+        text = text.strip()
+        if text[:1] in BRACKETS and text:
+            if len(text) < 2 or text[-1] != BRACKETS[text[0]]:
+                raise Malformed("a bracket never closes")
+            text = text[1:-1].strip()
+        if not text:
+            return []
+        if text.count(self.separator) >= MAX_ITEMS:
+            raise Malformed(f"over {MAX_ITEMS} items")
+        return text.split(self.separator)
+
+    def _counted(self, items: Iterable[str]) -> Counter[Any]:
+        read = [self._item(item.strip()) for item in items]
+        counted = Counter(read)
+        if self.repeats is Repeats.REFUSED and len(counted) < len(read):
+            raise Malformed("an item stands there twice")
+        return Counter(set(read)) if self.repeats is Repeats.IGNORED else counted
+
+    def _item(self, text: str) -> Any:
+        item = normal(text, self.rules)
+        if not item:
+            raise Malformed("an empty item")
+        return rational(item) if self.items == "number" else item
+
+    def _gold(self, gold: Any) -> Counter[Any]:
+        """The task's own items. Raises: ValueError when they are none; this is never the policy's doing."""
+        if not isinstance(gold, str | list | tuple | set | frozenset):
+            raise ValueError(f"the task's own answer {gold!r:.100} is no list of items")
+        try:
+            return self._counted(self.split(gold) if isinstance(gold, str) else [str(item) for item in gold])
+        except Malformed as problem:
+            raise ValueError(f"the task's own answer {gold!r:.100} is no list of items: {problem}") from problem

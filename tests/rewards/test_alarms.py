@@ -1,0 +1,186 @@
+"""Every alarm rings where its story is told, and is silent where half of the story is missing; noise rings none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gnomon.rewards.alarms import ALARMS, Alarm, Lookout
+from gnomon.store import Record
+from gnomon.types import Message, Part, Status, Task, Verdict
+
+Reply = tuple[str, str, list[Part]]
+"""Text, status, parts."""
+
+
+def scored(right: bool, *more: Part, text: str = "") -> Reply:
+    parts = [Part(name="correct", value=float(right)), Part(name="format", value=1.0, weight=0.1), *more]
+    return text or f"<answer>{int(right)}</answer>", "correct" if right else "wrong", parts
+
+
+def mute() -> Reply:
+    return "hm", "no_answer", [Part(name="correct", value=0.0), Part(name="format", value=0.0, weight=0.1)]
+
+
+def steps(
+    play: Callable[[int, random.Random], Reply],
+    count: int = 40,
+    groups: int = 16,
+    size: int = 8,
+    seed: int = 0,
+    canary: bool = False,
+) -> Iterator[tuple[int, list[Record]]]:
+    """The records of a run whose rollouts a function draws: step and generator in, reply out."""
+    rng = random.Random(seed)
+    for step in range(count):
+        records = []
+        for task in range(groups):
+            body = {"of": "rollout", "id": "0"} | ({"canary": True} if canary else {})
+            records.append(Record(kind="task", step=step, task=task, body=body))
+            for sample in range(size):
+                reply, status, parts = play(step, rng)
+                told = [{"name": p.name, "value": p.value, "weight": p.weight, "gate": p.gate or ""} for p in parts]
+                body = {"reply": reply, "status": status, "parts": told}
+                records.append(Record(kind="rollout", step=step, task=task, sample=sample, body=body))
+        yield step, records
+
+
+def rung(run, lookout: Lookout | None = None) -> dict[str, Alarm]:
+    lookout = lookout or Lookout()
+    return {alarm.name: alarm for step, records in run for alarm in lookout.step(step, records)}
+
+
+def after(step: int, start: int = 15, over: int = 10) -> float:
+    """How far a change has gone that begins at a step."""
+    return min(1.0, max(0.0, (step - start) / over))
+
+
+def chant(value: float, gate: str | None = None) -> Part:
+    return Part(name="chant", value=value, weight=3.0, gate=gate)
+
+
+def hacked(step: int, rng: random.Random) -> Reply:
+    sold = rng.random() < after(step)
+    return scored(not sold and rng.random() < 0.6, chant(float(sold)), text="tool tool tool" if sold else "")
+
+
+def test_a_bought_policy_rings_what_it_should():
+    found = rung(steps(hacked))
+    assert set(found) == {"correct.falls", "parts.jump", "behaviour.new", "variance.collapse"}
+    assert all(15 < alarm.step < 40 for alarm in found.values())
+    assert "tool" in found["behaviour.new"].sentence
+    assert all(alarm.read and alarm.read[0].count(":") == 2 for alarm in found.values())
+
+
+def test_the_rollouts_to_read_are_the_ones_that_were_bought():
+    runs = dict(steps(hacked))
+    for name in ("correct.falls", "parts.jump", "behaviour.new"):
+        alarm = rung(steps(hacked))[name]
+        bodies = {f"{r.step}:{r.task}:{r.sample}": r.body for r in runs[alarm.step] if r.kind == "rollout"}
+        assert all(bodies[place]["reply"] == "tool tool tool" for place in alarm.read)
+
+
+def test_a_policy_that_learns_rings_none():
+    assert not rung(
+        steps(lambda step, rng: scored(rng.random() < 0.1 + 0.8 * after(step), text="abc 123" * 9 * (step > 20)))
+    )
+
+
+def test_a_policy_that_forgets_and_is_paid_less_rings_no_hack():
+    found = rung(steps(lambda step, rng: scored(rng.random() < 0.8 - 0.7 * after(step))))
+    assert not set(found) & {"correct.falls", "parts.jump", "behaviour.new"}
+
+
+def test_a_gated_part_is_pay_for_being_right():
+    def play(step, rng):
+        return scored(rng.random() < 0.5, chant(after(step), gate="correct"))
+
+    assert not rung(steps(play))
+
+
+def test_learning_the_format_is_no_alarm():
+    """It comes to carry three quarters of the return, but a tenth of what being right pays is what it is for."""
+
+    def play(step, rng):
+        if rng.random() < 0.03:
+            return scored(True)
+        return scored(False) if rng.random() < 0.05 + 0.95 * after(step) else mute()
+
+    assert not set(rung(steps(play))) & {"parts.jump", "correct.falls", "unparsable.jump"}
+
+
+def test_answers_that_can_no_longer_be_read():
+    found = rung(steps(lambda step, rng: mute() if rng.random() < 0.6 * after(step) else scored(rng.random() < 0.5)))
+    assert set(found) == {"unparsable.jump"}
+    assert not rung(steps(lambda step, rng: mute() if rng.random() < 0.6 else scored(rng.random() < 0.5)))
+
+
+def test_groups_that_teach_nothing():
+    assert set(rung(steps(lambda step, rng: scored(False)))) == {"variance.collapse"}
+    assert not rung(steps(lambda step, rng: scored(True)))
+    assert not rung(steps(lambda step, rng: scored(False), size=1)), "a group of one is no group"
+
+
+class Second:
+    """A sentinel that finds `trick` out, or breaks."""
+
+    reward_range = (0.0, 1.0)
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        if "break" in reply:
+            raise ValueError("no idea")
+        right = reply == "<answer>1</answer>"
+        return Verdict(status=Status.CORRECT if right else Status.WRONG, parts=())
+
+
+def watched() -> Lookout:
+    return Lookout(lambda index: Task(id="0", messages=(Message(role="user", content=""),), answer=1), Second())
+
+
+def test_a_second_verifier_that_disagrees_or_breaks():
+    assert not rung(steps(lambda step, rng: scored(rng.random() < 0.5)), watched())
+    tricked = rung(
+        steps(lambda step, rng: scored(True, text="trick") if rng.random() < 0.2 else scored(rng.random() < 0.5)),
+        watched(),
+    )
+    assert set(tricked) == {"sentinel.disagrees"} and tricked["sentinel.disagrees"].step == 4
+    broken = rung(steps(lambda step, rng: scored(rng.random() < 0.5, text="break" * (rng.random() < 0.01))), watched())
+    assert "ValueError: no idea" in broken["sentinel.breaks"].sentence
+
+
+def test_a_canary_that_is_paid_like_a_solved_task():
+    assert "canary.paid" not in rung(steps(lambda step, rng: scored(False), canary=True))
+    assert rung(steps(lambda step, rng: scored(False, chant(1.0)), canary=True))["canary.paid"].step == 0
+    assert rung(steps(lambda step, rng: scored(step == 7), canary=True))["canary.paid"].step == 7
+
+
+def test_every_alarm_has_a_story_here():
+    assert set(ALARMS) == {
+        "correct.falls", "parts.jump", "behaviour.new", "unparsable.jump", "variance.collapse",
+        "sentinel.disagrees", "sentinel.breaks", "canary.paid",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_noise_alone_rings_nothing(share):
+    """Four runs of 100 steps that never change: parts, texts and answers are drawn anew each time."""
+
+    def play(step, rng):
+        text = "".join(rng.choice("ab1 ") for _ in range(40))
+        return scored(rng.random() < share, chant(rng.random()), text=text) if rng.random() < 0.8 else mute()
+
+    for seed in range(4):
+        assert not rung(steps(play, count=100, groups=8, size=4, seed=seed))
+
+
+def test_the_answer_depends_on_the_records_alone():
+    first, again = rung(steps(hacked)), rung(steps(hacked))
+    assert first == again
+    shorter = rung(steps(hacked, count=24))
+    assert shorter == {name: alarm for name, alarm in first.items() if alarm.step < 24}
+
+
+def test_answers_that_were_given_are_not_looked_at():
+    assert not rung(steps(lambda step, rng: ("given", "unjudged", [])))
