@@ -160,12 +160,14 @@ class Pool:
                 stderr=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
-        self._nursery.sendall(pickle.dumps((sys.path, [self._module])))
+        self._nursery.sendall(pickle.dumps((sys.path, self._module, self._task)))
         self._nursery.settimeout(PATIENCE)
         if self._nursery.recv(1) != b"!":
             self._nursery.close()
             said = self._process.communicate()[1].decode(errors="replace").strip().splitlines()
-            raise ImportError(f"a fresh process cannot import {self._module}: {said[-1] if said else 'it died'}")
+            raise ImportError(
+                f"a fresh process cannot import what {self._module} needs: {said[-1] if said else 'it died'}"
+            )
         assert self._process.stderr is not None
         self._process.stderr.close()
 

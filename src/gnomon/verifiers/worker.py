@@ -33,10 +33,10 @@ def start() -> None:
 def nursery(asked: socket.socket) -> None:
     """Import what the work needs, then fork a worker for every descriptor that arrives, until the socket closes."""
     with asked.makefile("rb") as stream:
-        path, modules = pickle.load(stream)
+        path, module, task = pickle.load(stream)
     sys.path[:] = path
-    for name in modules:
-        importlib.import_module(name)
+    importlib.import_module(module)
+    pickle.loads(task)  # What the function's object imports when it is made is imported here, once, and not in a job.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     asked.sendall(b"!")
