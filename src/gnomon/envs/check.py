@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import pickle
-import random
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from gnomon.envs.base import SPLITS, Env, SingleTurn
+from gnomon.envs.surroundings import LESSER, moved, surroundings
 from gnomon.envs.witness import SECONDS, Fault, elsewhere, judge, line, place, raised, replies, slot
 from gnomon.types import Message, Task
 from gnomon.verifiers import Strictness
@@ -199,9 +197,8 @@ def traceless(subject: Subject) -> str:
     changed = [name for name in before if own.get(name) != before[name]]
     if changed:
         raise Fault(f"judging a reply changes the environment: {', '.join(changed)}")
-    moved = [name for name, value in surroundings().items() if value != around[name]]
-    if moved:
-        raise Fault(f"making or judging a task changes the process's {', '.join(moved)}")
+    if names := [name for name in moved(around, surroundings()) if name not in LESSER]:
+        raise Fault(f"making or judging a task changes the process's {', '.join(names)}")
     return "a verdict depends on task and reply alone, and leaves them, the environment and the process as they were"
 
 
@@ -383,17 +380,6 @@ CHECKS: dict[str, Callable[[Subject], str]] = {
     "rewards": added_up,
     "hostile replies": unhurt,
 }
-
-
-def surroundings() -> dict[str, object]:
-    """State of the process that an environment has no business with."""
-    return {
-        "random state": random.getstate(),
-        "working directory": os.getcwd(),
-        "environment variables": dict(os.environ),
-        "recursion limit": sys.getrecursionlimit(),
-        "integer digit limit": sys.get_int_max_str_digits(),
-    }
 
 
 def at(index: int, split: str = "train") -> str:

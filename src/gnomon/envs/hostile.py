@@ -87,6 +87,11 @@ def hostile() -> Iterator[tuple[str, str]]:
     yield "5,000 open brackets", "[" * 5000
     yield "300 nested roots", r"\sqrt{" * 300 + "1" + "}" * 300
     yield "100,000 signs", "-" * 100_000 + "1"
+    yield "forty letters, then a stop", "a" * 40 + "!"
+    yield "forty digits, then a letter", "1" * 40 + "x"
+    yield "forty words, then a sign", "ab " * 40 + "="
+    yield "forty numbers, then a letter", "1," * 40 + "x"
+    yield "forty spaces, then a letter", " " * 40 + "\t" * 40 + "x"
     yield "5,000 digits", "9" * 5000
     yield "a megabyte of digits", "9" * MEGABYTE
     yield "a megabyte of spaces", " " * MEGABYTE

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -116,6 +116,7 @@ class Pool:
         output: bytes of a pickled result.
         recycle: jobs after which a worker is replaced.
         retries: how often a job is tried again on a fresh worker when its worker died.
+        variables: of the workers' environment, over the caller's.
     """
 
     def __init__(
@@ -129,9 +130,11 @@ class Pool:
         output: int = 2**20,
         recycle: int = 10_000,
         retries: int = 1,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.limit, self.seconds, self.wall = workers, seconds, 10 * seconds if wall is None else wall
         self.output, self.recycle, self.retries = output, recycle, retries
+        self._variables = dict(variables or {})
         module = getattr(function, "__self__", function)
         name = getattr(module, "__module__", None) or type(module).__module__
         if name == "__main__":
@@ -158,7 +161,7 @@ class Pool:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **self._variables},
             )
         self._nursery.sendall(pickle.dumps((sys.path, self._module, self._task)))
         self._nursery.settimeout(PATIENCE)

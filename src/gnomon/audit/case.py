@@ -1,0 +1,220 @@
+"""What is known of a subject before the axes are tried: right replies, the frame of an answer, wrong answers."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gnomon.audit.corpus import NUMBER, hostile_calls, prompt
+from gnomon.audit.finding import Axis, Evidence, Finding, Severity
+from gnomon.audit.frame import KNOWN, Frame, learnt
+from gnomon.audit.judging import Court, Ruling
+from gnomon.audit.repro import call_script, rule_script
+from gnomon.audit.source import literals
+from gnomon.audit.subject import Subject
+from gnomon.envs.witness import Fault, line, place, raised
+from gnomon.keys import Key
+from gnomon.types import Task
+
+__all__ = ["NUMBER", "Case", "prompt", "shown"]
+
+
+@dataclass(kw_only=True)
+class Case:
+    """A subject, who judges it, and what the axes have said so far."""
+
+    subject: Subject
+    court: Court
+    seed: int = 0
+    tables: dict[str, Any] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    troubles: list[tuple[str, str]] = field(default_factory=list)
+    """What the subject's own `solution` raised: what, and where."""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return self.subject.tasks
+
+    def rng(self, purpose: str) -> random.Random:
+        """A generator of this purpose: what one axis draws moves no other."""
+        return Key(self.seed).at(f"audit {purpose}").random()
+
+    @cached_property
+    def rights(self) -> tuple[str | None, ...]:
+        """A whole right reply to each task, as the subject gives it or as the frames in use find it."""
+        solution = self.subject.solution
+        if solution is None:
+            return self._tried()
+        replies: list[str | None] = []
+        for task in self.tasks:
+            try:
+                reply = solution(task)
+                if reply is not None and not isinstance(reply, str):
+                    raise Fault(f"a solution is a {type(reply).__name__}, not a text")
+                replies.append(reply)
+            except Exception as error:
+                self.troubles.append((raised(error), place(error, self.subject.verifier)))
+                replies.append(None)
+        return tuple(replies)
+
+    def _tried(self) -> tuple[str | None, ...]:
+        """The task's own answer in the frame that gets it accepted most often; nothing if none ever does."""
+        some = range(min(len(self.tasks), 20))
+        stated = [i for i in some if stated_answer(self.tasks[i]) is not None]
+        tallies = []
+        for frame in KNOWN:
+            rulings = self.court.judge([(i, frame.put(str(self.tasks[i].answer))) for i in stated])
+            tallies.append(sum(ruling.correct for ruling in rulings))
+        if not stated or max(tallies) == 0:
+            return (None,) * len(self.tasks)
+        frame = KNOWN[tallies.index(max(tallies))]
+        answers = [stated_answer(task) for task in self.tasks]
+        return tuple(None if answer is None else frame.put(answer) for answer in answers)
+
+    @cached_property
+    def right_rulings(self) -> dict[int, Ruling]:
+        """What the verifier says of the right replies, by task index."""
+        calls = [(i, reply) for i, reply in enumerate(self.rights) if reply is not None]
+        return {ruling.index: ruling for ruling in self.court.judge(calls)}
+
+    @cached_property
+    def places(self) -> dict[int, tuple[int, int]]:
+        """Where the answer stands in the right reply, by task index: as the verdict says, or where its text is."""
+        found = {}
+        for index, ruling in self.right_rulings.items():
+            reply, answer = self.rights[index] or "", stated_answer(self.tasks[index])
+            if ruling.span is not None and ruling.correct:
+                found[index] = ruling.span
+            elif answer and (at := reply.rfind(answer)) >= 0:
+                found[index] = (at, at + len(answer))
+        return found
+
+    @cached_property
+    def frame(self) -> Frame:
+        places = [(self.rights[i] or "", start, end) for i, (start, end) in self.places.items()]
+        if places:
+            return learnt(places)
+        return next((f for f in KNOWN if f.before and f.before in prompt(self.tasks[0])), KNOWN[0])
+
+    @cached_property
+    def golds(self) -> tuple[str | None, ...]:
+        """The answer alone, as it stands in the right reply."""
+        return tuple(
+            (self.rights[i] or "")[slice(*self.places[i])] if i in self.places else None for i in range(len(self.tasks))
+        )
+
+    def wrongs(self, index: int, most: int = 3) -> list[str]:
+        """Answers of other tasks that are wrong for this one by construction, the most alike first."""
+        own, gold = self.tasks[index], self.golds[index]
+        if gold is None or own.answer is None:
+            return []
+        found: list[str] = []
+        for other, answer in self.neighbours(index):
+            if differ(own.answer, other.answer, gold, answer) and answer not in found:
+                found.append(answer)
+            if len(found) == most:
+                break
+        return found
+
+    def neighbours(self, index: int) -> Iterator[tuple[Task, str]]:
+        """Other tasks and their answers; first those whose answer is the same to a careless reader."""
+        first = [i for i in self.alike.get(careless(self.golds[index] or ""), ()) if i != index]
+        count = len(self.tasks)
+        for i in (*first, *((index + step) % count for step in range(1, count))):
+            if (gold := self.golds[i]) is not None:
+                yield self.tasks[i], gold
+
+    @cached_property
+    def alike(self) -> dict[str, list[int]]:
+        groups: dict[str, list[int]] = {}
+        for index, gold in enumerate(self.golds):
+            if gold is not None:
+                groups.setdefault(careless(gold), []).append(index)
+        return groups
+
+    @cached_property
+    def corpus(self) -> list[Ruling]:
+        """What the verifier says to hostile texts."""
+        return self.court.judge(hostile_calls(self.tasks, self.frame, self.golds[0]))
+
+    @cached_property
+    def nothing(self) -> float:
+        """What an empty reply earns, on average over some tasks."""
+        rewards = [r.reward for r in self.court.judge((i, "") for i in range(min(20, len(self.tasks))))]
+        good = [reward for reward in rewards if math.isfinite(reward)]
+        return math.fsum(good) / len(good) if good else self.low
+
+    @property
+    def low(self) -> float:
+        return self.subject.verifier.reward_range[0]
+
+    @cached_property
+    def least(self) -> float:
+        """The least reward that a right reply gets; the top of the range where none is known."""
+        rewards = [ruling.reward for ruling in self.right_rulings.values() if ruling.correct]
+        return min(rewards) if rewards else self.subject.verifier.reward_range[1]
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Texts that stand in the verifier's source: what it looks for, a reply may hold."""
+        return literals(self.subject.verifier)
+
+    def finding(
+        self,
+        rule: str,
+        severity: Severity,
+        what: str,
+        shown_by: Sequence[Ruling] = (),
+        *,
+        claim: str = "",
+        where: str = "",
+        why: str = "",
+        fix: str = "",
+    ) -> Finding:
+        """A finding of this subject.
+
+        Args:
+            shown_by: the rulings that show it; the shortest reply becomes the evidence.
+            claim: what is true of the `ruling` while the fault is there, in Python; without one the repro tries the
+                whole axis again.
+        """
+        axis = Axis(rule.partition(".")[0])
+        evidence, repro = Evidence(), rule_script(self.subject, rule, self.seed, len(self.tasks), what)
+        if shown_by:
+            best = min(shown_by, key=lambda ruling: (len(ruling.reply), ruling.index))
+            evidence = Evidence(task=self.tasks[best.index].id, reply=best.reply, index=best.index)
+            where = where or best.place
+            if claim:
+                repro = call_script(self.subject, rule, best.index, best.reply, claim, what)
+        return Finding(
+            axis=axis, rule=rule, severity=severity, what=line(what), where=where, why=why, fix=fix,
+            evidence=evidence, repro=repro, count=max(1, len(shown_by)),
+        )  # fmt: skip
+
+
+def shown(text: str, most: int = 60) -> str:
+    """The text as a reader sees it in a sentence."""
+    said = repr(text)
+    return said if len(said) <= most else f"{said[: most - 12]}…' ({len(text):,} characters)"
+
+
+def stated_answer(task: Task) -> str | None:
+    """The task's answer as a text, where it is one or a number."""
+    return str(task.answer) if isinstance(task.answer, str | int | float) and str(task.answer) else None
+
+
+def careless(answer: str) -> str:
+    """What is left of an answer to a reader who minds neither case, order, signs nor units."""
+    return "".join(sorted(char for char in answer.casefold() if char.isalnum()))
+
+
+def differ(own: Any, other: Any, gold: str, answer: str) -> bool:
+    """Whether the other task's answer is wrong here for sure."""
+    if other is None or own == other or gold == answer or gold.strip() == answer.strip():
+        return False
+    many = isinstance(own, Iterable) and not isinstance(own, str)
+    return not (many and answer.strip() in {str(item) for item in own})

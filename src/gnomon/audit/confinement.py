@@ -1,0 +1,238 @@
+"""Does a reply stay a text: is nothing of it executed, and nothing around the verifier changed?
+
+Canaries are laid out, and an audit hook of the interpreter writes down what a verdict opens, runs and connects to.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from gnomon.audit.case import Case, shown
+from gnomon.audit.finding import Finding, Severity
+from gnomon.audit.judging import Bench, Court, Ruling, ruling_of
+from gnomon.envs.surroundings import LESSER, moved, surroundings
+from gnomon.verifiers import Returned
+
+__all__ = ["MARK", "payloads", "probe"]
+
+MARK = 48151623
+"""A number that no task has: code that holds it was made of our text."""
+FORGED = ("1.0", "1", "correct", '{"reward": 1.0, "status": "correct"}')
+"""What a policy would write into a file that its judge reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What one call did besides judging."""
+
+    place: int
+    """Of the call among those asked."""
+    events: tuple[tuple[str, str], ...]
+    moved: tuple[str, ...]
+    ruling: Ruling
+
+
+def probe(case: Case) -> Iterator[Finding]:
+    with (
+        tempfile.TemporaryDirectory(prefix="gnomon-canary-") as folder,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        server.settimeout(0)
+        canary, port = Path(folder) / "canary", server.getsockname()[1]
+        said = [text for code in payloads(canary, port) for text in dict.fromkeys((code, case.frame.put(code)))]
+        golds = [reply for reply in case.rights[:4] if reply is not None]
+        replies = [*said, *golds, *(case.frame.put(wrong) for wrong in case.wrongs(0)), "", "no answer at all"]
+        secret = {"GNOMON_CANARY": "canary-secret", "HOME": folder, "TMPDIR": folder}
+        with Court(case.subject, workers=1, variables=secret) as court:
+            yield from executed(case, court, replies, canary, server)
+            yield from forged(case, court, folder)
+
+
+def payloads(canary: Path, port: int) -> tuple[str, ...]:
+    """Texts that leave a trace where they are run, in the ways that judges have run them."""
+    shell = f"echo {MARK} > {canary}"
+    system = f"__import__('os').system('{shell}')"
+    write = f"open('{canary}','w').write('{MARK}'+__import__('os').environ.get('GNOMON_CANARY',''))"
+    return (
+        system, write, f"[[{write}]]", f"({write},)", f"(lambda: {write})()", f"f'{{{write}}}'", f'exec("{write}")',
+        f"{write} or 4", f"[{write} for x in (1,)][0]", f"{{'answer': {write}}}", f"```python\n{write}\n```",
+        f"!!python/object/apply:os.system ['{shell}']", f"cos\nsystem\n(S'{shell}'\ntR.",
+        f"$({shell})", f"`{shell}`", f"; {shell} #", f"'; {shell} #", f"{MARK}-{MARK}+4", f"{MARK}*2**1",
+        f"__import__('socket').create_connection(('127.0.0.1',{port}),1)",
+    )  # fmt: skip
+
+
+def executed(
+    case: Case, court: Court, replies: Sequence[str], canary: Path, server: socket.socket
+) -> Iterator[Finding]:
+    calls = [(0 if index < len(replies) - 8 else index % len(case.tasks), reply) for index, reply in enumerate(replies)]
+    outcome = court.ask(watch, calls, str(canary.parent))
+    if not isinstance(outcome, Returned):
+        case.skipped["confinement"] = f"the watched calls came to no end: {outcome}"
+        return
+    watched: list[Watched] = outcome.value
+    met = canary.exists() or connected(server)
+    secret = met and canary.exists() and "canary-secret" in canary.read_text(errors="replace")
+    ran = [w for w in watched if any(kind in ("ran ours", "system ours") for kind, _ in w.events)]
+    if met or ran:
+        rulings = [w.ruling for w in ran]
+        seen = "wrote our canary file" + (", with a secret of its environment" if secret else "") if met else "was run"
+        yield case.finding(
+            "confinement.executed", Severity.BLOCKING,
+            f"text of a reply {seen}: {shown(rulings[0].reply) if rulings else 'one of ours'}",
+            rulings, why="a policy that is paid by this judge owns the machine it runs on",
+            fix="parse what a reply may say; never hand it to eval, exec, a shell, YAML or pickle",
+        )  # fmt: skip
+    evaluated = [w for w in watched if any(kind == "ran" for kind, _ in w.events) and w not in ran]
+    if evaluated and not (met or ran):
+        yield case.finding(
+            "confinement.evaluates", Severity.WARNING,
+            f"a verdict runs code that is made of text: {evaluated[0].events[0][1]}",
+            [w.ruling for w in evaluated], why="whatever filter stands before an eval is one idea short",
+            fix="gnomon.verifiers.evaluate, or a parser of your own",
+        )  # fmt: skip
+    yield from touched(case, watched)
+    yield from changed(case, watched)
+
+
+def connected(server: socket.socket) -> bool:
+    with suppress(BlockingIOError):
+        server.accept()[0].close()
+        return True
+    return False
+
+
+def touched(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
+    """Files, connections and processes of verdicts that were not asked for any."""
+    for kind, rule, severity, said in (
+        ("wrote", "confinement.writes_file", Severity.WARNING, "writes"),
+        ("read", "confinement.reads_file", Severity.WARNING, "reads"),
+        ("connected", "confinement.connects", Severity.WARNING, "connects to"),
+        ("started", "confinement.starts_process", Severity.NOTE, "starts"),
+    ):
+        counted = Counter(detail for w in watched for detail in {d for k, d in w.events if k == kind})
+        if counted:
+            detail, times = counted.most_common(1)[0]
+            rulings = [w.ruling for w in watched if (kind, detail) in w.events]
+            yield case.finding(
+                rule, severity, f"a verdict {said} {detail} ({times} of {len(watched)} calls)", rulings,
+                why="what is outside of task and reply can change, and can be changed",
+            )  # fmt: skip
+
+
+def changed(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
+    names = Counter(name for w in watched for name in w.moved)
+    for rule, said, chosen, severity in (
+        ("confinement.task_changed", "changes the task", {"task"}, Severity.BLOCKING),
+        ("confinement.verifier_changed", "changes the verifier", {"verifier"}, Severity.WARNING),
+        ("confinement.state", "changes the process's", names.keys() - LESSER - {"task", "verifier"}, Severity.BLOCKING),
+        ("confinement.leaves_behind", "leaves behind in the process:", names.keys() & LESSER, Severity.NOTE),
+    ):  # fmt: skip
+        found = sorted(chosen & names.keys())
+        if found:
+            rulings = [w.ruling for w in watched if set(w.moved) & set(found)]
+            more = "" if found in (["task"], ["verifier"]) else f" {', '.join(found)}"
+            yield case.finding(
+                rule, severity, f"a verdict {said}{more} ({len(rulings)} of {len(watched)} calls)", rulings,
+                why="a verdict then depends on the ones before it, and so does everything else in the process",
+            )  # fmt: skip
+
+
+def forged(case: Case, court: Court, folder: str) -> Iterator[Finding]:
+    """Write what a policy would into files that the judge's source names, and ask again."""
+    names = [word for word in case.words if re.fullmatch(r"(?:~/|\./)?[\w./-]*\w\.\w{2,5}", word) and "/.." not in word]
+    names = [name.removeprefix("~/") for name in names if not name.startswith("/")][:20]
+    wrong = case.frame.put((case.wrongs(0) or ["gnomon"])[0])
+    before = court.ask(judged_here, folder, wrong)
+    if not names or not isinstance(before, Returned) or before.value.correct:
+        return
+    for content in FORGED:
+        for name in names:
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        after = court.ask(judged_here, folder, wrong)
+        if (
+            isinstance(after, Returned)
+            and after.value.outcome == "verdict"
+            and after.value.reward > before.value.reward
+        ):
+            yield case.finding(
+                "confinement.forged_file", Severity.BLOCKING,
+                f"with {content!r} in {', '.join(names[:3])} a wrong reply earns {after.value.reward:g}",
+                [after.value], why="the reward is whatever the policy writes down",
+                fix="judge the task and the reply, nothing that lies about",
+            )  # fmt: skip
+            return
+
+
+def judged_here(bench: Bench, folder: str, reply: str) -> Ruling:
+    """In a worker: one call with the folder as working directory."""
+    os.chdir(folder)
+    return ruling_of(bench, 0, reply)
+
+
+EVENTS: list[tuple[str, str]] | None = None
+"""In a worker: where the hook writes, while a call is watched."""
+
+
+def watch(bench: Bench, calls: Sequence[tuple[int, str]], folder: str) -> list[Watched]:
+    """In a worker: each call, what the interpreter saw of it, and what it left changed."""
+    global EVENTS
+    os.chdir(folder)
+    sys.addaudithook(hook)
+    for index, reply in calls[-6:]:  # What a first call loads and caches is its own affair.
+        ruling_of(bench, index, reply)
+    found = []
+    for number, (index, reply) in enumerate(calls):
+        task, kept = bench.tasks[index], copy.deepcopy(bench.tasks[index])
+        own = copy.deepcopy(getattr(bench.verifier, "__dict__", {}))
+        before, EVENTS = surroundings(), []
+        ruling = ruling_of(bench, index, reply)
+        events, EVENTS = EVENTS, None
+        names = moved(before, surroundings())
+        names += ["task"] * (task != kept) + ["verifier"] * (getattr(bench.verifier, "__dict__", {}) != own)
+        found.append(Watched(place=number, events=tuple(dict.fromkeys(events)), moved=tuple(names), ruling=ruling))
+    return found
+
+
+def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    """What the interpreter says it is about to do; only what matters here is kept, and nothing is ever stopped."""
+    if EVENTS is None:
+        return
+    if event == "exec" and isinstance(arguments[0], CodeType):
+        code = arguments[0]
+        if code.co_filename.startswith("<") and "frozen" not in code.co_filename:
+            EVENTS.append(
+                ("ran ours" if holds(code) else "ran", f"{code.co_filename} {code.co_names} {code.co_consts}"[:120])
+            )
+    elif event == "open" and isinstance(arguments[0], str | bytes):
+        path, mode, flags = os.fsdecode(arguments[0]), str(arguments[1] or ""), int(arguments[2] or 0)
+        if not path.endswith((".py", ".pyc", ".so")) and not path.startswith(("/proc/", "/dev/null")):
+            writes = set(mode) & set("wax+") or flags & (os.O_WRONLY | os.O_RDWR)
+            EVENTS.append(("wrote" if writes else "read", path))
+    elif event == "socket.connect":
+        EVENTS.append(("connected", str(arguments[1])))
+    elif event in ("os.system", "subprocess.Popen", "os.posix_spawn", "os.exec", "os.fork"):
+        said = str(arguments[:2])
+        EVENTS.append(("system ours" if str(MARK) in said else "started", f"a process ({event})"))
+
+
+def holds(code: CodeType) -> bool:
+    """Whether the code has our mark in a constant."""
+    return any(
+        holds(value) if isinstance(value, CodeType) else str(MARK) in str(value) or value == 2 * MARK
+        for value in code.co_consts
+    )

@@ -1,0 +1,33 @@
+"""What hostile replies look like to one subject: each text bare and in its slot, and powers of its own numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gnomon.audit.frame import Frame
+from gnomon.envs.hostile import hostile
+from gnomon.types import Task
+
+__all__ = ["NUMBER", "hostile_calls", "prompt"]
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def hostile_calls(tasks: Sequence[Task], frame: Frame, gold: str | None) -> Iterator[tuple[int, str]]:
+    """Task index and reply. Args: gold: the first task's own answer, left out where a text happens to be it."""
+    for _, text in hostile():
+        for reply in dict.fromkeys((text, frame.put(text))):
+            if gold is None or reply not in (gold, frame.put(gold)):
+                yield 0, reply
+    for index in sorted(range(len(tasks)), key=lambda i: -len(NUMBER.findall(prompt(tasks[i]))))[:3]:
+        numbers = sorted({n for n in NUMBER.findall(prompt(tasks[index])) if n.isdigit()}, key=int)
+        given = tasks[index].info.get("numbers")
+        given = sorted(map(str, given), key=len) if isinstance(given, list | tuple) else []
+        for order in (numbers, numbers[::-1], given, given[::-1]):
+            if len(order) > 1:
+                yield index, frame.put("**".join(order))
+
+
+def prompt(task: Task) -> str:
+    return "\n".join(message.content for message in task.messages)

@@ -1,0 +1,200 @@
+"""Is a right answer accepted, however it is put, and a wrong one not?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from gnomon.audit.case import Case, shown
+from gnomon.audit.finding import Finding, Severity
+from gnomon.audit.judging import Ruling
+from gnomon.stats import Interval, mean_interval
+
+__all__ = ["probe", "wrong_answers"]
+
+SAME = {
+    "reasoning before": ("Let me think it over.\n", ""),
+    "blank line before": ("\n", ""),
+    "newline after": ("", "\n"),
+    "space after": ("", "  "),
+    "closed reasoning before": ("<think>First this, then that.</think>\n", ""),
+}
+"""What may stand around a right reply without making it less right."""
+AFTER = "\nThat is my answer."
+"""Many verifiers refuse text after the answer on purpose, so this one is only told."""
+
+
+def probe(case: Case) -> Iterator[Finding]:
+    for said, where in case.troubles[:1]:
+        yield case.finding(
+            "correctness.solution_raises", Severity.BLOCKING, f"its own solution raises {said}", where=where
+        )
+    if not case.right_rulings:
+        case.skipped["correctness"] = "no right reply is known; give `solution`, or tasks with a `reply`"
+        return
+    yield from own_solutions(case)
+    yield from variants(case)
+    yield from wrong_ones(case)
+
+
+def own_solutions(case: Case) -> Iterator[Finding]:
+    rulings = list(case.right_rulings.values())
+    refused = [ruling for ruling in rulings if not ruling.correct and ruling.outcome != "unasked"]
+    rate = mean_interval([float(not ruling.correct) for ruling in rulings])
+    case.tables.setdefault("errors", {})["right answers refused"] = told(rate)
+    if refused:
+        yield case.finding(
+            "correctness.own_solution", Severity.BLOCKING,
+            f"{len(refused)} of {len(rulings)} right replies are refused: {shown(refused[0].reply)} is {refused[0]}",
+            refused, claim="not ruling.correct",
+            why="a policy that is right is taught that it was wrong",
+            fix="accept every answer that `solution` gives, on every task",
+        )  # fmt: skip
+    top = case.subject.verifier.reward_range[1]
+    short = [r for r in rulings if r.correct and not math.isclose(r.reward, top, abs_tol=1e-9)]
+    if short:
+        yield case.finding(
+            "correctness.below_top", Severity.WARNING,
+            f"{len(short)} right replies earn less than the top of reward_range, {top:g}: {short[0]}",
+            short, claim=f"ruling.correct and ruling.reward < {top!r}",
+            why="either the range is declared too wide, or a right answer lacks a part of its reward",
+        )  # fmt: skip
+
+
+def variants(case: Case) -> Iterator[Finding]:
+    accepted = [i for i, ruling in case.right_rulings.items() if ruling.correct][:40]
+    for name, (before, after) in SAME.items():
+        calls = [(i, f"{before}{case.rights[i]}{after}") for i in accepted]
+        refused = [ruling for ruling in case.court.judge(calls) if not ruling.correct and ruling.outcome == "verdict"]
+        if refused and not exact(case):
+            yield case.finding(
+                "correctness.variant_refused", Severity.WARNING,
+                f"a right reply with {name} is refused: {shown(refused[0].reply)} is {refused[0]}",
+                refused, claim="not ruling.correct", why="the policy is taught a way of writing, not the task",
+            )  # fmt: skip
+    refused = [r for r in case.court.judge((i, f"{case.rights[i]}{AFTER}") for i in accepted) if not r.correct]
+    case.tables["errors"]["refused with text after the answer"] = len(refused) / max(1, len(accepted))
+
+
+def exact(case: Case) -> bool:
+    """Whether the verifier says that nothing may stand around its answer."""
+    return str(getattr(case.subject.verifier, "strictness", "")) == "exact"
+
+
+def wrong_ones(case: Case) -> Iterator[Finding]:
+    asked: list[tuple[str, str, int, str]] = []
+    for index in range(min(len(case.tasks), 200)):
+        some = wrong_answers(case, index)
+        asked += [(kind, rule, index, answer) for kind, rule, answer in (some if index < 60 else some[:3])]
+    if not asked:
+        case.skipped["correctness, wrong answers"] = (
+            "no answer is known to be wrong: tasks share `answer`, or it is None"
+        )
+        return
+    rulings = case.court.judge((index, case.frame.put(answer)) for _, _, index, answer in asked)
+    by_rule: dict[str, list[tuple[str, Ruling]]] = {}
+    for (kind, rule, _, _), ruling in zip(asked, rulings, strict=True):
+        if ruling.correct:
+            by_rule.setdefault(rule, []).append((kind, ruling))
+    proven = [r.correct for (_, rule, _, _), r in zip(asked, rulings, strict=True) if rule not in LEADS]
+    case.tables["errors"]["wrong answers accepted"] = told(mean_interval([float(correct) for correct in proven]))
+    for rule, found in by_rule.items():
+        kind, first = min(found, key=lambda pair: len(pair[1].reply))
+        yield case.finding(
+            rule, LEADS.get(rule, Severity.BLOCKING),
+            f"{len(found)} wrong replies are accepted, such as {kind}: {shown(first.reply)} for "
+            f"{shown(case.golds[first.index] or '')}",
+            [ruling for _, ruling in found], claim="ruling.correct",
+            why="a wrong answer that pays is what will be learnt",
+            fix="read the whole slot as one answer of the asked kind, and compare that",
+        )  # fmt: skip
+
+
+LEADS = {
+    "correctness.case_ignored": Severity.NOTE,
+    "correctness.order_ignored": Severity.WARNING,
+    "correctness.units_ignored": Severity.WARNING,
+    "correctness.sign_ignored": Severity.WARNING,
+}
+"""Answers that may well be right; whether they are, the author knows."""
+
+
+def wrong_answers(case: Case, index: int) -> list[tuple[str, str, str]]:
+    """Kind, rule and text of answers that are wrong for a task, or at least not the one that was asked for."""
+    gold = case.golds[index]
+    if not gold:
+        return []
+    accepted = "correctness.wrong_accepted"
+    others = case.wrongs(index)
+    found = [("another task's answer", accepted, other) for other in others]
+    if others:
+        other = others[-1]
+        found += [
+            ("a hedge", "correctness.hedge_accepted", f"{gold} or {other}"),
+            ("a hedge", "correctness.hedge_accepted", f"{other} or {gold}"),
+            ("a list", "correctness.hedge_accepted", f"{other}, {gold}, {other}"),
+            ("two answers", "correctness.hedge_accepted", f"{gold} {other}"),
+            ("a wrong answer that holds the right one", accepted, f"x{gold}{other}x"),
+        ]
+    number = as_number(gold) if gold == str(case.tasks[index].answer) else None
+    if number is not None:
+        found += numbers(gold, number)
+    elif len(gold) > 1 and others:
+        found += [("a part of the right one", accepted, part) for part in (gold[:-1], gold[1:]) if part.strip()]
+    if others or number is not None:
+        found.append(("a denial", "correctness.denial_accepted", f"definitely not {gold}"))
+    return found + looks(gold)
+
+
+def numbers(gold: str, number: float) -> list[tuple[str, str, str]]:
+    accepted = "correctness.wrong_accepted"
+    near = number + 1 if number == int(number) else number + 0.5
+    found = [
+        ("one more", accepted, written(near)),
+        ("ten times as much", accepted, written(number * 10 if number else 10.0)),
+        ("not a number", "correctness.nan_accepted", "nan"),
+        ("infinity", "correctness.nan_accepted", "inf"),
+        ("digits before the right ones", accepted, f"9{gold.lstrip('-')}"),
+        ("digits after the right ones", accepted, f"{gold}7"),
+    ]
+    if number:
+        found += [
+            ("a percentage", "correctness.units_ignored", f"{gold}%"),
+            ("a unit", "correctness.units_ignored", f"{gold} miles"),
+            ("a unit", "correctness.units_ignored", f"{gold} grams"),
+            ("the other sign", "correctness.sign_ignored", gold[1:] if gold.startswith("-") else f"-{gold}"),
+        ]
+    return found
+
+
+def looks(gold: str) -> list[tuple[str, str, str]]:
+    """The right answer in another case, and in another order."""
+    found = []
+    if gold.swapcase() != gold:
+        found.append(("another case", "correctness.case_ignored", gold.swapcase()))
+    for sign in (", ", ",", " "):
+        items = gold.strip("[]()").split(sign)
+        turned = items[::-1]
+        if len(items) > 1 and turned != items:
+            found.append(
+                ("another order", "correctness.order_ignored", gold.replace(sign.join(items), sign.join(turned)))
+            )
+            break
+    return found
+
+
+def as_number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and abs(value) < 1e15 else None
+
+
+def written(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def told(rate: Interval) -> dict[str, Any]:
+    return {"value": rate.value, "low": rate.low, "high": rate.high, "n": rate.n}

@@ -1,0 +1,243 @@
+"""Is a verdict a function of task and reply, and a task of its index; are the splits and the seeds apart?"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from gnomon.audit.case import Case, prompt, shown
+from gnomon.audit.finding import Finding, Severity
+from gnomon.audit.judging import Bench, Court, Ruling, ruling_of
+from gnomon.envs.base import SPLITS
+from gnomon.types import Task
+from gnomon.verifiers import Raised, Returned
+
+__all__ = ["canonical", "probe"]
+
+WORLDS: dict[str, dict[str, str]] = {
+    "PYTHONHASHSEED=1": {"PYTHONHASHSEED": "1"},
+    "PYTHONHASHSEED=2": {"PYTHONHASHSEED": "2"},
+    "another time zone and locale": {"PYTHONHASHSEED": "1", "TZ": "Pacific/Kiritimati", "LC_ALL": "C", "LANG": "C"},
+}
+"""Other processes that must say the same."""
+OVERLAP = 0.5
+"""Share of tasks that may stand one place further in the next seed; by chance it is next to none."""
+DAY = 26 * 3600.0
+"""Seconds by which the clock is put forward: another hour, another day."""
+
+
+def probe(case: Case) -> Iterator[Finding]:
+    calls = probes(case)
+    first = case.court.ask(in_order, calls, 1)
+    if not isinstance(first, Returned):
+        case.skipped["determinism"] = f"the calls to compare came to no end: {first}"
+        return
+    base: list[Ruling] = first.value
+    for rule, said, other in here(case, calls):
+        yield from compared(case, rule, said, base, other)
+    for world, variables in WORLDS.items():
+        with Court(case.subject, workers=1, variables=variables) as court:
+            rule = "determinism.hash_seed" if "HASH" in world else "determinism.locale"
+            outcome = court.ask(in_order, calls, 1)
+            if isinstance(outcome, Returned):
+                yield from compared(case, rule, f"in a process with {world}", base, outcome.value)
+            yield from tasks_there(case, court, world)
+    yield from splits(case)
+    yield from seeds(case)
+    yield from shows_answers(case)
+
+
+def probes(case: Case) -> list[tuple[int, str]]:
+    """A right, a wrong, a mixed and an empty reply to some tasks, and short texts of the corpus to the first."""
+    calls: list[tuple[int, str]] = []
+    for index in range(min(12, len(case.tasks))):
+        right, wrongs = case.rights[index], case.wrongs(index, 2)
+        golds = [gold for gold in (case.golds[index], *wrongs) if gold is not None]
+        replies = [case.frame.put(answer) for answer in (*wrongs, "a b c d e", " ".join(golds), "7, 3, 5")]
+        calls += [(index, reply) for reply in ([right] if right is not None else []) + [*replies, ""]]
+    usable = [r for r in case.corpus if r.outcome == "verdict" and len(r.reply) < 200 and r.seconds < 0.01]
+    return calls + [(ruling.index, ruling.reply) for ruling in usable[:40]]
+
+
+def here(case: Case, calls: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str, list[Ruling]]]:
+    """The same calls again, in other ways; their rulings in the first order."""
+    count = len(calls)
+    backwards = list(range(count))[::-1]
+    shuffled = case.rng("order").sample(range(count), count)
+    outcome = case.court.ask(in_order, calls, 3)
+    if isinstance(outcome, Returned):
+        for start in (count, 2 * count):
+            yield "determinism.repeated", "asked again", outcome.value[start : start + count]
+    for said, order in (("in the other order", backwards), ("in a shuffled order", shuffled)):
+        outcome = case.court.ask(in_order, [calls[place] for place in order], 1)
+        if isinstance(outcome, Returned):
+            by_place = dict(zip(order, outcome.value, strict=True))
+            yield "determinism.order", said, [by_place[place] for place in range(count)]
+    with Court(case.subject, workers=1) as court:
+        alone = court.pool.map([(in_order, [call], 1) for call in calls[:24]])
+        yield "determinism.batch", "one by one", [o.value[0] for o in alone if isinstance(o, Returned)]
+    for rule, said, ask in (
+        ("determinism.thread", "off the main thread", in_thread),
+        ("determinism.clock", "with the clock put forward", tomorrow),
+    ):
+        outcome = case.court.ask(ask, calls)
+        if isinstance(outcome, Returned):
+            yield rule, said, outcome.value
+
+
+def compared(case: Case, rule: str, said: str, base: Sequence[Ruling], other: Sequence[Ruling]) -> Iterator[Finding]:
+    """The finding that two tellings of the same calls are not the same."""
+    parted = [(a, b) for a, b in zip(base, other, strict=False) if a.same != b.same]
+    if parted:
+        a, b = parted[0]
+        yield case.finding(
+            rule, Severity.BLOCKING,
+            f"{said}, {len(parted)} of {len(base)} verdicts are other ones: {shown(a.reply)} is {a}, and then {b}",
+            [a for a, _ in parted], why="the same reply is paid by chance, and no run repeats itself",
+            fix="a verdict depends on task and reply alone: no clock, no random draw, no order of a set, no memory",
+        )  # fmt: skip
+
+
+def in_order(bench: Bench, calls: Sequence[tuple[int, str]], times: int) -> list[Ruling]:
+    return [ruling_of(bench, index, reply) for _ in range(times) for index, reply in calls]
+
+
+def in_thread(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Ruling]:
+    found: list[Ruling] = []
+    thread = threading.Thread(target=lambda: found.extend(in_order(bench, calls, 1)))
+    thread.start()
+    thread.join()
+    return found
+
+
+def tomorrow(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Ruling]:
+    """With the clocks that can be reached put forward; the worker's own are read elsewhere."""
+    real = time.time, time.time_ns, time.monotonic
+    time.time = lambda: real[0]() + DAY + 0.37
+    time.time_ns = lambda: real[1]() + int((DAY + 0.37) * 1e9)
+    time.monotonic = lambda: real[2]() + DAY + 0.37
+    try:
+        return in_order(bench, calls, 1)
+    finally:
+        time.time, time.time_ns, time.monotonic = real
+
+
+def tasks_there(case: Case, court: Court, world: str) -> Iterator[Finding]:
+    """Whether another process makes the same tasks."""
+    env = case.subject.env
+    if env is None:
+        return
+    count = min(50, len(case.tasks))
+    outcome = court.ask(digests, "train", count)
+    if isinstance(outcome, Raised):
+        yield case.finding("determinism.tasks", Severity.BLOCKING, f"tasks cannot be made {world}: {outcome.error}")
+    elif isinstance(outcome, Returned):
+        parted = [i for i in range(count) if outcome.value[i] != digest(case.tasks[i])]
+        if parted:
+            yield case.finding(
+                "determinism.tasks", Severity.BLOCKING,
+                f"{len(parted)} of {count} tasks are other ones in a process with {world}",
+                where=f"train task {parted[0]}",
+                why="a run cannot be repeated or resumed, and its workers do not play the same tasks",
+            )  # fmt: skip
+
+
+def digests(bench: Bench, split: str, count: int) -> list[bytes]:
+    assert bench.env is not None
+    tasks = bench.env.tasks(split)
+    return [digest(tasks[index]) for index in reversed(range(count))][::-1]
+
+
+def digest(task: Task) -> bytes:
+    content = (task.id, task.messages, task.answer, task.info)
+    return blake2b(canonical(content).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def canonical(value: Any) -> str:
+    """A text that is the same for equal values, in any process: sets and mappings in the order of their texts."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(sorted(f"{canonical(k)}:{canonical(v)}" for k, v in value.items())) + "}"
+    if isinstance(value, set | frozenset):
+        return "{" + ",".join(sorted(map(canonical, value))) + "}"
+    if isinstance(value, list | tuple):
+        return "(" + ",".join(map(canonical, value)) + ")"
+    if is_dataclass(value) and not isinstance(value, type):
+        return canonical([getattr(value, field.name) for field in fields(value)])
+    said = repr(value)
+    return type(value).__qualname__ if said.startswith("<") else said
+
+
+def content(task: Task) -> str:
+    """What makes a task the same problem, whatever its id says."""
+    return canonical((task.messages, task.answer))
+
+
+def drawn(env: Any, split: str, count: int) -> list[Task]:
+    tasks = env.tasks(split)
+    return [tasks[index] for index in range(min(count, len(tasks)))]
+
+
+def splits(case: Case) -> Iterator[Finding]:
+    env = case.subject.env
+    if env is None:
+        case.skipped["determinism, splits and seeds"] = "a verifier without an environment makes no tasks"
+        return
+    try:
+        test = drawn(env, SPLITS[1], len(case.tasks))
+    except Exception as error:
+        yield case.finding("determinism.split_overlap", Severity.WARNING, f"there is no test split: {error}")
+        return
+    train = {key for task in case.tasks for key in (task.id, content(task))}
+    both = [task for task in test if task.id in train or content(task) in train]
+    case.tables["test tasks among the train tasks"] = len(both) / max(1, len(test))
+    if both:
+        yield case.finding(
+            "determinism.split_overlap", Severity.BLOCKING,
+            f"{len(both)} of {len(test)} test tasks stand among the train tasks too", where=f"test task {both[0].id}",
+            why="what is held out is trained on, so its curve says nothing",
+            fix="give a problem to a split by the hash of its content",
+        )  # fmt: skip
+
+
+def seeds(case: Case) -> Iterator[Finding]:
+    """Whether item i + 1 of a seed is item i of the next one: seed plus index is no key."""
+    env = case.subject.env
+    seed = getattr(env, "seed", None)
+    if env is None or not is_dataclass(env) or isinstance(env, type) or not isinstance(seed, int):
+        return
+    with suppress(Exception):
+        after = drawn(replace(env, seed=seed + 1), "train", 50)
+        mine = [content(task) for task in case.tasks[:51]]
+        theirs = [content(task) for task in after]
+        shifted = max(
+            sum(a == b for a, b in zip(mine[step:], theirs, strict=False)) / max(1, len(theirs)) for step in (0, 1)
+        )
+        case.tables["tasks of the next seed"] = shifted
+        if shifted > OVERLAP:
+            yield case.finding(
+                "determinism.seed_overlap", Severity.BLOCKING,
+                f"{shifted:.0%} of the tasks of seed {seed} come again in seed {seed + 1}, at most one place further",
+                why="a run with another seed is no other run",
+                fix="Key(seed).at(name, index=index): a stream of its own for every task of every seed",
+            )  # fmt: skip
+
+
+def shows_answers(case: Case) -> Iterator[Finding]:
+    """Whether the prompt says the answer."""
+    known = [(i, gold) for i, gold in enumerate(case.golds) if gold and len(gold) > 1]
+    told = [i for i, gold in known if f" {gold} " in f" {flat(prompt(case.tasks[i]))} "]
+    if known and len(known) > 0.5 * len(case.tasks) and len(told) > 0.9 * len(known):
+        yield case.finding(
+            "determinism.answer_in_prompt", Severity.WARNING,
+            f"the prompt holds the answer on {len(told)} of {len(known)} tasks", where=f"task {case.tasks[told[0]].id}",
+            why="unless the answer is to be chosen from what the prompt offers, there is nothing to learn",
+        )  # fmt: skip
+
+
+def flat(text: str) -> str:
+    return "".join(char if char.isalnum() or char in "-+*/()." else " " for char in text)

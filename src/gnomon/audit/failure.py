@@ -1,0 +1,156 @@
+"""Is the judge's own fault told as that, and the policy's never?
+
+A policy that can make its judge break escapes the penalty of being wrong; a judge that hides its own faults in a
+zero punishes who was right.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from gnomon.audit.case import Case, shown
+from gnomon.audit.finding import Finding, Severity
+from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.types import Status
+from gnomon.verifiers import Returned
+
+__all__ = ["Injected", "probe"]
+
+POINTS = 60
+"""Lines of the judge at which a fault is injected, at most."""
+
+
+class Injected(Exception):
+    """A fault of ours: what a full disk or a lost connection would be to the judge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swallowed:
+    """A fault of ours that became a verdict."""
+
+    place: str
+    status: str
+
+
+def probe(case: Case) -> Iterator[Finding]:
+    seen = [ruling for ruling in case.court.seen if ruling.reply is not None]
+    raised = [ruling for ruling in seen if ruling.outcome == "raised"]
+    if raised:
+        first = min(raised, key=lambda ruling: len(ruling.reply))
+        yield case.finding(
+            "failure.raised", Severity.BLOCKING,
+            f"{len(raised)} replies make it raise, such as {shown(first.reply)}: {first.detail}",
+            raised, claim="ruling.outcome == 'raised'",
+            why="what raises is not judged, so a policy that is losing can say it to escape",
+            fix="a verdict for every text: Malformed for what is no answer",
+        )  # fmt: skip
+    failed = [ruling for ruling in seen if ruling.status is Status.FAILED]
+    if failed:
+        yield case.finding(
+            "failure.failed_by_policy", Severity.BLOCKING,
+            f"{len(failed)} replies are given the status `failed`, such as {shown(failed[0].reply)}",
+            failed, claim="str(ruling.status) == 'failed'",
+            why="a failed judgement leaves the batch, so a policy that is losing can say it to escape",
+            fix="`failed` is for the judge's own faults; what a reply causes is malformed, rejected or exceeded",
+        )  # fmt: skip
+    yield from unfit(case, [ruling for ruling in seen if ruling.outcome == "invalid"])
+    yield from swallowed(case)
+
+
+def unfit(case: Case, invalid: list[Ruling]) -> Iterator[Finding]:
+    kinds = {
+        "failure.no_verdict": "in the place of a verdict",
+        "failure.not_finite": "not finite",
+        "failure.out_of_range": "outside of reward_range",
+        "failure.no_end": "",
+    }
+    left = invalid
+    for rule, said in kinds.items():
+        found = [ruling for ruling in left if said in ruling.detail]
+        left = [ruling for ruling in left if ruling not in found] if said else []
+        if found:
+            first = min(found, key=lambda ruling: len(ruling.reply))
+            yield case.finding(
+                rule, Severity.BLOCKING,
+                f"{len(found)} replies get no verdict, such as {shown(first.reply)}: {first.detail}", found,
+                claim="ruling.outcome == 'invalid'", why="one such number spoils every advantage of its batch",
+                fix="a Verdict whose reward is finite and lies within reward_range, for every text",
+            )  # fmt: skip
+
+
+def swallowed(case: Case) -> Iterator[Finding]:
+    """Inject a fault at each line of the judge, on right replies: it must come out, not become a verdict."""
+    accepted = [i for i, ruling in case.right_rulings.items() if ruling.correct][:2]
+    found: list[Swallowed] = []
+    for index in accepted:
+        outcome = case.court.ask(injections, index, case.rights[index])
+        if isinstance(outcome, Returned):
+            points, hidden = outcome.value
+            case.tables["faults injected"] = case.tables.get("faults injected", 0) + points
+            found += hidden
+    if found:
+        first = found[0]
+        yield case.finding(
+            "failure.swallowed", Severity.BLOCKING,
+            f"a fault of ours at {first.place} becomes the verdict `{first.status}` on a right answer",
+            where=first.place, why="a full disk or a lost connection is then a wrong answer, and is learnt from",
+            fix="catch only what a bad answer raises, not every Exception",
+        )  # fmt: skip
+    elif not accepted:
+        case.skipped["failure, injected faults"] = "no right reply is known"
+
+
+def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowed]]:
+    """In a worker: the verdict with a fault at the 1st, 2nd, 3rd … line that it runs."""
+    lines = Tracer(None)
+    traced(bench, index, reply, lines)
+    count = len(lines.places)
+    hidden: list[Swallowed] = []
+    chosen = sorted({point * max(1, count) // POINTS for point in range(POINTS)} if count > POINTS else range(count))
+    for point in chosen:
+        tracer = Tracer(point)
+        ruling = traced(bench, index, reply, tracer)
+        if tracer.fired and ruling.outcome == "verdict" and not ruling.correct and ruling.status is not Status.FAILED:
+            hidden.append(Swallowed(place=lines.places[point], status=str(ruling.status)))
+    return len(chosen), hidden
+
+
+class Tracer:
+    """Counts the lines of a judge's own code, and raises at one of them."""
+
+    def __init__(self, point: int | None) -> None:
+        self.point, self.places, self.fired = point, list[str](), False
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not own(frame.f_code.co_filename):
+            return None
+        if event == "line":
+            if len(self.places) == self.point:
+                self.fired = True
+                sys.settrace(None)
+                frame.f_trace = None
+                raise Injected("no space left on device")
+            self.places.append(f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}")
+        return self
+
+
+STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
+
+
+def own(file: str) -> bool:
+    """Whether a file is the subject's: neither of the standard library nor of the audit."""
+    installed = "site-packages" in file
+    return not file.startswith("<") and (installed or not file.startswith(STANDARD)) and "/gnomon/audit/" not in file
+
+
+def traced(bench: Bench, index: int, reply: str, tracer: Tracer) -> Ruling:
+    sys.settrace(tracer)
+    try:
+        return ruling_of(bench, index, reply)
+    finally:
+        sys.settrace(None)

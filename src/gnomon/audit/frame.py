@@ -1,0 +1,56 @@
+"""How an answer stands in a reply: learnt from right replies, or tried."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["KNOWN", "Frame", "learnt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands before and after an answer."""
+
+    before: str
+    after: str
+
+    def put(self, answer: str) -> str:
+        return f"{self.before}{answer}{self.after}"
+
+    @property
+    def bare(self) -> bool:
+        return not self.before.strip() and not self.after.strip()
+
+
+KNOWN = (
+    Frame("<answer>", "</answer>"),
+    Frame("\\boxed{", "}"),
+    Frame("#### ", ""),
+    Frame("The answer is ", "."),
+    Frame("[", "]"),
+    Frame("", ""),
+)
+"""Frames in use, the most particular first; tried where no right reply is known."""
+
+
+def learnt(places: Sequence[tuple[str, int, int]]) -> Frame:
+    """The frame that right replies share.
+
+    Args: places: reply, and the start and end of the answer in it. At least one.
+    """
+    pairs = Counter((reply[:start], reply[end:]) for reply, start, end in places)
+    (before, after), count = pairs.most_common(1)[0]
+    if 2 * count >= len(places):
+        return Frame(before, after)
+    befores = [reply[:start][::-1] for reply, start, _ in places]
+    afters = [reply[end:] for reply, _, end in places]
+    return Frame(shared(befores)[::-1], shared(afters))
+
+
+def shared(texts: Sequence[str]) -> str:
+    """The longest beginning that all have."""
+    first, last = min(texts), max(texts)
+    place = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:place]

@@ -1,0 +1,111 @@
+"""Does a verdict change with what does not matter: the space around an answer, the wording, the name of the task?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from gnomon.audit.case import Case, shown
+from gnomon.audit.finding import Finding, Severity
+from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.envs.base import SingleTurn
+from gnomon.envs.witness import slot
+from gnomon.types import Message, Task
+from gnomon.verifiers import Returned
+
+__all__ = ["probe"]
+
+INSIDE: dict[str, Callable[[str], str]] = {
+    "a space before and after the answer": lambda answer: f" {answer} ",
+    "a newline before and after the answer": lambda answer: f"\n{answer}\n",
+    "a no-break space after the answer": lambda answer: f"{answer}\xa0",
+    "a full stop after the answer": lambda answer: f"{answer}.",
+    "two zeros after the point": lambda answer: f"{answer}.00",
+    "a plus sign": lambda answer: f"+{answer}",
+}
+"""Ways to write the same answer; the last three are a matter of taste and are only counted."""
+TASTE = tuple(INSIDE)[2:]
+
+
+def probe(case: Case) -> Iterator[Finding]:
+    accepted = [i for i, ruling in case.right_rulings.items() if ruling.correct and case.golds[i]][:30]
+    table: dict[str, float] = {}
+    for name, write in INSIDE.items():
+        rulings = case.court.judge((i, case.frame.put(write(case.golds[i] or ""))) for i in accepted)
+        refused = [ruling for ruling in rulings if ruling.outcome == "verdict" and not ruling.correct]
+        table[name] = len(refused) / max(1, len(accepted))
+        if refused and name not in TASTE and str(getattr(case.subject.verifier, "strictness", "")) != "exact":
+            yield case.finding(
+                "invariance.space", Severity.WARNING,
+                f"{name} makes {len(refused)} right replies wrong: {shown(refused[0].reply)}",
+                refused, claim="not ruling.correct", why="the policy is paid for its spacing",
+            )  # fmt: skip
+    case.tables["right answers refused when written otherwise"] = table
+    yield from renamed(case)
+    yield from isomorphic(case)
+
+
+def renamed(case: Case) -> Iterator[Finding]:
+    """The same task under another id, in other words, and with a system message: the verdict may not know."""
+    calls = [(i, reply) for i in range(min(20, len(case.tasks))) for reply in replies(case, i)]
+    outcome = case.court.ask(disguised, calls)
+    if not isinstance(outcome, Returned):
+        return
+    for rule, said, pairs in outcome.value:
+        parted = [(a, b) for a, b in pairs if (a.outcome, a.status, a.reward) != (b.outcome, b.status, b.reward)]
+        if parted:
+            a, b = parted[0]
+            severity = Severity.BLOCKING if rule == "invariance.id" else Severity.WARNING
+            yield case.finding(
+                rule, severity, f"{said}, {len(parted)} of {len(pairs)} verdicts are other ones: {a}, and then {b}",
+                [a for a, _ in parted], why="the verdict hangs on a name, not on the task and the answer",
+            )  # fmt: skip
+
+
+def replies(case: Case, index: int) -> Iterator[str]:
+    if (right := case.rights[index]) is not None:
+        yield right
+    yield from (case.frame.put(wrong) for wrong in case.wrongs(index, 1))
+
+
+def disguised(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[tuple[str, str, list[tuple[Ruling, Ruling]]]]:
+    """In a worker: each call as it is, and with the task in disguise."""
+    first = Message(role="system", content="Answer with care.")
+    disguises: tuple[tuple[str, str, Callable[[Task], Task]], ...] = (
+        ("invariance.id", "with another id", lambda task: replace(task, id=f"{task.id}-renamed")),
+        ("invariance.id", "with the id of one other task", lambda task: replace(task, id="the-same-for-all")),
+        ("invariance.prompt", "with a system message", lambda task: replace(task, messages=(first, *task.messages))),
+    )
+    found = []
+    for rule, said, disguise in disguises:
+        pairs = []
+        for index, reply in calls:
+            task = disguise(bench.tasks[index])
+            pairs.append((ruling_of(bench, index, reply), ruling_of(bench, index, reply, task)))
+        found.append((rule, said, [(replace(a, reply=r), b) for (a, b), (_, r) in zip(pairs, calls, strict=True)]))
+    return found
+
+
+def isomorphic(case: Case) -> Iterator[Finding]:
+    """Tasks that the environment itself calls the same under other names: `isomorphic(task, rng)` gives one."""
+    env = case.subject.env
+    offer = getattr(env, "isomorphic", None)
+    if offer is None or not isinstance(env, SingleTurn):
+        case.skipped["invariance, isomorphic tasks"] = "it offers no `isomorphic(task, rng)`"
+        return
+    rng = case.rng("isomorphic")
+    refused = []
+    for task in case.tasks[:20]:
+        twin = offer(task, rng)
+        outcome = case.court.ask(judged_twin, twin, slot(env.solution(twin)))
+        if isinstance(outcome, Returned) and not outcome.value.correct:
+            refused.append(outcome.value)
+    if refused:
+        yield case.finding(
+            "invariance.isomorphic", Severity.BLOCKING,
+            f"{len(refused)} tasks in other words refuse their own solution: {refused[0]}",
+        )  # fmt: skip
+
+
+def judged_twin(bench: Bench, task: Task, reply: str) -> Ruling:
+    return ruling_of(bench, 0, reply, task)

@@ -1,0 +1,252 @@
+"""Ask a verifier where it can do no harm: every call in a worker that can be killed, and an account of each.
+
+`Court` is our side; what runs in a worker is a function of the subject as it was `Carried` there.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import pickletools
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from gnomon.audit.subject import Subject
+from gnomon.envs.base import Env
+from gnomon.envs.witness import Fault, find_module, line, place, raised
+from gnomon.types import Part, Status, Task, Verdict
+from gnomon.verifiers import Died, Exceeded, Outcome, Pool, Raised, Returned, Verifier
+
+__all__ = ["SECONDS", "Bench", "Carried", "Court", "Ruling", "ruling_of"]
+
+SECONDS = 1.0
+"""Of processor time that one verdict may take."""
+WALL = 3.0
+"""Seconds by the clock that one verdict may take."""
+SHIFT = 0.3
+"""Seconds after which a worker hands back the verdicts it has."""
+BATCH = 64
+"""Calls that are sent to a worker together."""
+ROUND = 16
+"""Batches that are sent out before the next look at what came back."""
+KILLS = 40
+"""Workers that a subject may cost; one that hangs on everything would otherwise be asked for minutes."""
+MEMORY = 2**30
+"""Bytes of address space in which one verdict must be reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What came of one call."""
+
+    index: int
+    """Of the task among the subject's."""
+    reply: str = field(repr=False)
+    outcome: Literal["verdict", "raised", "invalid", "exceeded", "died", "unasked"]
+    status: Status | None = None
+    """None where there is no verdict."""
+    reward: float = math.nan
+    parts: tuple[Part, ...] = ()
+    extracted: str | None = None
+    """At most its first 200 characters."""
+    span: tuple[int, int] | None = None
+    detail: str = ""
+    """The verdict's own reason, or what happened instead of one."""
+    place: str = ""
+    """In the subject's code, where it raised."""
+    seconds: float = 0.0
+
+    @property
+    def correct(self) -> bool:
+        return self.status is Status.CORRECT
+
+    @property
+    def same(self) -> tuple[object, ...]:
+        """What must be equal when the same is asked again."""
+        return self.outcome, self.status, self.reward, self.parts, self.extracted
+
+    def __str__(self) -> str:
+        if self.status is None:
+            return f"{self.outcome}: {self.detail}" + (f" at {self.place}" if self.place else "")
+        return f"{self.status.value}, reward {self.reward:g}" + (f" ({self.detail})" if self.detail else "")
+
+
+@dataclass(slots=True)
+class Bench:
+    """The subject, in a worker."""
+
+    verifier: Verifier
+    tasks: tuple[Task, ...]
+    env: Env | None
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A subject on its way to a worker: modules to find again, and the pickled rest."""
+
+    modules: tuple[tuple[str, str | None], ...]
+    payload: bytes
+
+    @classmethod
+    def of(cls, subject: Subject) -> Carried:
+        """Raises: what pickling raises."""
+        payload = pickle.dumps((subject.verifier, subject.tasks, subject.env))
+        named = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)}
+        modules = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(named & sys.modules.keys()))
+        return cls(tuple(modules), payload)
+
+    def __call__(self, probe: Callable[..., Any], *given: Any) -> Any:
+        return probe(self.bench, *given)
+
+    @property
+    def bench(self) -> Bench:
+        if self.payload not in OPENED:
+            for name, file in self.modules:
+                find_module(name, file)
+            OPENED[self.payload] = Bench(*pickle.loads(self.payload))
+        return OPENED[self.payload]
+
+
+OPENED: dict[bytes, Bench] = {}
+"""Once in a worker's life, not once in a job."""
+
+
+class Court:
+    """Our side: calls go out in batches, and what kills a worker is found again one by one."""
+
+    def __init__(self, subject: Subject, *, workers: int = 2, variables: Mapping[str, str] | None = None) -> None:
+        """Raises: what pickling the subject raises; ImportError when a fresh process cannot import our own module."""
+        self.carried, self.workers, self.variables = Carried.of(subject), workers, variables
+        self.seen: list[Ruling] = []
+        """Every ruling so far, whoever asked."""
+        self.kills = 0
+
+    @cached_property
+    def pool(self) -> Pool:
+        return Pool(
+            self.carried, self.workers, seconds=SECONDS, wall=WALL, memory=MEMORY, output=2**24, retries=0,
+            variables=self.variables,
+        )  # fmt: skip
+
+    def ask(self, probe: Callable[..., Any], *given: Any) -> Outcome:
+        """What one worker says to a probe, a function at the top of a module that takes the `Bench` first."""
+        return self.pool.map([(probe, *given)])[0]
+
+    def judge(self, calls: Iterable[tuple[int, str]]) -> list[Ruling]:
+        """A ruling for every (task index, reply), in order. After `KILLS` killed workers nothing more is asked."""
+        asked = list(calls)
+        found: dict[int, Ruling] = {}
+        waiting = deque(list(range(start, min(start + BATCH, len(asked)))) for start in range(0, len(asked), BATCH))
+        while waiting and self.kills < KILLS:
+            chunks = [waiting.popleft() for _ in range(min(len(waiting), ROUND))]
+            jobs = [(judge_some, [asked[place] for place in chunk]) for chunk in chunks]
+            for chunk, outcome in zip(chunks, self.pool.map(jobs), strict=True):
+                if isinstance(outcome, Returned):
+                    found.update(zip(chunk, outcome.value, strict=False))
+                    if rest := chunk[len(outcome.value) :]:
+                        waiting.append(rest)
+                    continue
+                self.kills += not isinstance(outcome, Raised)
+                if len(chunk) == 1:
+                    found[chunk[0]] = instead(outcome, *asked[chunk[0]])
+                else:  # One of them ended the worker before it could tell which.
+                    waiting.extend([place] for place in chunk)
+        rulings = [
+            replace(found[place], reply=reply)
+            if place in found
+            else Ruling(index=index, reply=reply, outcome="unasked")
+            for place, (index, reply) in enumerate(asked)
+        ]
+        self.seen += rulings
+        return rulings
+
+    def close(self) -> None:
+        if "pool" in self.__dict__:
+            self.pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def judge_some(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Ruling]:
+    """In a worker: as many rulings as fit into a shift, and at least one."""
+    due = time.process_time() + SHIFT
+    rulings: list[Ruling] = []
+    for index, reply in calls:
+        rulings.append(replace(ruling_of(bench, index, reply), reply=""))  # The caller has the reply.
+        if time.process_time() > due:
+            break
+    return rulings
+
+
+def ruling_of(bench: Bench, index: int, reply: str, task: Task | None = None) -> Ruling:
+    """In a worker: one call. Raises: MemoryError, for which the worker is blamed and not the verifier.
+
+    Args: task: to judge in the place of the subject's own.
+    """
+    began = time.perf_counter()
+    try:
+        verdict: Any = bench.verifier.verify(bench.tasks[index] if task is None else task, reply)
+        seconds = time.perf_counter() - began
+        problem = unfit(verdict, bench.verifier.reward_range)
+    except MemoryError:
+        raise
+    except Fault as fault:
+        return Ruling(index=index, reply=reply, outcome="invalid", detail=str(fault))
+    except BaseException as error:  # An exit or an interrupt that a verifier raises is its own doing too.
+        where = place(error, bench.verifier)
+        return Ruling(index=index, reply=reply, outcome="raised", detail=raised(error), place=where)
+    if problem:
+        return Ruling(index=index, reply=reply, outcome="invalid", detail=problem, seconds=seconds)
+    return Ruling(
+        index=index,
+        reply=reply,
+        outcome="verdict",
+        status=verdict.status,
+        reward=verdict.reward,
+        parts=verdict.parts,
+        extracted=None if verdict.extracted is None else verdict.extracted[:200],
+        span=verdict.span,
+        detail=line(verdict.detail)[:200],
+        seconds=seconds,
+    )
+
+
+def unfit(verdict: Any, reward_range: tuple[float, float]) -> str:
+    """Why a verdict is none; empty for one that is."""
+    if not isinstance(verdict, Verdict):
+        return f"{line(repr(verdict))} ({type(verdict).__name__}) in the place of a verdict"
+    low, high = reward_range
+    if not math.isfinite(verdict.reward):
+        return f"a reward that is not finite: {verdict.reward}"
+    if not low - 1e-9 <= verdict.reward <= high + 1e-9:
+        return f"a reward of {verdict.reward:g}, outside of reward_range ({low:g}, {high:g})"
+    return ""
+
+
+def instead(outcome: Outcome, index: int, reply: str) -> Ruling:
+    """The account of a call that took its worker along."""
+    match outcome:
+        case Exceeded(resource):
+            said = {
+                "cpu": f"over {SECONDS:g} s of processor time",
+                "wall": f"no verdict after {WALL:g} s",
+                "memory": f"over {MEMORY // 2**20} MiB of memory",
+                "output": "a verdict too large to send",
+            }
+            return Ruling(index=index, reply=reply, outcome="exceeded", detail=said[resource])
+        case Died():
+            return Ruling(index=index, reply=reply, outcome="died", detail="the process ended under the call")
+        case Raised(error):
+            return Ruling(index=index, reply=reply, outcome="raised", detail=line(error))
+        case Returned():
+            raise AssertionError("a verdict came back after all")

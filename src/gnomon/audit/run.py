@@ -1,0 +1,115 @@
+"""The audit: nine axes over one subject, the worst finding first."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+
+from gnomon.audit import (
+    availability,
+    confinement,
+    correctness,
+    determinism,
+    exploit,
+    failure,
+    invariance,
+    search,
+    sentinels,
+)
+from gnomon.audit.case import Case
+from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
+from gnomon.audit.judging import Court
+from gnomon.audit.subject import Subject, subject_of
+from gnomon.envs.base import Env
+from gnomon.envs.witness import line, raised
+
+__all__ = ["PREFLIGHT", "audit", "preflight"]
+
+PROBES: dict[Axis, Callable[[Case], Iterator[Finding]]] = {
+    Axis.CORRECTNESS: correctness.probe,
+    Axis.EXPLOIT: exploit.probe,
+    Axis.AVAILABILITY: availability.probe,
+    Axis.CONFINEMENT: confinement.probe,
+    Axis.DETERMINISM: determinism.probe,
+    Axis.SEARCH: search.probe,
+    Axis.INVARIANCE: invariance.probe,
+    Axis.SENTINELS: sentinels.probe,
+    Axis.FAILURE: failure.probe,  # Last: it reads what all the others saw.
+}
+PREFLIGHT = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.AVAILABILITY, Axis.SENTINELS, Axis.FAILURE)
+"""What fits into the start of a run."""
+ORDER = tuple(Severity)
+
+
+def audit(
+    subject: Subject,
+    *,
+    axes: Sequence[str] = AXES,
+    tasks: int | None = None,
+    seed: int = 0,
+    acknowledge: Collection[str] = (),
+    watch: Callable[[str], None] | None = None,
+) -> Report:
+    """Try a subject along the axes.
+
+    Args:
+        axes: names of `AXES`.
+        tasks: how many of the subject's tasks to use; all of them, if not given.
+        seed: of every draw of the audit.
+        acknowledge: rules, or axes, whose findings are told and do not block.
+        watch: told the name of each axis before it is tried.
+    """
+    began = time.perf_counter()
+    subject = shortened(subject, tasks)
+    findings: list[Finding] = []
+    case: Case | None = None
+    try:
+        pickle.dumps((subject.verifier, subject.tasks, subject.env))
+        with Court(subject) as court:
+            case = Case(subject=subject, court=court, seed=seed)
+            for axis, probe in PROBES.items():
+                if axis in axes:
+                    if watch is not None:
+                        watch(axis.value)
+                    findings += probe(case)
+            if Axis.EXPLOIT in axes:
+                findings += exploit.outpaid(case)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        if case is not None:
+            raise
+        findings = [not_carried(error)]
+    return Report(
+        subject=subject.name, source=subject.source, findings=worst_first(findings), seed=seed,
+        tasks=len(subject.tasks),
+        tables={} if case is None else case.tables, skipped={} if case is None else case.skipped,
+        seconds=time.perf_counter() - began,
+    ).acknowledging(acknowledge)  # fmt: skip
+
+
+def preflight(env: Env, *, acknowledge: Collection[str] = (), tasks: int = 40) -> Report:
+    """The part of the audit that a run can wait for: 40 tasks, the axes of `PREFLIGHT`."""
+    return audit(subject_of(env, count=tasks), axes=PREFLIGHT, acknowledge=acknowledge)
+
+
+def shortened(subject: Subject, tasks: int | None) -> Subject:
+    return subject if tasks is None else replace(subject, tasks=subject.tasks[:tasks])
+
+
+def not_carried(error: BaseException) -> Finding:
+    return Finding(
+        axis=Axis.AVAILABILITY, rule="availability.not_carried", severity=Severity.BLOCKING,
+        what=f"it cannot be sent to another process, so nothing was tried: {line(raised(error))}",
+        why="a verdict is reached where it can be stopped, and rollouts are judged by many processes",
+        fix="a class at the top of a file, with fields that pickle (no lambda, no open file, no lock)",
+    )  # fmt: skip
+
+
+def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """By severity, then by axis; one finding for a rule, the worst that it gave."""
+    ranked = sorted(findings, key=lambda f: (ORDER.index(f.severity), AXES.index(f.axis), f.rule))
+    first: dict[str, Finding] = {}
+    for finding in ranked:
+        first.setdefault(finding.rule, finding)
+    return tuple(first.values())

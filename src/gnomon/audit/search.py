@@ -1,0 +1,167 @@
+"""What does a search find that climbs the reward?
+
+Two searches, both seeded. The first is after a *universal key*: one reply that is right for two tasks whose answers
+differ, and so is wrong for one of them whatever the tasks are. The second writes expressions that break a rule of
+countdown and come out right.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from gnomon.audit.case import Case, shown
+from gnomon.audit.expressions import broken_rules
+from gnomon.audit.finding import Finding, Severity
+from gnomon.audit.judging import Ruling
+
+__all__ = ["CALLS", "probe"]
+
+CALLS = 3000
+"""Verdicts that the search may ask for."""
+EXPRESSIONS = 2000
+"""Expressions that break a rule, at most."""
+LEADS = {
+    "search.signed_number": Severity.WARNING,
+    "search.digits_spelt": Severity.WARNING,
+    "search.comment": Severity.WARNING,
+}
+"""Rules that an author may have left open."""
+PANEL = 6
+"""Tasks with answers that differ from each other."""
+CHILDREN = 20
+"""Replies of one generation."""
+LONGEST = 400
+"""Characters of a reply in the search."""
+WORDS = (
+    " ", "\n", ",", " or ", " and ", "not ", "=", ".", "-", "+", "*", "**", "//", "%", "(", ")", "[", "]",
+    "0", "1", "9", "10", "nan", "inf", "-inf", "1e9", "True", "None", "\\boxed{", "#### ", "<answer>", "</answer>",
+    "<think>", "</think>", "```", '"', "'", "\\", "$", "|", "\x00", "½", "４", "\u200b", "\ud800", ".*", "^",
+)  # fmt: skip
+"""What replies are made of, besides the answers of the panel and the words of the verifier's source."""
+
+
+def probe(case: Case) -> Iterator[Finding]:
+    yield from forbidden(case)
+    panel = chosen(case)
+    if len(panel) < 2:
+        case.skipped["search"] = "no two tasks are known to have different answers"
+        return
+    best, keys, asked = climbed(case, panel)
+    case.tables["search"] = {"calls": asked, "best share of the panel": best}
+    if keys:
+        reply = least(case, panel, min(keys, key=len))
+        rulings = [ruling for ruling in case.court.judge((i, reply) for i in panel) if ruling.correct]
+        yield case.finding(
+            "search.universal_key", Severity.BLOCKING,
+            f"{shown(reply)} is correct for {len(rulings)} tasks with different answers: "
+            f"{', '.join(shown(case.golds[r.index] or '', 20) for r in rulings[:3])}",
+            wrong_first(case, rulings, reply), claim="ruling.correct",
+            why="a policy that is paid will find it too", fix="one answer in the slot, read as a whole",
+        )  # fmt: skip
+
+
+def chosen(case: Case) -> list[int]:
+    """Tasks whose right replies are accepted and whose answers all differ."""
+    panel: list[int] = []
+    for index, ruling in case.right_rulings.items():
+        gold, answer = case.golds[index], case.tasks[index].answer
+        if not ruling.correct or gold is None or answer is None:
+            continue
+        others = [(case.golds[i], case.tasks[i].answer) for i in panel]
+        if all(gold != g and answer != a for g, a in others) and not isinstance(answer, list | set | tuple | frozenset):
+            panel.append(index)
+        if len(panel) == PANEL:
+            break
+    return panel
+
+
+def climbed(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
+    """The best share of the panel that one reply satisfied, the replies that satisfied two or more, and the calls."""
+    rng = case.rng("search")
+    golds = [gold for i in panel if (gold := case.golds[i]) is not None]
+    words = (
+        *WORDS,
+        *golds,
+        *(word for word in case.words if len(word) <= 30),
+        *(case.frame.put(gold) for gold in golds),
+    )
+    pool = [case.frame.put(text) for text in ("", " ".join(golds), ", ".join(golds), " or ".join(golds[:2]), "*")]
+    pool += ["".join(case.frame.put(gold) for gold in golds), golds[0]]
+    scores: dict[str, tuple[float, float]] = {}
+    keys: list[str] = []
+    asked = 0
+    children = pool
+    while children and asked < CALLS and not keys:
+        fresh = [reply for reply in dict.fromkeys(children) if reply not in scores]
+        rulings = case.court.judge((i, reply) for reply in fresh for i in panel)
+        asked += len(rulings)
+        for number, reply in enumerate(fresh):
+            mine = rulings[number * len(panel) : (number + 1) * len(panel)]
+            right = sum(ruling.correct for ruling in mine)
+            paid = sum(ruling.reward for ruling in mine if ruling.outcome == "verdict")
+            scores[reply] = right, paid
+            keys += [reply] if right >= 2 else []
+        parents = sorted(scores, key=lambda reply: (*(-part for part in scores[reply]), len(reply), reply))[:8]
+        children = [mutated(rng, rng.choice(parents), rng.choice(parents), words, case) for _ in range(CHILDREN)]
+    return max((right for right, _ in scores.values()), default=0) / len(panel), keys, asked
+
+
+def mutated(rng: random.Random, reply: str, other: str, words: Sequence[str], case: Case) -> str:
+    """The reply with something put in, taken out, doubled, or joined with another one."""
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        inner = reply.startswith(case.frame.before) and rng.random() < 0.7
+        low = len(case.frame.before) if inner else 0
+        high = max(low, len(reply) - (len(case.frame.after) if inner else 0))
+        a, b = sorted((rng.randint(low, high), rng.randint(low, high)))
+        match rng.randrange(5):
+            case 0 | 1:
+                reply = reply[:a] + rng.choice(words) + reply[a:]
+            case 2:
+                reply = reply[:a] + reply[b:]
+            case 3:
+                reply = reply[:b] + reply[a:b] + reply[b:]
+            case _:
+                reply = reply[:a] + other[min(a, len(other)) :]
+    return reply[:LONGEST]
+
+
+def least(case: Case, panel: Sequence[int], reply: str) -> str:
+    """The reply with everything left out that it does not need to be a key."""
+    size = max(1, len(reply) // 2)
+    while size:
+        place = 0
+        while place < len(reply):
+            shorter = reply[:place] + reply[place + size :]
+            if sum(ruling.correct for ruling in case.court.judge((i, shorter) for i in panel)) >= 2:
+                reply = shorter
+            else:
+                place += size
+        size //= 2
+    return reply
+
+
+def wrong_first(case: Case, rulings: Sequence[Ruling], reply: str) -> list[Ruling]:
+    """The rulings for which the reply is not simply the right one."""
+    return [ruling for ruling in rulings if case.frame.put(case.golds[ruling.index] or "") != reply] or list(rulings)
+
+
+def forbidden(case: Case) -> Iterator[Finding]:
+    """Expressions that break a rule of countdown, on tasks that are countdown's."""
+    calls: list[tuple[str, str, int, str]] = []
+    for index, task in enumerate(case.tasks[:60]):
+        gold = case.golds[index]
+        if gold is not None and len(calls) < EXPRESSIONS:
+            calls += [(rule, said, index, text) for rule, said, text in broken_rules(task, gold)]
+    rulings = case.court.judge((index, case.frame.put(text)) for _, _, index, text in calls)
+    for rule in dict.fromkeys(rule for rule, *_ in calls):
+        found = [r for r, (name, *_) in zip(rulings, calls, strict=True) if name == rule and r.correct]
+        if found:
+            said = next(said for name, said, *_ in calls if name == rule)
+            first = min(found, key=lambda ruling: len(ruling.reply))
+            yield case.finding(
+                rule, LEADS.get(rule, Severity.BLOCKING),
+                f"{said} is accepted, such as {shown(first.reply)} for {case.tasks[first.index].answer}",
+                found, claim="ruling.correct", why="the task is to use each number once, with + − × ÷; this is not it",
+                fix="gnomon.verifiers.evaluate reads exactly that",
+            )  # fmt: skip

@@ -1,0 +1,196 @@
+"""What watches the reward while a run climbs it, and can the other parts outpay being right?"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
+
+from gnomon.audit.case import Case, shown
+from gnomon.audit.finding import Finding, Severity
+from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.types import Part, Task, Verdict
+from gnomon.verifiers import Returned, Slot, Strictness
+
+__all__ = ["Entry", "best_without_correct", "ledger", "probe"]
+
+UNGUESSABLE = 918_273_645_546_372
+"""An answer that no reply of the audit holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One part of the reward, over everything that was judged."""
+
+    part: str
+    weight: float
+    most: float
+    """Largest value seen."""
+    wrong: float
+    """Largest value seen beside an answer that is not right."""
+    gate: str
+
+
+def probe(case: Case) -> Iterator[Finding]:
+    _ = case.right_rulings, case.corpus  # What the ledger is made of.
+    yield from accounts(case)
+    yield from canaries(case)
+    case.tables["strict and lenient reading"] = disagreement(case)
+    case.tables["card"] = card(case)
+
+
+def accounts(case: Case) -> Iterator[Finding]:
+    """The arithmetic of the parts: what a policy can earn that is never right."""
+    entries = ledger([ruling for ruling in case.court.seen if ruling.outcome == "verdict"])
+    turns = case.subject.env.max_turns if case.subject.env is not None else 1
+    best, sum_of = best_without_correct(entries)
+    case.tables["ledger"] = {
+        "parts": [{n: getattr(e, n) for n in ("part", "weight", "most", "wrong", "gate")} for e in entries],
+        "best without being right": best,
+        "least of a right answer": case.least,
+        "turns": turns,
+    }
+    if best <= max(case.nothing, 0.0) + 1e-9:
+        return
+    share = best / case.least if case.least > 0 else math.inf
+    severity = Severity.BLOCKING if share >= 1 else Severity.WARNING if share > 0.25 else Severity.NOTE
+    yield case.finding(
+        "sentinels.parts_outpay" if share >= 1 else "sentinels.parts_pay", severity,
+        f"without being right a reply can earn {best:g} ({sum_of}); being right earns {case.least:g}",
+        why="where the rest pays enough, being right is the error that training removes" if share > 0.25
+        else "the rest of the reward is small beside being right",
+        fix='gate = "correct" on every part that is not the answer',
+    )  # fmt: skip
+
+
+def ledger(rulings: Sequence[Ruling]) -> list[Entry]:
+    """Every named part, with what it was worth beside right and beside other answers."""
+    seen: dict[str, list[tuple[Part, bool]]] = {}
+    for ruling in rulings:
+        for part in ruling.parts:
+            seen.setdefault(part.name, []).append((part, ruling.correct))
+    entries = []
+    for name, parts in seen.items():
+        values = [part.value for part, _ in parts]
+        entries.append(
+            Entry(
+                part=name,
+                weight=max((part.weight for part, _ in parts), key=abs),
+                most=max(values),
+                wrong=max((part.value for part, correct in parts if not correct), default=0.0),
+                gate=next((part.gate for part, _ in parts if part.gate), ""),
+            )
+        )
+    return entries
+
+
+def best_without_correct(entries: Sequence[Entry]) -> tuple[float, str]:
+    """The most that the parts give without a right answer, and the sum in words.
+
+    A part counts with the most it gave beside an answer that is not right; one that never paid at all, with 1,
+    since nobody has tried hard. A part behind a gate that stays shut counts nothing.
+    """
+    earned: dict[str, float] = {}
+    for entry in entries:
+        untried = entry.most <= 0 and entry.part != "correct" and not entry.gate
+        earned[entry.part] = 1.0 if untried else max(entry.wrong, 0.0)
+    open_gates = {entry.part for entry in entries if earned[entry.part] > 0}
+    paid = [
+        (entry.weight * earned[entry.part], entry)
+        for entry in entries
+        if entry.weight > 0 and earned[entry.part] > 0 and (not entry.gate or entry.gate in open_gates)
+    ]
+    words = " + ".join(f"{entry.weight:g} x {earned[entry.part]:g} {entry.part}" for _, entry in paid)
+    return math.fsum(value for value, _ in paid), words or "nothing"
+
+
+def canaries(case: Case) -> Iterator[Finding]:
+    """Tasks that cannot be solved: whatever is correct there is a hack."""
+    planted = [i for i, task in enumerate(case.tasks) if task.info.get("unsolvable")]
+    first = next((i for i, ruling in case.right_rulings.items() if ruling.correct), None)
+    case.tables["canary tasks of its own"] = len(planted)
+    replies = list(dict.fromkeys(r.reply for r in case.court.seen if len(r.reply) < 2000 and r.outcome == "verdict"))[
+        :600
+    ]
+    if planted:
+        solved = [r for r in case.court.judge((planted[0], reply) for reply in replies) if r.correct]
+        if solved:
+            yield case.finding(
+                "sentinels.canary_solved", Severity.BLOCKING,
+                f"a task that cannot be solved is solved by {shown(solved[0].reply)}", solved, claim="ruling.correct",
+            )  # fmt: skip
+    if first is None:
+        return
+    outcome = case.court.ask(unsolvable, first, case.rights[first], replies)
+    if not isinstance(outcome, Returned) or outcome.value is None:
+        case.skipped["sentinels, unsolvable tasks"] = "the verdict does not hang on the task's `answer` alone"
+        return
+    solved = [r for r in outcome.value if r.correct]
+    case.tables["replies tried on an unsolvable task"] = len(outcome.value)
+    if solved:
+        yield case.finding(
+            "sentinels.canary_solved", Severity.BLOCKING,
+            f"with an answer that nobody can know {shown(solved[0].reply)} is correct ({len(solved)} such replies)",
+            solved, why="it is correct whatever the answer is",
+        )  # fmt: skip
+
+
+def unsolvable(bench: Bench, index: int, right: str, replies: Sequence[str]) -> list[Ruling] | None:
+    """In a worker: the replies on a task whose answer was made unguessable; None where that cannot be done."""
+    task = bench.tasks[index]
+    answer: Any = (
+        UNGUESSABLE if isinstance(task.answer, int) else str(UNGUESSABLE) if isinstance(task.answer, str) else None
+    )
+    if answer is None or isinstance(task.answer, bool):
+        return None
+    canary: Task = replace(task, answer=answer)
+    own = ruling_of(bench, index, right, canary)
+    if own.correct or own.outcome != "verdict":
+        return None
+    return [ruling_of(bench, index, reply, canary) for reply in replies]
+
+
+def disagreement(case: Case) -> dict[str, float] | str:
+    """How often a strict and a lenient reading of the same replies part: what to log while training."""
+    verifier = case.subject.verifier
+    if not (isinstance(verifier, Slot) and is_dataclass(verifier)):
+        return "the verifier has no strictness to vary"
+    calls = [(r.index, r.reply) for r in case.court.seen if r.outcome == "verdict" and len(r.reply) < 2000][:400]
+    outcome = case.court.ask(read_both_ways, calls)
+    if not isinstance(outcome, Returned):
+        return "the comparison came to no end"
+    strict, lenient, parted = outcome.value
+    return {"replies": float(len(calls)), "exact": strict, "last": lenient, "parted": parted}
+
+
+def read_both_ways(bench: Bench, calls: Sequence[tuple[int, str]]) -> tuple[float, float, float]:
+    """In a worker: shares that are correct under the strictest and the most lenient reading, and that differ."""
+    judges: list[Any] = [replace(bench.verifier, strictness=s) for s in (Strictness.EXACT, Strictness.LAST)]  # type: ignore[type-var]
+    rows: list[list[Verdict]] = [
+        [judge.verify(bench.tasks[index], reply) for judge in judges] for index, reply in calls
+    ]
+    count = max(1, len(rows))
+    return (
+        sum(row[0].correct for row in rows) / count,
+        sum(row[1].correct for row in rows) / count,
+        sum(row[0].correct != row[1].correct for row in rows) / count,
+    )
+
+
+def card(case: Case) -> dict[str, float]:
+    """What the verifier is like to train on: its cost, its agreement on hostile texts, its share of partial rewards."""
+    judged = [ruling for ruling in case.court.seen if ruling.outcome == "verdict"]
+    spent = sorted(ruling.seconds for ruling in case.right_rulings.values() if ruling.outcome == "verdict")
+    low, high = case.subject.verifier.reward_range
+    between = [ruling for ruling in judged if low + 1e-9 < ruling.reward < high - 1e-9]
+    hostile = case.corpus
+    return {
+        "milliseconds per verdict, median": 1000 * statistics.median(spent) if spent else math.nan,
+        "milliseconds per verdict, slowest of 100": 1000 * spent[-max(1, len(spent) // 100)] if spent else math.nan,
+        "agreement on hostile texts": sum(r.outcome == "verdict" and not r.correct for r in hostile)
+        / max(1, len(hostile)),
+        "share of rewards between lowest and highest": len(between) / max(1, len(judged)),
+        "verdicts": len(judged),
+    }

@@ -1,0 +1,139 @@
+"""What is audited: a verifier, tasks to try it on, and a right reply to each where one is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.envs.base import Env, SingleTurn, identity
+from gnomon.envs.witness import judge, slot
+from gnomon.errors import VerifierError
+from gnomon.types import Message, Task, Verdict
+from gnomon.verifiers import Verifier
+
+__all__ = ["Played", "Subject", "read_tasks", "subject_of"]
+
+TASKS = 200
+"""Tasks that are drawn where nobody says how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A verifier under audit."""
+
+    name: str
+    verifier: Verifier
+    """Judged in other processes, so it pickles and its class stands in a file."""
+    tasks: tuple[Task, ...]
+    solution: Callable[[Task], str | None] | None = None
+    """A whole right reply to a task; None where there is none to be had."""
+    env: Env | None = None
+    """Where the tasks come from; what splits, seeds and turns are asked of."""
+    source: str = ""
+    """Where it stands, as a reader would look for it: a shipped name, file.py:Class, module:Class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """An environment of several turns as a verifier: the verdict on a policy that says one thing each turn."""
+
+    env: Env
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return self.env.reward_range
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return judge(self.env, task, reply)
+
+
+def subject_of(
+    target: Env | Verifier, tasks: tuple[Task, ...] = (), *, count: int = TASKS, name: str = "", source: str = ""
+) -> Subject:
+    """A subject made of an environment, or of a verifier and its tasks.
+
+    Args:
+        tasks: to try it on; those of the train split, or of the verifier's own `tasks`, where none are given.
+        count: tasks to take at most.
+    Raises: VerifierError E120 where there are no tasks, E121 for a target that judges nothing.
+    """
+    name = name or type(target).__name__
+    env = target if isinstance(target, Env) else None
+    verifier = target if isinstance(target, Verifier) else None if env is None else Played(env=env)
+    if verifier is None:
+        raise VerifierError(
+            "E121",
+            f"{name} judges nothing",
+            where=source or name,
+            why="it has neither `verify` with `reward_range`, nor `tasks`, `start`, `reward_range` and `max_turns`",
+            fix="def verify(self, task: Task, reply: str) -> Verdict",
+        )
+    if not tasks:
+        offered = getattr(target, "tasks", ())
+        offered = offered("train") if callable(offered) else offered
+        tasks = tuple(offered[index] for index in range(min(count, len(offered))))
+    if not tasks:
+        raise VerifierError(
+            "E120",
+            f"there is no task to try {name} on",
+            where=source or name,
+            fix='--tasks FILE.jsonl, with lines like {"prompt": "2 + 2?", "answer": 4, "reply": "<answer>4</answer>"}',
+        )
+    return Subject(
+        name=name,
+        verifier=verifier,
+        tasks=tasks[:count],
+        solution=solution_of(target, tasks),
+        env=env,
+        source=source,
+    )
+
+
+def solution_of(target: object, tasks: tuple[Task, ...]) -> Callable[[Task], str | None] | None:
+    """Right replies as the target knows them, or as the tasks bring them along."""
+    if isinstance(target, SingleTurn):
+        return lambda task: slot(target.solution(task))
+    own: Callable[[Task], str | None] | None = getattr(target, "solution", None)
+    if own is not None:
+        return own
+    return (lambda task: task.info.get("reply")) if any("reply" in task.info for task in tasks) else None
+
+
+def read_tasks(path: Path) -> tuple[Task, ...]:
+    """Tasks from a file of JSON lines.
+
+    A line has `prompt` (text, or messages with role and content) and `answer`; it may have `id`, `info` and
+    `reply`, a whole right reply. Other keys are kept in `info`.
+
+    Raises: VerifierError E122 for a line that is none of this, or a file that cannot be read.
+    """
+    fix = 'lines like {"prompt": "2 + 2?", "answer": 4, "reply": "<answer>4</answer>"}'
+    try:
+        lines = [(n, line) for n, line in enumerate(path.read_text("utf-8").splitlines(), 1) if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise VerifierError("E122", "the tasks cannot be read", where=str(path), why=str(error), fix=fix) from error
+    tasks = []
+    for number, line in lines:
+        try:
+            tasks.append(task_of(json.loads(line)))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise VerifierError(
+                "E122", "a line is no task", where=f"{path}, line {number}", why=why, fix=fix
+            ) from error
+    return tuple(tasks)
+
+
+def task_of(values: Mapping[str, Any]) -> Task:
+    prompt, answer = values["prompt"], values["answer"]
+    said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    messages = tuple(Message(role=str(m["role"]), content=str(m["content"])) for m in said)
+    if not messages:
+        raise ValueError("the prompt is empty")
+    extra = {key: value for key, value in values.items() if key not in ("id", "prompt", "answer", "info")}
+    info = {**values.get("info", {}), **extra}
+    task = Task(id="", messages=messages, answer=answer, info=info)
+    return replace(task, id=str(values.get("id") or identity(messages, answer)))
