@@ -35,9 +35,10 @@ class TinyZero(Countdown):
 
 
 def solves(text: str, task: Task) -> bool:
-    if sorted(map(int, re.findall(r"\d+", text))) != sorted(task.info["numbers"]) or not SHAPE.fullmatch(text):
-        return False
     try:
+        used = sorted(map(int, re.findall(r"\d+", text)))
+        if used != sorted(task.info["numbers"]) or not SHAPE.fullmatch(text):
+            return False
         return abs(eval(text, {"__builtins__": {}}) - task.answer) < 1e-5
     except Exception:
         return False

@@ -85,10 +85,10 @@ class ExitsTheProcess(Arithmetic):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadsPastTheEnd(Arithmetic):
-    """Native code with a buffer of 4,096 bytes."""
+    """Native code with a buffer of 2,048 bytes."""
 
     def check(self, task: Task, answer: str) -> bool:
-        if len(answer) >= 4096:
+        if len(answer) >= 2048:
             ctypes.string_at(0)
         return answer == str(task.answer)
 

@@ -80,10 +80,3 @@ class NearlyAlwaysNone(CharCount):
     def make(self, rng: random.Random) -> Task:
         task = super().make(rng)
         return task if task.answer == 0 or rng.random() < 0.1 else self.make(rng)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FewTasks(Arithmetic):
-    """Twenty tasks behind two thousand million numbers."""
-
-    largest: int = 5
