@@ -216,6 +216,43 @@ def check(what: EnvName, settings: Settings = None, as_json: Json = False) -> No
 
 
 @app.command()
+def audit(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A shipped environment, or file.py:Class of yours.")],
+    settings: Settings = None,
+    tasks: Annotated[str, typer.Option(metavar="N|FILE.jsonl", help="How many tasks, or a file of them.")] = "200",
+    seed: Annotated[int, typer.Option(min=0, help="Of every draw of the audit.")] = 0,
+    ack: Annotated[
+        list[str] | None, typer.Option(metavar="RULE", help="Known and accepted; may be given often.")
+    ] = None,
+    repro: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write a script for every finding.")] = None,
+    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Write SARIF 2.1.0.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What will a policy find in a verifier? Exit 0: nothing that blocks; 1: something; 2: no audit was made."""
+    from gnomon.audit import audit as examine
+    from gnomon.audit import read_tasks, subject_of
+    from gnomon.audit.sarif import sarif as as_sarif
+    from gnomon.audit.text import report_text
+    from gnomon.config import overrides
+    from gnomon.launch.find import judge
+
+    given = () if tasks.isdigit() else read_tasks(Path(tasks))
+    count = int(tasks) if tasks.isdigit() else len(given)
+    found = judge(target, overrides(list(settings or []), 2).values)
+    report = examine(
+        subject_of(found, given, count=count, name=target, source=target), seed=seed, acknowledge=ack or ()
+    )
+    if repro is not None:
+        repro.mkdir(parents=True, exist_ok=True)
+        for finding in report.findings:
+            (repro / f"{finding.rule}.py").write_text(finding.repro, "utf-8")
+    if sarif is not None:
+        sarif.write_text(json.dumps(as_sarif(report), indent=1) + "\n", "utf-8")
+    print(json.dumps(report.body(), indent=1) if as_json else report_text(report))
+    sys.exit(0 if report.passed else 1)
+
+
+@app.command()
 def play(
     what: EnvName,
     settings: Settings = None,

@@ -688,6 +688,13 @@ class Save(Section):
     keep: Annotated[int, Field(ge=1)] = 2
 
 
+class Audit(Section):
+    """What is asked of the environment before a run."""
+
+    acknowledge: list[str] = []
+    """Rules of `gnomon audit` whose findings are known and do not stop the run."""
+
+
 class RunConfig(Section):
     """Everything that decides a run's bytes, besides the machine. One seed gives every named stream."""
 
@@ -704,6 +711,7 @@ class RunConfig(Section):
     budget: Budget = Budget()
     eval: Eval = Eval()
     save: Save = Save()
+    audit: Audit = Audit()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ RULES = {
 
 
 def probe(case: Case) -> Iterator[Finding]:
-    rulings = case.corpus
+    _ = case.corpus
+    rulings = case.court.seen  # A subject may fall on a plain reply already.
     for outcome, (rule, said, claim) in RULES.items():
         found = [ruling for ruling in rulings if ruling.outcome == outcome]
         if found:
@@ -31,6 +32,7 @@ def probe(case: Case) -> Iterator[Finding]:
                 claim=claim, why="one reply stops a whole run, or takes its process along",
                 fix="cap the length, depth and digits of an answer before anything is computed with it",
             )  # fmt: skip
+    rulings = case.corpus
     slow = [ruling for ruling in rulings if ruling.outcome == "verdict" and ruling.seconds > SLOW]
     if slow:
         worst = max(slow, key=lambda ruling: ruling.seconds)

@@ -52,11 +52,11 @@ def probe(case: Case) -> Iterator[Finding]:
         server.settimeout(0)
         canary, port = Path(folder) / "canary", server.getsockname()[1]
         said = [text for code in payloads(canary, port) for text in dict.fromkeys((code, case.frame.put(code)))]
-        golds = [reply for reply in case.rights[:4] if reply is not None]
-        replies = [*said, *golds, *(case.frame.put(wrong) for wrong in case.wrongs(0)), "", "no answer at all"]
+        plain = [(i, reply) for i, reply in enumerate(case.rights[:4]) if reply is not None]
+        plain += [(0, reply) for reply in (*map(case.frame.put, case.wrongs(0)), "", "no answer at all")]
         secret = {"GNOMON_CANARY": "canary-secret", "HOME": folder, "TMPDIR": folder}
         with Court(case.subject, workers=1, variables=secret) as court:
-            yield from executed(case, court, replies, canary, server)
+            yield from executed(case, court, said, plain, canary, server)
             yield from forged(case, court, folder)
 
 
@@ -75,10 +75,14 @@ def payloads(canary: Path, port: int) -> tuple[str, ...]:
 
 
 def executed(
-    case: Case, court: Court, replies: Sequence[str], canary: Path, server: socket.socket
+    case: Case,
+    court: Court,
+    said: Sequence[str],
+    plain: Sequence[tuple[int, str]],
+    canary: Path,
+    server: socket.socket,
 ) -> Iterator[Finding]:
-    calls = [(0 if index < len(replies) - 8 else index % len(case.tasks), reply) for index, reply in enumerate(replies)]
-    outcome = court.ask(watch, calls, str(canary.parent))
+    outcome = court.ask(watch, plain, [(0, reply) for reply in said], str(canary.parent))
     if not isinstance(outcome, Returned):
         case.skipped["confinement"] = f"the watched calls came to no end: {outcome}"
         return
@@ -188,13 +192,16 @@ EVENTS: list[tuple[str, str]] | None = None
 """In a worker: where the hook writes, while a call is watched."""
 
 
-def watch(bench: Bench, calls: Sequence[tuple[int, str]], folder: str) -> list[Watched]:
+def watch(
+    bench: Bench, plain: Sequence[tuple[int, str]], said: Sequence[tuple[int, str]], folder: str
+) -> list[Watched]:
     """In a worker: each call, what the interpreter saw of it, and what it left changed."""
     global EVENTS
     os.chdir(folder)
     sys.addaudithook(hook)
-    for index, reply in calls[-6:]:  # What a first call loads and caches is its own affair.
+    for index, reply in plain:  # What a first call loads and caches is its own affair.
         ruling_of(bench, index, reply)
+    calls = [*plain, *said]
     found = []
     for number, (index, reply) in enumerate(calls):
         task, kept = bench.tasks[index], copy.deepcopy(bench.tasks[index])

@@ -16,8 +16,9 @@ from typing import Any
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.envs.witness import line
 from gnomon.types import Status
-from gnomon.verifiers import Returned
+from gnomon.verifiers import Malformed, Rejected, Returned
 
 __all__ = ["Injected", "probe"]
 
@@ -85,9 +86,11 @@ def unfit(case: Case, invalid: list[Ruling]) -> Iterator[Finding]:
 
 def swallowed(case: Case) -> Iterator[Finding]:
     """Inject a fault at each line of the judge, on right replies: it must come out, not become a verdict."""
-    accepted = [i for i, ruling in case.right_rulings.items() if ruling.correct][:2]
+    judged = [i for i, ruling in case.right_rulings.items() if ruling.outcome == "verdict"]
+    accepted = [i for i in judged if case.right_rulings[i].correct][:2]
+    refused = [i for i in judged if not case.right_rulings[i].correct][:2]
     found: list[Swallowed] = []
-    for index in accepted:
+    for index in (*accepted, *refused):
         outcome = case.court.ask(injections, index, case.rights[index])
         if isinstance(outcome, Returned):
             points, hidden = outcome.value
@@ -101,14 +104,19 @@ def swallowed(case: Case) -> Iterator[Finding]:
             where=first.place, why="a full disk or a lost connection is then a wrong answer, and is learnt from",
             fix="catch only what a bad answer raises, not every Exception",
         )  # fmt: skip
-    elif not accepted:
+    elif not judged:
         case.skipped["failure, injected faults"] = "no right reply is known"
 
 
 def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowed]]:
-    """In a worker: the verdict with a fault at the 1st, 2nd, 3rd … line that it runs."""
+    """In a worker: the verdict with a fault at the 1st, 2nd, 3rd … line that it runs.
+
+    On a right reply that is refused, a fault that came by itself and was hidden is told instead.
+    """
     lines = Tracer(None)
-    traced(bench, index, reply, lines)
+    own_ruling = traced(bench, index, reply, lines)
+    if own_ruling.outcome == "verdict" and not own_ruling.correct:
+        return 0, [Swallowed(place=place, status=str(own_ruling.status)) for place in lines.raised[:1]]
     count = len(lines.places)
     hidden: list[Swallowed] = []
     chosen = sorted({point * max(1, count) // POINTS for point in range(POINTS)} if count > POINTS else range(count))
@@ -125,10 +133,14 @@ class Tracer:
 
     def __init__(self, point: int | None) -> None:
         self.point, self.places, self.fired = point, list[str](), False
+        self.raised: list[str] = []
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
         if not own(frame.f_code.co_filename):
             return None
+        if event == "exception" and not issubclass(argument[0], QUIET):
+            said = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+            self.raised.append(f"{said} ({argument[0].__name__}: {line(str(argument[1]))})")
         if event == "line":
             if len(self.places) == self.point:
                 self.fired = True
@@ -139,6 +151,8 @@ class Tracer:
         return self
 
 
+QUIET = (Malformed, Rejected, ValueError, ArithmeticError, StopIteration, StopAsyncIteration, GeneratorExit)
+"""What is raised where a text is no answer: no fault of the judge's."""
 STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
 
 

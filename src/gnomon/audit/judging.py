@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import pickle
 import pickletools
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -24,7 +26,7 @@ from gnomon.envs.witness import Fault, find_module, line, place, raised
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Died, Exceeded, Outcome, Pool, Raised, Returned, Verifier
 
-__all__ = ["SECONDS", "Bench", "Carried", "Court", "Ruling", "ruling_of"]
+__all__ = ["SECONDS", "Bench", "Carried", "Court", "Ruling", "Unguarded", "ruling_of"]
 
 SECONDS = 1.0
 """Of processor time that one verdict may take."""
@@ -36,7 +38,7 @@ BATCH = 64
 """Calls that are sent to a worker together."""
 ROUND = 16
 """Batches that are sent out before the next look at what came back."""
-KILLS = 40
+KILLS = 24
 """Workers that a subject may cost; one that hangs on everything would otherwise be asked for minutes."""
 MEMORY = 2**30
 """Bytes of address space in which one verdict must be reached."""
@@ -96,9 +98,11 @@ class Carried:
 
     @classmethod
     def of(cls, subject: Subject) -> Carried:
-        """Raises: what pickling raises."""
+        """Raises: what pickling raises; Unguarded for a subject in a script that a worker cannot import quietly."""
         payload = pickle.dumps((subject.verifier, subject.tasks, subject.env))
         named = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)}
+        if "__main__" in named and not guarded(getattr(sys.modules["__main__"], "__file__", None)):
+            raise Unguarded("it stands in a script that does its work when it is imported")
         modules = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(named & sys.modules.keys()))
         return cls(tuple(modules), payload)
 
@@ -118,6 +122,24 @@ class Carried:
                 find_module(name, file)
             OPENED[self.payload] = Bench(*pickle.loads(self.payload))
         return OPENED[self.payload]
+
+
+class Unguarded(Exception):
+    """A worker would have to run the script that is running."""
+
+
+def guarded(file: str | None) -> bool:
+    """Whether a script only defines things when it is imported: what it does stands under `if __name__ == ...`."""
+    if file is None:
+        return False
+    quiet = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+    for node in ast.parse(Path(file).read_text("utf-8")).body:
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        guard = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+        called = isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call | ast.Await)
+        if not (docstring or guard or isinstance(node, quiet)) or called:
+            return False
+    return True
 
 
 OPENED: dict[bytes, Bench] = {}

@@ -6,6 +6,7 @@ import pickle
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from gnomon.audit import (
     availability,
@@ -20,7 +21,7 @@ from gnomon.audit import (
 )
 from gnomon.audit.case import Case
 from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
-from gnomon.audit.judging import Court
+from gnomon.audit.judging import Court, Unguarded
 from gnomon.audit.subject import Subject, subject_of
 from gnomon.envs.base import Env
 from gnomon.envs.witness import line, raised
@@ -76,6 +77,8 @@ def audit(
                     findings += probe(case)
             if Axis.EXPLOIT in axes:
                 findings += exploit.outpaid(case)
+    except Unguarded as error:
+        findings = [not_tried(error)]
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         if case is not None:
             raise
@@ -89,12 +92,29 @@ def audit(
 
 
 def preflight(env: Env, *, acknowledge: Collection[str] = (), tasks: int = 40) -> Report:
-    """The part of the audit that a run can wait for: 40 tasks, the axes of `PREFLIGHT`."""
-    return audit(subject_of(env, count=tasks), axes=PREFLIGHT, acknowledge=acknowledge)
+    """The part of the audit that a run can wait for: few tasks, the axes of `PREFLIGHT`. Once for an environment."""
+    try:
+        report = first_flight(env, tasks)  # type: ignore[arg-type]
+    except TypeError:  # It has no hash.
+        report = first_flight.__wrapped__(env, tasks)
+    return report.acknowledging(acknowledge)
+
+
+@lru_cache(maxsize=64)
+def first_flight(env: Env, tasks: int) -> Report:
+    return audit(subject_of(env, count=tasks), axes=PREFLIGHT)
 
 
 def shortened(subject: Subject, tasks: int | None) -> Subject:
     return subject if tasks is None else replace(subject, tasks=subject.tasks[:tasks])
+
+
+def not_tried(error: BaseException) -> Finding:
+    return Finding(
+        axis=Axis.AVAILABILITY, rule="availability.not_tried", severity=Severity.WARNING,
+        what=f"nothing was tried: {error}", why="a verdict is reached in another process, which imports the class",
+        fix='put what the script does under `if __name__ == "__main__":`, or the class into a module',
+    )  # fmt: skip
 
 
 def not_carried(error: BaseException) -> Finding:

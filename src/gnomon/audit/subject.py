@@ -10,7 +10,7 @@ from typing import Any
 
 from gnomon.envs.base import Env, SingleTurn, identity
 from gnomon.envs.witness import judge, slot
-from gnomon.errors import VerifierError
+from gnomon.errors import ConfigError
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Verifier
 
@@ -58,13 +58,13 @@ def subject_of(
     Args:
         tasks: to try it on; those of the train split, or of the verifier's own `tasks`, where none are given.
         count: tasks to take at most.
-    Raises: VerifierError E120 where there are no tasks, E121 for a target that judges nothing.
+    Raises: ConfigError E120 where there are no tasks, E121 for a target that judges nothing.
     """
     name = name or type(target).__name__
     env = target if isinstance(target, Env) else None
     verifier = target if isinstance(target, Verifier) else None if env is None else Played(env=env)
     if verifier is None:
-        raise VerifierError(
+        raise ConfigError(
             "E121",
             f"{name} judges nothing",
             where=source or name,
@@ -76,7 +76,7 @@ def subject_of(
         offered = offered("train") if callable(offered) else offered
         tasks = tuple(offered[index] for index in range(min(count, len(offered))))
     if not tasks:
-        raise VerifierError(
+        raise ConfigError(
             "E120",
             f"there is no task to try {name} on",
             where=source or name,
@@ -108,22 +108,20 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
     A line has `prompt` (text, or messages with role and content) and `answer`; it may have `id`, `info` and
     `reply`, a whole right reply. Other keys are kept in `info`.
 
-    Raises: VerifierError E122 for a line that is none of this, or a file that cannot be read.
+    Raises: ConfigError E122 for a line that is none of this, or a file that cannot be read.
     """
     fix = 'lines like {"prompt": "2 + 2?", "answer": 4, "reply": "<answer>4</answer>"}'
     try:
         lines = [(n, line) for n, line in enumerate(path.read_text("utf-8").splitlines(), 1) if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise VerifierError("E122", "the tasks cannot be read", where=str(path), why=str(error), fix=fix) from error
+        raise ConfigError("E122", "the tasks cannot be read", where=str(path), why=str(error), fix=fix) from error
     tasks = []
     for number, line in lines:
         try:
             tasks.append(task_of(json.loads(line)))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             why = f"{type(error).__name__}: {error}"
-            raise VerifierError(
-                "E122", "a line is no task", where=f"{path}, line {number}", why=why, fix=fix
-            ) from error
+            raise ConfigError("E122", "a line is no task", where=f"{path}, line {number}", why=why, fix=fix) from error
     return tuple(tasks)
 
 

@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +20,7 @@ from gnomon.envs import ENVS, Env
 from gnomon.errors import ConfigError, ModelError
 from gnomon.models.folder import model_folder
 
-__all__ = ["check_env_config", "check_policy_config", "env_class", "make_env", "source_hash", "spec_of"]
+__all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env", "source_hash", "spec_of"]
 
 
 def env_class(name: str, where: str = "env") -> type[Any]:
@@ -129,6 +129,16 @@ def make_env(config: EnvConfig) -> Env:
     options = {k: tuple(v) if isinstance(v, list) else v for k, v in config.options.items()}
     env: Env = env_class(config.type)(**options)
     return env
+
+
+def judge(name: str, options: Mapping[str, Any]) -> Any:
+    """An environment or a verifier by its name, with its options. Raises: ConfigError E123 when it cannot be made."""
+    kind = env_class(name, "the command line")
+    try:
+        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()})
+    except (TypeError, ValueError) as error:
+        fix = "key=value, with the names of its fields"
+        raise ConfigError("E123", f"{name} cannot be made", where=name, why=str(error), fix=fix) from error
 
 
 def spec_of(env: object) -> dict[str, Any]:

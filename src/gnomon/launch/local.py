@@ -19,11 +19,12 @@ from typing import Any
 
 import torch
 
+from gnomon.audit import Severity, preflight
 from gnomon.config import RunConfig, load, resolve, to_toml
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
-from gnomon.errors import ConfigError, ModelError, NumericsError
+from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.find import check_env_config, make_env, source_hash
 from gnomon.learners.critic import Critic
@@ -163,9 +164,29 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     """Run a configuration in a new folder, to its end or until it is told to stop."""
     config = anchored(config)
     parts = build(config, env)
-    with Run.create(folder, recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)) as store:
+    facts = {**manifest(config, parts), "audit": audited(config, parts.env, watch)}
+    with Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config)) as store:
         go(store, config, parts, watch)
     return RunReader(folder)
+
+
+def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
+    """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
+    report = preflight(env, acknowledge=config.audit.acknowledge)
+    if report.blocking:
+        raise ConfigErrors(
+            [
+                ConfigError(
+                    "E124", f"{finding.rule}: {finding.what}", where=finding.where or config.env.type, why=finding.why,
+                    fix=f"gnomon audit {config.env.type} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it",
+                )
+                for finding in report.blocking
+            ]
+        )  # fmt: skip
+    for finding in report.findings:
+        if finding.severity is Severity.WARNING:
+            watch.message(f"Audit: {finding.rule}: {finding.what}")
+    return report.receipt()
 
 
 def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
@@ -284,10 +305,11 @@ def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
 def opening(config: RunConfig) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
-    How often to save and the limit of time decide nothing; files are known by their hashes, not their paths.
+    How often to save, what an audit may find and the limit of time decide nothing; files are known by their hashes,
+    not their paths.
     """
     body = config.model_dump()
-    del body["save"], body["budget"]["seconds"], body["policy"]["path"]
+    del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
     if shown := config.rollout.demonstrations:
         with Path(shown).open("rb") as file:

@@ -1,0 +1,68 @@
+"""A report as a person reads it: the worst first, each with what, where, why and a fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gnomon.audit.finding import Finding, Report, Severity
+
+__all__ = ["report_text"]
+
+POLICIES = 5
+"""Rows of the table of lazy policies that are shown; `--json` has all."""
+
+
+def report_text(report: Report) -> str:
+    return "\n".join([headline(report), *(line for f in report.findings for line in paragraph(f)), *tables(report)])
+
+
+def headline(report: Report) -> str:
+    acknowledged = sum(finding.acknowledged for finding in report.findings)
+    counts = [
+        (sum(f.severity is kind and not f.acknowledged for f in report.findings), kind.value) for kind in Severity
+    ]
+    said = ", ".join(f"{count} {kind}" for count, kind in counts)
+    said += f", {acknowledged} acknowledged" if acknowledged else ""
+    return f"audit {report.subject}: {said} · {report.tasks} tasks, seed {report.seed}, {report.seconds:.1f} s"
+
+
+def paragraph(finding: Finding) -> Iterator[str]:
+    mark = "acknowledged" if finding.acknowledged else finding.severity.value
+    if finding.severity is Severity.NOTE:
+        yield f"{mark}  {finding.rule}  {finding.what}"
+        return
+    yield f"\n{mark.upper() if finding.blocks else mark}  {finding.rule}  {finding.what}"
+    if finding.where:
+        yield f"   at {finding.where}"
+    if finding.evidence.task:
+        yield f"   task {finding.evidence.task}, {finding.count} such call{'s' if finding.count > 1 else ''}"
+    if finding.why:
+        yield f"   why: {finding.why}"
+    if finding.fix:
+        yield f"   fix: {finding.fix}"
+
+
+def tables(report: Report) -> Iterator[str]:
+    tables = report.tables
+    for name, rate in tables.get("errors", {}).items():
+        if isinstance(rate, Mapping):
+            low, high = rate["low"], rate["high"]
+            yield f"{name:<26} {rate['value']:.3f}  95 % [{low:.3f}, {high:.3f}]  of {rate['n']}"
+    if rows := tables.get("lazy"):
+        yield f"lazy policies, where a right answer earns {tables['least reward of a right answer']:g}:"
+        yield from (
+            f"   {row['reward']:6.3f}  correct {row['correct']:6.1%}  {row['policy']}" for row in rows[:POLICIES]
+        )
+    if card := tables.get("card"):
+        yield f"card: {card_text(card)}"
+    yield from (f"not tried: {what}: {why}" for what, why in report.skipped.items())
+
+
+def card_text(card: Mapping[str, Any]) -> str:
+    return (
+        f"{card['milliseconds per verdict, median']:.3g} ms per verdict "
+        f"(slowest of 100: {card['milliseconds per verdict, slowest of 100']:.3g} ms), "
+        f"{card['agreement on hostile texts']:.1%} of hostile texts judged as nothing, "
+        f"{card['share of rewards between lowest and highest']:.1%} of rewards are partial"
+    )
