@@ -40,6 +40,8 @@ ITEMS = 20
 SEED = 7
 SECONDS = 2.0
 """Of processor time that one score may take."""
+AXES = ("correctness", "exploit", "confinement")
+"""Of `gnomon audit`; what the others ask is asked here in another way."""
 WALL = 300
 """Seconds that one data set may take."""
 MEMORY = 4 * 2**30
@@ -180,6 +182,19 @@ def try_one(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def audited(name: str) -> dict[str, Any]:
+    """What `gnomon audit` says of a data set's scorer, along the axes of `AXES`."""
+    from gnomon.audit import audit, subject_of
+    from gnomon.verifiers.foreign import GymScore
+
+    report = audit(subject_of(GymScore(dataset=name), count=ITEMS, name=name), axes=AXES)
+    return {
+        "receipt": report.receipt(),
+        "blocking": {finding.rule: finding.what for finding in report.blocking},
+        "lazy": report.tables.get("lazy", []),
+    }
+
+
 def confined(name: str, what: str, hash_seed: str, scratch: str, out: Path) -> str:
     """Try one data set in a process of its own. Returns: why there is no result; empty for one."""
 
@@ -222,6 +237,14 @@ def tried(name: str) -> dict[str, Any]:
         failed = confined(name, "digest", "2", scratch, other)
         result["hash"] = bool(failed) or json.loads(other.read_text()) != result.get("digest", [])
     return result
+
+
+def asked(name: str) -> dict[str, Any]:
+    """What the audit says of one data set."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch, "out.json")
+        failed = confined(name, "audit", "1", scratch, out)
+        return {"failed": failed, "blocking": {}, "lazy": []} if failed else json.loads(out.read_text())
 
 
 def findings(found: dict[str, Any]) -> dict[str, str]:
@@ -337,6 +360,9 @@ reply that is no answer: no slot, an empty one, a word, the question itself, a l
 """
 
 
+WHAT = {"all": try_one, "digest": lambda name: digest(items(name, SEED, ITEMS + 1)), "audit": audited}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--state", type=Path, help="folder of results; what is there is not tried again")
@@ -347,24 +373,28 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        found = try_one(options.one) if options.what == "all" else digest(items(options.one, SEED, ITEMS + 1))
+        found = WHAT[options.what](options.one)
         options.out.write_text(json.dumps(found))
         return
     if options.state is None:
         parser.error("--state FOLDER")
     options.state.mkdir(parents=True, exist_ok=True)
-    chosen = options.only or names()
+    chosen = [] if options.write else options.only or names()
     for place, name in enumerate(chosen, 1):
-        file = options.state / f"{name}.json"
-        if file.exists() or options.write:
-            continue
-        began = time.monotonic()
-        result = tried(name)
-        partial = file.with_suffix(".partial")
-        partial.write_text(json.dumps(result, indent=1))
-        partial.rename(file)
-        rules, spent = findings(result), time.monotonic() - began
-        print(f"{place:3}/{len(chosen)}  {name:28} {trust(rules):5}  {spent:5.1f} s  {', '.join(rules)}", flush=True)
+        for folder, ask, say in (("tried", tried, findings), ("audited", asked, lambda result: result["blocking"])):
+            file = options.state / folder / f"{name}.json"
+            if file.exists():
+                continue
+            file.parent.mkdir(exist_ok=True)
+            began = time.monotonic()
+            result = ask(name)
+            partial = file.with_suffix(".partial")
+            partial.write_text(json.dumps(result, indent=1))
+            partial.rename(file)
+            spent = time.monotonic() - began
+            print(
+                f"{place:3}/{len(chosen)}  {name:24} {folder:7}  {spent:5.1f} s  {', '.join(say(result))}", flush=True
+            )
     if options.write:
         write(options.state)
 

@@ -147,5 +147,8 @@ def test_targets_have_prefixes():
     assert named(f"trl:{FILE}:exact,{FILE}:polite") == trl("exact", "polite")
     assert named(f"verl:{FILE}:plain_score") == VerlScore(function=f"{FILE}:plain_score")
     assert named(f"rubric:{FILE}:rubric") == RubricReward(rubric=f"{FILE}:rubric")
-    assert named("countdown") is None
+    assert named(f"trl:{FILE}:exact", gold="answer", top=2.0) == trl("exact", gold="answer", top=2.0)
+    with pytest.raises(TypeError, match="colour"):
+        named(f"trl:{FILE}:exact", colour="red")
+    assert named("countdown") is named("trl:") is None
     assert named("my_pkg.env:Mine") is None

@@ -83,7 +83,7 @@ class Case:
 
     @cached_property
     def places(self) -> dict[int, tuple[int, int]]:
-        """Where the answer stands in the right reply, by task index: as the verdict says, in a frame, or by its text."""
+        """Where the answer stands in a right reply, by task: as the verdict says, in its frame, or by its text."""
         found = {}
         for index, ruling in self.right_rulings.items():
             reply, answer = self.rights[index] or "", stated_answer(self.tasks[index])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from gnomon.verifiers.foreign.base import Foreign, Function
 from gnomon.verifiers.foreign.reasoning_gym import GymScore, GymTasks
 from gnomon.verifiers.foreign.rubric import RubricReward, VerifiersTask
@@ -21,21 +24,23 @@ __all__ = [
 ]
 
 
-def named(target: str) -> Foreign | None:
+PREFIXES: dict[str, Callable[..., Foreign]] = {
+    "trl": lambda rest, **options: TrlReward(functions=tuple(rest.split(",")), **options),
+    "verl": lambda rest, **options: VerlScore(function=rest, **options),
+    "rubric": lambda rest, **options: RubricReward(rubric=rest, **options),
+    "verifiers": lambda rest, **options: VerifiersTask(task=rest, **options),
+    "reasoning-gym": lambda rest, **options: GymScore(dataset=rest, **options),
+}
+
+
+def named(target: str, **options: Any) -> Foreign | None:
     """The verifier behind `trl:…`, `verl:…`, `rubric:…`, `verifiers:…` or `reasoning-gym:…`; None for another name.
 
     After the prefix comes a function, `package.module:function` or `file.py:function` (TRL takes several, with commas
     between them), or the name of a data set.
+
+    Args: options: fields of the verifier.
+    Raises: TypeError or ValueError for options that it does not have or take.
     """
     prefix, _, rest = target.partition(":")
-    if prefix == "trl":
-        return TrlReward(functions=tuple(rest.split(",")))
-    if prefix == "verl":
-        return VerlScore(function=rest)
-    if prefix == "rubric":
-        return RubricReward(rubric=rest)
-    if prefix == "verifiers":
-        return VerifiersTask(task=rest)
-    if prefix == "reasoning-gym":
-        return GymScore(dataset=rest)
-    return None
+    return PREFIXES[prefix](rest, **options) if prefix in PREFIXES and rest else None
