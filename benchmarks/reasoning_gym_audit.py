@@ -40,8 +40,8 @@ ITEMS = 20
 SEED = 7
 SECONDS = 2.0
 """Of processor time that one score may take."""
-AXES = ("correctness", "exploit", "confinement")
-"""Of `gnomon audit`; what the others ask is asked here in another way."""
+AXES = ("correctness", "exploit")
+"""Of `gnomon audit`, for scorers that are not refused already; what the other axes ask is asked here in another way."""
 WALL = 300
 """Seconds that one data set may take."""
 MEMORY = 4 * 2**30
@@ -247,6 +247,21 @@ def asked(name: str) -> dict[str, Any]:
         return {"failed": failed, "blocking": {}, "lazy": []} if failed else json.loads(out.read_text())
 
 
+def keep(file: Path, result: dict[str, Any]) -> None:
+    """Write a result whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(result, indent=1))
+    partial.rename(file)
+
+
+def known(state: Path, name: str) -> dict[str, Any]:
+    """All that is known of a data set."""
+    found: dict[str, Any] = json.loads((state / "tried" / f"{name}.json").read_text())
+    more = state / "audited" / f"{name}.json"
+    return {**found, "audit": json.loads(more.read_text())} if more.exists() else found
+
+
 def findings(found: dict[str, Any]) -> dict[str, str]:
     """The rules that a data set breaks, each with what was seen."""
     if found.get("failed"):
@@ -277,7 +292,7 @@ def findings(found: dict[str, Any]) -> dict[str, str]:
         rules["crosses seeds"] = f"{found['crosses']:.0%} of the items"
     if found["hash"]:
         rules["depends on the hash seed"] = "other items under another PYTHONHASHSEED"
-    return rules
+    return rules | found.get("audit", {}).get("blocking", {})
 
 
 def worst_lazy(found: dict[str, Any]) -> tuple[str, float]:
@@ -293,12 +308,14 @@ SPOILS = {"no result", "executes text", "hangs", "raises", "no answer", "refuses
 def trust(rules: Iterable[str]) -> str:
     """`yes`, `exact` (once a score below 1 counts as 0), or `no`."""
     broken = set(rules)
-    return "no" if broken & SPOILS else "exact" if "pays something for nothing" in broken else "yes"
+    if broken & SPOILS or any(rule.startswith("exploit.") for rule in broken):
+        return "no"
+    return "exact" if "pays something for nothing" in broken else "yes"
 
 
 def write(state: Path) -> None:
     """The page for people and the table for the adapter."""
-    results = {path.stem: json.loads(path.read_text()) for path in sorted(state.glob("*.json"))}
+    results = {path.stem: known(state, path.stem) for path in sorted((state / "tried").glob("*.json"))}
     release = version("reasoning-gym")
     rows, table = [], {}
     for name, found in results.items():
@@ -378,23 +395,16 @@ def main() -> None:
         return
     if options.state is None:
         parser.error("--state FOLDER")
-    options.state.mkdir(parents=True, exist_ok=True)
     chosen = [] if options.write else options.only or names()
     for place, name in enumerate(chosen, 1):
-        for folder, ask, say in (("tried", tried, findings), ("audited", asked, lambda result: result["blocking"])):
+        for folder, ask in (("tried", tried), ("audited", asked)):
             file = options.state / folder / f"{name}.json"
-            if file.exists():
+            if file.exists() or (folder == "audited" and trust(findings(known(options.state, name))) == "no"):
                 continue
-            file.parent.mkdir(exist_ok=True)
             began = time.monotonic()
-            result = ask(name)
-            partial = file.with_suffix(".partial")
-            partial.write_text(json.dumps(result, indent=1))
-            partial.rename(file)
-            spent = time.monotonic() - began
-            print(
-                f"{place:3}/{len(chosen)}  {name:24} {folder:7}  {spent:5.1f} s  {', '.join(say(result))}", flush=True
-            )
+            keep(file, ask(name))
+            rules, spent = findings(known(options.state, name)), time.monotonic() - began
+            print(f"{place:3}/{len(chosen)}  {name:24} {folder:7}  {spent:5.1f} s  {', '.join(rules)}", flush=True)
     if options.write:
         write(options.state)
 

@@ -230,7 +230,7 @@ def seeds(case: Case) -> Iterator[Finding]:
 def shows_answers(case: Case) -> Iterator[Finding]:
     """Whether the prompt says the answer."""
     known = [(i, gold) for i, gold in enumerate(case.golds) if gold and len(gold) > 1]
-    told = [i for i, gold in known if f" {gold} " in f" {flat(prompt(case.tasks[i]))} "]
+    told = [i for i, gold in known if f" {flat(gold)} " in f" {flat(prompt(case.tasks[i]))} "]
     if known and len(known) > 0.5 * len(case.tasks) and len(told) > 0.9 * len(known):
         yield case.finding(
             "determinism.answer_in_prompt", Severity.WARNING,
@@ -240,4 +240,5 @@ def shows_answers(case: Case) -> Iterator[Finding]:
 
 
 def flat(text: str) -> str:
-    return "".join(char if char.isalnum() or char in "-+*/()." else " " for char in text)
+    """The words and numbers of a text, with one space between them."""
+    return " ".join("".join(char if char.isalnum() or char in "-+*/." else " " for char in text).split())

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 from gnomon.errors import ResourceError, VerifierError
-from gnomon.types import Message, Part, Task
+from gnomon.types import Message, Part, Status, Task
 from gnomon.verifiers.extract import Strictness, extract
 from gnomon.verifiers.foreign.base import Foreign, number
 
@@ -20,7 +20,7 @@ __all__ = ["GymScore", "GymTasks"]
 
 @dataclass(frozen=True, kw_only=True)
 class GymScore(Foreign):
-    """A data set's own scorer, given the text in the answer slot of a reply; None where the reply has no slot."""
+    """A data set's own scorer, given the text in the answer slot of a reply; None where there is no slot, or too much."""
 
     dataset: str
     options: tuple[tuple[str, Any], ...] = ()
@@ -35,7 +35,9 @@ class GymScore(Foreign):
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         """Raises: VerifierError E132 for what is no number; whatever the scorer raises."""
         entry = {"question": task.messages[-1].content, "answer": task.answer, "metadata": task.info["metadata"]}
-        score = opened(self.dataset, self.options).score_answer(extract(reply, self.strictness).text, entry)
+        found = extract(reply, self.strictness)
+        empty = found.status is Status.NO_ANSWER and found.span is not None
+        score = opened(self.dataset, self.options).score_answer("" if empty else found.text, entry)
         return (Part(name="score", value=number(score, self.dataset)),)
 
     def tasks(self, split: str) -> GymTasks:
