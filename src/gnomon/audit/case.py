@@ -11,7 +11,7 @@ from typing import Any
 
 from gnomon.audit.corpus import NUMBER, hostile_calls, prompt
 from gnomon.audit.finding import Axis, Evidence, Finding, Severity
-from gnomon.audit.frame import KNOWN, Frame, learnt
+from gnomon.audit.frame import KNOWN, Frame, framed, learnt
 from gnomon.audit.judging import Court, Ruling
 from gnomon.audit.repro import call_script, rule_script
 from gnomon.audit.source import literals
@@ -83,14 +83,14 @@ class Case:
 
     @cached_property
     def places(self) -> dict[int, tuple[int, int]]:
-        """Where the answer stands in a right reply, by task: as the verdict says, in its frame, or by its text."""
+        """Where the answer stands in the right reply, by task index: as the verdict says, or where its text is."""
         found = {}
         for index, ruling in self.right_rulings.items():
             reply, answer = self.rights[index] or "", stated_answer(self.tasks[index])
             if ruling.span is not None and ruling.correct:
                 found[index] = ruling.span
-            elif (inside := framed(reply)) is not None:
-                found[index] = inside
+            elif (place := framed(reply)) is not None:
+                found[index] = place
             elif answer and (at := reply.rfind(answer)) >= 0:
                 found[index] = (at, at + len(answer))
         return found
@@ -196,15 +196,6 @@ class Case:
             axis=axis, rule=rule, severity=severity, what=line(what), where=where, why=why, fix=fix,
             evidence=evidence, repro=repro, count=max(1, len(shown_by)),
         )  # fmt: skip
-
-
-def framed(reply: str) -> tuple[int, int] | None:
-    """Where the text of the one frame in a reply stands; None where there is none, or more than one."""
-    for frame in KNOWN[:2]:
-        start, end = reply.find(frame.before), reply.rfind(frame.after)
-        if start >= 0 and end >= start + len(frame.before) and reply.count(frame.before) == 1:
-            return start + len(frame.before), end
-    return None
 
 
 def shown(text: str, most: int = 60) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import copy
 import os
+import random
 import re
+import signal
 import socket
 import sys
 import tempfile
@@ -168,11 +170,12 @@ def forged(case: Case, court: Court, folder: str) -> Iterator[Finding]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
         after = court.ask(judged_here, folder, wrong)
-        if (
-            isinstance(after, Returned)
-            and after.value.outcome == "verdict"
-            and after.value.reward > before.value.reward
-        ):
+        for name in names:
+            (Path(folder) / name).unlink(missing_ok=True)
+        again = court.ask(judged_here, folder, wrong)
+        if not (isinstance(after, Returned) and isinstance(again, Returned)) or after.value.outcome != "verdict":
+            continue
+        if after.value.reward > before.value.reward and again.value.same == before.value.same:
             yield case.finding(
                 "confinement.forged_file", Severity.BLOCKING,
                 f"with {content!r} in {', '.join(names[:3])} a wrong reply earns {after.value.reward:g}",
@@ -206,6 +209,7 @@ def watch(
     for number, (index, reply) in enumerate(calls):
         task, kept = bench.tasks[index], copy.deepcopy(bench.tasks[index])
         own = copy.deepcopy(getattr(bench.verifier, "__dict__", {}))
+        reset(folder, number)
         before, EVENTS = surroundings(), []
         ruling = ruling_of(bench, index, reply)
         events, EVENTS = EVENTS, None
@@ -213,6 +217,17 @@ def watch(
         names += ["task"] * (task != kept) + ["verifier"] * (getattr(bench.verifier, "__dict__", {}) != own)
         found.append(Watched(place=number, events=tuple(dict.fromkeys(events)), moved=tuple(names), ruling=ruling))
     return found
+
+
+def reset(folder: str, number: int) -> None:
+    """The process as no earlier call left it: what sets the same thing each time would else be seen once at most."""
+    os.chdir(folder)
+    random.seed(number)
+    sys.setrecursionlimit(1000 + number)
+    sys.set_int_max_str_digits(4300 + number)
+    os.umask(0o022 if number % 2 else 0o077)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    os.environ["GNOMON_CALL"] = str(number)
 
 
 def hook(event: str, arguments: tuple[Any, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,13 +28,14 @@ WORLDS: dict[str, dict[str, str]] = {
 """Other processes that must say the same."""
 OVERLAP = 0.5
 """Share of tasks that may stand one place further in the next seed; by chance it is next to none."""
-DAY = 26 * 3600.0
+DAY = 25 * 3600.0
 """Seconds by which the clock is put forward: another hour, another day."""
 
 
 def probe(case: Case) -> Iterator[Finding]:
     calls = probes(case)
-    first = case.court.ask(in_order, calls, 1)
+    with Court(case.subject, workers=1) as court:
+        first = court.ask(in_order, calls, 1)
     if not isinstance(first, Returned):
         case.skipped["determinism"] = f"the calls to compare came to no end: {first}"
         return
@@ -69,16 +71,15 @@ def here(case: Case, calls: Sequence[tuple[int, str]]) -> Iterator[tuple[str, st
     count = len(calls)
     backwards = list(range(count))[::-1]
     shuffled = case.rng("order").sample(range(count), count)
-    outcome = case.court.ask(in_order, calls, 3)
-    if isinstance(outcome, Returned):
-        for start in (count, 2 * count):
-            yield "determinism.repeated", "asked again", outcome.value[start : start + count]
-    for said, order in (("in the other order", backwards), ("in a shuffled order", shuffled)):
-        outcome = case.court.ask(in_order, [calls[place] for place in order], 1)
-        if isinstance(outcome, Returned):
-            by_place = dict(zip(order, outcome.value, strict=True))
-            yield "determinism.order", said, [by_place[place] for place in range(count)]
-    with Court(case.subject, workers=1) as court:
+    with Court(case.subject, recycle=1) as court:  # A worker for each job: none has seen another.
+        again = court.ask(in_order, calls, 2)
+        if isinstance(again, Returned):
+            yield "determinism.repeated", "asked again", again.value[count:]
+        for said, order in (("in the other order", backwards), ("in a shuffled order", shuffled)):
+            outcome = court.ask(in_order, [calls[place] for place in order], 1)
+            if isinstance(outcome, Returned):
+                by_place = dict(zip(order, outcome.value, strict=True))
+                yield "determinism.order", said, [by_place[place] for place in range(count)]
         alone = court.pool.map([(in_order, [call], 1) for call in calls[:24]])
         yield "determinism.batch", "one by one", [o.value[0] for o in alone if isinstance(o, Returned)]
     for rule, said, ask in (
@@ -230,7 +231,10 @@ def seeds(case: Case) -> Iterator[Finding]:
 def shows_answers(case: Case) -> Iterator[Finding]:
     """Whether the prompt says the answer."""
     known = [(i, gold) for i, gold in enumerate(case.golds) if gold and len(gold) > 1]
-    told = [i for i, gold in known if f" {flat(gold)} " in f" {flat(prompt(case.tasks[i]))} "]
+    answers = {gold for _, gold in known}
+    if len(answers) <= 10 and all(holds(prompt(case.tasks[0]), gold) for gold in answers):
+        return  # The prompt offers the answers to choose from.
+    told = [i for i, gold in known if holds(prompt(case.tasks[i]), gold)]
     if known and len(known) > 0.5 * len(case.tasks) and len(told) > 0.9 * len(known):
         yield case.finding(
             "determinism.answer_in_prompt", Severity.WARNING,
@@ -239,6 +243,6 @@ def shows_answers(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def flat(text: str) -> str:
-    """The words and numbers of a text, with one space between them."""
-    return " ".join("".join(char if char.isalnum() or char in "-+*/." else " " for char in text).split())
+def holds(text: str, answer: str) -> bool:
+    """Whether the answer stands in the text as a word of its own."""
+    return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text) is not None

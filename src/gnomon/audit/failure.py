@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -39,7 +40,8 @@ class Swallowed:
 
 
 def probe(case: Case) -> Iterator[Finding]:
-    seen = [ruling for ruling in case.court.seen if ruling.reply is not None]
+    _ = case.right_rulings, case.corpus  # What it has to read where no other axis was tried.
+    seen = case.court.seen
     raised = [ruling for ruling in seen if ruling.outcome == "raised"]
     if raised:
         first = min(raised, key=lambda ruling: len(ruling.reply))
@@ -117,9 +119,9 @@ def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowe
     own_ruling = traced(bench, index, reply, lines)
     if own_ruling.outcome == "verdict" and not own_ruling.correct:
         return 0, [Swallowed(place=place, status=str(own_ruling.status)) for place in lines.raised[:1]]
-    count = len(lines.places)
     hidden: list[Swallowed] = []
-    chosen = sorted({point * max(1, count) // POINTS for point in range(POINTS)} if count > POINTS else range(count))
+    once = {place: point for point, place in reversed(list(enumerate(lines.places)))}
+    chosen = sorted(once.values())[:POINTS]
     for point in chosen:
         tracer = Tracer(point)
         ruling = traced(bench, index, reply, tracer)
@@ -156,10 +158,14 @@ QUIET = (Malformed, Rejected, ValueError, ArithmeticError, StopIteration, StopAs
 STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
 
 
+ROOT = Path(__file__).parents[1]
+OURS = tuple(str(ROOT / name) for name in ("audit", "types.py", "envs/base.py", "envs/witness.py", "verifiers/slot.py"))
+
+
 def own(file: str) -> bool:
-    """Whether a file is the subject's: neither of the standard library nor of the audit."""
+    """Whether a file is the subject's: neither of the standard library nor what every verifier stands on."""
     installed = "site-packages" in file
-    return not file.startswith("<") and (installed or not file.startswith(STANDARD)) and "/gnomon/audit/" not in file
+    return not file.startswith(("<", *OURS)) and (installed or not file.startswith(STANDARD))
 
 
 def traced(bench: Bench, index: int, reply: str, tracer: Tracer) -> Ruling:

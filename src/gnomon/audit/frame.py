@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["KNOWN", "Frame", "learnt"]
+__all__ = ["KNOWN", "Frame", "framed", "learnt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,16 @@ KNOWN = (
     Frame("", ""),
 )
 """Frames in use, the most particular first; tried where no right reply is known."""
+
+
+def framed(reply: str) -> tuple[int, int] | None:
+    """Where the answer stands in a reply that ends with one of the particular frames; None where it has none."""
+    for frame in KNOWN[:3]:
+        start = reply.rfind(frame.before)
+        end = reply.find(frame.after, start) if frame.after else len(reply)
+        if start >= 0 and end >= 0:
+            return start + len(frame.before), end
+    return None
 
 
 def learnt(places: Sequence[tuple[str, int, int]]) -> Frame:

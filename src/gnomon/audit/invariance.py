@@ -52,7 +52,7 @@ def renamed(case: Case) -> Iterator[Finding]:
     if not isinstance(outcome, Returned):
         return
     for rule, said, pairs in outcome.value:
-        parted = [(a, b) for a, b in pairs if (a.outcome, a.status, a.reward) != (b.outcome, b.status, b.reward)]
+        parted = [(a, b) for a, b in pairs if a.same != b.same]
         if parted:
             a, b = parted[0]
             severity = Severity.BLOCKING if rule == "invariance.id" else Severity.WARNING

@@ -9,6 +9,7 @@ import sys
 import zlib
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from gnomon.audit.judging import Carried, Court, Ruling
@@ -40,11 +41,21 @@ def found_again(subject: Subject, rule: str, *, seed: int, tasks: int) -> bool:
 
 def load(name: str, file: str | None, kind: str) -> Any:
     """A class by its module, or by the file that holds it."""
+    reach(name, file)
     find_module(name, file)
     found: Any = sys.modules[name]
     for part in kind.split("."):
         found = getattr(found, part)
     return found
+
+
+def reach(name: str, file: str | None) -> None:
+    """Put the folder that a dotted module was imported from onto the path, where it is not on it."""
+    parts = name.split(".")
+    if file is not None and Path(file).with_suffix("").parts[-len(parts) :] == tuple(parts):
+        root = str(Path(file).parents[len(parts) - 1])
+        if root not in sys.path:
+            sys.path.append(root)
 
 
 def unpacked(text: str) -> str:
@@ -55,6 +66,7 @@ def unpacked(text: str) -> str:
 def unpickled(text: str, *modules: tuple[str, str | None]) -> Any:
     """An object that no short expression makes again."""
     for name, file in modules:
+        reach(name, file)
         find_module(name, file)
     return pickle.loads(base64.b85decode(text))
 

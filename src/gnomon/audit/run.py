@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
@@ -22,6 +23,7 @@ from gnomon.audit import (
 from gnomon.audit.case import Case
 from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
 from gnomon.audit.judging import Court, Unguarded
+from gnomon.audit.repro import rule_script
 from gnomon.audit.subject import Subject, subject_of
 from gnomon.envs.base import Env
 from gnomon.envs.witness import line, raised
@@ -82,7 +84,7 @@ def audit(
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         if case is not None:
             raise
-        findings = [not_carried(error)]
+        findings = [not_carried(error, subject, seed)]
     return Report(
         subject=subject.name, source=subject.source, findings=worst_first(findings), seed=seed,
         tasks=len(subject.tasks),
@@ -117,9 +119,12 @@ def not_tried(error: BaseException) -> Finding:
     )  # fmt: skip
 
 
-def not_carried(error: BaseException) -> Finding:
+def not_carried(error: BaseException, subject: Subject, seed: int) -> Finding:
+    rule, repro = "availability.not_carried", ""
+    with suppress(Exception):  # What cannot be written down as an expression either has no script.
+        repro = rule_script(subject, rule, seed, len(subject.tasks), "it cannot be sent to another process")
     return Finding(
-        axis=Axis.AVAILABILITY, rule="availability.not_carried", severity=Severity.BLOCKING,
+        axis=Axis.AVAILABILITY, rule=rule, severity=Severity.BLOCKING, repro=repro,
         what=f"it cannot be sent to another process, so nothing was tried: {line(raised(error))}",
         why="a verdict is reached where it can be stopped, and rollouts are judged by many processes",
         fix="a class at the top of a file, with fields that pickle (no lambda, no open file, no lock)",

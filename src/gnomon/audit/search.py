@@ -19,7 +19,7 @@ __all__ = ["CALLS", "probe"]
 
 CALLS = 3000
 """Verdicts that the search may ask for."""
-EXPRESSIONS = 2000
+EXPRESSIONS = 3000
 """Expressions that break a rule, at most."""
 LEADS = {
     "search.signed_number": Severity.WARNING,
@@ -149,10 +149,11 @@ def wrong_first(case: Case, rulings: Sequence[Ruling], reply: str) -> list[Rulin
 def forbidden(case: Case) -> Iterator[Finding]:
     """Expressions that break a rule of countdown, on tasks that are countdown's."""
     calls: list[tuple[str, str, int, str]] = []
-    for index, task in enumerate(case.tasks[:60]):
+    for index, task in enumerate(case.tasks):
         gold = case.golds[index]
         if gold is not None and len(calls) < EXPRESSIONS:
-            calls += [(rule, said, index, text) for rule, said, text in broken_rules(task, gold)]
+            here = list(broken_rules(task, gold))
+            calls += [(rule, said, index, text) for rule, said, text in (here if index < 20 else here[7:])]
     rulings = case.court.judge((index, case.frame.put(text)) for _, _, index, text in calls)
     for rule in dict.fromkeys(rule for rule, *_ in calls):
         found = [r for r, (name, *_) in zip(rulings, calls, strict=True) if name == rule and r.correct]

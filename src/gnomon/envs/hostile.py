@@ -92,6 +92,8 @@ def hostile() -> Iterator[tuple[str, str]]:
     yield "forty words, then a sign", "ab " * 40 + "="
     yield "forty numbers, then a letter", "1," * 40 + "x"
     yield "forty spaces, then a letter", " " * 40 + "\t" * 40 + "x"
+    for length in (256, 1024, 4096):  # Sizes of buffers, filled to the last place.
+        yield f"{length:,} letters", "a" * length
     yield "5,000 digits", "9" * 5000
     yield "a megabyte of digits", "9" * MEGABYTE
     yield "a megabyte of spaces", " " * MEGABYTE

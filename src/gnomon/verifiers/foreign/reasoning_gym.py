@@ -20,7 +20,7 @@ __all__ = ["GymScore", "GymTasks"]
 
 @dataclass(frozen=True, kw_only=True)
 class GymScore(Foreign):
-    """A data set's own scorer, given the text in the answer slot of a reply; None where there is no slot, or too much."""
+    """A data set's own scorer, given the text in the answer slot of a reply; None where there is no slot."""
 
     dataset: str
     options: tuple[tuple[str, Any], ...] = ()
