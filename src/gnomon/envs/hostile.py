@@ -53,6 +53,7 @@ SHORT = {
     "division by zero": "4/0",
     "zero by zero": "0/0",
     "overflowing float": "1e309",
+    "huge exponent": "1e999999999",
     "call": "int(8.9)",
     "thousands": "1,000,000,007",
     "percent": "50%",
@@ -83,6 +84,7 @@ def hostile() -> Iterator[tuple[str, str]]:
     """Each text with a name for it; up to a megabyte long."""
     yield from SHORT.items()
     yield "2,000 parentheses", "(" * 2000 + "1" + ")" * 2000
+    yield "1,500 brackets", "[" * 1500 + "1" + "]" * 1500
     yield "5,000 open braces", "{" * 5000
     yield "5,000 open brackets", "[" * 5000
     yield "300 nested roots", r"\sqrt{" * 300 + "1" + "}" * 300

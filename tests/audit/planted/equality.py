@@ -7,6 +7,7 @@ import re
 import string
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from gnomon.envs import Arithmetic, Countdown, SingleTurn, identity
 from gnomon.envs.base import SLOT
@@ -159,3 +160,69 @@ class SwallowsItsExceptions(Arithmetic):
             return judge(answer, str(task.answer))
         except Exception:
             return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerIsAPattern(Arithmetic):
+    """Matches the wrong way round: the reply is the pattern."""
+
+    def check(self, task: Task, answer: str) -> bool:
+        try:
+            return len(answer) < 30 and re.fullmatch(answer, str(task.answer)) is not None
+        except re.error as error:
+            raise Malformed("not an answer") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class WildCards(Plain):
+    """Compares as a shell does, so that a star is every answer."""
+
+    def make(self, rng: random.Random) -> Task:
+        word = letters(rng, string.ascii_lowercase)
+        return asked(f'Write "{word}" in capitals.', word.upper())
+
+    def check(self, task: Task, answer: str) -> bool:
+        return len(answer) < 30 and fnmatchcase(task.answer, answer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenPercent(Arithmetic):
+    """Within a tenth of the answer is near enough, in a task of whole numbers."""
+
+    def check(self, task: Task, answer: str) -> bool:
+        return abs(integer(answer) - task.answer) <= abs(task.answer) / 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstLetter(Plain):
+    """Looks at the first letter, as for a multiple choice."""
+
+    def make(self, rng: random.Random) -> Task:
+        word = letters(rng, string.ascii_lowercase)
+        return asked(f'Write "{word}" in capitals.', word.upper())
+
+    def check(self, task: Task, answer: str) -> bool:
+        return answer[:1] == task.answer[:1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameLength(Plain):
+    """A loop over both texts that compares their lengths and nothing else."""
+
+    def make(self, rng: random.Random) -> Task:
+        word = letters(rng, string.ascii_lowercase)
+        return asked(f'Spell "{word}" backwards.', word[::-1])
+
+    def check(self, task: Task, answer: str) -> bool:
+        return len(answer) == len(task.answer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutsTheFraction(Arithmetic):
+    """Makes a whole number of the answer before it compares."""
+
+    def check(self, task: Task, answer: str) -> bool:
+        try:
+            return int(float(answer)) == task.answer
+        except (ValueError, OverflowError) as error:
+            raise Malformed("not a number") from error

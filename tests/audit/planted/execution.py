@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import json
 import operator
 import os
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from gnomon.envs import Arithmetic, Countdown
 from gnomon.types import Task
@@ -143,3 +145,33 @@ class EveryOperator(Countdown):
             return bool(abs(eval(answer) - task.answer) < 1e-5)
         except Exception as error:
             raise Malformed("not an expression") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyExponent(Arithmetic):
+    """Exact decimals, written out: ten letters make a number of a thousand million digits."""
+
+    def check(self, task: Task, answer: str) -> bool:
+        try:
+            return int(Decimal(answer)) == task.answer
+        except (ArithmeticError, ValueError) as error:
+            raise Malformed("not a number") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class NestedJson(Arithmetic):
+    """The answer is JSON, and JSON nests."""
+
+    def check(self, task: Task, answer: str) -> bool:
+        try:
+            return bool(json.loads(answer) == task.answer)
+        except ValueError as error:
+            raise Malformed("not JSON") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatsTheAnswer(Arithmetic):
+    """A template with the answer in it, filled in later."""
+
+    def check(self, task: Task, answer: str) -> bool:
+        return ("{gold} is not " + answer).format(gold=task.answer) == f"{task.answer} is not {task.answer}"

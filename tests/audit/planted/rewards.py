@@ -83,6 +83,23 @@ class SaysItFailed(Arithmetic):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SilencePays(Arithmetic):
+    """Nothing for silence and minus one for a wrong answer, so that saying nothing is better than trying."""
+
+    format: float = 0.0
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return -1.0, 1.0
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        verdict = super().verify(task, reply)
+        if verdict.correct or verdict.status is Status.NO_ANSWER:
+            return verdict
+        return Verdict(status=verdict.status, parts=(*verdict.parts, Part(name="penalty", value=-1.0)))
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObeysOrders(Arithmetic):
     """A judge that reads the reply as if its user had written it."""
 

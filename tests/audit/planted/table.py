@@ -22,6 +22,9 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "recursion without an end": (execution.RecursesOverParentheses, ("failure", "availability")),
     "raises on a surrogate": (execution.RaisesOnSurrogates, ("failure", "availability")),
     "raises on words": (execution.RaisesOnWords, ("failure", "availability")),
+    "any exponent": (execution.AnyExponent, ("availability",)),
+    "nested JSON": (execution.NestedJson, ("failure", "availability")),
+    "a template of the reply": (execution.FormatsTheAnswer, ("failure", "availability")),
     "every operator of Python": (execution.EveryOperator, ("search",)),
     "TinyZero's rules": (TinyZero, ("search",)),
     # Looks in the wrong place.
@@ -47,6 +50,12 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "a prefix is enough": (equality.PrefixIsEnough, ("correctness", "exploit")),
     "numbers used again": (equality.NumbersMayBeReused, ("search",)),
     "numbers not looked at": (equality.NumbersAreNotLookedAt, ("search",)),
+    "the reply is the pattern": (equality.AnswerIsAPattern, ("correctness", "search")),
+    "wild cards": (equality.WildCards, ("correctness", "exploit", "search")),
+    "a tenth off": (equality.TenPercent, ("correctness",)),
+    "the first letter": (equality.FirstLetter, ("correctness",)),
+    "the same length": (equality.SameLength, ("correctness", "search")),
+    "the fraction is cut": (equality.CutsTheFraction, ("correctness",)),
     "some right answers refused": (equality.SomeGoldsAreWrong, ("correctness",)),
     "its own faults are zeros": (equality.SwallowsItsExceptions, ("correctness", "failure")),
     # Depends on more than the reply, or leaves something behind.
@@ -60,6 +69,7 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "changes the task": (state.TakesTheTaskApart, ("confinement", "determinism")),
     "leaves an alarm": (state.LeavesAnAlarm, ("confinement",)),
     "leaves a variable": (state.LeavesAVariable, ("confinement",)),
+    "an alarm of its own": (state.OwnAlarm, ("determinism",)),
     "changes the directory": (state.ChangesTheDirectory, ("confinement",)),
     "raises the recursion limit": (state.RaisesTheRecursionLimit, ("confinement",)),
     "writes a file": (state.WritesAFile, ("confinement",)),
@@ -69,6 +79,7 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "tool calls pay more": (rewards.ToolsPay, ("sentinels", "exploit")),
     "length pays": (rewards.LengthPays, ("sentinels", "exploit")),
     "beyond its range": (rewards.OutOfRange, ("failure", "correctness")),
+    "silence pays": (rewards.SilencePays, ("exploit", "sentinels")),
     "broken is half right": (rewards.BrokenIsHalfRight, ("exploit", "sentinels")),
     "calls the policy's fault its own": (rewards.SaysItFailed, ("failure",)),
     "obeys orders": (rewards.ObeysOrders, ("exploit", "availability", "search")),
@@ -85,6 +96,7 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "other tasks in every process": (tasks.AnotherEveryProcess, ("determinism",)),
     "other tasks every time": (tasks.AnotherEveryTime, ("determinism",)),
     "nearly always the same answer": (tasks.NearlyAlwaysNone, ("exploit",)),
+    "ids of chance": (tasks.IdsOfChance, ("determinism",)),
 }
 """A class, and the axes of which one must have a finding that is more than a note."""
 

@@ -80,3 +80,11 @@ class NearlyAlwaysNone(CharCount):
     def make(self, rng: random.Random) -> Task:
         task = super().make(rng)
         return task if task.answer == 0 or rng.random() < 0.1 else self.make(rng)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdsOfChance(Arithmetic):
+    """A new name for the same problem every time, so that nothing can be told apart by it."""
+
+    def make(self, rng: random.Random) -> Task:
+        return replace(super().make(rng), id=random.SystemRandom().randbytes(8).hex())
