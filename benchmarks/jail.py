@@ -101,8 +101,8 @@ def main() -> None:
     for name in WAYS:
         seconds = statistics.median(found[name][0] for found in rounds)
         used = min(found[name][1] for found in rounds)
-        # A pool's workers are not waited for by the caller, so that their time is not in its account.
-        told = "" if name.startswith("worker") else f" {1000 * used:>9.2f} ms of processor time"
+        # A pool's workers and a cold bwrap's child are not waited for, so that their time is in nobody's account.
+        told = "" if name.startswith(("worker", "cold")) else f" {1000 * used:>9.2f} ms of processor time"
         print(f"{name:<32} {1 / seconds:>8.0f} per second {1000 * seconds:>9.2f} ms each{told}")
     print(f"load at the end {os.getloadavg()[0]:.1f}")
 

@@ -161,7 +161,7 @@ def is_root(facts: Facts) -> str:
 def bears_without_end(facts: Facts) -> str:
     children: list[int] = []
     try:
-        while len(children) < 300:
+        while len(children) < 100:
             child = os.fork()
             if child == 0:
                 time.sleep(60)
