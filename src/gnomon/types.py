@@ -29,6 +29,7 @@ __all__ = [
     "Status",
     "Stop",
     "Task",
+    "Tool",
     "Turn",
     "Verdict",
 ]
@@ -55,6 +56,22 @@ class Task:
     answer: Any
     """For the judge only; never rendered."""
     info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function that the policy may call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    """JSON schema of the arguments."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The tool as chat templates are given it."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": function}
 
 
 class Kind(StrEnum):
