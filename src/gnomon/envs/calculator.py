@@ -12,13 +12,10 @@ from gnomon.envs.turns import Ask, MultiTurn, Play
 from gnomon.types import Task
 from gnomon.verifiers import Malformed, integer
 
-LEAST = 10
-"""Value of a task: fewer digits are too easily guessed."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Calculator(MultiTurn):
-    """The value of an expression over `numbers` whole numbers and `signs`. A slot that holds a whole number is the answer.
+    """The value of an expression of `numbers` numbers and `signs`. A slot that holds a whole number is the answer.
 
     A slot that holds anything else is worked out by the calculator, which is asked `calls` times at most. A call pays
     nothing, and neither does the form of an answer.
@@ -27,20 +24,22 @@ class Calculator(MultiTurn):
     numbers: int = 3
     largest: int = 9
     signs: str = "*"
+    values: tuple[int, int] = (10, 99)
+    """Least and most that an expression is worth."""
     calls: int = 2
     retries: int = 0
 
     def make(self, rng: random.Random) -> Task:
         for _ in range(10_000):
             value, text = grow(rng, [rng.randint(2, self.largest) for _ in range(self.numbers)], self.signs)
-            if value >= LEAST:
+            if self.values[0] <= value <= self.values[1]:
                 return Task(
                     id=identity("calculator", text),
                     messages=user(f"{text}. {SLOT}"),
                     answer=int(value),
                     info={"expression": text},
                 )
-        raise ValueError(f"no expression over such numbers is worth {LEAST} or more")
+        raise ValueError(f"no expression over such numbers is worth {self.values[0]} to {self.values[1]}")
 
     def play(self, task: Task, rng: random.Random) -> Play:
         told = ""

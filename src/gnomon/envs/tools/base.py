@@ -11,7 +11,19 @@ from typing import Any, Protocol
 from gnomon.errors import ResourceError
 from gnomon.types import Tool
 
-__all__ = ["EnvTool", "Ended", "Outcome", "Overtime", "Result", "Stateless", "Use", "capped", "text_argument", "use"]
+__all__ = [
+    "Ended",
+    "EnvTool",
+    "Held",
+    "Outcome",
+    "Overtime",
+    "Result",
+    "Stateless",
+    "Use",
+    "capped",
+    "text_argument",
+    "use",
+]
 
 MOST = 4096
 """Characters of a result that are told."""
@@ -25,7 +37,13 @@ class Ended(Exception):
     """What stood behind a tool is gone, whoever ended it; the next call gets a fresh one."""
 
 
-class Use(Protocol):
+class Held(Protocol):
+    """What an episode holds for a tool, to be let go when it is over."""
+
+    def close(self) -> None: ...
+
+
+class Use(Held, Protocol):
     """A tool in one episode."""
 
     def call(self, arguments: Mapping[str, Any]) -> str:
@@ -35,16 +53,14 @@ class Use(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
-
 
 @dataclass(frozen=True, kw_only=True)
 class EnvTool(Tool, ABC):
     """A tool that an environment lends: what the policy is told of it, and how an episode gets its own."""
 
     @abstractmethod
-    def open(self) -> Use:
-        """The tool for one episode. It starts nothing before it is called."""
+    def open(self) -> Held:
+        """The tool for one episode: a `Use`, or what `ask` makes use of. It starts nothing before it is called."""
 
     def prepare(self) -> None:
         """What is done once per process, before any episode, and may take its time.
@@ -123,7 +139,7 @@ def use(tool: EnvTool, opened: Any, arguments: Mapping[str, Any], most: int = MO
         text, outcome = f"{end}\nerror: it has ended, and begins afresh with the next call", Outcome.ENDED
     except ResourceError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text, outcome = f"error: {type(error).__name__}: {error}", Outcome.RAISED
     return Result(text=capped(text.lstrip("\n"), most), outcome=outcome)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gnomon.envs.base import SingleTurn, Step
-from gnomon.envs.tools.base import EnvTool, Outcome, Use, use
+from gnomon.envs.tools.base import EnvTool, Held, Outcome, use
 from gnomon.envs.tools.calls import CALL, calls, without
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Task, Verdict
@@ -67,7 +67,7 @@ class WithTools:
 
     @property
     def prices(self) -> tuple[Price, ...]:
-        most = float(self.budget + 9)
+        most = 9.0 * (self.budget + 1)
         return *self.env.prices, *(Price(name=name, weight=0.0, most=most) for name in COUNTED)
 
     @property
@@ -118,7 +118,7 @@ class Lending:
     def __init__(self, env: WithTools, task: Task) -> None:
         self.env, self.task, self.messages = env, task, task.messages
         self._tools = {tool.name: tool for tool in env.lent}
-        self._open: dict[object, Use] = {}
+        self._open: dict[object, Held] = {}
         self._count: Counter[str] = Counter()
 
     def step(self, reply: str) -> Step:

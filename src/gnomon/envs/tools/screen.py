@@ -408,15 +408,15 @@ def second(numbers: list[int]) -> int:
     return max(1, numbers[1]) if len(numbers) > 1 else 1
 
 
-def up(screen: Screen, numbers: list[int]) -> None:
+def up(screen: Screen, numbers: list[int], column: int | None = None) -> None:
     """Not out of the region that the cursor stands in."""
     top = screen._top if screen.row >= screen._top else 0
-    screen._go(max(top, screen.row - first(numbers)))
+    screen._go(max(top, screen.row - first(numbers)), column)
 
 
-def down(screen: Screen, numbers: list[int]) -> None:
+def down(screen: Screen, numbers: list[int], column: int | None = None) -> None:
     bottom = screen._bottom if screen.row <= screen._bottom else screen.rows - 1
-    screen._go(min(bottom, screen.row + first(numbers)))
+    screen._go(min(bottom, screen.row + first(numbers)), column)
 
 
 def blank(screen: Screen, numbers: list[int]) -> None:
@@ -430,8 +430,8 @@ ACTIONS: dict[str, Callable[[Screen, list[int]], None]] = {
     "B": down,
     "C": lambda screen, n: screen._go(column=screen.column + first(n)),
     "D": lambda screen, n: screen._go(column=screen.column - first(n)),
-    "E": lambda screen, n: (down(screen, n), screen._go(column=0))[0],
-    "F": lambda screen, n: (up(screen, n), screen._go(column=0))[0],
+    "E": lambda screen, n: down(screen, n, column=0),
+    "F": lambda screen, n: up(screen, n, column=0),
     "G": lambda screen, n: screen._go(column=first(n) - 1),
     "H": lambda screen, n: screen._move(first(n) - 1, second(n) - 1),
     "I": Screen._tab_forward,

@@ -35,7 +35,7 @@ class Index:
     """Passages and the words in them.
 
     Equation: Σ_w ln(1 + (N − n_w + ½)/(n_w + ½)) · f_w (k₁ + 1) / (f_w + k₁ (1 − b + b·|d| / mean |d|)).
-    Source: Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework: BM25 and Beyond", with k₁ = 1.2, b = 0.75.
+    Source: Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework: BM25 and Beyond"; k₁ = 1.2, b = 0.75.
     """
 
     def __init__(self, passages: list[Passage]) -> None:

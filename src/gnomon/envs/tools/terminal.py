@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ __all__ = ["Terminal", "TerminalTool"]
 KEYS = "text, with keys such as <Enter>, <Esc>, <Tab>, <Up>, <Ctrl-C>; no text waits and looks again"
 POLL = 0.02
 """Seconds between two looks at who works."""
+SETTLED = 0.04
+"""Seconds of silence after which the next line is typed."""
+ENTER = re.compile(r"(?<=<Enter>)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +65,19 @@ class Terminal:
 
     def call(self, arguments: Mapping[str, Any]) -> str:
         """The screen, and where the cursor stands on it."""
+        tool, fresh = self._tool, self._session is None
         if self._session is None:
             self._start()
-            self._watch()
-        assert self._session is not None
-        self._session.send(pressed(arguments["keys"], application=self.screen.application_keys), self._tool.wall)
-        self._watch()
+        session = self._session
+        assert session is not None
+        due, most = time.monotonic() + tool.wall, spent(session.pid) + tool.seconds
+        # Line by line: what is typed before it is asked for would be echoed wherever the cursor happens to stand.
+        lines = [piece for line in arguments["keys"].splitlines(keepends=True) for piece in ENTER.split(line)]
+        for number, line in enumerate(lines):
+            if number or fresh:
+                self._watch(session, SETTLED, due, most)
+            session.send(pressed(line, application=self.screen.application_keys), tool.wall)
+        self._watch(session, tool.quiet, due, most)
         return f"{self.screen.text()}\n[row {self.screen.row + 1}, column {self.screen.column + 1}]".lstrip("\n")
 
     def close(self) -> None:
@@ -87,12 +98,13 @@ class Terminal:
             unsafe=True,
         )  # fmt: skip
 
-    def _watch(self) -> None:
-        """Bring the screen up to date. Raises: Overtime, while it still changes; Ended, with the last screen."""
-        session, tool = self._session, self._tool
-        assert session is not None
-        began = silent = time.monotonic()
-        used = spent(session.pid)
+    def _watch(self, session: Session, quiet: float, due: float, most: float) -> None:
+        """Bring the screen up to date, until nothing happened for `quiet` seconds.
+
+        Args: due: by the clock; most: of the processor time of the session.
+        Raises: Overtime, while it still changes; Ended, with the last screen.
+        """
+        silent = time.monotonic()
         while True:
             alive = session.alive
             heard = session.receive(POLL)
@@ -106,7 +118,7 @@ class Terminal:
                 raise Ended(self.screen.text())
             if heard or busy(session.pid):
                 silent = now
-            elif now - silent >= tool.quiet:
+            elif now - silent >= quiet:
                 return
-            if now - began >= tool.wall or spent(session.pid) - used >= tool.seconds:
+            if now >= due or spent(session.pid) >= most:
                 raise Overtime(self.screen.text())
