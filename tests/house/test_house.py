@@ -26,6 +26,7 @@ LIGHT = [
     "verifiers",
     "envs",
     "envs.check",
+    "audit",
     "store",
     "cli",
     "launch.find",
