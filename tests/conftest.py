@@ -1,4 +1,4 @@
-"""What all tests share: they run side by side, and the broken objectives that they found out are counted."""
+"""What all tests share: they run side by side, and what was broken on purpose and found out is counted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ def one_thread() -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """How many broken objectives the suite has found out, over all processes."""
-    killed, missed = (
-        sum("test_mutant_is_killed[" in report.nodeid for report in terminalreporter.stats.get(outcome, []))
-        for outcome in ("passed", "failed")
-    )
-    if killed or missed:
-        terminalreporter.write_line(f"mutants killed: {killed} of {killed + missed}")
+    """What the suite has found out, over all processes: broken objectives, planted defects, false alarms."""
+    told = {
+        "test_mutant_is_killed[": "mutants killed: {passed} of {all}",
+        "test_planted_defect_is_found[": "planted defects found: {passed} of {all}",
+        "test_sound_verifier_is_not_stopped[": "false alarms over sound verifiers: {failed} of {all}",
+    }
+    for test, words in told.items():
+        passed, failed = (
+            sum(test in report.nodeid for report in terminalreporter.stats.get(outcome, []))
+            for outcome in ("passed", "failed")
+        )
+        if passed or failed:
+            terminalreporter.write_line(words.format(passed=passed, failed=failed, all=passed + failed))

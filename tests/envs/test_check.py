@@ -31,7 +31,7 @@ from gnomon.envs.check import CHECKS, Finding, Report, Subject, check_env, findi
 from gnomon.envs.turns import Playing
 from gnomon.keys import Key
 from gnomon.types import Message, Part, Status, Task, Verdict
-from gnomon.verifiers import Strictness
+from gnomon.verifiers import Price, Strictness
 from gnomon.verifiers.hostile import hostile
 
 
@@ -183,6 +183,22 @@ class FormatOverAll(Sound):
         return Verdict(status=status, parts=(Part(name="format", value=float(status is Status.WRONG)),), **found)
 
 
+class ShortPriced(Sound):
+    """Pays for the format and does not declare it."""
+
+    @property
+    def prices(self) -> tuple[Price, ...]:
+        return super().prices[:1]
+
+
+class Bought(Sound):
+    """Five calls that nobody saw made pay more than a right answer."""
+
+    @property
+    def prices(self) -> tuple[Price, ...]:
+        return *super().prices, Price(name="tool", weight=1.0, most=5)
+
+
 class DeafToTheGate(Sound):
     def verdict(self, status: Status, **found: Any) -> Verdict:
         made = super().verdict(status, **found)
@@ -295,6 +311,8 @@ FAULTS: list[tuple[type[Sound], str, str]] = [
     (AlwaysThree, "constant answer", "'3'"),
     (FormatOverAll, "rewards", "a wrong reply earns 1.0"),
     (DeafToTheGate, "rewards", "still earns 0.1"),
+    (ShortPriced, "weights", "'format' is paid and not declared"),
+    (Bought, "weights", "all else pays at most 5.1 (format 1 x 0.1 + tool 5 x 1)"),
     (OutOfRange, "solutions", "outside reward_range"),
     (Overwrites, "no trace", "changes the task"),
     (Moody, "no trace", "is judged"),

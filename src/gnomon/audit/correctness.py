@@ -169,6 +169,8 @@ def numbers(gold: str, number: float) -> list[tuple[str, str, str]]:
         ("digits before the right ones", accepted, f"9{gold.lstrip('-')}"),
         ("digits after the right ones", accepted, f"{gold}7"),
     ]
+    if number == int(number) and gold.lstrip("-").isdigit():
+        found.append(("half more", accepted, f"{gold}.5"))
     if number:
         found += [
             ("a percentage", "correctness.units_ignored", f"{gold}%"),

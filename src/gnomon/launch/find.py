@@ -19,6 +19,7 @@ from gnomon.config import Origins, RunConfig
 from gnomon.envs import ENVS, Env
 from gnomon.errors import ConfigError, ModelError
 from gnomon.models.folder import model_folder
+from gnomon.verifiers.foreign import named
 
 __all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env", "source_hash", "spec_of"]
 
@@ -134,10 +135,15 @@ def make_env(config: EnvConfig) -> Env:
 
 
 def judge(name: str, options: Mapping[str, Any]) -> Any:
-    """An environment or a verifier by its name, with its options. Raises: ConfigError E123 when it cannot be made."""
-    kind = env_class(name, "the command line")
+    """An environment or a verifier by its name, with its options; `trl:…` and the like are foreign reward functions.
+
+    Raises: ConfigError E123 when it cannot be made.
+    """
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     try:
-        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()})
+        if foreign := named(name, **given):
+            return foreign
+        return env_class(name, "the command line")(**given)
     except (TypeError, ValueError) as error:
         fix = "key=value, with the names of its fields"
         raise ConfigError("E123", f"{name} cannot be made", where=name, why=str(error), fix=fix) from error

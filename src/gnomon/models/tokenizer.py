@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Encoder
 
 from gnomon.errors import ModelError
@@ -34,6 +35,11 @@ class Tokenizer:
         eos = config.get("eos_token_id")
         self.eos: frozenset[int] = frozenset(eos if isinstance(eos, list) else () if eos is None else (eos,))
         self.bos: int | None = config.get("bos_token_id")
+
+    @property
+    def added(self) -> dict[int, AddedToken]:
+        """The tokens that are found in a text before it is encoded: markup, and words that are kept whole."""
+        return dict(self._encoder.get_added_tokens_decoder())
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of the text alone; nothing is put before or after it."""

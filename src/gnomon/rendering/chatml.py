@@ -9,7 +9,7 @@ from functools import partial
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Reply, Segments, Tool
 from gnomon.rendering.calls import named_call
-from gnomon.rendering.encoding import Encoding, Piece
+from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.refusals import no_place, no_tools
 from gnomon.rendering.turns import read_turn
 from gnomon.types import Message
@@ -33,7 +33,7 @@ class ChatML:
     """
 
     def __init__(self, tokenizer: Tokenizer, *, system: str = "") -> None:
-        self.encoding = Encoding(tokenizer)
+        self.encoding = encoding_of(tokenizer)
         (self._end,) = self.encoding.required("<|im_end|>")
         self.encoding.required("<|im_start|>")
         self.system = system

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal, get_args
@@ -111,5 +110,4 @@ def _published(template: str, tokenizer: Tokenizer, messages: Sequence[Message],
 
 def _words(tokenizer: Tokenizer) -> list[str]:
     """Added tokens that are not special: without a template there is no markup, so they are words of the text."""
-    added = json.loads((tokenizer.folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
-    return [token["content"] for token in added if not token["special"]]
+    return [token.content for token in tokenizer.added.values() if not token.special]

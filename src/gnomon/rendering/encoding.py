@@ -6,6 +6,7 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from gnomon.errors import ModelError
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Segment, Segments
 
-__all__ = ["Encoding", "Piece", "whole"]
+__all__ = ["Encoding", "Piece", "encoding_of", "whole"]
 
 
 class Piece(NamedTuple):
@@ -27,6 +28,8 @@ class Piece(NamedTuple):
 
 
 Stretch = tuple[Origin, list[int]]
+LARGEST = 2**32
+"""Token ids are unsigned and of 32 bits."""
 
 
 class Encoding:
@@ -41,21 +44,23 @@ class Encoding:
 
     def __init__(self, tokenizer: Tokenizer, words: Iterable[str] = ()) -> None:
         self.tokenizer = tokenizer
-        spec = json.loads((tokenizer.folder / "tokenizer.json").read_text(encoding="utf-8"))
         kept = frozenset(words)
         # Runs of blanks are added tokens of some families; nothing reads them as markup.
         self.control: dict[str, int] = {
-            added["content"]: added["id"]
-            for added in spec["added_tokens"]
-            if added["content"].strip("▁ \t\r\n") and added["content"] not in kept
+            added.content: place
+            for place, added in tokenizer.added.items()
+            if added.content.strip("▁ \t\r\n") and added.content not in kept
         }
         self.ids = frozenset(self.control.values())
-        self.size = 1 + max([*self.ids, *_vocabulary(spec).values()], default=-1)
-        unknown = spec["model"].get("unk_token")
-        self._forbidden = self.ids - {self.control[unknown]} if unknown in self.control else self.ids
-        self._view = Encoder.from_str(json.dumps(_without(spec, frozenset(self.control), tokenizer)))
         longest_first = sorted(self.control, key=len, reverse=True)
         self._markup = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    @cached_property
+    def _view(self) -> tuple[Encoder, frozenset[int]]:
+        """The encoder without control tokens, and those that may not come out of it: all but the unknown's."""
+        spec = json.loads((self.tokenizer.folder / "tokenizer.json").read_text(encoding="utf-8"))
+        view = Encoder.from_str(json.dumps(_without(spec, frozenset(self.control), self.tokenizer)))
+        return view, self.ids - {self.control.get(spec["model"].get("unk_token"), -1)}
 
     def encode(self, pieces: Iterable[Piece]) -> Segments:
         """The segments of the pieces in order.
@@ -83,7 +88,7 @@ class Encoding:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of the ids as they are written, control tokens included; ids beyond the vocabulary are nothing."""
-        return self.tokenizer.spell(token for token in token_ids if 0 <= token < self.size)
+        return self.tokenizer.spell(token for token in token_ids if 0 <= token < LARGEST)
 
     def required(self, *tokens: str) -> tuple[int, ...]:
         """The ids of control tokens that a family cannot do without.
@@ -104,9 +109,10 @@ class Encoding:
     def _run(self, run: list[Piece]) -> Iterator[Stretch]:
         """The stretches of one run of plain text: tokens that belong to the same origin."""
         pieces = [piece for piece in run if piece.text]
-        encoded = self._view.encode("".join(piece.text for piece in pieces), add_special_tokens=False)
+        view, forbidden = self._view
+        encoded = view.encode("".join(piece.text for piece in pieces), add_special_tokens=False)
         ids = encoded.ids
-        if not self._forbidden.isdisjoint(ids):
+        if not forbidden.isdisjoint(ids):
             raise AssertionError("a control token came out of plain text")
         if len(pieces) < 2:
             yield from [(pieces[0].origin, ids)] if ids else []
@@ -122,6 +128,12 @@ class Encoding:
                 yield from [(origin, ids[first:last])] if first < last else []
                 place = last
         yield from [(Origin.TEMPLATE, ids[place:])] if place < len(ids) else []
+
+
+@lru_cache(maxsize=1)
+def encoding_of(tokenizer: Tokenizer) -> Encoding:
+    """The encoding without words, for the renderers that are tried on one tokenizer: its view is made once."""
+    return Encoding(tokenizer)
 
 
 def whole(text: str) -> str:

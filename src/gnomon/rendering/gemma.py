@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Reply, Segments, Tool
 from gnomon.rendering.chatml import template
-from gnomon.rendering.encoding import Encoding, Piece
+from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.refusals import no_place, no_tools
 from gnomon.rendering.turns import read_turn
 from gnomon.types import Message
@@ -24,7 +24,7 @@ class Gemma:
     """
 
     def __init__(self, tokenizer: Tokenizer, *, system: bool = True) -> None:
-        self.encoding = Encoding(tokenizer)
+        self.encoding = encoding_of(tokenizer)
         _, self._end, _ = self.encoding.required("<start_of_turn>", "<end_of_turn>", "<bos>")
         self.system = system
 

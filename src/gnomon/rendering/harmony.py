@@ -10,7 +10,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Parsing, Reply, Segment, Segments, Tool, ToolCall
 from gnomon.rendering.calls import Unreadable, arguments_of, malformed
 from gnomon.rendering.chatml import template
-from gnomon.rendering.encoding import Encoding, Piece
+from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.qwen3 import History
 from gnomon.rendering.refusals import no_place
 from gnomon.rendering.turns import last_turn
@@ -55,7 +55,7 @@ class Harmony:
         date: str = "",
         history: History = History.FORK,
     ) -> None:
-        self.encoding = Encoding(tokenizer)
+        self.encoding = encoding_of(tokenizer)
         self._start, self._message, self._end, self._channel, self._return, self._call = self.encoding.required(
             "<|start|>", "<|message|>", "<|end|>", "<|channel|>", "<|return|>", "<|call|>"
         )

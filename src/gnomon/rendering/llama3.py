@@ -10,7 +10,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool, ToolCall
 from gnomon.rendering.calls import named_call
 from gnomon.rendering.chatml import template
-from gnomon.rendering.encoding import Encoding, Piece
+from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.refusals import no_place, no_tools
 from gnomon.rendering.turns import finished
 from gnomon.types import Message
@@ -39,7 +39,7 @@ class Llama3:
     """
 
     def __init__(self, tokenizer: Tokenizer, *, dated: bool = True, date: str = DATE) -> None:
-        self.encoding = Encoding(tokenizer)
+        self.encoding = encoding_of(tokenizer)
         self._end, *_ = self.encoding.required(
             "<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"
         )

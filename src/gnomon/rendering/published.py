@@ -11,7 +11,7 @@ from typing import Any
 from gnomon.errors import ModelError
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool
-from gnomon.rendering.encoding import Encoding, Piece
+from gnomon.rendering.encoding import Piece, encoding_of
 from gnomon.rendering.turns import finished
 from gnomon.types import Message
 
@@ -26,7 +26,7 @@ class Published:
     """
 
     def __init__(self, tokenizer: Tokenizer, template: str) -> None:
-        self.encoding = Encoding(tokenizer)
+        self.encoding = encoding_of(tokenizer)
         self.template = template
 
     @property

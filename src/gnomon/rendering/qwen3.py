@@ -56,7 +56,7 @@ class Qwen3(ChatML):
         ids = segment.token_ids
         if segment.origin is Origin.POLICY and self._close in ids:
             ids = ids[len(ids) - ids[::-1].index(self._close) :]
-            while ids and not self.encoding.decode(ids[:1]).strip("\n") and ids[0] < self.encoding.size:
+            while ids and (blank := self.encoding.decode(ids[:1])) and not blank.strip("\n"):
                 ids = ids[1:]
         elif follows is not None and follows.origin is Origin.POLICY:
             length = len(self._thoughtless)

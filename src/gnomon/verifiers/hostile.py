@@ -77,7 +77,10 @@ ROWS: list[list[Hostile]] = [
     _row(17, "5,000 open braces", DEPTH, lambda: "{" * 5000),
     _row(18, "300 nested roots", DEPTH, lambda: r"\sqrt{" * 300 + "1" + "}" * 300),
     _row(19, "200 nested fractions", DEPTH, lambda: r"\frac{1}{" * 200 + "1" + "}" * 200),
-    _row(20, "5,000 open brackets", DEPTH, lambda: "[" * 5000, lambda: "[" * 5000 + "]" * 5000),
+    _row(
+        20, "5,000 open brackets", DEPTH,
+        lambda: "[" * 5000, lambda: "[" * 5000 + "]" * 5000, lambda: "[" * 1500 + "1" + "]" * 1500,
+    ),
     _row(21, "100,000 signs", DEPTH, lambda: "-" * 100_000 + "1"),
     # Size.
     _row(22, "10 megabytes of digits", SIZE, lambda: "9" * (10 * MEGA)),
@@ -134,7 +137,7 @@ ROWS: list[list[Hostile]] = [
     ),
     # Numeric edges.
     _row(59, "not a number", EDGE, "nan", "NaN", "-nan"),
-    _row(60, "infinity", EDGE, "inf", "-inf", r"\infty", "1e309"),
+    _row(60, "infinity", EDGE, "inf", "-inf", r"\infty", "1e309", "1e999999999"),
     _row(61, "division by zero", EDGE, "4/0", "0/0", r"\frac{4}{0}", "zoo"),
     _row(62, "minus zero and calls", EDGE, "-0.0e0x", "int(8.9)"),
     _row(63, "thousands or decimals", "one judge reads it one way, the next another", "1,000,000,007", "1.0,00"),

@@ -178,7 +178,7 @@ class Pool:
                 stderr=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **self._variables},
             )
-        self._nursery.sendall(pickle.dumps((sys.path, self._modules)))
+        self._nursery.sendall(pickle.dumps((sys.path, self._modules, self._task)))
         self._nursery.settimeout(PATIENCE)
         if self._nursery.recv(1) != b"!":
             self._nursery.close()

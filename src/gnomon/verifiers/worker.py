@@ -36,10 +36,11 @@ def start() -> None:
 def nursery(asked: socket.socket) -> None:
     """Import what the work needs, then fork a worker for every descriptor that arrives, until the socket closes."""
     with asked.makefile("rb") as stream:
-        path, modules = pickle.load(stream)
+        path, modules, task = pickle.load(stream)
     sys.path[:] = path
     for name in modules:
         importlib.import_module(name)
+    pickle.loads(task)  # What the function's object imports when it is made is imported here, once, and not in a job.
     # What is here now lives as long as the workers; a collection in one of them would copy all of it.
     gc.collect()
     gc.freeze()

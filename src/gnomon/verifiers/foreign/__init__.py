@@ -1,0 +1,46 @@
+"""Reward functions written for other libraries, as verifiers: TRL, verl, verifiers and reasoning-gym."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gnomon.verifiers.foreign.base import Foreign, Function
+from gnomon.verifiers.foreign.reasoning_gym import GymScore, GymTasks
+from gnomon.verifiers.foreign.rubric import RubricReward, VerifiersTask
+from gnomon.verifiers.foreign.trl import TrlReward
+from gnomon.verifiers.foreign.verl import VerlScore
+
+__all__ = [
+    "Foreign",
+    "Function",
+    "GymScore",
+    "GymTasks",
+    "RubricReward",
+    "TrlReward",
+    "VerifiersTask",
+    "VerlScore",
+    "named",
+]
+
+
+PREFIXES: dict[str, Callable[..., Foreign]] = {
+    "trl": lambda rest, **options: TrlReward(functions=tuple(rest.split(",")), **options),
+    "verl": lambda rest, **options: VerlScore(function=rest, **options),
+    "rubric": lambda rest, **options: RubricReward(rubric=rest, **options),
+    "verifiers": lambda rest, **options: VerifiersTask(task=rest, **options),
+    "reasoning-gym": lambda rest, **options: GymScore(dataset=rest, **options),
+}
+
+
+def named(target: str, **options: Any) -> Foreign | None:
+    """The verifier behind `trl:…`, `verl:…`, `rubric:…`, `verifiers:…` or `reasoning-gym:…`; None for another name.
+
+    After the prefix comes a function, `package.module:function` or `file.py:function` (TRL takes several, with commas
+    between them), or the name of a data set.
+
+    Args: options: fields of the verifier.
+    Raises: TypeError or ValueError for options that it does not have or take.
+    """
+    prefix, _, rest = target.partition(":")
+    return PREFIXES[prefix](rest, **options) if prefix in PREFIXES and rest else None

@@ -1,0 +1,81 @@
+"""Find a function that somebody else wrote, by name, and call it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gnomon.errors import VerifierError
+
+__all__ = ["awaited", "load"]
+
+
+@cache
+def load(name: str) -> Any:
+    """What `package.module:name` or `path/file.py:name` stands for, imported once in a process.
+
+    Raises: VerifierError E130 when there is none, E131 when its module cannot be imported.
+    """
+    place, colon, attribute = name.rpartition(":")
+    if not colon:
+        raise VerifierError("E130", f"{name!r} names no function", fix="package.module:function or file.py:function")
+    module = _module(place)
+    found: Any = module
+    for step in attribute.split("."):
+        found = getattr(found, step, None)
+    if found is None:
+        own = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        raise VerifierError("E130", f"{place} has no {attribute}", fix=f"it has {', '.join(own[:20]) or 'none'}")
+    return found
+
+
+def _module(place: str) -> ModuleType:
+    path = Path(place)
+    if place.endswith(".py") and not path.is_file():
+        raise VerifierError("E130", f"no file {place}", fix="give the path from here: dir/file.py:function")
+    try:
+        return _from_file(path.resolve()) if place.endswith(".py") else _from_path(place)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise VerifierError("E131", f"{place} cannot be imported", why=why) from error
+
+
+def _from_path(place: str) -> ModuleType:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return importlib.import_module(place)
+
+
+def _from_file(path: Path) -> ModuleType:
+    name = "gnomon_foreign_" + blake2b(str(path).encode(), digest_size=6).hexdigest()
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def awaited(value: Any) -> Any:
+    """What a call came to: an awaitable is run to its end, in an event loop of its own."""
+    if not inspect.isawaitable(value):
+        return value
+
+    async def wait() -> Any:
+        return await value
+
+    return asyncio.run(wait())

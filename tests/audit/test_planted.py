@@ -1,0 +1,33 @@
+"""The audit finds what was planted, where it was planted, and stops no run over what is sound."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.planted.table import PLANTED, SOUND
+from gnomon.audit import Severity, subject_of
+from gnomon.audit.run import audit
+
+TASKS = 60
+"""Enough for every axis to have two tasks with different answers, and few enough to be quick."""
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_defect_is_found(name):
+    kind, axes = PLANTED[name]
+    # The judge's own failures are read off what the other axes asked.
+    asked = {*axes, "exploit", "availability"} if "failure" in axes else {*axes}
+    report = audit(subject_of(kind(), count=TASKS), axes=tuple(asked))
+    found = [finding for finding in report.findings if finding.axis in axes and finding.severity is not Severity.NOTE]
+    assert found, f"{name}: {[finding.rule for finding in report.findings]}, skipped {dict(report.skipped)}"
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_verifier_is_not_stopped(name):
+    report = audit(subject_of(SOUND[name](), count=TASKS))
+    assert not report.blocking, [(finding.rule, finding.what) for finding in report.blocking]
+
+
+def test_there_is_enough_of_both():
+    assert len({kind for kind, _ in PLANTED.values()}) == len(PLANTED) >= 30
+    assert len(SOUND) >= 10
