@@ -107,7 +107,7 @@ class TooMuch(Arithmetic):
     @property
     def reward_range(self):
         return (0.0, 0.01)
-    format: float = 5.0
+    correct: float = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Silent(Arithmetic):
