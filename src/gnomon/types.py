@@ -161,6 +161,8 @@ class Sampling:
     """0 means greedy."""
     stop: tuple[str, ...] = ()
     """The completion ends with the first token after which its text contains one of these."""
+    stop_ids: frozenset[int] = frozenset()
+    """It ends with the first of these tokens, beside those that end a sequence for the model itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -239,7 +239,7 @@ class Actor:
         return Request(
             prompt_ids=prompt,
             key=key.at("sample", task=play.index, sample=play.sample, turn=turn).bytes,
-            sampling=replace(sampling, max_tokens=min(sampling.max_tokens, room)),
+            sampling=replace(sampling, max_tokens=min(sampling.max_tokens, room), stop_ids=self.renderer.stop),
         )
 
     def count(self, plays: Sequence[Play]) -> None:
