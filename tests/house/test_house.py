@@ -25,6 +25,7 @@ LIGHT = [
     "verifiers",
     "envs",
     "envs.check",
+    "audit",
     "store",
     "cli",
     "launch.find",

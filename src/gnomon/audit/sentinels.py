@@ -179,7 +179,7 @@ def read_both_ways(bench: Bench, calls: Sequence[tuple[int, str]]) -> tuple[floa
     )
 
 
-def card(case: Case) -> dict[str, float]:
+def card(case: Case) -> dict[str, float | None]:
     """What the verifier is like to train on: its cost, its agreement on hostile texts, its share of partial rewards."""
     judged = [ruling for ruling in case.court.seen if ruling.outcome == "verdict"]
     spent = sorted(ruling.seconds for ruling in case.right_rulings.values() if ruling.outcome == "verdict")
@@ -187,8 +187,8 @@ def card(case: Case) -> dict[str, float]:
     between = [ruling for ruling in judged if low + 1e-9 < ruling.reward < high - 1e-9]
     hostile = case.corpus
     return {
-        "milliseconds per verdict, median": 1000 * statistics.median(spent) if spent else math.nan,
-        "milliseconds per verdict, slowest of 100": 1000 * spent[-max(1, len(spent) // 100)] if spent else math.nan,
+        "milliseconds per verdict, median": 1000 * statistics.median(spent) if spent else None,
+        "milliseconds per verdict, slowest of 100": 1000 * spent[-max(1, len(spent) // 100)] if spent else None,
         "agreement on hostile texts": sum(r.outcome == "verdict" and not r.correct for r in hostile)
         / max(1, len(hostile)),
         "share of rewards between lowest and highest": len(between) / max(1, len(judged)),
