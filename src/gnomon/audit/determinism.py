@@ -174,7 +174,7 @@ def canonical(value: Any) -> str:
 
 def content(task: Task) -> str:
     """What makes a task the same problem, whatever its id says."""
-    return canonical((task.messages, task.answer))
+    return canonical((task.messages, task.info if task.answer is None else task.answer))
 
 
 def problem(env: Any) -> Callable[[Task], str]:
