@@ -36,6 +36,10 @@ class Row(Section):
     max_group: ClassVar[int | None] = None
     unmet: ClassVar[str] = ""
     """What its credit cannot do without and no environment gives."""
+    rewarded: ClassVar[bool] = True
+    """Whether rewards play any part."""
+    recipe: ClassVar[Mapping[str, Any]] = {}
+    """Dotted settings of other tables that it comes with, where none are given."""
 
 
 class Reinforce(Row):
@@ -221,6 +225,7 @@ class Sapo(Row):
 
 class Dapo(Row):
     type: Literal["dapo"] = "dapo"
+    recipe: ClassVar[Mapping[str, Any]] = {"rollout.refill": 10, "regularize.overlong": 0.2}
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.2
     clip_high: Annotated[float, Field(gt=0)] = 0.28
@@ -473,6 +478,7 @@ class Topr(Row):
 
 class Sft(Row):
     type: Literal["sft"] = "sft"
+    rewarded: ClassVar[bool] = False
     demonstrated: ClassVar[bool] = True
     max_group: ClassVar[int | None] = 1
     min_group: ClassVar[int] = 1
@@ -486,16 +492,19 @@ class Rft(Row):
 
 class Fcp(Row):
     type: Literal["fcp"] = "fcp"
+    rewarded: ClassVar[bool] = False
     min_group: ClassVar[int] = 1
 
 
 class Verifree(Row):
     type: Literal["verifree"] = "verifree"
+    rewarded: ClassVar[bool] = False
     min_group: ClassVar[int] = 2
 
 
 class VerifreeAdvantage(Row):
     type: Literal["verifree_advantage"] = "verifree_advantage"
+    rewarded: ClassVar[bool] = False
     min_group: ClassVar[int] = 2
 
 
@@ -631,6 +640,10 @@ class Rollout(Section):
     """Indices of the train tasks to draw from; none means all."""
     demonstrations: str = ""
     """A file of replies to train tasks, for objectives that learn from those: one JSON object a line."""
+    offline: Annotated[int, Field(ge=0)] = 0
+    """First steps whose rollouts come from the policy that the run begins with; only fcp has any."""
+    refill: Annotated[int, Field(ge=0)] = 0
+    """Most times per step that further tasks are sampled in place of those all right or all wrong."""
 
 
 class Optim(Section):
@@ -656,9 +669,12 @@ class Regularize(Section):
 
     kl: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Weight per token of the pull to the policy that the run began with."""
-    estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3"] = "k3"
+    estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3", "full"] = "k3"
+    """`full` sums over the whole vocabulary at every token; the others look at the sampled one."""
     entropy: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """Weight per token of the entropy of the next-token distribution, in nats."""
+    overlong: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of `max_tokens`, the last, over which a reward falls by up to one."""
 
 
 class Critic(Section):
@@ -774,6 +790,10 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
             origins[name] = source.origins.get(key, "a default")
     if isinstance(chosen := values.get("objective"), dict):
         chosen.setdefault("type", DEFAULTS["objective"]["type"])
+    for name, value in recipe_of(type_of(values, "objective")).items():
+        if name not in origins:
+            put(values, name, value)
+            origins[name] = f"the recipe of objective={type_of(values, 'objective')}"
     problems: list[ConfigError] = []
     while True:
         try:
@@ -795,6 +815,11 @@ def type_of(values: Mapping[str, Any], table: str) -> Any:
     """The `type` of a table as it stands, the default where none is given."""
     below = values.get(table)
     return below.get("type", DEFAULTS[table]["type"]) if isinstance(below, dict) else DEFAULTS[table]["type"]
+
+
+def recipe_of(name: Any) -> Mapping[str, Any]:
+    """The settings that an objective comes with."""
+    return next((kind.recipe for kind in OBJECTIVES if kind.model_fields["type"].default == name), {})
 
 
 def drop(values: dict[str, Any], path: Sequence[str]) -> None:
@@ -875,6 +900,30 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
             where=origins.get("rollout.group", "rollout.group"),
             why="a demonstrated task has one reply",
             fix=f"rollout.group={objective.max_group}, and as many more rollout.prompts",
+        )
+    if config.regularize.overlong and (objective.binary or not objective.rewarded):
+        yield ConfigError(
+            "E042",
+            f"regularize.overlong would shape the rewards of {objective.type}",
+            where=origins.get("regularize.overlong", "regularize.overlong"),
+            why="it counts rewards of 0 and 1" if objective.binary else "it looks at no reward",
+            fix="regularize.overlong=0, or objective=dr_grpo",
+        )
+    if config.rollout.refill and (objective.demonstrated or not objective.rewarded):
+        yield ConfigError(
+            "E043",
+            f"rollout.refill would have {objective.type} look for tasks that are sometimes solved",
+            where=origins.get("rollout.refill", "rollout.refill"),
+            why="it learns from something else than which rollouts are right",
+            fix="rollout.refill=0, or objective=dapo",
+        )
+    if config.rollout.offline and objective.type != "fcp":
+        yield ConfigError(
+            "E044",
+            f"{objective.type} has no steps offline",
+            where=origins.get("rollout.offline", "rollout.offline"),
+            why="only what learns from feedback in the prompt begins with rollouts of the base",
+            fix="no rollout.offline, or objective=fcp",
         )
     if config.optim.minibatches > config.rollout.prompts:
         yield ConfigError(

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import file_digest, sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -30,10 +31,12 @@ from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
-from gnomon.objectives import Data, Need, Objective, objective, penalties
+from gnomon.models.weights import Weights
+from gnomon.objectives import Data, Need, Objective, less_overlong, objective, penalties
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
+from gnomon.rollout.refill import Refilled
 from gnomon.rollout.render import render
 from gnomon.rollout.splice import Splicer
 from gnomon.store import Record, Run, RunReader
@@ -55,9 +58,8 @@ ACTORS: dict[Data, Callable[..., Actor]] = {
     Data.DEMONSTRATED: Teacher,
     Data.MIXED: Mixed,
     Data.SPLICED: Splicer,
-    Data.CONDITIONED: Conditioned,
 }
-"""Who collects what an objective trains on."""
+"""Who collects what an objective trains on, where no setting has a say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +101,10 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
             fix="use a model whose layers are attention and feed-forward only",
         )
     engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
-    options = config.objective.model_dump()
-    row = objective(options.pop("type"), **options)
+    chosen = config.objective.model_dump()
+    row = objective(chosen.pop("type"), **chosen)
     if row.data in (Data.DEMONSTRATED, Data.MIXED):
         env = demonstrations(Path(config.rollout.demonstrations), env)
-    actor = ACTORS[row.data](env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
     if beyond := [index for index in config.rollout.tasks if index >= len(env.tasks("train"))]:
         raise ConfigError(
             "E040",
@@ -111,7 +112,8 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
             where="rollout.tasks",
             fix=f"indices from 0 to {len(env.tasks('train')) - 1}",
         )
-    if config.regularize.kl:
+    full = config.regularize.kl if config.regularize.estimator == "full" else 0.0
+    if config.regularize.kl and not full:
         if row.penalty is not None:
             raise ConfigError(
                 "E041",
@@ -121,6 +123,9 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
             )
         pull = getattr(penalties, config.regularize.estimator)
         row = replace(row, penalty=pull, penalty_weight=config.regularize.kl)
+    if config.regularize.overlong:
+        buffer = max(1, round(config.regularize.overlong * sampling.max_tokens))
+        row = replace(row, credit=less_overlong(row.credit, max_tokens=sampling.max_tokens, buffer=buffer))
     learner = LocalLearner(
         mine,
         lr=config.optim.lr,
@@ -130,12 +135,29 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
         clip=config.optim.clip,
         weight_decay=config.optim.weight_decay,
         entropy=config.regularize.entropy,
-        reference=Policy.load(folder, dtype) if row.needs_reference else None,
+        full_kl=full,
+        reference=Policy.load(folder, dtype) if row.needs_reference or full else None,
         critic=Critic(Policy.load(folder, dtype), lr=config.critic.lr, clip=config.critic.clip)
         if Need.VALUES in row.asks
         else None,
     )
+    actor = actor_of(config, row, learner)(env, theirs.tokenizer, engine, group=config.rollout.group, sampling=sampling)
     return Parts(env=env, actor=actor, learner=learner, objective=row, gap=gap)
+
+
+def actor_of(config: RunConfig, row: Objective, learner: LocalLearner) -> Callable[..., Actor]:
+    """Who collects what an objective trains on, with what the settings say of it."""
+    if row.data is Data.CONDITIONED:
+        offline = config.rollout.offline * config.optim.updates
+        return partial(Conditioned, base=copied(learner.weights()), offline=offline)
+    if row.data is Data.SAMPLED and config.rollout.refill:
+        return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks)
+    return ACTORS[row.data]
+
+
+def copied(weights: Weights) -> Weights:
+    """Weights that stay as they are while a learner goes on."""
+    return replace(weights, state={name: value.clone() for name, value in weights.state.items()})
 
 
 def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:

@@ -123,13 +123,14 @@ class Batch:
 
 
 def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
-    """The batch of a step: every rollout of every group is in it, with no credit yet.
+    """The batch of a step: every rollout of every group that is not spare is in it, with no credit yet.
 
     Args:
-        groups: all that was planned, of equal size.
+        groups: all that was planned, of equal size, and those that are spare.
         sampling: how every completion was drawn.
         exact: whether the engine's log-probabilities must be the learner's in every bit.
     """
+    groups = [group for group in groups if not group.spare]
     rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
     rows = tuple(
         Row(

@@ -16,7 +16,7 @@ from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows
 from gnomon.learners.critic import Critic
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import packed_logp, score
+from gnomon.models.scoring import full_kl, packed_hidden, packed_logp, score, token_logp
 from gnomon.models.weights import Weights
 from gnomon.objectives import Need, Objective, Tokens, running_mean
 from gnomon.stats import Max, Mean, Stat, Stats, Sum, merge
@@ -35,7 +35,9 @@ class LocalLearner:
         steps: at which the fall reaches `lr · floor`.
         clip: largest norm of the gradient, over all parameters.
         entropy: nats of the whole next-token distribution, weighed like the token: its coefficient in what is climbed.
-        reference: a policy that stands still, for objectives that ask for one.
+        full_kl: nats between the whole next-token distributions of policy and reference, weighed like the token: its
+            coefficient in what is climbed down.
+        reference: a policy that stands still, for objectives that ask for one and for `full_kl`.
         critic: for objectives that ask for one.
     """
 
@@ -51,11 +53,14 @@ class LocalLearner:
         betas: tuple[float, float] = (0.9, 0.95),
         weight_decay: float = 0.0,
         entropy: float = 0.0,
+        full_kl: float = 0.0,
         reference: Policy | None = None,
         critic: Critic | None = None,
     ) -> None:
         self.policy, self.version = policy, 0
-        self.entropy, self.reference, self.critic = entropy, reference, critic
+        if full_kl and reference is None:
+            raise ValueError("a full divergence from a reference needs the reference")
+        self.entropy, self.full_kl, self.reference, self.critic = entropy, full_kl, reference, critic
         self.expected = 0.0
         """Running mean of the steps' rewards, for objectives that ask what the past expects."""
         self.lr, self.steps, self.floor, self.warmup, self.clip = lr, steps, floor, warmup, clip
@@ -91,11 +96,12 @@ class LocalLearner:
         """Add the gradient of a prepared batch. Rows whose coefficients are all zero are never computed.
 
         Returns: `logp_gap`, the largest |sampler − learner| log-probability; `entropy`, nats per
-            trained token; `trained`, tokens that passed through the model. After the first of several updates also
+            trained token; `trained`, tokens that passed through the model; with `full_kl` also `kl`, nats per trained
+            token. After the first of several updates also
             `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`, the share of tokens whose
             credit the ratio took away.
         """
-        pulled = objective.penalty is not None or self.entropy != 0
+        pulled = objective.penalty is not None or self.entropy != 0 or self.full_kl != 0
         moves = [row for row in batch.rows if row.token_ids and (pulled or any(row.advantage))]
         moves = [moves[place] for place in by_prompt(moves)]
         stats: Stats = {"trained": Sum(sum(len(row.token_ids) for row in moves))}
@@ -108,7 +114,9 @@ class LocalLearner:
         return stats
 
     def _gather(self, rows: Sequence[Row], batch: Batch, objective: Objective) -> Stats:
-        logp, entropy = packed_logp(self.policy, *prompts_and_rows(rows), batch.temperature)
+        prompts, packed = prompts_and_rows(rows)
+        hidden = packed_hidden(self.policy, prompts, packed)
+        logp, entropy = token_logp(self.policy, hidden, packed, batch.temperature)
         now, told = logp.detach(), on_tokens([row.behavior_logp for row in rows], logp)
         advantage = on_tokens([row.advantage for row in rows], logp)
         assert told is not None and advantage is not None
@@ -128,8 +136,16 @@ class LocalLearner:
         climbed = (kappa * logp).sum()
         if self.entropy:
             climbed = climbed + self.entropy * (objective.aggregate(tokens, batch.denominators) * entropy).sum()
+        apart = None
+        if self.full_kl and self.reference:
+            with torch.no_grad():
+                anchor = packed_hidden(self.reference, prompts, packed)
+            apart = full_kl(self.policy, hidden, self.reference, anchor, batch.temperature)
+            climbed = climbed - self.full_kl * (objective.aggregate(tokens, batch.denominators) * apart).sum()
         (-climbed).backward()  # type: ignore[no-untyped-call]
         stats = compared(now if moved is None else moved, told, entropy.detach(), batch, self.version)
+        if apart is not None:
+            stats["kl"] = Mean(float(apart.detach().sum()), len(apart))
         if moved is not None:
             ahead = now - moved
             lost = (objective.ratio(tokens) == 0) & (tokens.advantage != 0)

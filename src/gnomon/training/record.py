@@ -126,7 +126,7 @@ class StepLog:
         ]
 
     def rollouts(self, groups: Sequence[Group], advantages: Sequence[float]) -> None:
-        """All rollouts of the step, each with its advantage."""
+        """All rollouts of the step, each with its advantage; those of spare groups have none."""
         self._records += rollout_records("rollout", self.number, groups, advantages)
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
@@ -144,11 +144,14 @@ class StepLog:
 
 
 def of_groups(groups: Sequence[Group]) -> Stats:
-    """What can be said of a step's rollouts; every rate is per rollout, all_right and all_wrong per group."""
+    """What can be said of a step's rollouts; every rate is per rollout, all_right, all_wrong and spare per group."""
     stats: Stats = {}
+    spare = any(group.spare for group in groups)
     for group in groups:
         right = [rollout.verdict.correct for rollout in group.rollouts]
         stats = merge(stats, {"all_right": Mean(all(right)), "all_wrong": Mean(not any(right))})
+        if spare:
+            stats = merge(stats, {"spare": Mean(group.spare)})
         for rollout in group.rollouts:
             one: Stats = {
                 "reward": Mean(rollout.reward),
@@ -176,7 +179,7 @@ def rollout_records(
         for rollout in group.rollouts:
             body = rollout_body(rollout)
             if credit is not None:
-                body["advantage"] = next(credit)
+                body["advantage"] = 0.0 if group.spare else next(credit)
             yield Record(kind=kind, step=step, task=group.index, sample=rollout.sample, body=body)
 
 

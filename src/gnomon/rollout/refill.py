@@ -1,0 +1,70 @@
+"""Dynamic sampling: further tasks in place of those that teach a comparison nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gnomon.engines.base import Engine
+from gnomon.envs.base import Env
+from gnomon.keys import Key
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rollout.actor import Actor
+from gnomon.types import Group, Sampling, Task
+
+__all__ = ["Refilled", "mixed"]
+
+
+class Refilled(Actor):
+    """Samples as many further tasks as groups are all right or all wrong, until enough are neither.
+
+    What is trained is always as many groups as were planned: the first that are neither, in the order sampled, and
+    where even the last round leaves too few, the first of the others. All that was sampled is returned, and so
+    recorded and counted; what is not trained is `spare`. With enough groups the expected gradient of a row that
+    learns nothing from the others is E[g]/P(0 < K < N): longer, in the same direction.
+
+    Args:
+        rounds: most times per step that further tasks are sampled.
+        among: indices of the train tasks to draw from; none means all.
+    Source: Yu et al. 2025 (DAPO), arXiv 2503.14476, §3.2.
+    Differs: a round samples what is still missing, there as much as the first; a step that runs out of rounds
+        trains on what it has, there the run ends.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        tokenizer: Tokenizer,
+        engine: Engine,
+        *,
+        group: int,
+        sampling: Sampling,
+        rounds: int,
+        among: Sequence[int] = (),
+    ) -> None:
+        super().__init__(env, tokenizer, engine, group=group, sampling=sampling)
+        self.rounds, self.among = rounds, among
+
+    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
+        groups = await self.play(tasks, key, self.group)
+        for turn in range(self.rounds):
+            missing = len(tasks) - sum(map(mixed, groups))
+            further = self._further(missing, groups, key.at("refill", round=turn))
+            if missing <= 0 or not further:
+                break
+            groups += await self.play(further, key, self.group)
+        order = sorted(range(len(groups)), key=lambda place: (not mixed(groups[place]), place))
+        trained = set(order[: len(tasks)])
+        return [replace(group, spare=place not in trained) for place, group in enumerate(groups)]
+
+    def _further(self, count: int, groups: Sequence[Group], key: Key) -> list[tuple[int, Task]]:
+        """Tasks of which this step has none yet; fewer where there are no more."""
+        tasks, met = self.env.tasks("train"), {group.index for group in groups}
+        indices = self.among or range(len(tasks))
+        drawn = key.random().sample(indices, min(max(0, count) + len(met), len(indices)))
+        return [(index, tasks[index]) for index in drawn if index not in met][: max(0, count)]
+
+
+def mixed(group: Group) -> bool:
+    """Whether some of its rollouts are right, and some are not."""
+    return 0 < sum(rollout.verdict.correct for rollout in group.rollouts) < len(group.rollouts)
