@@ -479,6 +479,7 @@ class Topr(Row):
 class Sft(Row):
     type: Literal["sft"] = "sft"
     rewarded: ClassVar[bool] = False
+    recipe: ClassVar[Mapping[str, Any]] = {"rollout.group": 1, "rollout.prompts": 256}
     demonstrated: ClassVar[bool] = True
     max_group: ClassVar[int | None] = 1
     min_group: ClassVar[int] = 1

@@ -292,6 +292,34 @@ def test_an_entropy_bonus_is_the_whole_distributions(batch, monkeypatch):
     assert (ours - grads(policy)).abs().max() <= 1e-11 * grads(policy).abs().max()
 
 
+def test_a_whole_divergence_is_climbed_down_exactly(batch, monkeypatch):
+    """The gradient of −c·KL(π(·|prefix)‖ref(·|prefix)) summed over tokens, at a temperature, whatever the chunks."""
+    monkeypatch.setattr("gnomon.models.scoring.CHUNK", 102 * 40)
+    away = Policy.load(model_folder("tiny"), torch.float64)
+    with torch.no_grad():
+        for place, value in enumerate(away.state().values()):
+            value.add_(0.02 * torch.sin(torch.arange(value.numel(), dtype=value.dtype) + place).reshape(value.shape))
+    mind = learner(torch.float64, full_kl=0.25, reference=away)
+    still = tuple(replace(row, advantage=(0.0,) * len(row.token_ids)) for row in batch.rows)
+    stats = mind.forward_backward(replace(batch, exact=False, rows=still, temperature=0.7), objective("reinforce"))
+    policy, total = twin(mind), 0.0
+    for row in batch.rows:
+        logp, theirs = (torch.log_softmax(token_logp(p, row)[1] / 0.7, -1) for p in (policy, away))
+        apart = (logp.exp() * (logp - theirs.detach())).sum()
+        (0.25 * apart / batch.denominators.sequences).backward()
+        total += float(apart.detach())
+    ours = torch.cat([p.grad.flatten() for p in mind.parameters.values()])
+    assert grads(policy).abs().max() > 1e-6
+    assert (ours - grads(policy)).abs().max() <= 1e-11 * grads(policy).abs().max()
+    assert stats["kl"].value == pytest.approx(total / batch.denominators.tokens, rel=1e-12)
+    assert all(parameter.grad is None for parameter in away.state().values())
+
+
+def test_a_whole_divergence_needs_its_reference():
+    with pytest.raises(ValueError, match="reference"):
+        learner(full_kl=0.1)
+
+
 def test_what_an_objective_asks_for_and_a_learner_lacks_is_named(batch):
     row = replace(objective("reinforce"), needs=frozenset({Need.VALUES}))
     with pytest.raises(ValueError, match="asks for values"):

@@ -40,10 +40,11 @@ from gnomon.rollout.refill import Refilled
 from gnomon.rollout.render import render
 from gnomon.rollout.splice import Splicer
 from gnomon.store import Record, Run, RunReader
+from gnomon.store.checkpoints import stored
 from gnomon.store.layout import RECIPE
 from gnomon.training import Recorder, Watch, evaluate, train
 from gnomon.training.loop import first
-from gnomon.training.sanity import BAND, ROLLOUTS, Sanity, gate, solvable
+from gnomon.training.sanity import BAND, OWN, ROLLOUTS, WINDOW, Sanity, answered, gate, solvable
 from gnomon.types import Sampling
 
 __all__ = ["Parts", "build", "manifest", "measure", "opening", "resume", "sanity", "start"]
@@ -231,17 +232,11 @@ def measure(config: RunConfig) -> dict[str, Any]:
 def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, keep: int) -> Sanity:
     """Find tasks that the policy solves sometimes, train on those alone in a new run, and judge its curve.
 
-    Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes, E039 for an objective
-        whose rollouts are not judged.
+    What an objective trains on is not always what the policy answers. Where some of it was given, the curve is
+    that of its own answers to the same tasks: after the run, and a window of steps before its end.
+    Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes.
     """
     parts = build(config)
-    if parts.objective.data is Data.SPLICED:
-        raise ConfigError(
-            "E039",
-            f"{parts.objective.name} trains on answers that are given, so there is no share of right ones to read",
-            where=config.objective.type,
-            fix=f"gnomon train {config.env.type} objective={config.objective.type}, and look at its held-out curve",
-        )
     parts.actor.engine.load(parts.learner.weights())
     low, high = BAND
     watch.message(f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}.")
@@ -257,8 +252,19 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
         )
     kept = sorted(found[:keep])
     chosen = config.rollout.model_copy(update={"tasks": kept})
-    with start(folder, config.model_copy(update={"rollout": chosen}), watch) as reader:
+    given = parts.objective.data in (Data.SPLICED, Data.DEMONSTRATED, Data.MIXED)
+    save = config.save.model_copy(update={"every": WINDOW, "keep": 2} if given else {})
+    with start(folder, config.model_copy(update={"rollout": chosen, "save": save}), watch) as reader:
         right = [step["metrics"]["correct"] for step in reader.metrics()]
+    if given and len(right) >= 2 * WINDOW:
+        watch.message(f"Playing the {len(kept)} tasks {OWN} times each: what was trained on was partly given.")
+        tasks = parts.env.tasks("train")
+        asked, key = [(index, tasks[index]) for index in kept], Key(config.seed).at("sanity", after=len(right))
+        last, before = stored(folder)[:2]
+        for checkpoint, end in ((before, len(right) - WINDOW), (last, len(right))):
+            parts.learner.load_state(checkpoint)
+            parts.actor.engine.load(parts.learner.weights())
+            right[end - WINDOW : end] = [asyncio.run(answered(parts.actor, asked, key))] * WINDOW
     return gate(right, tasks=len(kept), candidates=candidates)
 
 
