@@ -645,6 +645,8 @@ class Rollout(Section):
     """First steps whose rollouts come from the policy that the run begins with; only fcp has any."""
     refill: Annotated[int, Field(ge=0)] = 0
     """Most times per step that further tasks are sampled in place of those all right or all wrong."""
+    candidates: Annotated[int, Field(ge=1)] = 1
+    """Tasks sampled for each that is trained on; those are, to which replies are the least sure."""
 
 
 class Optim(Section):
@@ -910,13 +912,17 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
             why="it counts rewards of 0 and 1" if objective.binary else "it looks at no reward",
             fix="regularize.overlong=0, or objective=dr_grpo",
         )
-    if config.rollout.refill and (objective.demonstrated or not objective.rewarded):
+    chooses = {"refill": config.rollout.refill > 0, "candidates": config.rollout.candidates > 1}
+    if any(chooses.values()) and (objective.demonstrated or not objective.rewarded or all(chooses.values())):
+        name = next(name for name, given in chooses.items() if given)
         yield ConfigError(
             "E043",
-            f"rollout.refill would have {objective.type} look for tasks that are sometimes solved",
-            where=origins.get("rollout.refill", "rollout.refill"),
-            why="it learns from something else than which rollouts are right",
-            fix="rollout.refill=0, or objective=dapo",
+            f"rollout.{name} cannot choose the tasks of a step",
+            where=origins.get(f"rollout.{name}", f"rollout.{name}"),
+            why="rollout.candidates chooses them otherwise"
+            if all(chooses.values())
+            else f"not all rollouts of {objective.type} are its own, or which are right is nothing to it",
+            fix="rollout.refill=0 rollout.candidates=1",
         )
     if config.rollout.offline and objective.type != "fcp":
         yield ConfigError(

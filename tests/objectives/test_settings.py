@@ -110,6 +110,8 @@ def test_an_objective_brings_its_recipe_where_nothing_else_is_said(name: str) ->
         (["objective=verifree", "regularize.overlong=0.2"], "E042"),
         (["objective=luffy", *GIVEN, "rollout.refill=2"], "E043"),
         (["objective=fcp", "rollout.refill=2"], "E043"),
+        (["objective=sft", *GIVEN, "rollout.candidates=2"], "E043"),
+        (["objective=dapo", "rollout.candidates=2"], "E043"),
         (["objective=rloo", "rollout.offline=2"], "E044"),
     ],
 )

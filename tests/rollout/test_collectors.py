@@ -26,6 +26,7 @@ from gnomon.rollout.feedback import WISH, Conditioned, condition
 from gnomon.rollout.refill import Refilled, mixed
 from gnomon.rollout.render import render
 from gnomon.rollout.splice import CLOSE, OPEN, Splicer
+from gnomon.rollout.uncertain import Uncertain, predictive_entropy
 from gnomon.training.record import StepLog
 from gnomon.types import Group, Sampling, Status
 
@@ -195,6 +196,19 @@ def test_spare_groups_are_recorded_without_credit_and_not_trained_on(engine):
             expected = 0.0 if group.spare else 1.5 * (rollout.reward - mean)
             assert told[group.index, rollout.sample] == pytest.approx(expected, abs=1e-12)
     assert log.metrics()["spare"] == pytest.approx(1 - 8 / len(groups))
+
+
+def test_of_more_tasks_those_are_trained_on_whose_replies_are_least_sure(engine):
+    options = {"group": 3, "sampling": SAMPLING, "candidates": 3}
+    actor = Uncertain(ENV, engine.policy.tokenizer, engine, **options)
+    groups = asyncio.run(actor.collect(TASKS, Key(3).at("test")))
+    assert len({group.index for group in groups}) == len(groups) == 24
+    assert [group.index for group in groups[:8]] == [index for index, _ in TASKS]
+    unsure = {spare: [predictive_entropy(g) for g in groups if g.spare == spare] for spare in (False, True)}
+    assert len(unsure[False]) == 8 and min(unsure[False]) >= max(unsure[True])
+    first = groups[0]
+    by_hand = -sum(sum(rollout.turns[0].completion.logprobs) for rollout in first.rollouts) / 3
+    assert predictive_entropy(first) == pytest.approx(by_hand, rel=1e-12)
 
 
 def write(path: Path, *lines: object) -> Path:

@@ -39,6 +39,7 @@ from gnomon.rollout.feedback import Conditioned
 from gnomon.rollout.refill import Refilled
 from gnomon.rollout.render import render
 from gnomon.rollout.splice import Splicer
+from gnomon.rollout.uncertain import Uncertain
 from gnomon.store import Record, Run, RunReader
 from gnomon.store.checkpoints import stored
 from gnomon.store.layout import RECIPE
@@ -153,6 +154,8 @@ def actor_of(config: RunConfig, row: Objective, learner: LocalLearner) -> Callab
         return partial(Conditioned, base=copied(learner.weights()), offline=offline)
     if row.data is Data.SAMPLED and config.rollout.refill:
         return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks)
+    if row.data is Data.SAMPLED and config.rollout.candidates > 1:
+        return partial(Uncertain, candidates=config.rollout.candidates, among=config.rollout.tasks)
     return ACTORS[row.data]
 
 

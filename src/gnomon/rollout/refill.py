@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from gnomon.engines.base import Engine
@@ -12,7 +12,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.actor import Actor
 from gnomon.types import Group, Sampling, Task
 
-__all__ = ["Refilled", "mixed"]
+__all__ = ["Refilled", "further", "mixed"]
 
 
 class Refilled(Actor):
@@ -48,21 +48,27 @@ class Refilled(Actor):
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
         groups = await self.play(tasks, key, self.group)
         for turn in range(self.rounds):
-            missing = len(tasks) - sum(map(mixed, groups))
-            further = self._further(missing, groups, key.at("refill", round=turn))
-            if missing <= 0 or not further:
+            missing = max(0, len(tasks) - sum(map(mixed, groups)))
+            met = {group.index for group in groups}
+            more = further(self.env.tasks("train"), self.among, missing, met, key.at("refill", round=turn))
+            if not more:
                 break
-            groups += await self.play(further, key, self.group)
+            groups += await self.play(more, key, self.group)
         order = sorted(range(len(groups)), key=lambda place: (not mixed(groups[place]), place))
         trained = set(order[: len(tasks)])
         return [replace(group, spare=place not in trained) for place, group in enumerate(groups)]
 
-    def _further(self, count: int, groups: Sequence[Group], key: Key) -> list[tuple[int, Task]]:
-        """Tasks of which this step has none yet; fewer where there are no more."""
-        tasks, met = self.env.tasks("train"), {group.index for group in groups}
-        indices = self.among or range(len(tasks))
-        drawn = key.random().sample(indices, min(max(0, count) + len(met), len(indices)))
-        return [(index, tasks[index]) for index in drawn if index not in met][: max(0, count)]
+
+def further(
+    tasks: Sequence[Task], among: Sequence[int], count: int, met: Collection[int], key: Key
+) -> list[tuple[int, Task]]:
+    """Different tasks that a step has not met yet, each with its index; fewer where there are no more.
+
+    Args: among: indices to draw from, none means all; count: 0 or more; met: indices to leave out.
+    """
+    indices = among or range(len(tasks))
+    drawn = key.random().sample(indices, min(count + len(met), len(indices)))
+    return [(index, tasks[index]) for index in drawn if index not in met][:count]
 
 
 def mixed(group: Group) -> bool:
