@@ -493,6 +493,7 @@ class Rft(Row):
 
 class Fcp(Row):
     type: Literal["fcp"] = "fcp"
+    recipe: ClassVar[Mapping[str, Any]] = {"rollout.offline": 0.5}
     rewarded: ClassVar[bool] = False
     min_group: ClassVar[int] = 1
 
@@ -641,8 +642,8 @@ class Rollout(Section):
     """Indices of the train tasks to draw from; none means all."""
     demonstrations: str = ""
     """A file of replies to train tasks, for objectives that learn from those: one JSON object a line."""
-    offline: Annotated[int, Field(ge=0)] = 0
-    """First steps whose rollouts come from the policy that the run begins with; only fcp has any."""
+    offline: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the steps, the first, whose rollouts come from the policy that the run begins with; only fcp has any."""
     refill: Annotated[int, Field(ge=0)] = 0
     """Most times per step that further tasks are sampled in place of those all right or all wrong."""
     candidates: Annotated[int, Field(ge=1)] = 1

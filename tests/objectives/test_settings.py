@@ -112,7 +112,7 @@ def test_an_objective_brings_its_recipe_where_nothing_else_is_said(name: str) ->
         (["objective=fcp", "rollout.refill=2"], "E043"),
         (["objective=sft", *GIVEN, "rollout.candidates=2"], "E043"),
         (["objective=dapo", "rollout.candidates=2"], "E043"),
-        (["objective=rloo", "rollout.offline=2"], "E044"),
+        (["objective=rloo", "rollout.offline=0.2"], "E044"),
     ],
 )
 def test_a_setting_that_an_objective_would_not_heed_is_refused(words: list[str], code: str) -> None:

@@ -150,8 +150,8 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
 def actor_of(config: RunConfig, row: Objective, learner: LocalLearner) -> Callable[..., Actor]:
     """Who collects what an objective trains on, with what the settings say of it."""
     if row.data is Data.CONDITIONED:
-        offline = config.rollout.offline * config.optim.updates
-        return partial(Conditioned, base=copied(learner.weights()), offline=offline)
+        offline = round(config.rollout.offline * config.budget.steps)
+        return partial(Conditioned, base=copied(learner.weights()), offline=offline * config.optim.updates)
     if row.data is Data.SAMPLED and config.rollout.refill:
         return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks)
     if row.data is Data.SAMPLED and config.rollout.candidates > 1:

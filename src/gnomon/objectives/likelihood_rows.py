@@ -58,7 +58,9 @@ def fcp() -> Objective:
 
     The prompt of a rollout to learn from is not the one that it was sampled with: it holds what was said of the
     answer afterwards. Fitted exactly, π(o|c) ∝ π_ref(o)·p(c|o); answers sampled for a wanted c, judged afresh and
-    fitted again T times give π_ref(o)·p(c|o)^{T+1}. Rewards play no part.
+    fitted again T times give π_ref(o)·p(c|o)^{T+1}. Rewards play no part. A policy that never saw feedback in a
+    prompt must be taught first, from answers of the policy that the run begins with (`rollout.offline`): without
+    that the answers to an unknown prompt are all that it learns from, and they only get worse.
     """
     return replace(sft(), name="fcp", data=Data.CONDITIONED, source="FCP 2025, arXiv 2509.22638")
 

@@ -20,7 +20,7 @@ def soft_overlong(lengths: Tensor, *, max_tokens: int, buffer: int) -> Tensor:
     Args: lengths, tokens per rollout; max_tokens, L_max; buffer, L_c, 1 … L_max.
     Returns: float64, what to add to the reward of each rollout, −1 … 0.
     Raises: ValueError for a buffer out of range.
-    Source: Yu et al. 2025 (DAPO), arXiv 2503.14476, eq. 13 (L_max 20480, L_c 4096).
+    Source: Yu et al. 2025 (DAPO), arXiv 2503.14476 (L_max 20480, L_c 4096).
     """
     if not 1 <= buffer <= max_tokens:
         raise ValueError(f"the buffer must lie in 1 … {max_tokens}, not at {buffer}")
