@@ -28,7 +28,7 @@ from gnomon.rollout.render import render
 from gnomon.rollout.splice import CLOSE, OPEN, Splicer
 from gnomon.rollout.uncertain import Uncertain, predictive_entropy
 from gnomon.training.record import StepLog
-from gnomon.types import Group, Sampling, Status
+from gnomon.types import Group, Sampling, Status, Stop
 
 SAMPLING = Sampling(max_tokens=12, stop=(CLOSE,))
 ENV = CharCount()
@@ -114,6 +114,13 @@ def test_training_stands_behind_the_feedback_that_came(engine):
             assert all(map(isnan, turn.completion.logprobs))
             statuses.add(rollout.verdict.status)
     assert len(statuses) > 1
+
+
+def test_the_batch_says_which_rollouts_ended_by_themselves(engine):
+    groups = collect(Actor, engine)
+    cut = [[rollout.stop is Stop.TRUNCATED for rollout in group.rollouts] for group in groups]
+    assert 0 < sum(map(sum, cut)) < 48
+    assert pack(groups, sampling=SAMPLING, exact=True).rollouts.finished.tolist() == [[not c for c in g] for g in cut]
 
 
 def test_offline_the_base_is_asked_plainly_and_afterwards_the_policy_for_its_best():

@@ -12,7 +12,7 @@ import torch
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.objectives import Denominators, Objective, Rollouts
-from gnomon.types import Group, Rollout, Sampling
+from gnomon.types import Group, Rollout, Sampling, Stop
 
 __all__ = ["Batch", "Row", "credited", "pack"]
 
@@ -155,6 +155,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
         rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
         lengths=lengths,
         answers=torch.tensor([same_answers(group) for group in groups]),
+        finished=torch.tensor([[rollout.stop is not Stop.TRUNCATED for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[given(rollout) for rollout in group.rollouts] for group in groups]),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )

@@ -76,6 +76,7 @@ from gnomon.objectives.length_bias import (
 )
 from gnomon.objectives.likelihood import (
     answer_likelihood,
+    finished_alone,
     given,
     likelihood_on_answer,
     likelihood_throughout,
@@ -284,6 +285,7 @@ __all__ = [
     "family_weight",
     "fcp",
     "filtered",
+    "finished_alone",
     "gae",
     "gae_returns",
     "gain_terms",
