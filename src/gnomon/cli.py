@@ -415,9 +415,9 @@ def tune_objective(
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
-        from gnomon.launch.tune import NOISES, tune, tune_text
+        from gnomon.launch.tune import tune, tune_text
 
-        facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or NOISES, since=since)
+        facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or (), since=since)
     print(json.dumps(facts, indent=1) if as_json else tune_text(facts))
 
 

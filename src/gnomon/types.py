@@ -296,6 +296,8 @@ class Group:
     index: int
     """Index of the task in its split."""
     rollouts: tuple[Rollout, ...]
+    spare: bool = False
+    """Sampled, recorded and counted, but not trained on: the step has others in its place."""
 
     @property
     def rewards(self) -> tuple[float, ...]:
