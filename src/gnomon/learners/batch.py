@@ -154,6 +154,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
         rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
         lengths=lengths,
         answers=torch.tensor([same_answers(group) for group in groups]),
+        seat=torch.tensor([[rollout.seat for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[given(rollout) for rollout in group.rollouts] for group in groups]),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )

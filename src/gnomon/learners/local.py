@@ -15,10 +15,11 @@ from torch import Tensor
 from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows
 from gnomon.learners.critic import Critic
+from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_logp, score
 from gnomon.models.weights import Weights
-from gnomon.objectives import Need, Objective, Tokens, running_mean
+from gnomon.objectives import Need, Objective, Rollouts, Tokens, running_mean
 from gnomon.stats import Max, Mean, Stat, Stats, Sum, merge
 
 __all__ = ["LocalLearner"]
@@ -37,6 +38,8 @@ class LocalLearner:
         entropy: nats of the whole next-token distribution, weighed like the token: its coefficient in what is climbed.
         reference: a policy that stands still, for objectives that ask for one.
         critic: for objectives that ask for one.
+        shared: one running mean of rewards for all seats of a game, instead of one for each.
+        past: earlier weights that some seats are played by; they are kept in checkpoints.
     """
 
     def __init__(
@@ -53,11 +56,14 @@ class LocalLearner:
         entropy: float = 0.0,
         reference: Policy | None = None,
         critic: Critic | None = None,
+        shared: bool = False,
+        past: Past | None = None,
     ) -> None:
         self.policy, self.version = policy, 0
         self.entropy, self.reference, self.critic = entropy, reference, critic
-        self.expected = 0.0
-        """Running mean of the steps' rewards, for objectives that ask what the past expects."""
+        self.shared, self.past = shared, past
+        self.expected: dict[int, float] = {}
+        """By seat, the running mean of the steps' rewards, for objectives that ask what the past expects."""
         self.lr, self.steps, self.floor, self.warmup, self.clip = lr, steps, floor, warmup, clip
         self.parameters = policy.state()
         self.optimizer = torch.optim.AdamW(
@@ -82,10 +88,19 @@ class LocalLearner:
         if self.critic and Need.VALUES in asks:
             seen["values"] = batch.look(self.critic.values, TOKENS)
         if Need.BASELINE in asks:
-            past = torch.full_like(batch.rollouts.rewards, self.expected)
-            self.expected = running_mean(self.expected, float(batch.rollouts.rewards.mean()))
-            batch = replace(batch, rollouts=replace(batch.rollouts, baseline=past))
+            batch = replace(batch, rollouts=self._recalled(batch.rollouts))
         return credited(batch, objective, seen)
+
+    def _recalled(self, rollouts: Rollouts) -> Rollouts:
+        """The rollouts with what the past expects of each; then they are past themselves."""
+        rewards = rollouts.rewards
+        seats = torch.zeros_like(rollouts.seats) if self.shared else rollouts.seats
+        past = torch.zeros_like(rewards)
+        for seat in sorted(set(seats.flatten().tolist())):
+            before = self.expected.get(seat, 0.0)
+            past[seats == seat] = before
+            self.expected[seat] = running_mean(before, float(rewards[seats == seat].mean()))
+        return replace(rollouts, baseline=past)
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Stat]:
         """Add the gradient of a prepared batch. Rows whose coefficients are all zero are never computed.
@@ -190,7 +205,8 @@ class LocalLearner:
         self.policy.save(folder)
         memory = {
             "version": torch.tensor(self.version),
-            "expected": torch.tensor(self.expected, dtype=torch.float64),
+            "seats": torch.tensor(list(self.expected), dtype=torch.int64),
+            "expected": torch.tensor(list(self.expected.values()), dtype=torch.float64),
         }
         for name, parameter in self.parameters.items():
             for kind, value in self.optimizer.state.get(parameter, {}).items():
@@ -198,17 +214,22 @@ class LocalLearner:
         save_file(memory, folder / "optimizer.safetensors")
         if self.critic:
             self.critic.save_state(folder)
+        if self.past:
+            self.past.save_state(folder)
 
     def load_state(self, folder: Path) -> None:
         self.policy.update(load_file(folder / "model.safetensors"))
         memory = load_file(folder / "optimizer.safetensors")
-        self.version, self.expected = int(memory.pop("version")), float(memory.pop("expected"))
+        self.version = int(memory.pop("version"))
+        self.expected = dict(zip(memory.pop("seats").tolist(), memory.pop("expected").tolist(), strict=True))
         for name, parameter in self.parameters.items():
             held = {key.rpartition("/")[2]: value for key, value in memory.items() if key.rpartition("/")[0] == name}
             if held:
                 self.optimizer.state[parameter] = held
         if self.critic:
             self.critic.load_state(folder)
+        if self.past:
+            self.past.load_state(folder)
 
 
 def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats:
