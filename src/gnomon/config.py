@@ -672,6 +672,20 @@ class Referee(Section):
     """Share of the rollouts that may fail so before the run stops."""
 
 
+class Seats(Section):
+    """Who sits where in an environment of several seats."""
+
+    opponent: str = ""
+    """Empty: the policy plays every seat and learns in all. `past`: it learns in one, and an earlier version of it,
+    drawn anew in every step, plays the others; or a model folder that does."""
+    every: Annotated[int, Field(ge=1)] = 20
+    """Steps from one version that is kept as an opponent to the next."""
+    keep: Annotated[int, Field(ge=2)] = 8
+    """Most of them, the first always among them; every checkpoint holds them all."""
+    baseline: Literal["seat", "shared"] = "seat"
+    """For objectives that ask what the past expects: one running mean for each seat, or one for all."""
+
+
 class Optim(Section):
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     floor: Annotated[float, Field(ge=0, le=1)] = 0.1
@@ -747,6 +761,7 @@ class RunConfig(Section):
     policy: Policy = Policy()
     rollout: Rollout = Rollout()
     referee: Referee = Referee()
+    seats: Seats = Seats()
     objective: Objective = DrGrpo()
     regularize: Regularize = Regularize()
     optim: Optim = Optim()

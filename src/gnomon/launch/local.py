@@ -32,6 +32,7 @@ from gnomon.launch.weights import weigh
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
+from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.weights import Weights
 from gnomon.objectives import Data, Need, Objective, less_overlong, objective, penalties
@@ -40,6 +41,7 @@ from gnomon.rewards.alarms import Lookout
 from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
+from gnomon.rollout.opponents import Opponents
 from gnomon.rollout.referee import Referee
 from gnomon.rollout.refill import Refilled
 from gnomon.rollout.splice import Splicer
@@ -125,6 +127,7 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     )
     if row.data in (Data.DEMONSTRATED, Data.MIXED):
         env = demonstrations(Path(config.rollout.demonstrations), env)
+    past = remembered(config)
     if beyond := [index for index in config.rollout.tasks if index >= len(env.tasks("train"))]:
         raise ConfigError(
             "E040",
@@ -160,6 +163,8 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
         critic=Critic(Policy.load(folder, dtype), lr=config.critic.lr, clip=config.critic.clip)
         if Need.VALUES in row.asks
         else None,
+        shared=config.seats.baseline == "shared",
+        past=past,
     )
     actor = actor_of(config, row, learner)(
         env,
@@ -176,6 +181,8 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
 
 def actor_of(config: RunConfig, row: Objective, learner: LocalLearner) -> Callable[..., Actor]:
     """Who collects what an objective trains on, with what the settings say of it."""
+    if config.seats.opponent:
+        return opposed(config, row, learner.past)
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
         return partial(Conditioned, base=copied(learner.weights()), offline=offline * config.optim.updates)
@@ -189,6 +196,40 @@ def actor_of(config: RunConfig, row: Objective, learner: LocalLearner) -> Callab
 def copied(weights: Weights) -> Weights:
     """Weights that stay as they are while a learner goes on."""
     return replace(weights, state={name: value.clone() for name, value in weights.state.items()})
+
+
+def remembered(config: RunConfig) -> Past | None:
+    """Where a run keeps the opponents that it makes itself."""
+    if config.seats.opponent != "past":
+        return None
+    return Past(every=config.seats.every * config.optim.updates, keep=config.seats.keep)
+
+
+def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..., Actor]:
+    """Who plays one seat against an opponent's others."""
+    if row.data is not Data.SAMPLED or config.rollout.refill or config.rollout.candidates > 1:
+        raise ConfigError(
+            "E182",
+            f"{row.name} learns from more than what the policy itself sampled, and an opponent sits at no such table",
+            where="seats.opponent",
+            fix="objective=rae, or another that learns from sampled rollouts, without rollout.refill or candidates",
+        )
+    folder = model_folder(config.policy.path if past is not None else config.seats.opponent)
+    opponent = Policy.load(folder, getattr(torch, config.policy.dtype))
+    same_tokens(model_folder(config.policy.path), folder)
+    return partial(Opponents, opponent=Embedded(opponent), past=past)
+
+
+def same_tokens(ours: Path, theirs: Path) -> None:
+    """Raises: ConfigError E180, where two policies have not the same tokens."""
+    if (ours / "tokenizer.json").read_bytes() != (theirs / "tokenizer.json").read_bytes():
+        raise ConfigError(
+            "E180",
+            "two policies that shall play each other have different tokenizers",
+            where=f"{ours} and {theirs}",
+            why="a conversation is kept as tokens, and it would not say the same to both",
+            fix="policies that were trained from the same base",
+        )
 
 
 def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
@@ -265,12 +306,15 @@ def anchored(config: RunConfig) -> RunConfig:
     policy, env, rollout = config.policy, config.env, config.rollout
     if rollout.demonstrations:
         rollout = rollout.model_copy(update={"demonstrations": str(Path(rollout.demonstrations).resolve())})
+    seats = config.seats
+    if seats.opponent not in ("", "past", "tiny"):
+        seats = seats.model_copy(update={"opponent": str(Path(seats.opponent).resolve())})
     if policy.path != "tiny":
         policy = policy.model_copy(update={"path": str(Path(policy.path).resolve())})
     file, _, name = env.type.rpartition(":")
     if file.endswith(".py"):
         env = env.model_copy(update={"type": f"{Path(file).resolve()}:{name}"})
-    return config.model_copy(update={"policy": policy, "env": env, "rollout": rollout})
+    return config.model_copy(update={"policy": policy, "env": env, "rollout": rollout, "seats": seats})
 
 
 def measure(config: RunConfig) -> dict[str, Any]:
@@ -375,6 +419,8 @@ def opening(config: RunConfig) -> dict[str, Any]:
     if shown := config.rollout.demonstrations:
         with Path(shown).open("rb") as file:
             body["rollout"]["demonstrations"] = file_digest(file, "sha256").hexdigest()
+    if (other := config.seats.opponent) not in ("", "past"):
+        body["seats"]["opponent"] = hashes(model_folder(other))
     return {"config": body, "policy": hashes(model_folder(config.policy.path))}
 
 

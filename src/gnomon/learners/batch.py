@@ -156,6 +156,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
         lengths=lengths,
         answers=torch.tensor([same_answers(group) for group in groups]),
         finished=torch.tensor([[rollout.stop is not Stop.TRUNCATED for rollout in group.rollouts] for group in groups]),
+        seat=torch.tensor([[rollout.seat for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[given(rollout) for rollout in group.rollouts] for group in groups]),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )

@@ -16,6 +16,7 @@ from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows
 from gnomon.learners.critic import Critic
 from gnomon.learners.scatter import success_scatter
+from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import full_kl, packed_hidden, packed_logp, score, token_logp
 from gnomon.models.weights import Weights
@@ -40,6 +41,8 @@ class LocalLearner:
             coefficient in what is climbed down.
         reference: a policy that stands still, for objectives that ask for one and for `full_kl`.
         critic: for objectives that ask for one.
+        shared: one running mean of rewards for all seats of a game, instead of one for each.
+        past: earlier weights that some seats are played by; they are kept in checkpoints.
     """
 
     def __init__(
@@ -57,11 +60,14 @@ class LocalLearner:
         full_kl: float = 0.0,
         reference: Policy | None = None,
         critic: Critic | None = None,
+        shared: bool = False,
+        past: Past | None = None,
     ) -> None:
         self.policy, self.version = policy, 0
         if full_kl and reference is None:
             raise ValueError("a full divergence from a reference needs the reference")
         self.entropy, self.full_kl, self.reference, self.critic = entropy, full_kl, reference, critic
+        self.shared, self.past = shared, past
         self.expected: dict[int, float] = {}
         """By seat, the running mean of the steps' rewards, for objectives that ask what the past expects."""
         self.lr, self.steps, self.floor, self.warmup, self.clip = lr, steps, floor, warmup, clip
@@ -93,7 +99,8 @@ class LocalLearner:
 
     def _recalled(self, rollouts: Rollouts) -> Rollouts:
         """The rollouts with what the past expects of each; then they are past themselves."""
-        seats, rewards = rollouts.seats, rollouts.rewards
+        rewards = rollouts.rewards
+        seats = torch.zeros_like(rollouts.seats) if self.shared else rollouts.seats
         past = torch.zeros_like(rewards)
         for seat in sorted(set(seats.flatten().tolist())):
             before = self.expected.get(seat, 0.0)
@@ -213,6 +220,8 @@ class LocalLearner:
         save_file(memory, folder / "optimizer.safetensors")
         if self.critic:
             self.critic.save_state(folder)
+        if self.past:
+            self.past.save_state(folder)
 
     def load_state(self, folder: Path) -> None:
         self.policy.update(load_file(folder / "model.safetensors"))
@@ -225,6 +234,8 @@ class LocalLearner:
                 self.optimizer.state[parameter] = held
         if self.critic:
             self.critic.load_state(folder)
+        if self.past:
+            self.past.load_state(folder)
 
 
 def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats:
