@@ -5,12 +5,14 @@
 Trivial: countdown's own verifier on 2,000 replies, by turns in the caller, in a `gnomon.verifiers.Pool` and in a
 `concurrent.futures.ProcessPoolExecutor` of as many workers; replies per second, median of the rounds. Poisoned:
 the same with a share of jobs that never end, which only the pool survives; the time against the least possible,
-which is (hung jobs x limit) / workers.
+which is (hung jobs x limit) / workers. Doubled: polynomials that take a few milliseconds each, by turns with one
+worker and with two, and whether both gave the same verdicts. Cards: of each verifier, the cost of one reply.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import platform
 import statistics
@@ -20,7 +22,19 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from gnomon.envs import ENVS
-from gnomon.verifiers import Exceeded, Pool
+from gnomon.types import Task
+from gnomon.verifiers import (
+    Choice,
+    Exceeded,
+    Judge,
+    Number,
+    Pattern,
+    PolynomialAnswer,
+    Pool,
+    SetMatch,
+    Text,
+    Verifier,
+)
 
 ENV = ENVS["countdown"]()
 
@@ -64,6 +78,47 @@ def main() -> None:
     hung = sum(isinstance(outcome, Exceeded) for outcome in outcomes)
     least = hung * limit / options.workers
     print(f"poisoned: {hung} of {len(outcomes)} hung, {seconds:.2f} s where {least:.2f} s is the least possible")
+    doubled(options.rounds)
+    cards()
+
+
+def doubled(rounds: int) -> None:
+    """The time of one worker against that of two, and of two against itself: are the verdicts the same?"""
+    task = Task(id="1", messages=(), answer="(a+b+c)^9")
+    items = [(task, f"<answer>(b+a+c)^8(a+b+{'c' if i % 2 else 'd'})</answer>") for i in range(200)]
+    verifier = PolynomialAnswer()
+    with Judge(verifier, 1) as one, Judge(verifier, 2) as two:
+        same = one.judged(items) == two.judged(items)
+        ratios = [timed(lambda: one.judged(items)) / timed(lambda: two.judged(items)) for _ in range(rounds)]
+    low, middle, high = min(ratios), statistics.median(ratios), max(ratios)
+    print(f"two workers: {low:.2f} / {middle:.2f} / {high:.2f} times as fast as one (min / median / max), ", end="")
+    print("the same verdicts" if same else "OTHER VERDICTS")
+
+
+def cards() -> None:
+    """Milliseconds of one judgement in the caller, after the first."""
+    cases: list[tuple[Verifier, Any, str]] = [
+        (Text(), "Paris", "Paris"),
+        (Number(), "22/7", "3.142857"),
+        (PolynomialAnswer(), "(x+y)^2", "x^2+2xy+y^2"),
+        (Choice(), "B", "B"),
+        (SetMatch(items="number"), [1, 2, 3], "3, 2, 1"),
+        (Pattern(), r"\d+", "1729"),
+    ]
+    if importlib.util.find_spec("math_verify"):
+        from gnomon.verifiers import Math
+
+        cases += [(Math(), r"\frac{1}{2}", "0.5"), (Math(), r"\sqrt{2}", r"\frac{2}{\sqrt{2}}")]
+    if importlib.util.find_spec("jsonschema"):
+        from gnomon.verifiers import JsonSchema
+
+        cases += [(JsonSchema(), {"type": "object"}, '{"x": 1}')]
+    for verifier, gold, said in cases:
+        task = Task(id="1", messages=(), answer=gold, info={"options": ("red", "blue")})
+        reply = f"<answer>{said}</answer>"
+        verifier.verify(task, reply)
+        times = [timed(lambda v=verifier, t=task, r=reply: v.verify(t, r)) for _ in range(200)]  # type: ignore[misc]
+        print(f"{type(verifier).__name__:<18} {said:<20} {1000 * statistics.median(times):8.3f} ms")
 
 
 if __name__ == "__main__":

@@ -178,6 +178,8 @@ class Sampling:
     """0 means greedy."""
     stop: tuple[str, ...] = ()
     """The completion ends with the first token after which its text contains one of these."""
+    stop_ids: frozenset[int] = frozenset()
+    """It ends with the first of these tokens, beside those that end a sequence for the model itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +313,8 @@ class Group:
     index: int
     """Index of the task in its split."""
     rollouts: tuple[Rollout, ...]
+    spare: bool = False
+    """Sampled, recorded and counted, but not trained on: the step has others in its place."""
 
     @property
     def rewards(self) -> tuple[float, ...]:

@@ -60,6 +60,7 @@ PINNED = {
     "multiple_choice": ("14 * 9? A 135 B 106 C 126 D 621 <answer>...</answer>", "6f8df895b115df38"),
     "nim": ("Nim 1 2 7. Take: size count. <answer>...</answer>", "caa2efbca1227f20"),
     "number_words": ("Write 7400 in words. <answer>...</answer>", "ddcab76ccc5d39c0"),
+    "polynomial_product": ("Expand (2x - 9)(4x + 3). <answer>...</answer>", "1a0b6475861a9518"),
     "scramble": ('Unscramble "pom". <answer>...</answer>', "c0dad131024917a8"),
     "tic_tac_toe": ("Tic-tac-toe, cells 1-9. You are x. <answer>...</answer>", "6f39767a193a3368"),
     "word_problem": ("Ada has 20 keys. Ada buys 3. How many keys has Ada? <answer>...</answer>", "a7f244c0dfd2e558"),

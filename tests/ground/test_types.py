@@ -12,10 +12,12 @@ from gnomon.types import (
     Finish,
     Group,
     Message,
+    Origin,
     Part,
     Request,
     Rollout,
     Sampling,
+    Segment,
     Status,
     Stop,
     Task,
@@ -32,7 +34,7 @@ def verdict(*parts: Part, status: Status = Status.CORRECT) -> Verdict:
 
 
 def rollout(sample: int, value: float) -> Rollout:
-    turns = (Turn(prompt_ids=(1, 2), completion=COMPLETION),) * 2
+    turns = tuple(Turn(prompt_ids=ids, completion=COMPLETION) for ids in ((1, 2), (1, 2, *COMPLETION.token_ids, 3)))
     return Rollout(task=TASK, sample=sample, turns=turns, verdict=verdict(Part(name="a", value=value)), stop=Stop.DONE)
 
 
@@ -40,6 +42,7 @@ NOUNS = [
     TASK, TASK.messages[0], COMPLETION, Sampling(max_tokens=4), rollout(0, 1.0), rollout(0, 1.0).turns[0],
     Part(name="a", value=1.0), verdict(), Group(task=TASK, index=2, rollouts=(rollout(0, 1.0),)),
     Request(prompt_ids=(1,), key=b"k" * 16, sampling=Sampling(max_tokens=1)),
+    Segment(origin=Origin.TASK, token_ids=(1, 2)),
 ]  # fmt: skip
 
 

@@ -67,6 +67,7 @@ class Ruling:
     place: str = ""
     """In the subject's code, where it raised."""
     seconds: float = 0.0
+    """Of processor time."""
 
     @property
     def correct(self) -> bool:
@@ -244,10 +245,10 @@ def ruling_of(bench: Bench, index: int, reply: str, task: Task | None = None) ->
 
     Args: task: to judge in the place of the subject's own.
     """
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         verdict: Any = bench.verifier.verify(bench.tasks[index] if task is None else task, reply)
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         problem = unfit(verdict, bench.verifier.reward_range)
     except MemoryError:
         raise

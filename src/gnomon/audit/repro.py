@@ -7,7 +7,8 @@ import base64
 import pickle
 import sys
 import zlib
-from dataclasses import fields, is_dataclass
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str) -
     if subject.env is not None:
         subject_text = f"subject_of({made(subject.env)}, count={tasks})"
     else:
-        task_list = "".join(f"    {task_text(task)},\n" for task in subject.tasks[:tasks])
+        task_list = "".join(f"    {task_text(solved(subject, task))},\n" for task in subject.tasks[:tasks])
         subject_text = f"subject_of(verifier, (\n{task_list}))"
     return head(subject, rule, what, "found_again, load, unpickled") + (
         (f"verifier = {made(subject.verifier)}\n" if subject.env is None else "")
@@ -110,6 +111,14 @@ def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str) -
         f'print("{rule}:", "there" if there else "gone")\n'
         "sys.exit(1 if there else 0)\n"
     )
+
+
+def solved(subject: Subject, task: Task) -> Task:
+    """The task with its right reply along, since a script has no `solution` to ask."""
+    reply = None
+    with suppress(Exception):  # A solution that raises has been told.
+        reply = subject.solution(task) if subject.solution is not None else None
+    return task if reply is None else replace(task, info={**task.info, "reply": reply})
 
 
 def head(subject: Subject, rule: str, what: str, names: str) -> str:

@@ -60,9 +60,10 @@ def tables(report: Report) -> Iterator[str]:
 
 
 def card_text(card: Mapping[str, Any]) -> str:
+    median, slowest = card["milliseconds per verdict, median"], card["milliseconds per verdict, slowest of 100"]
+    cost = "cost unknown" if median is None else f"{median:.3g} ms per verdict (slowest of 100: {slowest:.3g} ms)"
     return (
-        f"{card['milliseconds per verdict, median']:.3g} ms per verdict "
-        f"(slowest of 100: {card['milliseconds per verdict, slowest of 100']:.3g} ms), "
+        f"{cost}, "
         f"{card['agreement on hostile texts']:.1%} of hostile texts judged as nothing, "
         f"{card['share of rewards between lowest and highest']:.1%} of rewards are partial"
     )

@@ -17,6 +17,7 @@ from gnomon.envs.mastermind import Mastermind
 from gnomon.envs.multiple_choice import MultipleChoice
 from gnomon.envs.nim import Nim
 from gnomon.envs.number_words import NumberWords
+from gnomon.envs.polynomial_product import PolynomialProduct
 from gnomon.envs.scramble import Scramble
 from gnomon.envs.tic_tac_toe import TicTacToe
 from gnomon.envs.turns import Ask, MultiTurn, Play
@@ -44,6 +45,7 @@ __all__ = [
     "Nim",
     "NumberWords",
     "Play",
+    "PolynomialProduct",
     "Scramble",
     "SingleTurn",
     "Step",
@@ -69,6 +71,7 @@ ENVS: dict[str, type[Env]] = {
     "multiple_choice": MultipleChoice,
     "nim": Nim,
     "number_words": NumberWords,
+    "polynomial_product": PolynomialProduct,
     "scramble": Scramble,
     "tic_tac_toe": TicTacToe,
     "word_problem": WordProblem,

@@ -1,33 +1,65 @@
 """The judge's tools: find the answer in a reply, read it, say what it is worth."""
 
+from gnomon.verifiers.canaries import Watch, watched
+from gnomon.verifiers.choice import Choice
+from gnomon.verifiers.code import UnitTests, code_judged
+from gnomon.verifiers.controls import FormatOnly, Noisy, Random, Shuffled, WrongLabel
 from gnomon.verifiers.expression import Expression, evaluate, integer
 from gnomon.verifiers.extract import Extraction, Strictness, extract
 from gnomon.verifiers.judging import Judge, Retry, ajudged, asettled, judge, judged, settle, settled
+from gnomon.verifiers.llm import LLMJudge
+from gnomon.verifiers.math import Math
+from gnomon.verifiers.number import Number
+from gnomon.verifiers.pattern import Pattern
+from gnomon.verifiers.polynomial import PolynomialAnswer
 from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
 from gnomon.verifiers.prices import Pay, Price, pay
-from gnomon.verifiers.slot import Answered, Malformed, Rejected, Slot, Verifier
+from gnomon.verifiers.proxy import Proxy
+from gnomon.verifiers.schema import JsonSchema
+from gnomon.verifiers.sets import SetMatch
+from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several, Slot, Verifier
+from gnomon.verifiers.text import Text
 
 __all__ = [
     "Answered",
+    "Choice",
     "Died",
     "Exceeded",
     "Expression",
     "Extraction",
+    "FormatOnly",
+    "JsonSchema",
     "Judge",
+    "LLMJudge",
     "Malformed",
+    "Math",
+    "Noisy",
+    "Number",
     "Outcome",
+    "Pattern",
     "Pay",
+    "PolynomialAnswer",
     "Pool",
     "Price",
+    "Proxy",
     "Raised",
+    "Random",
     "Rejected",
     "Retry",
     "Returned",
+    "SetMatch",
+    "Several",
+    "Shuffled",
     "Slot",
     "Strictness",
+    "Text",
+    "UnitTests",
     "Verifier",
+    "Watch",
+    "WrongLabel",
     "ajudged",
     "asettled",
+    "code_judged",
     "evaluate",
     "extract",
     "integer",
@@ -36,4 +68,5 @@ __all__ = [
     "pay",
     "settle",
     "settled",
+    "watched",
 ]
