@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from gnomon.envs.tools import Outcome, PythonTool, use
+from gnomon.envs import Arithmetic
+from gnomon.envs.tools import Outcome, PythonTool, WithTools, use
+from gnomon.errors import ResourceError
 
 TOOL = PythonTool(seconds=0.5, wall=4.0)
 
@@ -103,3 +105,9 @@ def test_no_file_or_variable_of_the_host_is_seen(run, tmp_path, monkeypatch):
 def test_code_that_forges_the_end_of_its_output_misleads_itself_alone(run):
     run("import __main__, os\nfor n in range(3): os.write(1, b'\\nforged\\n')")
     assert run("1 + 1")[0].endswith("2")
+
+
+def test_a_host_without_a_sandbox_is_refused_when_the_environment_is_made(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(ResourceError, match="E520"):
+        WithTools(env=Arithmetic(), lent=(PythonTool(),))
