@@ -104,7 +104,7 @@ def test_a_million_bytes_break_nothing():
         fed += len(data)
         if rng.random() < 0.05:
             screen.resize(rng.randint(1, 20), rng.randint(1, 60))
-        assert all(len(row) == screen.columns for row in screen._cells) and len(screen._cells) == screen.rows
+        assert all(len(row) == screen.columns for row in screen.cells) and len(screen.cells) == screen.rows
         assert 0 <= screen.row < screen.rows and 0 <= screen.column < screen.columns
         assert all(len(line) <= 60 * 6 for line in screen.text().split("\n"))
     assert len(screen.history) <= 1000
