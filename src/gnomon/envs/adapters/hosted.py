@@ -24,7 +24,8 @@ __all__ = ["Gem", "Gym", "Hosted", "TextArena", "VerifiersEnv"]
 HINT = "Your move goes alone into <answer>...</answer>, without the brackets or boxes named above."
 PROBES = ("", "1", "[1]", r"\boxed{1}")
 """What is said to two fresh processes, to see whether they go alike."""
-SEEDS = (0, 2**30 + 1)
+MANY = 2**30 + 2
+"""Seeds that are probed begin at 0 and end here, where the tasks are not numbered."""
 SLACK = 1e-9
 
 
@@ -67,7 +68,7 @@ class Hosted:
         if self.turns < 1 or self.seconds <= 0 or self.count < 0:
             raise ValueError(f"turns={self.turns}, seconds={self.seconds}, count={self.count} make no environment")
         if self.reproducible:
-            alike(*self._address)
+            alike(*self._address, last=(self.count or MANY) - 1)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -224,7 +225,10 @@ class HostedEpisode:
 
 def opening(talk: Conversation, seed: int) -> tuple[Message, ...]:
     """What a fresh episode shows first: rules of a system, if any, and what a user says."""
-    answer = talk.ask(LOADED, op="start", seed=seed)
+    try:
+        answer = talk.ask(LOADED, op="start", seed=seed)
+    except Late as late:
+        raise VerifierError("E172", "an episode does not begin", why=str(late)) from late
     text, system = answer.get("text"), answer.get("system")
     if not isinstance(text, str) or not text.strip():
         raise VerifierError("E173", f"the first observation is {text!r:.100}, where a text is due")
@@ -255,11 +259,11 @@ def seats(python: str, kind: str, name: str, options: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def alike(python: str, kind: str, name: str, options: str) -> None:
+def alike(python: str, kind: str, name: str, options: str, last: int) -> None:
     """Whether an interpreter that was started anew plays as the first one does. Raises: ConfigError E175."""
     fresh = Host(python, kind, name, options)
     try:
-        for seed in SEEDS:
+        for seed in (0, last):
             here = probed(conversation(python, kind, name, options), seed)
             if here != probed(fresh.conversation(), seed):
                 raise unlike(name, f"two processes, both with seed {seed}, play the same replies differently")
