@@ -37,7 +37,11 @@ def env_class(name: str, where: str = "env") -> type[Any]:
     module_name, colon, attribute = name.rpartition(":")
     if not colon:
         near = difflib.get_close_matches(name, ENVS, 1)
-        fix = f"env={near[0]}" if near else f"one of {', '.join(ENVS)}, or file.py:Class, or {':NAME, '.join(ADAPTERS)}:NAME"
+        fix = (
+            f"env={near[0]}"
+            if near
+            else f"one of {', '.join(ENVS)}, or file.py:Class, or {':NAME, '.join(ADAPTERS)}:NAME"
+        )
         raise ConfigError("E021", f"no environment is called {name!r}", where=where, fix=fix)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

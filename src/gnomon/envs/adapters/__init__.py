@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from gnomon.envs.adapters.hosted import Gem, Gym, Hosted, TextArena, VerifiersEnv
+from gnomon.envs.adapters.openenv import OpenEnv
+from gnomon.envs.adapters.ors import Ors
 from gnomon.envs.adapters.reasoning_gym import ReasoningGym
+from gnomon.envs.adapters.remote import Remote
 from gnomon.envs.base import Env
 
-__all__ = ["ADAPTERS", "Gem", "Gym", "Hosted", "ReasoningGym", "TextArena", "VerifiersEnv", "adapter"]
+__all__ = [
+    "ADAPTERS",
+    "Gem",
+    "Gym",
+    "Hosted",
+    "OpenEnv",
+    "Ors",
+    "ReasoningGym",
+    "Remote",
+    "TextArena",
+    "VerifiersEnv",
+    "adapter",
+]
 
 ADAPTERS: dict[str, tuple[type[Env], str]] = {
     "rg": (ReasoningGym, "name"),
@@ -14,6 +29,9 @@ ADAPTERS: dict[str, tuple[type[Env], str]] = {
     "textarena": (TextArena, "name"),
     "verifiers": (VerifiersEnv, "name"),
     "gym": (Gym, "name"),
+    "openenv": (OpenEnv, "url"),
+    "ors": (Ors, "url"),
+    "remote": (Remote, "url"),
 }
 """The class behind a prefix, and which of its fields what follows the prefix gives."""
 

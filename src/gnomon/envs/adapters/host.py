@@ -24,7 +24,8 @@ import signal
 import socket
 import sys
 import traceback
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 
 class Gymnasium:
@@ -123,7 +124,7 @@ class Verifiers:
         self.replies: asyncio.Queue[str] = asyncio.Queue()
         self.asked: asyncio.Queue[str] = asyncio.Queue()
         self.traces: list[Any] = []
-        self.run: asyncio.Task[None] | None = None
+        self.run: Any = None
 
     def start(self, seed: int) -> dict[str, Any]:
         task = next(itertools.islice(iter(self.env.taskset), seed, None))

@@ -105,7 +105,10 @@ class Hosted:
         # Where there is one turn, all of the problem is in the text; of a game, the text may hide the better part.
         content = messages[-1].content if self.turns == 1 else seed
         return Task(
-            id=self.identity(content), messages=(*messages[:-1], *hint), answer=None, info={"seed": seed, "of": self.name}
+            id=self.identity(content),
+            messages=(*messages[:-1], *hint),
+            answer=None,
+            info={"seed": seed, "of": self.name},
         )
 
     def identity(self, content: object) -> str:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,8 @@ class Host:
             try:
                 self._process = subprocess.Popen(
                     [python, str(SCRIPT), kind, name, options],
-                    stdin=there, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, start_new_session=True,
+                    stdin=there.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
+                    start_new_session=True,
                 )  # fmt: skip
             except OSError as error:
                 fix = "python=PATH of an interpreter that has the environment's package"
