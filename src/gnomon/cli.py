@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -317,6 +318,26 @@ def play(
     from gnomon.envs.play import play as answer
 
     answer(chosen_env(what, settings), index)
+
+
+@app.command()
+def serve(
+    what: EnvName,
+    settings: Settings = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one.")] = 8765,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that judge.")] = 2,
+) -> None:
+    """Serve an environment over HTTP, to this machine alone. The token is GNOMON_TOKEN's, or a fresh one."""
+    from gnomon.envs.outward import Server
+
+    server = Server(chosen_env(what, settings), port=port, workers=workers, token=os.environ.get("GNOMON_TOKEN", ""))
+    print(f"serving {what} at {server.url}, until interrupted", flush=True)
+    if "GNOMON_TOKEN" not in os.environ:
+        print(f"export GNOMON_TOKEN={server.token}", flush=True)
+    try:
+        server.forever()
+    finally:
+        server.close()
 
 
 @env_app.command("list")
