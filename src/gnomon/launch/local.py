@@ -26,6 +26,7 @@ from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
+from gnomon.jail import capabilities
 from gnomon.keys import Key
 from gnomon.launch.find import check_env_config, make_env, source_hash
 from gnomon.launch.weights import weigh
@@ -246,6 +247,7 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
         },
         "threads": config.threads,
         "env": {"type": config.env.type, "source_sha256": source_hash(parts.env)},
+        "sandbox": capabilities(rungs).body() if (rungs := getattr(parts.env, "rungs", ())) else {},
         "policy": hashes(model_folder(config.policy.path)),
         "code_sha256": code_hash(),
         "tier": parts.actor.engine.tier.value,

@@ -13,8 +13,19 @@ import pytest
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import Arithmetic, Calculator
 from gnomon.envs.check import check_env
-from gnomon.envs.tools import CalculatorTool, Outcome, SearchTool, Stateless, WithTools, calculate, text_argument
+from gnomon.envs.tools import (
+    CalculatorTool,
+    Outcome,
+    PythonTool,
+    SearchTool,
+    Stateless,
+    TerminalTool,
+    WithTools,
+    calculate,
+    text_argument,
+)
 from gnomon.errors import ConfigError
+from gnomon.jail import capabilities
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
@@ -41,6 +52,13 @@ def counts(verdict: Any) -> dict[str, float]:
 
 def right() -> str:
     return f"<answer>{TASK.answer}</answer>"
+
+
+def test_the_rungs_that_tools_need_are_told_and_probed_before_any_episode():
+    lent = WithTools(env=Arithmetic(), lent=(CalculatorTool(), PythonTool(), TerminalTool()))
+    assert ENV.rungs == () and lent.rungs == ("session",)
+    body = capabilities(lent.rungs).body()
+    assert body["bubblewrap"] and all(probe["holds"] for probe in body["rungs"]["session"].values() if probe["needed"])
 
 
 def test_a_call_is_told_and_the_answer_is_judged_as_ever():

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from gnomon.errors import ResourceError
+from gnomon.jail import capabilities
 from gnomon.types import Tool
 
 __all__ = [
@@ -62,11 +63,18 @@ class EnvTool(Tool, ABC):
     def open(self) -> Held:
         """The tool for one episode: a `Use`, or what `ask` makes use of. It starts nothing before it is called."""
 
+    @property
+    def rung(self) -> str:
+        """The rung of the sandbox that it needs; empty for none."""
+        return ""
+
     def prepare(self) -> None:
         """What is done once per process, before any episode, and may take its time.
 
         Raises: GnomonError, where the tool cannot work here.
         """
+        if self.rung:
+            capabilities((self.rung,))
 
     def ask(self, opened: Any, arguments: Mapping[str, Any]) -> str:
         """Carry a call out. Args: opened: what `open` gave, to this tool or to another of the same host."""

@@ -62,6 +62,11 @@ class WithTools:
         return self.lent
 
     @property
+    def rungs(self) -> tuple[str, ...]:
+        """Of the sandbox, that its tools need."""
+        return tuple(sorted({tool.rung for tool in self.lent} - {""}))
+
+    @property
     def reward_range(self) -> tuple[float, float]:
         return self.env.reward_range
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from gnomon.envs.tools.base import Ended, EnvTool, Overtime
 from gnomon.errors import ConfigError
-from gnomon.jail import Limits, Session, capabilities
+from gnomon.jail import Limits, Session
 
 __all__ = ["MCPTool", "Server", "served"]
 
@@ -50,9 +50,9 @@ class MCPTool(EnvTool):
     def host(self) -> object:
         return self.command, self.jailed, self.readable
 
-    def prepare(self) -> None:
-        if self.jailed:
-            capabilities(("session",))
+    @property
+    def rung(self) -> str:
+        return "session" if self.jailed else ""
 
     def open(self) -> Server:
         return Server(self.command, jailed=self.jailed, readable=self.readable)

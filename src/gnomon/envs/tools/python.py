@@ -13,7 +13,7 @@ from typing import Any
 
 from gnomon.envs.tools.base import Ended, EnvTool, Overtime, text_argument
 from gnomon.envs.tools.life import spent
-from gnomon.jail import Limits, Session, capabilities
+from gnomon.jail import Limits, Session
 
 __all__ = ["PythonTool"]
 
@@ -75,8 +75,9 @@ class PythonTool(EnvTool):
     memory: int = 2**29
     """Bytes of a process's address space."""
 
-    def prepare(self) -> None:
-        capabilities(("session",))
+    @property
+    def rung(self) -> str:
+        return "session"
 
     def open(self) -> Interpreter:
         return Interpreter(self)

@@ -12,7 +12,7 @@ from gnomon.envs.tools.base import Ended, EnvTool, Overtime, text_argument
 from gnomon.envs.tools.keys import pressed
 from gnomon.envs.tools.life import busy, spent
 from gnomon.envs.tools.screen import Screen
-from gnomon.jail import Limits, Session, capabilities
+from gnomon.jail import Limits, Session
 
 __all__ = ["Terminal", "TerminalTool"]
 
@@ -48,8 +48,9 @@ class TerminalTool(EnvTool):
     environment: tuple[tuple[str, str], ...] = (("PS1", "$ "),)
     """Variables beside those that every jail has."""
 
-    def prepare(self) -> None:
-        capabilities(("session",))
+    @property
+    def rung(self) -> str:
+        return "session"
 
     def open(self) -> Terminal:
         return Terminal(self)
