@@ -137,8 +137,10 @@ def test_a_session_is_closed_with_its_episode(openenv):
     assert openenv.opened >= 2 and openenv.open <= 1  # the last connection of the loop may still be open
 
 
-@pytest.mark.parametrize(("reply", "code"), [("pay nan", "E174"), ("pay 5", "E174"), ("pay text", "E174"), ("crash", "E179"),
-                                             ("leave", "E179")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [("pay nan", "E174"), ("pay 5", "E174"), ("pay text", "E174"), ("crash", "E179"), ("leave", "E179")],
+)
 def test_what_is_no_reward_and_no_answer_raises(openenv, reply, code):
     env = OpenEnv(url=openenv.url, turns=9)
     episode = env.start(env.tasks("train")[0], KEY)
