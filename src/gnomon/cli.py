@@ -370,6 +370,35 @@ def new_env(
 
 
 @app.command()
+def arena(
+    words: Annotated[
+        list[str], typer.Argument(metavar="PLAYER PLAYER … [key=value …]", help="RUN, RUN:STEP or a model folder.")
+    ],
+    env: Annotated[str, typer.Option(metavar="ENV", help="An environment of two seats.")] = "kuhn_poker",
+    games: Annotated[int, typer.Option(min=2, help="Of every pair; half of them in either seat order.")] = 200,
+    as_json: Json = False,
+) -> None:
+    """Let policies play each other, and rate them: gnomon arena runs/a runs/a:20 runs/b --env kuhn_poker"""
+    from dataclasses import asdict
+
+    from gnomon.config import Source, overrides, resolve
+    from gnomon.launch.find import check_env_config
+
+    players = [word for word in words if "=" not in word]
+    given = Source({"env": env}, {"env": "--env"})
+    config, _ = resolve([given, overrides([word for word in words if "=" in word], 2)], [check_env_config])
+    from gnomon.launch.arena import arena as contest
+    from gnomon.launch.arena import arena_text
+
+    def progress(done: int, total: int) -> None:
+        print(f"\r{done} of {total} pairs", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    quiet = as_json or not sys.stderr.isatty()
+    found = contest(players, config, games=games, progress=(lambda done, total: None) if quiet else progress)
+    print(json.dumps(asdict(found), indent=1) if as_json else arena_text(found))
+
+
+@app.command()
 def rank(
     folder: RunFolder,
     by: Annotated[
@@ -436,9 +465,9 @@ def tune_objective(
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
-        from gnomon.launch.tune import NOISES, tune, tune_text
+        from gnomon.launch.tune import tune, tune_text
 
-        facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or NOISES, since=since)
+        facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or (), since=since)
     print(json.dumps(facts, indent=1) if as_json else tune_text(facts))
 
 

@@ -26,6 +26,10 @@ class Rollouts:
     """[G, N] int64; equal numbers in a group are equal answers."""
     baseline: Tensor | None = None
     """[G, N] what the run's past expects of each rollout: it depends on earlier steps only."""
+    seat: Tensor | None = None
+    """[G, N] int64, who in a game of several the rollout is of, from 0. None: seat 0 has them all."""
+    finished: Tensor | None = None
+    """[G, N] bool, whether a rollout ended before the length limit. None: all did."""
     demonstrated: Tensor | None = None
     """[G, N] bool, whether a rollout was given rather than sampled from the policy."""
     segment: Tensor | None = None
@@ -45,7 +49,7 @@ class Rollouts:
             raise ValueError(
                 f"rewards are a floating-point [groups, N] table, not {list(shape)} of {self.rewards.dtype}"
             )
-        for name in ("lengths", "answers", "baseline", "demonstrated"):
+        for name in ("lengths", "answers", "baseline", "seat", "finished", "demonstrated"):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
@@ -56,6 +60,11 @@ class Rollouts:
             values = getattr(self, name)
             if values is not None and values.shape != (total,):
                 raise ValueError(f"{name} has shape {list(values.shape)}, but the rollouts have {total} tokens")
+
+    @property
+    def seats(self) -> Tensor:
+        """[G, N] int64, the seat of every rollout."""
+        return torch.zeros_like(self.lengths) if self.seat is None else self.seat
 
     @property
     def sequence(self) -> Tensor:

@@ -84,6 +84,8 @@ class Play:
     key: Key
     """Of the episode's own chance."""
     seats: list[Seat]
+    voices: tuple[Engine, ...] = ()
+    """Who speaks in each seat; where none are given, the actor's engine in all."""
     step: Step = UNHEARD
     """What the environment said last."""
     replies: tuple[str, ...] = ()
@@ -172,27 +174,49 @@ class Actor:
         Raises: VerifierError E104 when more rollouts failed by the environment's own doing than may.
         """
         plays = self.plays(tasks, key, range(group))
-        await self.hear(plays)
-        deadline, live, turn = time.monotonic() + self.limits.seconds, plays, 0
-        while live:
-            asked = [(play, self._request(play, key, turn, sampling or self.sampling, deadline)) for play in live]
-            going = [(play, request) for play, request in asked if request is not None]
-            completions = await self.engine.sample([request for _, request in going])
-            for (play, _), completion in zip(going, completions, strict=True):
-                play.say(completion, self.heard(completion))
-            live, turn = [play for play, _ in going], turn + 1
-            await self.hear(live)
-        self.count(plays)
+        await self.finish(plays, key, sampling)
         return [
             Group(task=task, index=index, rollouts=tuple(play.rollout(seat, group) for play in part))
             for place, (index, task) in enumerate(tasks)
             for part in [plays[place * group : (place + 1) * group]]
             for seat in range(self.referee.seats)
+            if self.voice(part[0], seat) is self.engine
+        ]
+
+    async def finish(self, plays: Sequence[Play], key: Key, sampling: Sampling | None = None) -> None:
+        """Play episodes that have not begun to their ends. Args and Raises: as of `play`."""
+        await self.hear(plays)
+        deadline, live, turn = time.monotonic() + self.limits.seconds, list(plays), 0
+        while live:
+            asked = [(play, self._request(play, key, turn, sampling or self.sampling, deadline)) for play in live]
+            going = [(play, request) for play, request in asked if request is not None]
+            for play, completion in await self._spoken(going):
+                play.say(completion, self.heard(completion))
+            live, turn = [play for play, _ in going], turn + 1
+            await self.hear(live)
+        self.count(plays)
+
+    def voice(self, play: Play, seat: int) -> Engine:
+        """Who speaks in a seat."""
+        return play.voices[seat] if play.voices else self.engine
+
+    async def _spoken(self, going: Sequence[tuple[Play, Request]]) -> list[tuple[Play, Completion]]:
+        """What is said in every episode, by the engine of the seat whose turn it is."""
+        asked: dict[int, tuple[Engine, list[tuple[Play, Request]]]] = {}
+        for play, request in going:
+            engine = self.voice(play, play.step.seat)
+            asked.setdefault(id(engine), (engine, []))[1].append((play, request))
+        return [
+            (play, completion)
+            for engine, part in asked.values()
+            for (play, _), completion in zip(part, await engine.sample([r for _, r in part]), strict=True)
         ]
 
     def begun(self, messages: Sequence[Message]) -> Transcript:
         """A conversation that begins with these messages."""
-        return Transcript.begun(self.renderer, messages)
+        # Plain text has no place for tools: there the environment's own messages tell of them.
+        tools = () if isinstance(self.renderer, Plain) else getattr(self.env, "tools", ())
+        return Transcript.begun(self.renderer, messages, tools)
 
     def heard(self, completion: Completion) -> str:
         """What an environment hears of a reply: its text, without reasoning that has a place of its own."""
@@ -239,7 +263,7 @@ class Actor:
         return Request(
             prompt_ids=prompt,
             key=key.at("sample", task=play.index, sample=play.sample, turn=turn).bytes,
-            sampling=replace(sampling, max_tokens=min(sampling.max_tokens, room)),
+            sampling=replace(sampling, max_tokens=min(sampling.max_tokens, room), stop_ids=self.renderer.stop),
         )
 
     def count(self, plays: Sequence[Play]) -> None:

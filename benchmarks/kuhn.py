@@ -1,0 +1,136 @@
+"""Self-play at Kuhn poker: how far is a language policy from one that cannot be beaten?
+
+    python benchmarks/kuhn.py runs/kuhn --seeds 0 1 2 3 4
+
+The tiny policy does not know the two moves, so all arms begin from the same warm start: `FOLDER/base`, fitted to say
+each of them half of the time. Every run is a run folder of its own, `FOLDER/ARM-SEED`; finished ones are kept. Prints,
+and writes to `FOLDER/table.md`, the exploitability of the policy itself, in chips per hand, as the run went: exact,
+from the probabilities of its two replies in the twelve states. No weights are averaged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from math import nan
+from pathlib import Path
+
+COMMON = [
+    "objective=rae", "steps=240", "rollout.prompts=256", "rollout.group=1", "rollout.max_tokens=8", "optim.lr=5e-4",
+    "optim.floor=0", "regularize.entropy=0.2", "save.every=20", "save.keep=99", "eval.every=1000", "eval.tasks=8",
+    "threads=1", 'audit.acknowledge=["exploit.words"]',
+]  # fmt: skip
+"""A move that wins most deals against nobody in particular is no exploit, so that finding is acknowledged."""
+ARMS = {
+    "seat": [],
+    "shared": ["seats.baseline=shared"],
+    "past": ["seats.opponent=past"],
+}
+GOAL = 0.05
+WARM = 120
+"""Steps of the warm start."""
+
+
+def warm(folder: Path) -> Path:
+    """A policy that passes and bets equally often in every state."""
+    from gnomon.envs.kuhn_value import STATES
+    from gnomon.launch.strategy import REPLIES, prompts
+    from gnomon.learners.batch import pack
+    from gnomon.learners.local import LocalLearner
+    from gnomon.models.policy import Policy
+    from gnomon.objectives import objective
+    from gnomon.types import Completion, Finish, Group, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
+
+    if (folder / "model.safetensors").exists():
+        return folder
+    policy = Policy.load("tiny")
+    learner, row, asked = (
+        LocalLearner(policy, lr=2e-3, steps=WARM, floor=0.02, warmup=5),
+        objective("sft"),
+        prompts(policy),
+    )
+    groups = []
+    for index, state in enumerate(STATES):
+        for text in REPLIES.values():
+            ids = policy.tokenizer.encode(text)
+            said = Completion(token_ids=ids, logprobs=(nan,) * len(ids), text=text, finish=Finish.STOP, version=0)
+            task = Task(id=f"{index}", messages=(), answer=None)
+            rollout = Rollout(
+                task=task, sample=0, turns=(Turn(prompt_ids=asked[state], completion=said),), stop=Stop.DONE,
+                verdict=Verdict(status=Status.UNJUDGED, parts=()),
+            )  # fmt: skip
+            groups.append(Group(task=task, index=index, rollouts=(rollout,)))
+    for _ in range(WARM):
+        batch = learner.prepare(pack(groups, sampling=Sampling(max_tokens=8), exact=False), row)
+        learner.forward_backward(batch, row)
+        learner.optim_step()
+    policy.save(folder)
+    return folder
+
+
+def train(run: Path, words: list[str]) -> None:
+    """A run, trained now unless it is finished."""
+    if (run / "recipe.toml").exists():
+        command = [sys.executable, "-m", "gnomon", "resume", str(run)]
+    else:
+        command = [sys.executable, "-m", "gnomon", "train", "kuhn_poker", f"run={run}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
+
+
+def curve(run: Path) -> list[tuple[int, float, float]]:
+    """Step, exploitability and least legal probability, at every checkpoint."""
+    from gnomon.launch.strategy import read
+    from gnomon.models.policy import Policy
+    from gnomon.store.checkpoints import stored
+
+    found = [(int(path.name), read(Policy.load(path))) for path in reversed(stored(run))]
+    return [(step, play.exploitability, play.least_legal) for step, play in found]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--arms", nargs="*", default=["seat", "shared"], choices=list(ARMS))
+    parser.add_argument("--set", nargs="*", default=[], metavar="key=value", help="for every run")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    import torch
+
+    from gnomon.launch.strategy import read
+    from gnomon.models.policy import Policy
+
+    torch.set_num_threads(1)
+    base = warm(options.folder / "base")
+    play = read(Policy.load(base))
+    print(
+        f"the warm start: exploitability {play.exploitability:.3f}, legal at least {play.least_legal:.3f}", flush=True
+    )
+    lines = ["| arm, seed | end | smallest on the way | mean of the second half | least legal |", "|---" * 5 + "|"]
+    missed = []
+    for arm in options.arms:
+        for seed in options.seeds:
+            run = options.folder / f"{arm}-{seed}"
+            train(run, [f"policy={base}", f"seed={seed}", *COMMON, *ARMS[arm], *options.set])
+            points = curve(run)
+            late = [value for step, value, _ in points if step >= points[-1][0] / 2]
+            least = min(points, key=lambda point: point[1])
+            lines.append(
+                f"| {arm}, {seed} | {points[-1][1]:.3f} | {least[1]:.3f} at step {least[0]} | "
+                f"{sum(late) / len(late):.3f} | {points[-1][2]:.3f} |"
+            )
+            missed += [run.name] if arm == "seat" and points[-1][1] >= GOAL else []
+            print(lines[-1], flush=True)
+            print("   " + " ".join(f"{step}:{value:.3f}" for step, value, _ in points), flush=True)
+    (options.folder / "table.md").write_text("\n".join(lines) + "\n")
+    if missed:
+        print(f"not below {GOAL}: {', '.join(missed)}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,308 @@
+"""Seats: opponents that do not learn, what the past expects of each, matches in both orders, ratings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import gnomon
+from gnomon.engines.scripted import Scripted
+from gnomon.envs import GuessNumber, KuhnPoker
+from gnomon.envs.kuhn_value import STATES, equilibrium, value
+from gnomon.errors import ConfigError, RunError
+from gnomon.keys import Key
+from gnomon.launch.arena import contests, found
+from gnomon.launch.rating import SCALE, fit, intervals, p_value
+from gnomon.launch.strategy import REPLIES, prompts, read
+from gnomon.learners.batch import pack
+from gnomon.models.folder import model_folder
+from gnomon.models.past import Past
+from gnomon.models.policy import Policy
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.weights import Weights
+from gnomon.rollout import Actor, Limits, Referee
+from gnomon.rollout.match import Match
+from gnomon.rollout.opponents import Opponents
+from gnomon.store import RunReader
+from gnomon.types import Request, Sampling
+
+TOKENIZER = Tokenizer(model_folder("tiny"))
+SAMPLING = Sampling(max_tokens=16)
+SMALL = {
+    "threads": 1,
+    "objective": "rae",
+    "rollout": {"prompts": 6, "group": 2, "max_tokens": 8},
+    "eval": {"every": 100, "tasks": 4},
+    "audit": {"acknowledge": ["exploit.words"]},
+}
+
+
+def player(strategy: dict[tuple[str, str], float], seed: int = 0) -> Scripted:
+    """Moves as a strategy says; its draws are a stream of its own."""
+    rng = np.random.default_rng(seed)
+
+    def reply(prompt: str, place: int) -> str:
+        card = prompt.split("Card ")[1][0].lower()
+        line = "pb" if "They bet.\n" in prompt else {"They p": "p", "They b": "b"}.get(prompt.split(". ", 2)[2][:6], "")
+        return REPLIES["b" if rng.random() < strategy[card, line] else "p"]
+
+    return Scripted(TOKENIZER, reply)
+
+
+def test_one_seat_learns_and_the_other_is_the_opponents():
+    always = {state: 1.0 for state in STATES}
+    never = {state: 0.0 for state in STATES}
+    referee = Referee(KuhnPoker(), workers=1)
+    own = player(always)
+    actor = Opponents(
+        KuhnPoker(), TOKENIZER, own, opponent=player(never), past=None, group=3, sampling=SAMPLING, referee=referee
+    )
+    tasks = [(index, actor.env.tasks("train")[index]) for index in range(12)]
+    groups = asyncio.run(actor.collect(tasks, Key(0)))
+    again = asyncio.run(actor.collect(tasks, Key(0)))
+    referee.close()
+    assert len(groups) == len(tasks) and {group.rollouts[0].seat for group in groups} == {0, 1}
+    for group in groups:
+        assert len({rollout.seat for rollout in group.rollouts}) == 1
+        # The opponent never bets, so a bet wins its chip whoever holds what.
+        assert all(rollout.reward == 1 and "bet" in rollout.text for rollout in group.rollouts)
+    assert [g.rollouts for g in groups] == [g.rollouts for g in again]
+    other = asyncio.run(actor.collect(tasks[:0], Key(1)))
+    assert other == []
+
+
+def test_an_opponent_needs_a_seat():
+    with pytest.raises(ConfigError, match="E181"):
+        referee = Referee(GuessNumber(), workers=1)
+        Opponents(
+            GuessNumber(), TOKENIZER, player({}), opponent=player({}), past=None, group=1, sampling=SAMPLING,
+            referee=referee,
+        )  # fmt: skip
+
+
+def weights(version: int) -> Weights:
+    state = {"w": torch.full((2,), float(version))}
+    return Weights(version=version, state=state, probe=(1, 2), probe_logp=(-0.1 * (version + 1),))
+
+
+def test_the_past_keeps_the_first_and_the_newest(tmp_path):
+    past = Past(every=2, keep=3)
+    for version in range(9):
+        past.remember(weights(version))
+    assert list(past.held) == [0, 6, 8] and past.first.version == 0
+    past.save_state(tmp_path)
+    again = Past(every=2, keep=3)
+    again.remember(weights(4))
+    again.load_state(tmp_path)
+    assert list(again.held) == [0, 6, 8]
+    assert all(torch.equal(again.held[v].state["w"], past.held[v].state["w"]) for v in past.held)
+    assert again.held[8].probe_logp == past.held[8].probe_logp
+    drawn = {past.draw(Key(0).at("opponent", step=step).random()).version for step in range(40)}
+    assert drawn == {0, 6, 8}
+    with pytest.raises(ValueError, match="at least"):
+        Past(every=1, keep=1)
+
+
+def test_what_is_remembered_stays_as_it_was():
+    past, now = Past(every=1, keep=2), weights(0)
+    past.remember(now)
+    now.state["w"].fill_(7.0)
+    assert past.first.state["w"].tolist() == [0.0, 0.0]
+
+
+def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path):
+    """Stopped after its first step and gone on with: the checkpoint brings the opponents along."""
+    from gnomon.api import configure
+    from gnomon.launch.local import resume, start
+
+    settings = {**SMALL, "steps": 4, "seats": {"opponent": "past", "every": 1, "keep": 3}, "save": {"every": 2}}
+    with gnomon.train("kuhn_poker", run=tmp_path / "whole", quiet=True, **settings) as reader:
+        whole = reader.fingerprint
+        assert len(reader.rollout_rows(step=1)) == 12, "half of the seats learn"
+    config, _ = configure("kuhn_poker", {**settings, "seconds": 1e-9})
+
+    class Silent:
+        def message(self, text): ...
+        def evaluation(self, step, evaluation): ...
+        def step(self, step, metrics, seconds): ...
+
+    with start(tmp_path / "cut", config, Silent()) as reader:
+        assert reader.status == "interrupted" and reader.steps == 1
+    recipe = tmp_path / "cut" / "recipe.toml"
+    recipe.write_text(re.sub("seconds = 1e-0?9", "seconds = inf", recipe.read_text()))
+    with resume(tmp_path / "cut", Silent()) as reader:
+        assert reader.status == "finished" and reader.fingerprint == whole
+    held = sorted(path.name for path in (tmp_path / "cut/checkpoints/000004").glob("past-*"))
+    assert held == [f"past-{version:08d}.safetensors" for version in (0, 2, 3)]
+
+
+def test_every_seat_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
+    from gnomon.learners.local import LocalLearner
+    from gnomon.objectives import objective
+
+    referee = Referee(KuhnPoker(), workers=1)
+    actor = Actor(KuhnPoker(), TOKENIZER, player(equilibrium()), group=2, sampling=SAMPLING, referee=referee)
+    tasks = [(index, actor.env.tasks("train")[index]) for index in range(8)]
+    groups = asyncio.run(actor.collect(tasks, Key(0)))
+    referee.close()
+    batch, row = pack(groups, sampling=SAMPLING, exact=False), objective("rae")
+    means = [np.mean([r for g in groups if g.rollouts[0].seat == seat for r in g.rewards]) for seat in (0, 1)]
+    assert means[0] == -means[1] != 0
+    apart, shared = (LocalLearner(Policy.load("tiny"), lr=1e-3, steps=2, shared=kind) for kind in (False, True))
+    for mind in (apart, shared):
+        mind.prepare(batch, row)
+    assert apart.expected == pytest.approx({0: 0.05 * means[0], 1: 0.05 * means[1]}, abs=1e-12)
+    assert shared.expected == pytest.approx({0: 0.0}, abs=1e-12)
+    rewards = batch.rollouts.rewards.flatten().tolist()
+    seats = batch.rollouts.seats.flatten().tolist()
+    for before in apart.prepare(batch, row).rows:
+        expected = rewards[before.sequence] - 0.05 * means[seats[before.sequence]]
+        assert before.advantage[0] == pytest.approx(expected, abs=1e-12)
+    apart.save_state(tmp_path)
+    shared.load_state(tmp_path)
+    assert shared.expected == apart.expected
+
+
+def match() -> Match:
+    engine = player(equilibrium())
+    return Match(
+        KuhnPoker(), TOKENIZER, engine, sampling=SAMPLING, referee=Referee(KuhnPoker(), workers=1), limits=Limits()
+    )
+
+
+def test_the_better_player_wins_and_the_gain_is_the_value_of_the_game():
+    """What every pair gains is known by enumeration. Nobody beats an equilibrium, but who robs the weak more rates
+    higher."""
+    wild = {state: 1.0 for state in STATES}
+    timid = {state: 0.0 for state in STATES}
+    engines = {"sound": player(equilibrium(), 1), "wild": player(wild, 2), "timid": player(timid, 3)}
+    table = match()
+    result = contests(table, engines, games=600, key=Key(0), progress=lambda done, total: None)
+    table.referee.close()
+    assert result.standings[-1].player == "timid"
+    assert all(met.gain > 0 for met in result.meetings if met.one == "sound")
+    known = {"sound": equilibrium(), "wild": wild, "timid": timid}
+    for met in result.meetings:
+        one, other = known[met.one], known[met.other]
+        exact = value(one, other) - value(other, one)
+        assert abs(met.gain - exact) <= 4 * met.error, (met, exact)
+        assert met.games == 600 and met.p < 0.05 and (met.gain > 0) == (exact > 0)
+    for standing in result.standings:
+        assert standing.low < standing.elo < standing.high and standing.games == 1200
+    assert sum(standing.elo for standing in result.standings) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_match_is_the_same_every_time_and_equals_are_not_told_apart():
+    def played() -> object:
+        table = match()
+        engines = {"a": player(equilibrium(0.1), 1), "b": player(equilibrium(0.1), 2)}
+        result = contests(table, engines, games=200, key=Key(3), progress=lambda done, total: None)
+        table.referee.close()
+        return result
+
+    result = played()
+    assert result == played() and result.meetings[0].p > 0.05
+
+
+def test_bradley_terry_is_the_maximum_of_its_likelihood():
+    rng = np.random.default_rng(0)
+    truth = np.array([0.8, 0.0, -0.8])
+    scores = {
+        (i, j): (rng.random(4000) < 1 / (1 + math.exp(truth[j] - truth[i]))).astype(float)
+        for i, j in ((0, 1), (0, 2), (1, 2))
+    }
+    ratings = fit(3, scores)
+    assert np.abs(ratings / SCALE - truth).max() < 0.1
+
+    def likelihood(theta: np.ndarray) -> float:
+        total = sum(0.5 * (np.log(1 / (1 + np.exp(-t))) + np.log(1 / (1 + np.exp(t)))) for t in theta)
+        for (i, j), values in scores.items():
+            p = 1 / (1 + np.exp(theta[j] - theta[i]))
+            total += values.sum() * np.log(p) + (1 - values).sum() * np.log(1 - p)
+        return float(total)
+
+    best = likelihood(ratings / SCALE)
+    for place in range(3):
+        for step in (-0.01, 0.01):
+            assert likelihood(ratings / SCALE + step * np.eye(3)[place]) < best
+    spans = intervals(3, scores, Key(0), rounds=200)
+    assert spans == intervals(3, scores, Key(0), rounds=200) != intervals(3, scores, Key(1), rounds=200)
+    assert all(low < rating < high for (low, high), rating in zip(spans, ratings, strict=True))
+    assert np.isfinite(fit(2, {(0, 1): np.ones(50)})).all()
+
+
+def test_random_signs_find_no_difference_where_there_is_none():
+    assert p_value([1.0, -1.0] * 20, Key(0)) == 1.0 and p_value([0.0] * 9, Key(0)) == 1.0
+    assert p_value([1.0] * 20, Key(0)) == 1e-4
+    rng = np.random.default_rng(1)
+    low = [p_value(rng.normal(size=30).tolist(), Key(seed), rounds=199) <= 0.05 for seed in range(300)]
+    # A level of 5 % over 300 trials: 15 are expected, and more than 27 come once in a thousand times.
+    assert 4 <= sum(low) <= 27
+
+
+def test_a_strategy_is_what_the_policy_says(tmp_path):
+    """Against sampling: the share of bets among legal first replies, within four standard errors."""
+    from gnomon.engines.embedded import Embedded
+
+    policy = Policy.load("tiny")
+    asked = prompts(policy)
+    assert set(asked) == set(STATES)
+    text = policy.tokenizer.decode(asked["q", "pb"])
+    assert text.index("Card Q") < text.index(REPLIES["p"]) < text.index("They bet.")
+    taught(policy, asked, bet=0.75)
+    play = read(policy)
+    assert play.least_legal > 0.5
+    sampling = Sampling(max_tokens=8, stop=("</answer>",))
+    requests = [
+        Request(prompt_ids=asked["k", "p"], key=Key(0).at("x", n=n).bytes, sampling=sampling) for n in range(400)
+    ]
+    said = [c.text for c in asyncio.run(Embedded(policy).sample(requests))]
+    counts = [sum(text == reply for text in said) for reply in REPLIES.values()]
+    share, chance = counts[1] / sum(counts), play.bets["k", "p"]
+    assert abs(share - chance) <= 4 * math.sqrt(chance * (1 - chance) / sum(counts))
+    assert abs(sum(counts) / 400 - play.legal["k", "p"]) <= 4 * math.sqrt(0.25 / 400)
+    assert 0 < play.exploitability < 1
+
+
+def taught(policy: Policy, asked: dict[tuple[str, str], tuple[int, ...]], bet: float) -> None:
+    """A few steps towards replies that bet this often."""
+    from gnomon.models.scoring import packed_logp
+
+    optimizer = torch.optim.Adam(policy.state().values(), lr=2e-3)
+    replies = [policy.tokenizer.encode(text) for text in REPLIES.values()]
+    rows = [(place, reply) for place in range(len(asked)) for reply in replies]
+    weight = torch.tensor([w for _, reply in rows for w in [bet if reply == replies[1] else 1 - bet] * len(reply)])
+    for _ in range(25):
+        logp, _ = packed_logp(policy, list(asked.values()), rows)
+        loss = -(weight * logp).sum() / len(asked)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def test_players_are_found_by_run_and_step_and_told_when_they_are_not(tmp_path):
+    with gnomon.train("kuhn_poker", run=tmp_path / "r", quiet=True, steps=2, save={"every": 1, "keep": 9}, **SMALL):
+        pass
+    assert found(str(tmp_path / "r")).name == "000002" and found(f"{tmp_path}/r:1").name == "000001"
+    assert found("tiny") == model_folder("tiny")
+    with pytest.raises(RunError, match=r"E185.*7"):
+        found(f"{tmp_path}/r:7")
+    (tmp_path / "r/checkpoints/000002/model.safetensors").write_bytes(b"torn")
+    assert found(str(tmp_path / "r")).name == "000001"
+    with RunReader(tmp_path / "r") as reader:
+        assert reader.status == "finished"
+    from typer.testing import CliRunner
+
+    from gnomon.cli import app
+
+    words = ["arena", f"{tmp_path}/r:1", "tiny", "--games", "8", "--json", "threads=1", "rollout.max_tokens=8"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    body = json.loads(result.stdout)
+    assert {s["player"] for s in body["standings"]} == {f"{tmp_path}/r:1", "tiny"} and body["meetings"][0]["games"] == 8
