@@ -56,8 +56,10 @@ def test_what_a_library_expects_is_handed_on_in_its_own_form_and_once():
     gem = Gem(name="game:Guess")
     verdict, _ = search(gem, gem.tasks("train")[1])
     assert verdict.status is Status.CORRECT
-    assert gem.canonical(r"3} \boxed{4") == r"\boxed{3 4}" and gem.canonical(r"\frac{1}{2}") == r"\boxed{\frac{1}{2}}"
-    assert TextArena.canonical(None, "[fold] or [bet]") == "[fold or bet]"
+    assert gem.canonical(r"\frac{1}{2}") == r"\boxed{\frac{1}{2}}" and gem.canonical(r"\boxed{4}") == r"\boxed{4}"
+    assert gem.canonical(r"3} \boxed{4") == gem.canonical("3}{4") == gem.canonical("{" * 5000 + "3") == ""
+    assert TextArena.canonical(None, "fold") == TextArena.canonical(None, "[fold]") == "[fold]"
+    assert TextArena.canonical(None, "[fold] or [bet]") == TextArena.canonical(None, "[" * 5000 + "3") == ""
 
 
 def test_it_passes_the_conformance_suite():

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,11 +60,15 @@ def test_trl_itself_pays_the_same(tmp_path):
     rows = trl_rows(env, "train", 10)
     inputs = [rows[index] for index, _ in rollouts]
     trainer = trl.GRPOTrainer.__new__(trl.GRPOTrainer)
-    ready = pytest.importorskip("types").SimpleNamespace
+    ready = SimpleNamespace
     function = trl_reward(env)
-    trainer.accelerator = ready(device=torch.device("cpu"), process_index=0, num_processes=1)
+    trainer.accelerator = ready(device=torch.device("cpu"), process_index=0, num_processes=1, is_main_process=True)
     trainer.reward_funcs, trainer.reward_processing_classes = [function], [None]
-    trainer.reward_func_names, trainer.state, trainer.args = [function.__name__], ready(), ready(report_to=[])
+    trainer.reward_func_names, trainer.state, trainer.args = (
+        [function.__name__],
+        ready(global_step=0),
+        ready(report_to=[]),
+    )
     trainer.async_reward_funcs, trainer.environments, trainer._current_train_step_time = [], None, 0.0
     trainer._has_async_reward_funcs = False
     trainer._pending_extra_logs, trainer._pending_metrics = {}, {}
@@ -131,8 +136,9 @@ def served(monkeypatch):
 )
 def test_a_served_environment_plays_as_it_does_at_home(served, env):
     _, remote = served(env)
-    tasks, there = env.tasks("test"), remote.tasks("test")
-    assert (remote.reward_range, remote.max_turns, len(there)) == (env.reward_range, env.max_turns, len(tasks))
+    split, there = env.tasks("test"), remote.tasks("test")
+    assert (remote.reward_range, remote.max_turns, len(there)) == (env.reward_range, env.max_turns, len(split))
+    tasks = split[0], split[1]
     for index in range(2):
         assert (there[index].id, there[index].messages) == (tasks[index].id, tasks[index].messages)
         assert there[index].answer is None

@@ -32,6 +32,8 @@ LONG = 10_000
 """A text in the slot is tried in every turn of an episode; one of this many characters in the first and the last."""
 PATIENCE = 10.0
 """Seconds without a sign of life after which the process is ended."""
+LOADING = 60.0
+"""Seconds until the first one, in which what the environment needs is imported."""
 
 
 def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
@@ -54,12 +56,12 @@ def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
         try:
             there.close()
             here.send_bytes(payload)
-            while here.poll(PATIENCE):
+            while here.poll(PATIENCE if heard else LOADING):
                 kind, value = here.recv()
                 if kind == "end":
                     return heard, str(value)
                 heard.append((kind, value))
-            return heard, f"nothing was heard for {PATIENCE:g} s"
+            return heard, f"nothing was heard for {PATIENCE if heard else LOADING:g} s"
         except (EOFError, ConnectionError):
             return heard, f"the process ended with exit status {process.wait()}"
         finally:

@@ -27,6 +27,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+KEPT = 200
+"""Tasks of a task set that are kept at hand."""
+
 
 class Gymnasium:
     """`reset(seed=) -> (text, info)` and `step(text) -> (text, reward, terminated, truncated, info)`."""
@@ -120,14 +123,17 @@ class Verifiers:
         self.v1 = importlib.import_module("verifiers.v1")
         loaders = importlib.import_module("verifiers.v1.utils.loaders")
         self.env = loaders.load_environment(loaders.resolve_env_config({"taskset": {"id": name, **options}}))
-        self.loop = asyncio.new_event_loop()
-        self.replies: asyncio.Queue[str] = asyncio.Queue()
-        self.asked: asyncio.Queue[str] = asyncio.Queue()
+        self.tasks = list(itertools.islice(iter(self.env.taskset), KEPT))
         self.traces: list[Any] = []
         self.run: Any = None
 
     def start(self, seed: int) -> dict[str, Any]:
-        task = next(itertools.islice(iter(self.env.taskset), seed, None))
+        kept = seed < len(self.tasks)
+        task = self.tasks[seed] if kept else next(itertools.islice(iter(self.env.taskset), seed, None))
+        # An event loop does not bear a fork, so that each episode has its own.
+        self.loop = asyncio.new_event_loop()
+        self.replies: asyncio.Queue[str] = asyncio.Queue()
+        self.asked: asyncio.Queue[str] = asyncio.Queue()
         self.run = self.loop.create_task(self.env.run(task, Agents(self)))
         return {"system": task.data.system_prompt or "", **self.until_asked()}
 
@@ -237,7 +243,7 @@ def seeded(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
 
 
-def converse(channel: socket.socket, kind: str, name: str, options: dict[str, Any], problem: str) -> None:
+def converse(channel: socket.socket, env: Any, problem: str) -> None:
     """One conversation, to its end."""
     with channel, channel.makefile("rw", encoding="utf-8", errors="surrogatepass", newline="\n") as lines:
 
@@ -247,12 +253,6 @@ def converse(channel: socket.socket, kind: str, name: str, options: dict[str, An
 
         if problem:
             tell({"error": "load", "text": problem})
-            return
-        seeded(0)
-        try:
-            env = KINDS[kind](name, options)
-        except BaseException:
-            tell({"error": "load", "text": traceback.format_exc(limit=-3)})
             return
         tell({"pid": os.getpid(), "seats": env.seats})
         for line in lines:
@@ -277,9 +277,10 @@ def main(kind: str, name: str, options: dict[str, Any]) -> None:
         os.dup2(nothing, descriptor)
     # A module of the working folder may be named, as it may for a script that stands there.
     sys.path[0] = os.getcwd()
-    problem = ""
+    env, problem = None, ""
+    seeded(0)
     try:
-        KINDS[kind](name, options)
+        env = KINDS[kind](name, options)
     except BaseException:
         problem = traceback.format_exc(limit=-3)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -291,7 +292,7 @@ def main(kind: str, name: str, options: dict[str, Any]) -> None:
             asked.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
-                converse(socket.socket(fileno=descriptors[0]), kind, name, options, problem)
+                converse(socket.socket(fileno=descriptors[0]), env, problem)
             finally:
                 os._exit(0)
         os.close(descriptors[0])

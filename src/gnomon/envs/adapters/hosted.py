@@ -115,7 +115,7 @@ class Hosted:
         return identity(self.kind, self.name, self._address[-1], content)
 
     def canonical(self, move: str) -> str:
-        """A move in the library's own form, which holds exactly one."""
+        """A move in the library's own form, which holds exactly one; empty for what is none."""
         return move
 
 
@@ -312,9 +312,10 @@ class Gem(Hosted):
     low: float = -1.0
 
     def canonical(self, move: str) -> str:
-        inner = move.replace("\\boxed", "")
+        inner = move.removeprefix("\\boxed{").removesuffix("}") if move.startswith("\\boxed{") else move
+        # A second box, or an end of the first, is no move.
         balanced = all(part >= 0 for part in depths(inner)) and (depths(inner) or [0])[-1] == 0
-        return "\\boxed{" + (inner if balanced else re.sub(r"[{}]", "", inner)) + "}"
+        return "\\boxed{" + inner + "}" if balanced and "\\boxed" not in inner else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +330,9 @@ class TextArena(Hosted):
     turns: int = 200
 
     def canonical(self, move: str) -> str:
-        return "[" + re.sub(r"[\[\]]", "", move).strip() + "]"
+        inner = move.removeprefix("[").removesuffix("]").strip()
+        # A second bracket would be a second move.
+        return "" if "[" in inner or "]" in inner else f"[{inner}]"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,11 +16,14 @@ from gnomon.envs.wire import key_json, read_messages, read_step
 from gnomon.errors import VerifierError
 from gnomon.keys import Key
 from gnomon.types import Status, Task
+from gnomon.verifiers.judging import exceeded
 
 __all__ = ["Remote", "fetched"]
 
 TRIES = 3
 """A step is a function of what is sent, so it may be asked for again."""
+LONG = 2**22
+"""Characters that may be said in an episode: as JSON, even six bytes for each are fewer than a server takes."""
 PATIENCE = 120.0
 """Seconds for an answer: the server ends a step long before."""
 
@@ -113,11 +116,17 @@ class RemoteEpisode:
         return step
 
     def _told(self) -> Step:
+        if sum(map(len, self._replies)) > LONG:
+            return self._too_long()
         asked = {**self.task.info, "key": key_json(self.key), "replies": self._replies}
         try:
             return read_step(self.env.ask("/v1/step", asked))
         except (KeyError, TypeError, ValueError) as error:
             raise VerifierError("E179", "the server answers with what is no step", where=self.env.url) from error
+
+    def _too_long(self) -> Step:
+        verdict, seats = exceeded(f"more than {LONG} characters were said", self.env.reward_range), self.env.seats
+        return Step(done=True, verdict=verdict) if seats == 1 else Step(done=True, verdicts=(verdict,) * seats)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -35,6 +35,8 @@ class WebSocket:
         port = parts.port or (443 if secure else 80)
         host = parts.hostname or ""
         self._socket = socket.create_connection((host, port), seconds)
+        # A message is one write, which is not to wait for another.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             if secure:
                 self._socket = ssl.create_default_context().wrap_socket(self._socket, server_hostname=host)

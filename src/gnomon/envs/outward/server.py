@@ -23,7 +23,7 @@ from gnomon.envs.wire import read_key, step_json, task_json
 __all__ = ["Refused", "Server"]
 
 LOOPBACK = "127.0.0.1"
-BODY = 2**22
+BODY = 2**25
 """Bytes that a request may have."""
 SECONDS = 30.0
 """A connection that says nothing for so long is closed."""
@@ -41,7 +41,7 @@ class Server:
     """Serves an environment on the loopback address.
 
     A request needs the bearer token, this machine's name as its `Host` (so that no web page reaches it through a
-    name of its own), JSON as its content, and at most 4 MiB of it.
+    name of its own), JSON as its content, and at most 32 MiB of it.
 
     Args:
         port: 0 for a free one.

@@ -31,18 +31,20 @@ def verifiers_taskset(env: Env, *, split: str = "train", count: int = 100, worke
         split: str
         index: int
 
-    async def judged(self: Any, trace: Any) -> float:
-        task = splits.task(self.data.split, self.data.index)
-        replies = [node.message.content or "" for node in trace.nodes if node.message.role == "assistant"]
-        verdicts = await asyncio.to_thread(plays.verdicts, [(task, replies[-1] if replies else "")])
-        return sound(verdicts)[0].reward
+    class GnomonTask(vf.Task[GnomonData]):  # type: ignore[misc]
+        @vf.reward(weight=1.0)  # type: ignore[untyped-decorator]
+        async def verdict(self, trace: Any) -> float:
+            task = splits.task(self.data.split, self.data.index)
+            replies = [node.message.content or "" for node in trace.nodes if node.message.role == "assistant"]
+            verdicts = await asyncio.to_thread(plays.verdicts, [(task, replies[-1] if replies else "")])
+            return sound(verdicts)[0].reward
 
-    def load(self: Any) -> list[Any]:
-        rows = [(index, splits.task(split, index)) for index in range(count)]
-        return [
-            GnomonTask(GnomonData(id=task.id, prompt=said(task), split=split, index=index), self.config.task)
-            for index, task in rows
-        ]
+    class GnomonTaskset(vf.Taskset[GnomonTask, vf.TasksetConfig]):  # type: ignore[misc]
+        def load(self) -> list[Any]:
+            tasks = [splits.task(split, index) for index in range(count)]
+            return [
+                GnomonTask(GnomonData(id=task.id, prompt=said(task), split=split, index=index), self.config.task)
+                for index, task in enumerate(tasks)
+            ]
 
-    GnomonTask: Any = type("GnomonTask", (vf.Task[GnomonData],), {"judged": vf.reward(weight=1.0)(judged)})
-    return type("GnomonTaskset", (vf.Taskset[GnomonTask, vf.TasksetConfig],), {"load": load})
+    return GnomonTaskset
