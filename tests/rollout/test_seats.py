@@ -6,7 +6,6 @@ import asyncio
 import json
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -292,7 +291,7 @@ def test_players_are_found_by_run_and_step_and_told_when_they_are_not(tmp_path):
         pass
     assert found(str(tmp_path / "r")).name == "000002" and found(f"{tmp_path}/r:1").name == "000001"
     assert found("tiny") == model_folder("tiny")
-    with pytest.raises(RunError, match="E185.*7"):
+    with pytest.raises(RunError, match=r"E185.*7"):
         found(f"{tmp_path}/r:7")
     (tmp_path / "r/checkpoints/000002/model.safetensors").write_bytes(b"torn")
     assert found(str(tmp_path / "r")).name == "000001"
