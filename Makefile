@@ -32,14 +32,19 @@ bench: $(STAMP)
 	$(BIN)/pip install -c constraints.txt -e ".[bench]"
 	$(BIN)/python benchmarks/against_trl.py
 
-# Untrusted code is run in jails that bubblewrap builds; its tests refuse to pass without it.
+# Untrusted code is run in jails that bubblewrap builds, and the terminal's tests drive bc and vim; tests refuse to
+# pass without them.
+PROGRAMS := bwrap bc vim
+PACKAGES := bubblewrap bc vim
 bwrap:
-	@command -v bwrap >/dev/null || { \
+	@for program in $(PROGRAMS); do command -v $$program >/dev/null || missing=1; done; \
+	if [ -n "$$missing" ]; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			apt-get install -y -q bubblewrap || { apt-get update -q && apt-get install -y -q bubblewrap; }; \
+			apt-get install -y -q $(PACKAGES) || { apt-get update -q && apt-get install -y -q $(PACKAGES); }; \
 		else \
-			echo "bubblewrap is not installed: apt-get install bubblewrap (as root), or your system's package" >&2; exit 1; \
-		fi; }
+			echo "needed: $(PROGRAMS). apt-get install $(PACKAGES) (as root), or your system's packages" >&2; exit 1; \
+		fi; \
+	fi
 
 # torch first and by itself: its exact version is a CPU build where one is at hand.
 $(STAMP): pyproject.toml constraints.txt

@@ -31,9 +31,9 @@ ROWS: dict[str, list[str]] = {
     "rl2ml": COUNTS,
     "pkpo_loo": COUNTS,
     "verifree": [],
-    "fcp": [],
+    "fcp": ["steps=80", "optim.minibatches=1", "eval.every=80"],
     "online_dpo": [],
-    "sft": ["prompts=256", "group=1"],
+    "sft": [],
 }
 
 

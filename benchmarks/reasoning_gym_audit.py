@@ -215,7 +215,8 @@ reply that is no answer: no slot, an empty one, a word, the question itself, a l
 
 - *executes text*: Python in the answer was run. Score such a data set only where nothing can be harmed.
 - *hangs*, *raises*: a text makes the scorer go on for over two seconds of processor time, or raise.
-- *no answer*, *refuses its own*: some items have no answer to check with, or the item's own answer does not earn 1.
+- *no answer*, *refuses its own*: some items have no answer to check with, or the item's own answer does not earn 1
+  (one of over 4,096 characters does not fit the slot).
 - *pays all for nothing*, *pays something for nothing*: a reply that is no answer earns 1, or over 0.01 on average.
 - *accepts a stranger's*: the answer of another item, which differs, earns 1 in more than half of the pairs.
 - *crosses seeds*: item i + 1 of a seed is item i of the next. Take seeds far apart: 42 and 43 share nearly everything.

@@ -103,11 +103,17 @@ def lazy(scores: Scorer, entries: list[dict[str, Any]], tasks: list[Any]) -> dic
     for text in (*NOTHING, *EVERYTHING, "the question"):
         asked = [entry["question"] if text == "the question" else text for entry in entries]
         # What stands in the item as its answer is one, however it looks.
-        chosen = [(t, a) for t, a, e in zip(tasks, asked, entries, strict=True) if a is None or a != e["answer"]]
+        chosen = [(t, a) for t, a, e in zip(tasks, asked, entries, strict=True) if not same(a, e["answer"])]
         found = scores(chosen)
         full = sum(value == 1.0 for value in found) / max(1, len(found))
         table[short(text)] = {"mean": mean(found), "full": full, "broken": first_broken(found)}
     return table
+
+
+def same(reply: str | None, answer: str | None) -> bool:
+    """Whether a reply is the answer after all: its text, or zero for zero."""
+    zero = bool(reply) and not (reply or "-").strip("0") and not (answer or "-").strip("0.")
+    return reply is not None and (reply == answer or zero)
 
 
 def first_broken(found: list[float | str]) -> str:

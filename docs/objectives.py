@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from gnomon.config import recipe_of
 from gnomon.objectives import GRID, TABLE, Card, card, curve, objective
 from gnomon.objectives.card_text import chart, declared, enumerated, length_words, number
 from gnomon.objectives.exact import LARGEST
@@ -94,6 +95,7 @@ def page(found: Card) -> str:
         ("group", f"{found.group} on this page, at least {found.min_group}"),
         *declared(found),
         *([("asks for", ", ".join(found.needs))] if found.needs else []),
+        *([("comes with", recipe)] if (recipe := recipe_words(found.name)) else []),
     ]
     options = [(f"`{option.name}` = {option.default}", option.text) for option in found.options]
     return PAGE.format(
@@ -105,6 +107,11 @@ def page(found: Card) -> str:
         edges=table(list(found.edges.items())),
         options=f"\n## Options\n\n{table(options, ('option', 'meaning'))}\n" if options else "",
     )
+
+
+def recipe_words(name: str) -> str:
+    """The settings elsewhere that a run of this objective has unless told otherwise."""
+    return " ".join(f"`{key}={value:g}`" for key, value in recipe_of(name).items())
 
 
 def index_row(found: Card) -> str:

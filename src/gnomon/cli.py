@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -319,6 +320,26 @@ def play(
     answer(chosen_env(what, settings), index)
 
 
+@app.command()
+def serve(
+    what: EnvName,
+    settings: Settings = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one.")] = 8765,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that judge.")] = 2,
+) -> None:
+    """Serve an environment over HTTP, to this machine alone. The token is GNOMON_TOKEN's, or a fresh one."""
+    from gnomon.envs.outward import Server
+
+    server = Server(chosen_env(what, settings), port=port, workers=workers, token=os.environ.get("GNOMON_TOKEN", ""))
+    print(f"serving {what} at {server.url}, until interrupted", flush=True)
+    if "GNOMON_TOKEN" not in os.environ:
+        print(f"export GNOMON_TOKEN={server.token}", flush=True)
+    try:
+        server.forever()
+    finally:
+        server.close()
+
+
 @env_app.command("list")
 def env_list(as_json: Json = False) -> None:
     """The environments that ship: turns, seats, what they ask."""
@@ -444,9 +465,9 @@ def tune_objective(
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
-        from gnomon.launch.tune import NOISES, tune, tune_text
+        from gnomon.launch.tune import tune, tune_text
 
-        facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or NOISES, since=since)
+        facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or (), since=since)
     print(json.dumps(facts, indent=1) if as_json else tune_text(facts))
 
 

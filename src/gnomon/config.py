@@ -36,6 +36,10 @@ class Row(Section):
     max_group: ClassVar[int | None] = None
     unmet: ClassVar[str] = ""
     """What its credit cannot do without and no environment gives."""
+    rewarded: ClassVar[bool] = True
+    """Whether rewards play any part."""
+    recipe: ClassVar[Mapping[str, Any]] = {}
+    """Dotted settings of other tables that it comes with, where none are given."""
 
 
 class Reinforce(Row):
@@ -221,6 +225,7 @@ class Sapo(Row):
 
 class Dapo(Row):
     type: Literal["dapo"] = "dapo"
+    recipe: ClassVar[Mapping[str, Any]] = {"rollout.refill": 10, "regularize.overlong": 0.2}
     min_group: ClassVar[int] = 2
     clip_low: Annotated[float, Field(gt=0)] = 0.2
     clip_high: Annotated[float, Field(gt=0)] = 0.28
@@ -473,6 +478,8 @@ class Topr(Row):
 
 class Sft(Row):
     type: Literal["sft"] = "sft"
+    rewarded: ClassVar[bool] = False
+    recipe: ClassVar[Mapping[str, Any]] = {"rollout.group": 1, "rollout.prompts": 256}
     demonstrated: ClassVar[bool] = True
     max_group: ClassVar[int | None] = 1
     min_group: ClassVar[int] = 1
@@ -486,16 +493,20 @@ class Rft(Row):
 
 class Fcp(Row):
     type: Literal["fcp"] = "fcp"
+    recipe: ClassVar[Mapping[str, Any]] = {"rollout.offline": 0.75}
+    rewarded: ClassVar[bool] = False
     min_group: ClassVar[int] = 1
 
 
 class Verifree(Row):
     type: Literal["verifree"] = "verifree"
+    rewarded: ClassVar[bool] = False
     min_group: ClassVar[int] = 2
 
 
 class VerifreeAdvantage(Row):
     type: Literal["verifree_advantage"] = "verifree_advantage"
+    rewarded: ClassVar[bool] = False
     min_group: ClassVar[int] = 2
 
 
@@ -639,6 +650,12 @@ class Rollout(Section):
     """Of wall-clock time for the episodes of a step. A limit that is met makes a run that no rerun equals."""
     demonstrations: str = ""
     """A file of replies to train tasks, for objectives that learn from those: one JSON object a line."""
+    offline: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the steps, the first, whose rollouts come from the policy that the run begins with; only fcp has any."""
+    refill: Annotated[int, Field(ge=0)] = 0
+    """Most times per step that further tasks are sampled in place of those all right or all wrong."""
+    candidates: Annotated[int, Field(ge=1)] = 1
+    """Tasks sampled for each that is trained on; those are, to which replies are the least sure."""
 
 
 class Referee(Section):
@@ -692,9 +709,12 @@ class Regularize(Section):
 
     kl: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Weight per token of the pull to the policy that the run began with."""
-    estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3"] = "k3"
+    estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3", "full"] = "k3"
+    """`full` sums over the whole vocabulary at every token; the others look at the sampled one."""
     entropy: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """Weight per token of the entropy of the next-token distribution, in nats."""
+    overlong: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of `max_tokens`, the last, over which a reward falls by up to one."""
 
 
 class Critic(Section):
@@ -820,6 +840,10 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
             origins[name] = source.origins.get(key, "a default")
     if isinstance(chosen := values.get("objective"), dict):
         chosen.setdefault("type", DEFAULTS["objective"]["type"])
+    for name, value in recipe_of(type_of(values, "objective")).items():
+        if name not in origins:
+            put(values, name, value)
+            origins[name] = f"the recipe of objective={type_of(values, 'objective')}"
     problems: list[ConfigError] = []
     while True:
         try:
@@ -841,6 +865,11 @@ def type_of(values: Mapping[str, Any], table: str) -> Any:
     """The `type` of a table as it stands, the default where none is given."""
     below = values.get(table)
     return below.get("type", DEFAULTS[table]["type"]) if isinstance(below, dict) else DEFAULTS[table]["type"]
+
+
+def recipe_of(name: Any) -> Mapping[str, Any]:
+    """The settings that an objective comes with."""
+    return next((kind.recipe for kind in OBJECTIVES if kind.model_fields["type"].default == name), {})
 
 
 def drop(values: dict[str, Any], path: Sequence[str]) -> None:
@@ -921,6 +950,34 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
             where=origins.get("rollout.group", "rollout.group"),
             why="a demonstrated task has one reply",
             fix=f"rollout.group={objective.max_group}, and as many more rollout.prompts",
+        )
+    if config.regularize.overlong and (objective.binary or not objective.rewarded):
+        yield ConfigError(
+            "E042",
+            f"regularize.overlong would shape the rewards of {objective.type}",
+            where=origins.get("regularize.overlong", "regularize.overlong"),
+            why="it counts rewards of 0 and 1" if objective.binary else "it looks at no reward",
+            fix="regularize.overlong=0, or objective=dr_grpo",
+        )
+    chooses = {"refill": config.rollout.refill > 0, "candidates": config.rollout.candidates > 1}
+    if any(chooses.values()) and (objective.demonstrated or not objective.rewarded or all(chooses.values())):
+        name = next(name for name, given in chooses.items() if given)
+        yield ConfigError(
+            "E043",
+            f"rollout.{name} cannot choose the tasks of a step",
+            where=origins.get(f"rollout.{name}", f"rollout.{name}"),
+            why="rollout.candidates chooses them otherwise"
+            if all(chooses.values())
+            else f"not all rollouts of {objective.type} are its own, or which are right is nothing to it",
+            fix="rollout.refill=0 rollout.candidates=1",
+        )
+    if config.rollout.offline and objective.type != "fcp":
+        yield ConfigError(
+            "E044",
+            f"{objective.type} has no steps offline",
+            where=origins.get("rollout.offline", "rollout.offline"),
+            why="only what learns from feedback in the prompt begins with rollouts of the base",
+            fix="no rollout.offline, or objective=fcp",
         )
     if config.optim.minibatches > config.rollout.prompts:
         yield ConfigError(

@@ -29,6 +29,7 @@ __all__ = [
     "Status",
     "Stop",
     "Task",
+    "Tool",
     "Turn",
     "Verdict",
 ]
@@ -55,6 +56,22 @@ class Task:
     answer: Any
     """For the judge only; never rendered."""
     info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function that the policy may call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    """JSON schema of the arguments."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The tool as chat templates are given it."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": function}
 
 
 class Kind(StrEnum):
@@ -161,6 +178,8 @@ class Sampling:
     """0 means greedy."""
     stop: tuple[str, ...] = ()
     """The completion ends with the first token after which its text contains one of these."""
+    stop_ids: frozenset[int] = frozenset()
+    """It ends with the first of these tokens, beside those that end a sequence for the model itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +313,8 @@ class Group:
     index: int
     """Index of the task in its split."""
     rollouts: tuple[Rollout, ...]
+    spare: bool = False
+    """Sampled, recorded and counted, but not trained on: the step has others in its place."""
 
     @property
     def rewards(self) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from audit.defects import DEFECTS, EmptySlotPays, Sound, ToolBonus
+from envs.test_check import Guessing
 from gnomon.audit import AXES, Report, Severity, audit, preflight, read_tasks, subject_of
 from gnomon.audit.expressions import broken_rules
 from gnomon.audit.frame import Frame, learnt
@@ -72,6 +73,12 @@ def test_the_script_is_content_when_the_fault_is_gone(name: str, tmp_path: Path)
 def test_the_one_they_depart_from_is_clean() -> None:
     report = audit(subject_of(Sound(), count=TASKS))
     assert report.passed and {f.rule for f in report.findings} == set(), report_text(report)
+
+
+def test_several_turns_without_a_solution_raise_no_alarm() -> None:
+    """Hidden numbers behind one prompt are different tasks, and a part that only a win pays is not loose change."""
+    report = audit(subject_of(Guessing(), count=12), axes=["exploit", "determinism", "sentinels"])
+    assert report.findings == () and report.tables["ledger"]["turns"] == 3, report_text(report)
 
 
 def test_an_audit_repeats_itself() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -107,7 +109,7 @@ class TooMuch(Arithmetic):
     @property
     def reward_range(self):
         return (0.0, 0.01)
-    format: float = 5.0
+    correct: float = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Silent(Arithmetic):
@@ -117,19 +119,24 @@ class Silent(Arithmetic):
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "words"),
+    ("name", "words"),
     [
-        ("Raises", "E104", "KeyError"),
-        ("NotANumber", "E104", "not finite"),
-        ("TooMuch", "E104", "range"),
-        ("Silent", "E104", "gave None in the place of a verdict"),
+        ("Raises", "KeyError"),
+        ("NotANumber", "not finite"),
+        ("TooMuch", "range"),
+        ("Silent", "gave None in the place of a verdict"),
     ],
 )
-def test_a_broken_verifier_stops_the_run_and_is_never_a_zero(tmp_path, name, code, words):
+def test_a_broken_verifier_starts_no_run_and_stops_one_and_is_never_a_zero(tmp_path, name, words):
+    """The audit refuses it; where every finding is acknowledged, the first step does."""
     (tmp_path / "faulty.py").write_text(FAULTY)
     settings = ["steps=2", "prompts=2", "group=2", "max_tokens=24", "eval.tasks=8"]
-    done = command("train", f"faulty.py:{name}", "run=r", *settings, cwd=tmp_path)
-    assert done.returncode == 1 and code in done.stderr and words in done.stderr, done.stderr
+    refused = command("train", f"faulty.py:{name}", "run=r", *settings, cwd=tmp_path)
+    assert refused.returncode == 2 and "E124" in refused.stderr and not (tmp_path / "r").exists(), refused.stderr
+    rules = sorted(set(re.findall(r"audit.acknowledge='\[\"(.*?)\"\]'", refused.stderr)))
+    known = f"audit.acknowledge={json.dumps(rules)}"
+    done = command("train", f"faulty.py:{name}", "run=r", *settings, known, cwd=tmp_path)
+    assert done.returncode == 1 and "E104" in done.stderr and words in done.stderr, done.stderr
     assert "the last reply was" in done.stderr and "gnomon check" in done.stderr
     shown = command("show", "r", cwd=tmp_path)
     assert "failed" in shown.stdout and words in shown.stdout

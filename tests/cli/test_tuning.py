@@ -77,6 +77,26 @@ def test_without_a_noise_it_tells_of_several(run: Path) -> None:
     assert "next:" not in text
 
 
+def test_what_the_run_measured_is_the_noise(tmp_path: Path) -> None:
+    """The ratio of sums over the steps that recorded it, here (9 + 3)/(2 + 1); given a noise, that is taken instead."""
+    with Run.create(tmp_path / "r", recipe="seed = 1\n", manifest={}, genesis={"config": {}}) as run:
+        for step, metrics in enumerate(
+            [{"score_pull": 2.0, "score_scatter": 9.0}, {}, {"score_pull": 1.0, "score_scatter": 3.0}]
+        ):
+            made = [
+                Record(kind="rollout", step=step, task=0, sample=i, body={"status": s, "reward": 0.0})
+                for i, s in enumerate(["correct", "wrong"])
+            ]
+            run.append([*made, Record(kind="step", step=step, body={"metrics": metrics})])
+        run.set_status(RunStatus.FINISHED)
+    words = ("tune-objective", str(tmp_path / "r"), "--metric", "pass@2")
+    facts = json.loads(command(*words, "--json").stdout)
+    assert facts["measured"] == 4.0 and [row["noise"] for row in facts["best"]] == [4.0]
+    assert "as this run recorded it" in command(*words).stdout
+    given = json.loads(command(*words, "--noise", "7", "--json").stdout)
+    assert given["measured"] is None and given["best"][0]["noise"] == 7.0
+
+
 def test_early_steps_can_be_left_out(run: Path) -> None:
     words = ("tune-objective", str(run), "--metric", "pass@1", "--json")
     assert json.loads(command(*words, "--since", "1").stdout)["groups"] == 3

@@ -49,6 +49,7 @@ def test_an_environment_is_one_short_file(name: str) -> None:
 PINNED = {
     "anytime": ("Compute 40 - 26 - 49. <answer>...</answer>", "0960a11f0a5d93c8"),
     "arithmetic": ("Compute 3 - 13. <answer>...</answer>", "3e6b1808e3e55d10"),
+    "calculator": ("2*(5*7). <answer>...</answer>", "2ade36a096bf86c8"),
     "char_count": ('How many "a" in "wgra"? <answer>...</answer>', "97bd8afb8a238650"),
     "countdown": ("Make 1 from 6, 4, 9. <answer>...</answer>", "5539c171c33f9200"),
     "guess_number": ("Guess 1-20. <answer>...</answer>", "51a8fc3d98cf91c8"),

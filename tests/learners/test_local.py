@@ -292,6 +292,34 @@ def test_an_entropy_bonus_is_the_whole_distributions(batch, monkeypatch):
     assert (ours - grads(policy)).abs().max() <= 1e-11 * grads(policy).abs().max()
 
 
+def test_a_whole_divergence_is_climbed_down_exactly(batch, monkeypatch):
+    """The gradient of −c·KL(π(·|prefix)‖ref(·|prefix)) summed over tokens, at a temperature, whatever the chunks."""
+    monkeypatch.setattr("gnomon.models.scoring.CHUNK", 102 * 40)
+    away = Policy.load(model_folder("tiny"), torch.float64)
+    with torch.no_grad():
+        for place, value in enumerate(away.state().values()):
+            value.add_(0.02 * torch.sin(torch.arange(value.numel(), dtype=value.dtype) + place).reshape(value.shape))
+    mind = learner(torch.float64, full_kl=0.25, reference=away)
+    still = tuple(replace(row, advantage=(0.0,) * len(row.token_ids)) for row in batch.rows)
+    stats = mind.forward_backward(replace(batch, exact=False, rows=still, temperature=0.7), objective("reinforce"))
+    policy, total = twin(mind), 0.0
+    for row in batch.rows:
+        logp, theirs = (torch.log_softmax(token_logp(p, row)[1] / 0.7, -1) for p in (policy, away))
+        apart = (logp.exp() * (logp - theirs.detach())).sum()
+        (0.25 * apart / batch.denominators.sequences).backward()
+        total += float(apart.detach())
+    ours = torch.cat([p.grad.flatten() for p in mind.parameters.values()])
+    assert grads(policy).abs().max() > 1e-6
+    assert (ours - grads(policy)).abs().max() <= 1e-11 * grads(policy).abs().max()
+    assert stats["kl"].value == pytest.approx(total / batch.denominators.tokens, rel=1e-12)
+    assert all(parameter.grad is None for parameter in away.state().values())
+
+
+def test_a_whole_divergence_needs_its_reference():
+    with pytest.raises(ValueError, match="reference"):
+        learner(full_kl=0.1)
+
+
 def test_what_an_objective_asks_for_and_a_learner_lacks_is_named(batch):
     row = replace(objective("reinforce"), needs=frozenset({Need.VALUES}))
     with pytest.raises(ValueError, match="asks for values"):
@@ -316,4 +344,41 @@ def test_what_the_past_expects_is_remembered_and_saved(batch, tmp_path: Path):
     mind.save_state(tmp_path)
     again = learner()
     again.load_state(tmp_path)
-    assert again.expected == mind.expected == pytest.approx(0.95 * 0.05 * mean + 0.05 * mean, abs=1e-12)
+    assert again.expected == mind.expected == {0: pytest.approx(0.95 * 0.05 * mean + 0.05 * mean, abs=1e-12)}
+
+
+def test_the_past_expects_of_every_seat_what_that_seat_has_earned(batch, tmp_path: Path):
+    """Seats 0 and 3 by turns; by hand from the rewards of each alone, also after a resume."""
+    rewards = batch.rollouts.rewards
+    seat = torch.tensor([0, 3]).repeat(rewards.numel() // 2).reshape(rewards.shape)
+    seated = replace(batch, rollouts=replace(batch.rollouts, seat=seat))
+    mind, row = learner(), objective("rae")
+    mind.prepare(seated, row)
+    mind.save_state(tmp_path)
+    again = learner()
+    again.load_state(tmp_path)
+    second = again.prepare(seated, row)
+    past = {place: 0.05 * float(rewards[seat == place].mean()) for place in (0, 3)}
+    assert past[0] != past[3]
+    for r in second.rows:
+        expected = float(rewards.flatten()[r.sequence]) - past[int(seat.flatten()[r.sequence])]
+        assert r.advantage[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_scores_of_successes_have_the_moments_of_plain_autograd(batch):
+    """Every success's ∇log π in the projection, by autograd of the whole model; then two loops over pairs."""
+    won = tuple(replace(row, advantage=(1.0,) * len(row.token_ids)) for row in batch.rows)
+    counted = replace(batch.rollouts, rewards=(batch.rollouts.rewards > 0.5).double())
+    assert (counted.rewards.sum(1) >= 2).sum() >= 2
+    mind = learner(torch.float64)
+    stats = mind.forward_backward(replace(batch, exact=False, rows=won, rollouts=counted), objective("maxrl"))
+    policy, pulls, scatters = twin(mind), [], []
+    for group, rewards in enumerate(counted.rewards.tolist()):
+        rows = [row for row in batch.rows if row.group == group and rewards[row.sequence % 6]]
+        scores = [torch.autograd.grad(token_logp(policy, row)[0].sum(), policy.head)[0].flatten() for row in rows]
+        if len(scores) >= 2:
+            pairs = [float(a @ b) for i, a in enumerate(scores) for j, b in enumerate(scores) if i != j]
+            pulls.append(sum(pairs) / len(pairs))
+            scatters.append(sum(float(a @ a) for a in scores) / len(scores) - pulls[-1])
+    assert stats["score_pull"].value == pytest.approx(sum(pulls) / len(pulls), rel=1e-9)
+    assert stats["score_scatter"].value == pytest.approx(sum(scatters) / len(scatters), rel=1e-9)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gnomon.objectives import TABLE, Need, dr_grpo, objective, report, rloo
-from gnomon.objectives.exact import moments
+from gnomon.objectives.exact import declared_gradient, moments
 from gnomon.objectives.world import correct, graded, outcomes, world
 
 
@@ -46,6 +46,27 @@ def test_multisets_give_what_ordered_groups_give() -> None:
     assert torch.allclose(found.mean, mean, atol=1e-14)
     assert found.variance == pytest.approx(square - float(mean @ mean), rel=1e-12)
     assert found.groups == 120
+
+
+def test_an_answer_with_several_rewards_is_declared_once() -> None:
+    """A verifier that is wrong at random: off policy the chances of an answer's outcomes still sum to its own."""
+    place, row = world(), rloo()
+    policy, behavior = place.logits(), place.anchor()
+    plain = outcomes(place, behavior, correct)
+    wrong = 0.1 + 0.02 * torch.arange(len(plain.answer), dtype=plain.chance.dtype)
+    noisy = replace(
+        plain,
+        answer=plain.answer.repeat(2),
+        chance=torch.cat([plain.chance * (1 - wrong), plain.chance * wrong]),
+        reward=torch.cat([plain.reward, 1 - plain.reward]),
+    )
+    expected = plain.reward * (1 - wrong) + (1 - plain.reward) * wrong
+    truth = place.per_answer(place.scores(policy)).T @ (place.chances(policy) * expected)
+    claim = declared_gradient(row.target, place, policy=policy, possible=noisy, group=2)
+    assert torch.allclose(claim, truth, atol=1e-14)
+    on_policy = replace(noisy, chance=noisy.chance * (place.chances(policy) / plain.chance).repeat(2))
+    found = moments(row, place, policy=policy, behavior=policy, possible=on_policy, group=2)
+    assert torch.allclose(found.mean, truth, atol=1e-14)
 
 
 MEAN_OF_OWN_TOKENS = ("grpo", "grpo_sample_std", "gspo", "gspo_token", "gmpo", "sapo")

@@ -13,10 +13,12 @@ from torch import Tensor
 from gnomon.objectives import (
     Denominators,
     PolicyGradient,
+    Rollouts,
     Tokens,
     banded,
     capped,
     constant,
+    dr_grpo,
     dual_clip,
     geometric_clip,
     geometric_mask,
@@ -27,6 +29,7 @@ from gnomon.objectives import (
     k2,
     k3,
     leave_one_out,
+    less_overlong,
     logistic_pairs,
     mean_centred,
     mean_logistic_pairs,
@@ -308,6 +311,20 @@ def test_soft_overlong_falls_over_its_buffer() -> None:
     for buffer in (0, 5):
         with pytest.raises(ValueError, match="buffer"):
             soft_overlong(lengths, max_tokens=4, buffer=buffer)
+
+
+def test_credit_is_given_for_rewards_less_the_overlong_punishment() -> None:
+    """By hand: of L_max 4 and a buffer of 2, lengths 1 … 4 lose 0, 0, 1/2 and 1."""
+    row = dr_grpo()
+    shaped = replace(row, credit=less_overlong(row.credit, max_tokens=4, buffer=2))
+    lengths = torch.tensor([[1, 2], [3, 4]])
+    rollouts = Rollouts(rewards=torch.tensor([[1.0, 0.0], [1.0, 1.0]]), lengths=lengths)
+    found = shaped.credits(rollouts).tolist()
+    assert found == [0.5, -0.5, -0.5, 0.25, 0.25, 0.25, -0.25, -0.25, -0.25, -0.25]
+    with pytest.raises(ValueError, match="part by part"):
+        shaped.credits(replace(rollouts, segment_rewards=torch.zeros(2, 2, 1)))
+    with pytest.raises(ValueError, match="buffer"):
+        less_overlong(row.credit, max_tokens=4, buffer=5)
 
 
 # Sums over a rollout.

@@ -242,6 +242,15 @@ def praise() -> Tensor:
     return 0.1 + 0.8 * torch.sigmoid(torch.sin(2.9 * torch.arange(15, dtype=F64)))
 
 
+def test_what_the_length_limit_cut_off_teaches_fcp_nothing() -> None:
+    """And is counted all the same: the others weigh what they weighed beside it."""
+    step = {"rewards": torch.zeros(1, 3), "lengths": torch.tensor([[2, 1, 3]])}
+    told = Rollouts(**step, finished=torch.tensor([[True, True, False]]))
+    assert fcp().credits(Rollouts(**step)).tolist() == [1.0] * 6
+    assert fcp().credits(told).tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    assert sft().credits(told).tolist() == [1.0] * 6
+
+
 def test_fcp_fitted_again_and_again_tilts_the_reference_by_a_power_of_the_praise() -> None:
     """π_T(o|c+) ∝ π_ref(o)·p(c+|o)^{T+1}, every fit being the point where the row's expected gradient vanishes.
 

@@ -7,7 +7,7 @@ import inspect
 import pytest
 from pydantic import ValidationError
 
-from gnomon.config import OBJECTIVES, RunConfig, Source, overrides, resolve
+from gnomon.config import OBJECTIVES, RunConfig, Source, leaves, overrides, resolve
 from gnomon.errors import ConfigErrors
 from gnomon.objectives import TABLE, objective
 from gnomon.objectives.row import Data, Rewards
@@ -44,6 +44,7 @@ def test_a_run_builds_the_row_that_was_asked_for(name: str) -> None:
     row = objective(options.pop("type"), **options)
     assert row.name == name and row.min_group == config.objective.min_group
     assert config.objective.binary == (row.rewards is Rewards.BINARY)
+    assert config.objective.rewarded == (row.rewards is not Rewards.NONE)
     assert config.objective.demonstrated == (row.data in (Data.DEMONSTRATED, Data.MIXED))
 
 
@@ -86,3 +87,34 @@ def test_a_parameter_that_the_family_cannot_have_is_refused_before_the_run(famil
 def test_the_default_objective_is_in_the_table() -> None:
     assert RunConfig().objective.model_dump()["type"] in TABLE
     assert resolve([Source({}, {})])[0] == RunConfig()
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_an_objective_brings_its_recipe_where_nothing_else_is_said(name: str) -> None:
+    kind = KINDS[name]
+    given = GIVEN if kind.demonstrated else []
+    for key, value in kind.recipe.items():
+        config, origins = resolve([overrides([f"objective={name}", *given])])
+        assert leaves(config.model_dump())[key] == value and name in origins[key]
+        if key == "rollout.group":
+            continue  # It is what it must be.
+        other = leaves(RunConfig().model_dump())[key]
+        config, origins = resolve([overrides([f"objective={name}", f"{key}={other}", *given])])
+        assert leaves(config.model_dump())[key] == other and "command line" in origins[key]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["objective=maxrl", "regularize.overlong=0.2"], "E042"),
+        (["objective=verifree", "regularize.overlong=0.2"], "E042"),
+        (["objective=luffy", *GIVEN, "rollout.refill=2"], "E043"),
+        (["objective=fcp", "rollout.refill=2"], "E043"),
+        (["objective=sft", *GIVEN, "rollout.candidates=2"], "E043"),
+        (["objective=dapo", "rollout.candidates=2"], "E043"),
+        (["objective=rloo", "rollout.offline=0.2"], "E044"),
+    ],
+)
+def test_a_setting_that_an_objective_would_not_heed_is_refused(words: list[str], code: str) -> None:
+    with pytest.raises(ConfigErrors, match=code):
+        resolve([overrides(words)])

@@ -78,8 +78,8 @@ def test_every_token_has_the_origin_of_who_wrote_it(tokenizers):
 
 
 def test_a_token_of_two_origins_is_not_the_templates(tokenizers):
-    """A content that ends in a dot shares a token with the template's line end in a run without markup between."""
-    renderer = ChatML(tokenizers["chatml"])
-    segments = renderer.extend((), [Message(role="tool", content="3.")])
-    shared = [s for s in segments if s.origin is Origin.TOOL]
-    assert tokenizers["chatml"].spell(joined(shared)) == "3.\n"
+    """Line ends of the template and of the content, at its begin and behind its dot, are one token each."""
+    renderer, spell = ChatML(tokenizers["chatml"]), tokenizers["chatml"].spell
+    for content, shared in (("3.", "3.\n"), ("\n3", "\n\n3")):
+        segments = renderer.extend((), [Message(role="tool", content=content)])
+        assert spell(joined(s for s in segments if s.origin is Origin.TOOL)) == shared

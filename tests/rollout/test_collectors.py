@@ -9,6 +9,7 @@ from math import isnan
 from pathlib import Path
 
 import pytest
+import torch
 
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
@@ -24,8 +25,11 @@ from gnomon.rendering import choose, joined
 from gnomon.rollout import Actor
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import WISH, Conditioned, condition
+from gnomon.rollout.refill import Refilled, mixed
 from gnomon.rollout.splice import CLOSE, OPEN, Splicer
-from gnomon.types import Group, Sampling, Status
+from gnomon.rollout.uncertain import Uncertain, predictive_entropy
+from gnomon.training.record import StepLog
+from gnomon.types import Group, Message, Sampling, Status, Stop
 
 SAMPLING = Sampling(max_tokens=12, stop=(CLOSE,))
 ENV = CharCount()
@@ -91,9 +95,14 @@ def test_an_environment_without_reference_answers_is_refused(engine):
         Splicer(Silent(), engine.policy.tokenizer, engine, group=2, sampling=SAMPLING)
 
 
+def conditioned(engine: Embedded, offline: int) -> Conditioned:
+    base = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1).weights()
+    options = {"group": 4, "sampling": SAMPLING, "base": base, "offline": offline}
+    return Conditioned(ENV, engine.policy.tokenizer, engine, **options)
+
+
 def test_training_stands_behind_the_feedback_that_came(engine):
-    tokenizer = engine.policy.tokenizer
-    actor = Conditioned(ENV, tokenizer, engine, group=4, sampling=SAMPLING)
+    actor = conditioned(engine, 0)
     wished = asyncio.run(actor.play(TASKS, Key(3).at("test"), 4))
     groups = asyncio.run(actor.collect(TASKS, Key(3).at("test")))
     statuses = set()
@@ -109,8 +118,113 @@ def test_training_stands_behind_the_feedback_that_came(engine):
 
 
 def prompt(status: Status, group: Group) -> tuple[int, ...]:
-    told = [condition(status), *group.task.messages]
-    return joined(choose(Tokenizer(model_folder("tiny"))).start(told))
+    return opening([condition(status), *group.task.messages])
+
+
+def opening(messages: list[Message]) -> tuple[int, ...]:
+    return joined(choose(Tokenizer(model_folder("tiny"))).start(messages))
+
+
+def test_the_batch_says_which_rollouts_ended_by_themselves(engine):
+    groups = collect(Actor, engine)
+    cut = [[rollout.stop is Stop.TRUNCATED for rollout in group.rollouts] for group in groups]
+    assert 0 < sum(map(sum, cut)) < 48
+    assert pack(groups, sampling=SAMPLING, exact=True).rollouts.finished.tolist() == [[not c for c in g] for g in cut]
+
+
+def test_offline_the_base_is_asked_plainly_and_afterwards_the_policy_for_its_best():
+    """The policy moves by a fixed amount; as long as the steps are offline nobody sees that in what is collected."""
+    engine = Embedded(Policy.load(model_folder("tiny")))
+    tokenizer, actor, key = engine.policy.tokenizer, conditioned(engine, 3), Key(3).at("test")
+    plain = asyncio.run(Actor(ENV, tokenizer, engine, group=4, sampling=SAMPLING).collect(TASKS, key))
+    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
+    with torch.no_grad():
+        learner.policy.head.add_(
+            0.3 * torch.sin(torch.arange(learner.policy.head.numel()).reshape_as(learner.policy.head))
+        )
+
+    def texts(version: int) -> list[list[str]]:
+        learner.version = version
+        asyncio.run(actor.sync(learner.weights()))
+        groups = asyncio.run(actor.collect(TASKS, key))
+        assert engine.version == version
+        for rollout in (rollout for group in groups for rollout in group.rollouts):
+            said = condition(rollout.verdict.status)
+            assert rollout.turns[0].prompt_ids == opening([said, *rollout.task.messages])
+        return [[rollout.text for rollout in group.rollouts] for group in groups]
+
+    before = [[rollout.text for rollout in group.rollouts] for group in plain]
+    assert texts(0) == texts(2) == before
+    online = texts(3)
+    assert online != before
+    assert online == [[r.text for r in group.rollouts] for group in asyncio.run(actor.play(TASKS, key, 4))]
+
+
+def refilled(engine: Embedded, rounds: int, among: list[int], tasks: list[int]) -> list[Group]:
+    options = {"group": 3, "sampling": SAMPLING, "rounds": rounds, "among": among}
+    actor = Refilled(ENV, engine.policy.tokenizer, engine, **options)
+    return asyncio.run(actor.collect([(index, ENV.tasks("train")[index]) for index in tasks], Key(3).at("test")))
+
+
+def test_a_step_is_filled_with_groups_that_are_neither_all_right_nor_all_wrong(engine):
+    groups = refilled(engine, 8, [], list(range(8)))
+    trained = [group for group in groups if not group.spare]
+    assert len(trained) == 8 and all(map(mixed, trained))
+    assert [group.index for group in groups[:8]] == list(range(8))
+    assert len({group.index for group in groups}) == len(groups) > 8
+    # What is set aside taught nothing, but for what the last round brought too much of: here nothing.
+    assert not any(mixed(group) for group in groups if group.spare)
+    assert groups == refilled(engine, 8, [], list(range(8)))
+
+
+def test_the_rollouts_of_a_task_do_not_depend_on_the_company_it_is_refilled_in(engine):
+    alone = refilled(engine, 0, [], list(range(8)))
+    assert [group.rollouts for group in refilled(engine, 8, [], list(range(8)))[:8]] == [g.rollouts for g in alone]
+    assert not any(group.spare for group in alone)
+
+
+def test_a_step_that_runs_out_of_tasks_or_rounds_trains_on_as_many_groups_as_planned(engine):
+    few = refilled(engine, 8, list(range(10)), list(range(8)))
+    assert {group.index for group in few} == set(range(10)) and sum(not group.spare for group in few) == 8
+    assert any(not mixed(group) for group in few if not group.spare)
+    once = refilled(engine, 1, [], list(range(8)))
+    missing = 8 - sum(map(mixed, once[:8]))
+    assert len(once) == 8 + missing and sum(not group.spare for group in once) == 8
+    # Every group that is neither is trained on before any of the others.
+    assert all(not group.spare for group in once if mixed(group))
+
+
+def test_spare_groups_are_recorded_without_credit_and_not_trained_on(engine):
+    groups = refilled(engine, 8, [], list(range(8)))
+    batch = pack(groups, sampling=SAMPLING, exact=True)
+    trained = [group for group in groups if not group.spare]
+    assert batch.denominators.groups == 8 and batch.denominators.sequences == 24
+    assert batch.denominators.tokens == sum(rollout.tokens for group in trained for rollout in group.rollouts)
+    assert batch.rows == pack(trained, sampling=SAMPLING, exact=True).rows
+    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
+    log = StepLog(0)
+    log.rollouts(groups, learner.prepare(batch, objective("rloo")).advantages)
+    told = {(r.task, r.sample): r.body["advantage"] for r in log.records() if r.kind == "rollout"}
+    assert len(told) == 3 * len(groups)
+    for group in groups:
+        mean = sum(group.rewards) / 3
+        for rollout in group.rollouts:
+            expected = 0.0 if group.spare else 1.5 * (rollout.reward - mean)
+            assert told[group.index, rollout.sample] == pytest.approx(expected, abs=1e-12)
+    assert log.metrics()["spare"] == pytest.approx(1 - 8 / len(groups))
+
+
+def test_of_more_tasks_those_are_trained_on_whose_replies_are_least_sure(engine):
+    options = {"group": 3, "sampling": SAMPLING, "candidates": 3}
+    actor = Uncertain(ENV, engine.policy.tokenizer, engine, **options)
+    groups = asyncio.run(actor.collect(TASKS, Key(3).at("test")))
+    assert len({group.index for group in groups}) == len(groups) == 24
+    assert [group.index for group in groups[:8]] == [index for index, _ in TASKS]
+    unsure = {spare: [predictive_entropy(g) for g in groups if g.spare == spare] for spare in (False, True)}
+    assert len(unsure[False]) == 8 and min(unsure[False]) >= max(unsure[True])
+    first = groups[0]
+    by_hand = -sum(sum(rollout.turns[0].completion.logprobs) for rollout in first.rollouts) / 3
+    assert predictive_entropy(first) == pytest.approx(by_hand, rel=1e-12)
 
 
 def write(path: Path, *lines: object) -> Path:

@@ -98,10 +98,14 @@ def test_too_few_tasks_are_told(tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_objective_without_a_judge_is_told(tmp_path: Path):
-    blind, _ = resolve([overrides([*WORDS, "objective=verifree"])])
-    with pytest.raises(ConfigError, match="E039"):
-        sanity(tmp_path / "run", blind, Silent(), candidates=12, keep=8)
+def test_where_answers_are_given_the_policys_own_are_judged(tmp_path: Path):
+    """Ten steps that hardly move it: its training rollouts are unjudged, its own answers as good as when chosen."""
+    blind, _ = resolve([overrides([*WORDS, "objective=verifree", "steps=10", "optim.lr=1e-6"])])
+    found = sanity(tmp_path / "run", blind, Silent(), candidates=48, keep=8)
+    assert found.gate is Gate.FAIL and 0.2 < found.right < 0.8 and abs(found.right - found.before) < 0.02
+    with RunReader(tmp_path / "run") as reader:
+        assert all(step["metrics"]["correct"] == 0.0 for step in reader.metrics())
+        assert reader.status == "finished"
 
 
 def test_the_command_line_gives_the_verdict_as_json(tmp_path: Path):

@@ -109,7 +109,8 @@ def test_reasoning_gym_scores_the_slot_as_the_package_does():
             assert judge.verify(task, f"<answer>{text}</answer>").reward == data.score_answer(text, entry)
     assert judge.verify(tasks[0], "no slot").reward == data.score_answer(None, data[0]) == 0.0
     assert len({task.id for task in tasks}) > 490
-    assert not {task.id for task in tasks} & {task.id for task in judge.tasks("test")}
+    # A short sum comes up twice by chance now and then; seeds side by side would share 499.
+    assert len({task.id for task in tasks} & {task.id for task in judge.tasks("test")}) < 20
 
 
 def test_a_foreign_verifier_is_a_verifier_that_pickles_and_runs_in_a_pool():

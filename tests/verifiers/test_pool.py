@@ -26,6 +26,13 @@ def pool() -> Iterator[Pool]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def roomy() -> Iterator[Pool]:
+    """With a clock so wide that a busy machine does not decide which limit is met first."""
+    with Pool(pool_jobs.run, workers=1, seconds=SECONDS, wall=60) as made:
+        yield made
+
+
 def test_outcomes_come_in_the_order_of_the_jobs(pool):
     assert pool.map([("square", x) for x in range(300)]) == [Returned(x * x) for x in range(300)]
     late_first = [("nap", 0.2, "slow"), *[("square", x) for x in range(20)]]
@@ -48,7 +55,10 @@ def test_outcomes_come_in_the_order_of_the_jobs(pool):
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_what_a_job_does_to_its_worker_is_told_and_the_next_job_is_served(pool, job, outcome):
+def test_what_a_job_does_to_its_worker_is_told_and_the_next_job_is_served(pool, roomy, job, outcome):
+    if outcome == Exceeded("cpu"):
+        assert roomy.map([job, ("square", 3)]) == [outcome, Returned(9)]
+        return
     began = time.monotonic()
     assert pool.map([job, ("square", 3)]) == [outcome, Returned(9)]
     # Four times the wall limit: a call can wait for a limit and a restart, on a busy machine, but not for the job.

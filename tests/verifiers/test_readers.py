@@ -6,7 +6,6 @@ import importlib.util
 import json
 from collections.abc import Callable
 from fractions import Fraction
-from string import ascii_lowercase
 from time import process_time
 from typing import Any
 
@@ -113,7 +112,7 @@ def test_json_reads_back(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["(" * 250 + "x" * 10, "(x+y+1)^30(x+y+2)^30", "x" * 512, "+".join(ascii_lowercase * 9), "((x+y)^8)^8"],
+    ["(" * 250 + "x" * 10, "(x+y+1)^30(x+y+2)^30", "x" * 512, "+".join("abcdefghijklm" * 19), "((x+y)^8)^8"],
 )  # fmt: skip
 def test_a_polynomial_costs_no_more_than_its_caps(text: str) -> None:
     began = process_time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from hashlib import blake2b
@@ -174,7 +174,12 @@ def canonical(value: Any) -> str:
 
 def content(task: Task) -> str:
     """What makes a task the same problem, whatever its id says."""
-    return canonical((task.messages, task.answer))
+    return canonical((task.messages, task.info if task.answer is None else task.answer))
+
+
+def problem(env: Any) -> Callable[[Task], str]:
+    """What two tasks must share to be one problem: of a game all openings may look alike, so there the deal counts."""
+    return content if env.max_turns == 1 else lambda task: task.id
 
 
 def drawn(env: Any, split: str, count: int) -> list[Task]:
@@ -192,8 +197,9 @@ def splits(case: Case) -> Iterator[Finding]:
     except Exception as error:
         yield case.finding("determinism.split_overlap", Severity.WARNING, f"there is no test split: {error}")
         return
-    train = {key for task in case.tasks for key in (task.id, content(task))}
-    both = [task for task in test if task.id in train or content(task) in train]
+    same = problem(env)
+    train = {key for task in case.tasks for key in (task.id, same(task))}
+    both = [task for task in test if task.id in train or same(task) in train]
     case.tables["test tasks among the train tasks"] = len(both) / max(1, len(test))
     if both:
         yield case.finding(
@@ -212,8 +218,9 @@ def seeds(case: Case) -> Iterator[Finding]:
         return
     with suppress(Exception):
         after = drawn(replace(env, seed=seed + 1), "train", 50)
-        mine = [content(task) for task in case.tasks[:51]]
-        theirs = [content(task) for task in after]
+        same = problem(env)
+        mine = [same(task) for task in case.tasks[:51]]
+        theirs = [same(task) for task in after]
         shifted = max(
             sum(a == b for a, b in zip(mine[step:], theirs, strict=False)) / max(1, len(theirs)) for step in (0, 1)
         )

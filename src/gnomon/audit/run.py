@@ -43,6 +43,8 @@ PROBES: dict[Axis, Callable[[Case], Iterator[Finding]]] = {
 }
 PREFLIGHT = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.AVAILABILITY, Axis.SENTINELS, Axis.FAILURE)
 """What fits into the start of a run."""
+AGAINST_ITSELF = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.SEARCH, Axis.SENTINELS)
+"""What asks which replies are paid; it has no answer where a reply plays against itself."""
 ORDER = tuple(Severity)
 
 
@@ -73,11 +75,13 @@ def audit(
         with Court(subject) as court:
             case = Case(subject=subject, court=court, seed=seed)
             for axis, probe in PROBES.items():
-                if axis in axes:
+                if axis in axes and axis in AGAINST_ITSELF and seats(subject.env) > 1:
+                    case.skipped[axis.value] = "one reply would play every seat: what it earns, another seat loses"
+                elif axis in axes:
                     if watch is not None:
                         watch(axis.value)
                     findings += probe(case)
-            if Axis.EXPLOIT in axes:
+            if Axis.EXPLOIT in axes and seats(subject.env) == 1:
                 findings += exploit.outpaid(case)
     except Unguarded as error:
         findings = [not_tried(error)]
@@ -91,6 +95,11 @@ def audit(
         tables={} if case is None else case.tables, skipped={} if case is None else case.skipped,
         seconds=time.perf_counter() - began,
     ).acknowledging(acknowledge)  # fmt: skip
+
+
+def seats(env: Env | None) -> int:
+    """How many speak in an episode."""
+    return int(getattr(env, "seats", 1))
 
 
 def preflight(env: Env, *, acknowledge: Collection[str] = (), tasks: int = 40) -> Report:

@@ -45,7 +45,7 @@ def accounts(case: Case) -> Iterator[Finding]:
     """The arithmetic of the parts: what a policy can earn that is never right."""
     entries = ledger([ruling for ruling in case.court.seen if ruling.outcome == "verdict"])
     turns = case.subject.env.max_turns if case.subject.env is not None else 1
-    best, sum_of = best_without_correct(entries)
+    best, sum_of = best_without_correct(entries, any(ruling.correct for ruling in case.court.seen))
     case.tables["ledger"] = {
         "parts": [{n: getattr(e, n) for n in ("part", "weight", "most", "wrong", "gate")} for e in entries],
         "best without being right": best,
@@ -86,15 +86,16 @@ def ledger(rulings: Sequence[Ruling]) -> list[Entry]:
     return entries
 
 
-def best_without_correct(entries: Sequence[Entry]) -> tuple[float, str]:
+def best_without_correct(entries: Sequence[Entry], right_seen: bool = True) -> tuple[float, str]:
     """The most that the parts give without a right answer, and the sum in words.
 
-    A part counts with the most it gave beside an answer that is not right; one that never paid at all, with 1,
-    since nobody has tried hard. A part behind a gate that stays shut counts nothing.
+    A part counts with the most it gave beside an answer that is not right. One that never paid at all counts with 1,
+    since nobody has tried hard; unless nothing right was seen, which may be what it pays for. A part behind a gate
+    that stays shut counts nothing.
     """
     earned: dict[str, float] = {}
     for entry in entries:
-        untried = entry.most <= 0 and entry.part != "correct" and not entry.gate
+        untried = right_seen and entry.most <= 0 and entry.part != "correct" and not entry.gate
         earned[entry.part] = 1.0 if untried else max(entry.wrong, 0.0)
     open_gates = {entry.part for entry in entries if earned[entry.part] > 0}
     paid = [

@@ -139,7 +139,7 @@ class Embedded:
         row.ids.append(token)
         row.logps.append(logp)
         sampling = row.request.sampling
-        if token in self.policy.tokenizer.eos:
+        if token in self.policy.tokenizer.eos or token in sampling.stop_ids:
             row.finish = Finish.EOS
         elif sampling.stop and self._stops(row.ids, sampling.stop):
             row.finish = Finish.STOP

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gnomon.envs.anytime import Anytime
 from gnomon.envs.arithmetic import Arithmetic
 from gnomon.envs.base import Env, Episode, SingleTurn, Step, Tasks, identity
+from gnomon.envs.calculator import Calculator
 from gnomon.envs.char_count import CharCount
 from gnomon.envs.countdown import Countdown
 from gnomon.envs.dataset import Dataset
@@ -28,6 +29,7 @@ __all__ = [
     "Anytime",
     "Arithmetic",
     "Ask",
+    "Calculator",
     "CharCount",
     "Countdown",
     "Dataset",
@@ -57,6 +59,7 @@ __all__ = [
 ENVS: dict[str, type[Env]] = {
     "anytime": Anytime,
     "arithmetic": Arithmetic,
+    "calculator": Calculator,
     "char_count": CharCount,
     "countdown": Countdown,
     "dataset": Dataset,

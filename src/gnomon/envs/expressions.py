@@ -8,12 +8,15 @@ from fractions import Fraction
 __all__ = ["grow"]
 
 
-def grow(rng: random.Random, numbers: list[int]) -> tuple[Fraction, str]:
-    """A random expression over the numbers whose every part is a whole number of at least 0."""
+def grow(rng: random.Random, numbers: list[int], signs: str = "+-*/") -> tuple[Fraction, str]:
+    """A random expression over the numbers whose every part is a whole number of at least 0.
+
+    Args: signs: that may stand in it, + or * among them.
+    """
     parts = [(Fraction(number), str(number)) for number in numbers]
     while len(parts) > 1:
         (a, x), (b, y) = (parts.pop(rng.randrange(len(parts))) for _ in range(2))
-        sign = rng.choice([s for s in "+-*/" if not (s == "-" and a < b) and not (s == "/" and (b == 0 or a % b))])
+        sign = rng.choice([s for s in signs if not (s == "-" and a < b) and not (s == "/" and (b == 0 or a % b))])
         value = {"+": a + b, "-": a - b, "*": a * b, "/": a / b if sign == "/" else a}[sign]
         parts.append((value, f"({x}{sign}{y})"))
     value, text = parts[0]

@@ -23,6 +23,8 @@ __all__ = ["ENVIRONMENT", "SCRATCH", "Wall", "nobody", "spawn", "way"]
 SCRATCH = "/scratch"
 """The one writable folder inside, and the working folder of every job."""
 OURS = "/opt/gnomon"
+ALTERNATIVES = "/etc/alternatives"
+"""Where Debian says which program a name such as vim or awk stands for."""
 FIRST_UID = 2_000_000_000
 """Jails of a trainer that is root run under user ids from here on, which no distribution hands out."""
 UIDS = count()
@@ -92,9 +94,8 @@ def command(wall: Wall, kind: str) -> list[str]:
             words += ["--ro-bind", name, name]
     seen = minimal([os.path.realpath(sys.base_prefix), *wall.readable])
     # Folders on the way to a mount are made for their maker alone, who is not the one who runs inside.
-    for folder in sorted(
-        {str(above) for path in (*seen, "/dev/null", f"{OURS}/gnomon/jail/run.py") for above in Path(path).parents}
-    ):
+    mounts = (*seen, "/dev/null", f"{OURS}/gnomon/jail/run.py", *([ALTERNATIVES] if wall.terminal else []))
+    for folder in sorted({str(above) for path in mounts for above in Path(path).parents}):
         words += ["--perms", "0755", "--dir", folder] if folder != "/" else []
     for path in seen:
         words += ["--ro-bind", path, path]
@@ -105,7 +106,7 @@ def command(wall: Wall, kind: str) -> list[str]:
     if wall.terminal:
         words += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
         words += ["--perms", "1777", "--size", str(wall.scratch_bytes), "--tmpfs", "/dev/shm"]
-        words += ["--ro-bind-try", "/etc/alternatives", "/etc/alternatives"]
+        words += ["--ro-bind-try", ALTERNATIVES, ALTERNATIVES]
     else:
         for name in DEVICES:
             words += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]

@@ -117,6 +117,11 @@ class Session:
         }
 
     @property
+    def pid(self) -> int:
+        """Of the process, on the host, below which all of the session's stand."""
+        return self._process.pid
+
+    @property
     def status(self) -> int | None:
         """The program's exit status, negative for a signal; None while it runs, and when it was ended from outside."""
         self._hear()

@@ -17,6 +17,7 @@ from typing import Any
 from gnomon.config import Env as EnvConfig
 from gnomon.config import Origins, RunConfig
 from gnomon.envs import ENVS, Env
+from gnomon.envs.adapters import ADAPTERS, adapter
 from gnomon.errors import ConfigError, ModelError
 from gnomon.models.folder import model_folder
 from gnomon.verifiers.foreign import named
@@ -25,16 +26,22 @@ __all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "mak
 
 
 def env_class(name: str, where: str = "env") -> type[Any]:
-    """The class behind a shipped name, `package.module:Class` or `path/file.py:Class`.
+    """The class behind a shipped name, `package.module:Class`, `path/file.py:Class` or another library's `rg:NAME`.
 
     Raises: ConfigError E021 when there is none, E023 when its code does not run.
     """
     if name in ENVS:
         return ENVS[name]
+    if found := adapter(name):
+        return found[0]
     module_name, colon, attribute = name.rpartition(":")
     if not colon:
         near = difflib.get_close_matches(name, ENVS, 1)
-        fix = f"env={near[0]}" if near else f"one of {', '.join(ENVS)}, or file.py:Class"
+        fix = (
+            f"env={near[0]}"
+            if near
+            else f"one of {', '.join(ENVS)}, or file.py:Class, or {':NAME, '.join(ADAPTERS)}:NAME"
+        )
         raise ConfigError("E021", f"no environment is called {name!r}", where=where, fix=fix)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -130,8 +137,14 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
 def make_env(config: EnvConfig) -> Env:
     """The environment with its options; lists become the tuples that a frozen class wants."""
     options = {k: tuple(v) if isinstance(v, list) else v for k, v in config.options.items()}
-    env: Env = env_class(config.type)(**options)
+    env: Env = env_class(config.type)(**named_option(config.type), **options)
     return env
+
+
+def named_option(name: str) -> dict[str, Any]:
+    """The option that a name of another library's environment gives."""
+    found = None if name in ENVS else adapter(name)
+    return dict(found[1]) if found else {}
 
 
 def judge(name: str, options: Mapping[str, Any]) -> Any:
@@ -143,7 +156,7 @@ def judge(name: str, options: Mapping[str, Any]) -> Any:
     try:
         if foreign := named(name, **given):
             return foreign
-        return env_class(name, "the command line")(**given)
+        return env_class(name, "the command line")(**named_option(name), **given)
     except (TypeError, ValueError) as error:
         fix = "key=value, with the names of its fields"
         raise ConfigError("E123", f"{name} cannot be made", where=name, why=str(error), fix=fix) from error

@@ -34,7 +34,8 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
-from gnomon.objectives import Data, Need, Objective, objective, penalties
+from gnomon.models.weights import Weights
+from gnomon.objectives import Data, Need, Objective, less_overlong, objective, penalties
 from gnomon.rendering import choose, joined
 from gnomon.rewards.alarms import Lookout
 from gnomon.rollout.actor import Actor, Limits
@@ -42,12 +43,15 @@ from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
 from gnomon.rollout.opponents import Opponents
 from gnomon.rollout.referee import Referee
+from gnomon.rollout.refill import Refilled
 from gnomon.rollout.splice import Splicer
+from gnomon.rollout.uncertain import Uncertain
 from gnomon.store import Record, Run, RunReader
+from gnomon.store.checkpoints import stored
 from gnomon.store.layout import RECIPE
 from gnomon.training import Recorder, Watch, evaluate, train
 from gnomon.training.loop import first
-from gnomon.training.sanity import BAND, ROLLOUTS, Sanity, gate, solvable
+from gnomon.training.sanity import BAND, OWN, ROLLOUTS, WINDOW, Sanity, answered, gate, solvable
 from gnomon.types import Sampling
 
 __all__ = ["Parts", "build", "manifest", "measure", "opening", "resume", "sanity", "start"]
@@ -62,9 +66,8 @@ ACTORS: dict[Data, Callable[..., Actor]] = {
     Data.DEMONSTRATED: Teacher,
     Data.MIXED: Mixed,
     Data.SPLICED: Splicer,
-    Data.CONDITIONED: Conditioned,
 }
-"""Who collects what an objective trains on."""
+"""Who collects what an objective trains on, where no setting has a say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +110,8 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
             fix="use a model whose layers are attention and feed-forward only",
         )
     engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
-    options = config.objective.model_dump()
-    row = objective(options.pop("type"), **options)
+    chosen = config.objective.model_dump()
+    row = objective(chosen.pop("type"), **chosen)
     referee = Referee(
         env,
         workers=config.referee.workers,
@@ -125,16 +128,6 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     if row.data in (Data.DEMONSTRATED, Data.MIXED):
         env = demonstrations(Path(config.rollout.demonstrations), env)
     past = remembered(config)
-    actor = actor_of(config, row, past)(
-        env,
-        theirs.tokenizer,
-        engine,
-        group=config.rollout.group,
-        sampling=sampling,
-        renderer=renderer,
-        referee=referee,
-        limits=limits,
-    )
     if beyond := [index for index in config.rollout.tasks if index >= len(env.tasks("train"))]:
         raise ConfigError(
             "E040",
@@ -142,7 +135,8 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
             where="rollout.tasks",
             fix=f"indices from 0 to {len(env.tasks('train')) - 1}",
         )
-    if config.regularize.kl:
+    full = config.regularize.kl if config.regularize.estimator == "full" else 0.0
+    if config.regularize.kl and not full:
         if row.penalty is not None:
             raise ConfigError(
                 "E041",
@@ -152,6 +146,9 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
             )
         pull = getattr(penalties, config.regularize.estimator)
         row = replace(row, penalty=pull, penalty_weight=config.regularize.kl)
+    if config.regularize.overlong:
+        buffer = max(1, round(config.regularize.overlong * sampling.max_tokens))
+        row = replace(row, credit=less_overlong(row.credit, max_tokens=sampling.max_tokens, buffer=buffer))
     learner = LocalLearner(
         mine,
         lr=config.optim.lr,
@@ -161,14 +158,44 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
         clip=config.optim.clip,
         weight_decay=config.optim.weight_decay,
         entropy=config.regularize.entropy,
-        reference=Policy.load(folder, dtype) if row.needs_reference else None,
+        full_kl=full,
+        reference=Policy.load(folder, dtype) if row.needs_reference or full else None,
         critic=Critic(Policy.load(folder, dtype), lr=config.critic.lr, clip=config.critic.clip)
         if Need.VALUES in row.asks
         else None,
         shared=config.seats.baseline == "shared",
         past=past,
     )
+    actor = actor_of(config, row, learner)(
+        env,
+        theirs.tokenizer,
+        engine,
+        group=config.rollout.group,
+        sampling=sampling,
+        renderer=renderer,
+        referee=referee,
+        limits=limits,
+    )
     return Parts(env=env, actor=actor, learner=learner, objective=row, gap=gap)
+
+
+def actor_of(config: RunConfig, row: Objective, learner: LocalLearner) -> Callable[..., Actor]:
+    """Who collects what an objective trains on, with what the settings say of it."""
+    if config.seats.opponent:
+        return opposed(config, row, learner.past)
+    if row.data is Data.CONDITIONED:
+        offline = round(config.rollout.offline * config.budget.steps)
+        return partial(Conditioned, base=copied(learner.weights()), offline=offline * config.optim.updates)
+    if row.data is Data.SAMPLED and config.rollout.refill:
+        return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks)
+    if row.data is Data.SAMPLED and config.rollout.candidates > 1:
+        return partial(Uncertain, candidates=config.rollout.candidates, among=config.rollout.tasks)
+    return ACTORS[row.data]
+
+
+def copied(weights: Weights) -> Weights:
+    """Weights that stay as they are while a learner goes on."""
+    return replace(weights, state={name: value.clone() for name, value in weights.state.items()})
 
 
 def remembered(config: RunConfig) -> Past | None:
@@ -178,16 +205,14 @@ def remembered(config: RunConfig) -> Past | None:
     return Past(every=config.seats.every * config.optim.updates, keep=config.seats.keep)
 
 
-def actor_of(config: RunConfig, row: Objective, past: Past | None) -> Callable[..., Actor]:
-    """Who collects what an objective trains on, with what the settings say of it."""
-    if not config.seats.opponent:
-        return ACTORS[row.data]
-    if row.data is not Data.SAMPLED:
+def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..., Actor]:
+    """Who plays one seat against an opponent's others."""
+    if row.data is not Data.SAMPLED or config.rollout.refill or config.rollout.candidates > 1:
         raise ConfigError(
             "E182",
             f"{row.name} learns from more than what the policy itself sampled, and an opponent sits at no such table",
             where="seats.opponent",
-            fix="objective=rae, or another that learns from sampled rollouts",
+            fix="objective=rae, or another that learns from sampled rollouts, without rollout.refill or candidates",
         )
     folder = model_folder(config.policy.path if past is not None else config.seats.opponent)
     opponent = Policy.load(folder, getattr(torch, config.policy.dtype))
@@ -303,17 +328,11 @@ def measure(config: RunConfig) -> dict[str, Any]:
 def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, keep: int) -> Sanity:
     """Find tasks that the policy solves sometimes, train on those alone in a new run, and judge its curve.
 
-    Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes, E039 for an objective
-        whose rollouts are not judged.
+    What an objective trains on is not always what the policy answers. Where some of it was given, the curve is
+    that of its own answers to the same tasks: after the run, and a window of steps before its end.
+    Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes.
     """
     parts = build(config)
-    if parts.objective.data is Data.SPLICED:
-        raise ConfigError(
-            "E039",
-            f"{parts.objective.name} trains on answers that are given, so there is no share of right ones to read",
-            where=config.objective.type,
-            fix=f"gnomon train {config.env.type} objective={config.objective.type}, and look at its held-out curve",
-        )
     parts.actor.engine.load(parts.learner.weights())
     low, high = BAND
     watch.message(f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}.")
@@ -329,8 +348,19 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
         )
     kept = sorted(found[:keep])
     chosen = config.rollout.model_copy(update={"tasks": kept})
-    with start(folder, config.model_copy(update={"rollout": chosen}), watch) as reader:
+    given = parts.objective.data in (Data.SPLICED, Data.DEMONSTRATED, Data.MIXED)
+    save = config.save.model_copy(update={"every": WINDOW, "keep": 2} if given else {})
+    with start(folder, config.model_copy(update={"rollout": chosen, "save": save}), watch) as reader:
         right = [step["metrics"]["correct"] for step in reader.metrics()]
+    if given and len(right) >= 2 * WINDOW:
+        watch.message(f"Playing the {len(kept)} tasks {OWN} times each: what was trained on was partly given.")
+        tasks = parts.env.tasks("train")
+        asked, key = [(index, tasks[index]) for index in kept], Key(config.seed).at("sanity", after=len(right))
+        last, before = stored(folder)[:2]
+        for checkpoint, end in ((before, len(right) - WINDOW), (last, len(right))):
+            parts.learner.load_state(checkpoint)
+            parts.actor.engine.load(parts.learner.weights())
+            right[end - WINDOW : end] = [asyncio.run(answered(parts.actor, asked, key))] * WINDOW
     return gate(right, tasks=len(kept), candidates=candidates)
 
 

@@ -14,7 +14,7 @@ from gnomon.store import RunReader, RunStatus
 __all__ = ["NOISES", "success_counts", "tune", "tune_text"]
 
 NOISES = (1.0, 4.0, 16.0, 64.0)
-"""How far the score of a success may scatter; a run does not record it."""
+"""How far the score of a success may scatter, where a run does not say."""
 
 
 def success_counts(reader: RunReader, since: int = 0) -> Counter[Posterior]:
@@ -29,19 +29,31 @@ def success_counts(reader: RunReader, since: int = 0) -> Counter[Posterior]:
     return Counter(Posterior(sum(found), len(found) - sum(found)) for found in judged.values())
 
 
+def measured_noise(reader: RunReader, since: int = 0) -> float | None:
+    """τ of a run whose objective counts successes: the scatter of their scores over their squared mean.
+
+    None where no step recorded it, or where chance makes the mean appear to be nothing.
+    """
+    steps = [record.body["metrics"] for record in reader.records(kind="step") if (record.step or 0) >= since]
+    seen = [metrics for metrics in steps if "score_pull" in metrics]
+    pull, scatter = (sum(metrics[name] for metrics in seen) for name in ("score_pull", "score_scatter"))
+    return max(0.0, scatter / pull) if pull > 0 else None
+
+
 def tune(
     reader: RunReader,
     *,
     metric_name: str,
     family: str = "A",
     group: int | None = None,
-    noises: Sequence[float] = NOISES,
+    noises: Sequence[float] = (),
     since: int = 0,
 ) -> dict[str, Any]:
     """The best member of a family for a metric, for each noise, in plain values.
 
     Args: metric_name, `log p` or `pass@k`; family, A to D; group, of the run to come, None for the largest group
-        of this one; noises, tr Cov(score | success) / |∇log p|²; since, the first step to count.
+        of this one; noises, tr Cov(score | success) / |∇log p|², by default what the run measured, or `NOISES`;
+        since, the first step to count.
     Raises: ConfigError E005 for a metric or family that does not exist; RunError E410 for a run that has not
         ended, E411 for one that has no group to count.
     """
@@ -73,8 +85,9 @@ def tune(
     size = group or max(seen.successes + seen.failures for seen in counts)
     tried = family_parameters(family, size)
     total = sum(counts.values())
+    found = None if noises else measured_noise(reader, since)
     rows = []
-    for noise in noises:
+    for noise in noises or (NOISES if found is None else (found,)):
         worth = gain_terms(beliefs, group=size, of=of, noise=noise)
         curve = family_gains(family, worth, tried)
         share = {member.parameter: member.share for member in curve}
@@ -95,6 +108,7 @@ def tune(
         "family": family,
         "group": size,
         "groups": total,
+        "measured": found,
         "solved": sum(n * s.successes / (s.successes + s.failures) for s, n in counts.items()) / total,
         "counts": [
             {"successes": s.successes, "failures": s.failures, "groups": n}
@@ -111,12 +125,13 @@ def tune_text(facts: Mapping[str, Any]) -> str:
         f"{facts['groups']} groups counted, {facts['solved']:.0%} of their rollouts right",
         "noise   parameter   gain   REINFORCE   MaxRL",
         *(
-            f"{row['noise']:<7g} {row['parameter']:<11g} {row['share']:<6.3f} {row['reinforce']:<11.3f} "
+            f"{row['noise']:<7.4g} {row['parameter']:<11g} {row['share']:<6.3f} {row['reinforce']:<11.3f} "
             f"{row['maxrl']:.3f}"
             for row in facts["best"]
         ),
         "gain: share of what the best weight by count would gain per step.",
-        "noise: scatter of the score of a success over its squared mean, which a run does not record; --noise sets it.",
+        "noise: scatter of the score of a success over its squared mean; "
+        + ("not recorded by this run, --noise sets it." if facts["measured"] is None else "as this run recorded it."),
     ]
     if len(facts["best"]) == 1:
         options = f"objective=rl2ml objective.family={facts['family']} "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from gnomon.envs import Env, SingleTurn
 from gnomon.envs.episodes import replies
@@ -27,10 +26,14 @@ def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
     prices: tuple[Price, ...] | None = getattr(env, "prices", None)
     if prices is None:
         return f"Reward: {type(env).__name__} declares no prices, so what it pays without being right is not known."
-    for sentence in islice(problems(env, prices), 1):
+    try:
+        undeclared_parts = problems(env, prices)
+    except Exception as error:  # A judge that breaks is told by the run itself, with the reply and the place.
+        return f"Reward: not weighed, since the judge of {type(env).__name__} raised {type(error).__name__}."
+    if undeclared_parts:
         raise ConfigError(
             "E141",
-            sentence,
+            undeclared_parts[0],
             where=type(env).__name__,
             why="what a reward can pay without a right answer is told from its prices",
             fix="let the property `prices` name every part of a verdict, with its weight, most and gate",

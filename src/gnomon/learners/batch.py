@@ -12,7 +12,7 @@ import torch
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.objectives import Denominators, Objective, Rollouts
-from gnomon.types import Group, Rollout, Sampling
+from gnomon.types import Group, Rollout, Sampling, Stop
 
 __all__ = ["Batch", "Row", "credited", "pack"]
 
@@ -123,13 +123,14 @@ class Batch:
 
 
 def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
-    """The batch of a step: every rollout of every group is in it, with no credit yet.
+    """The batch of a step: every rollout of every group that is not spare is in it, with no credit yet.
 
     Args:
-        groups: all that was planned, of equal size.
+        groups: all that was planned, of equal size, and those that are spare.
         sampling: how every completion was drawn.
         exact: whether the engine's log-probabilities must be the learner's in every bit.
     """
+    groups = [group for group in groups if not group.spare]
     rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
     rows = tuple(
         Row(
@@ -154,6 +155,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
         rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
         lengths=lengths,
         answers=torch.tensor([same_answers(group) for group in groups]),
+        finished=torch.tensor([[rollout.stop is not Stop.TRUNCATED for rollout in group.rollouts] for group in groups]),
         seat=torch.tensor([[rollout.seat for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[given(rollout) for rollout in group.rollouts] for group in groups]),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),

@@ -15,11 +15,12 @@ from torch import Tensor
 from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows
 from gnomon.learners.critic import Critic
+from gnomon.learners.scatter import success_scatter
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import packed_logp, score
+from gnomon.models.scoring import full_kl, packed_hidden, packed_logp, score, token_logp
 from gnomon.models.weights import Weights
-from gnomon.objectives import Need, Objective, Rollouts, Tokens, running_mean
+from gnomon.objectives import Need, Objective, Rewards, Rollouts, Tokens, running_mean
 from gnomon.stats import Max, Mean, Stat, Stats, Sum, merge
 
 __all__ = ["LocalLearner"]
@@ -36,7 +37,9 @@ class LocalLearner:
         steps: at which the fall reaches `lr · floor`.
         clip: largest norm of the gradient, over all parameters.
         entropy: nats of the whole next-token distribution, weighed like the token: its coefficient in what is climbed.
-        reference: a policy that stands still, for objectives that ask for one.
+        full_kl: nats between the whole next-token distributions of policy and reference, weighed like the token: its
+            coefficient in what is climbed down.
+        reference: a policy that stands still, for objectives that ask for one and for `full_kl`.
         critic: for objectives that ask for one.
         shared: one running mean of rewards for all seats of a game, instead of one for each.
         past: earlier weights that some seats are played by; they are kept in checkpoints.
@@ -54,13 +57,16 @@ class LocalLearner:
         betas: tuple[float, float] = (0.9, 0.95),
         weight_decay: float = 0.0,
         entropy: float = 0.0,
+        full_kl: float = 0.0,
         reference: Policy | None = None,
         critic: Critic | None = None,
         shared: bool = False,
         past: Past | None = None,
     ) -> None:
         self.policy, self.version = policy, 0
-        self.entropy, self.reference, self.critic = entropy, reference, critic
+        if full_kl and reference is None:
+            raise ValueError("a full divergence from a reference needs the reference")
+        self.entropy, self.full_kl, self.reference, self.critic = entropy, full_kl, reference, critic
         self.shared, self.past = shared, past
         self.expected: dict[int, float] = {}
         """By seat, the running mean of the steps' rewards, for objectives that ask what the past expects."""
@@ -106,11 +112,12 @@ class LocalLearner:
         """Add the gradient of a prepared batch. Rows whose coefficients are all zero are never computed.
 
         Returns: `logp_gap`, the largest |sampler − learner| log-probability; `entropy`, nats per
-            trained token; `trained`, tokens that passed through the model. After the first of several updates also
-            `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`, the share of tokens whose
-            credit the ratio took away.
+            trained token; `trained`, tokens that passed through the model; with `full_kl` also `kl`, nats per trained
+            token; of rows that count successes, `score_pull` and `score_scatter` of `success_scatter`. After the
+            first of several updates also `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`,
+            the share of tokens whose credit the ratio took away.
         """
-        pulled = objective.penalty is not None or self.entropy != 0
+        pulled = objective.penalty is not None or self.entropy != 0 or self.full_kl != 0
         moves = [row for row in batch.rows if row.token_ids and (pulled or any(row.advantage))]
         moves = [moves[place] for place in by_prompt(moves)]
         stats: Stats = {"trained": Sum(sum(len(row.token_ids) for row in moves))}
@@ -123,34 +130,33 @@ class LocalLearner:
         return stats
 
     def _gather(self, rows: Sequence[Row], batch: Batch, objective: Objective) -> Stats:
-        logp, entropy = packed_logp(self.policy, *prompts_and_rows(rows), batch.temperature)
-        now, told = logp.detach(), on_tokens([row.behavior_logp for row in rows], logp)
-        advantage = on_tokens([row.advantage for row in rows], logp)
-        assert told is not None and advantage is not None
-        moved = on_tokens([row.proximal_logp for row in rows], logp)
-        sequence, given = spread(rows, [row.sequence for row in rows]), batch.rollouts.demonstrated
-        tokens = Tokens(
-            logp=now,
-            behavior_logp=torch.where(told.isnan(), now if moved is None else moved, told),
-            proximal_logp=now if moved is None and objective.corrects else moved,
-            reference_logp=on_tokens([row.reference_logp for row in rows], logp),
-            advantage=advantage,
-            sequence=sequence,
-            group=spread(rows, [row.group for row in rows]),
-            demonstrated=None if given is None else given.flatten()[sequence],
-        )
-        kappa = objective.coefficients(tokens, batch.denominators)
-        climbed = (kappa * logp).sum()
+        prompts, packed = prompts_and_rows(rows)
+        hidden = packed_hidden(self.policy, prompts, packed)
+        logp, entropy = token_logp(self.policy, hidden, packed, batch.temperature)
+        tokens, told = tokens_of(rows, logp.detach(), batch, objective)
+        weight = objective.aggregate(tokens, batch.denominators)
+        climbed = (objective.coefficients(tokens, batch.denominators) * logp).sum()
+        stats: Stats = {}
         if self.entropy:
-            climbed = climbed + self.entropy * (objective.aggregate(tokens, batch.denominators) * entropy).sum()
+            climbed = climbed + self.entropy * (weight * entropy).sum()
+        if self.full_kl and self.reference:
+            with torch.no_grad():
+                anchor = packed_hidden(self.reference, prompts, packed)
+            apart = full_kl(self.policy, hidden, self.reference, anchor, batch.temperature)
+            climbed = climbed - self.full_kl * (weight * apart).sum()
+            stats["kl"] = Mean(float(apart.detach().sum()), len(apart))
         (-climbed).backward()  # type: ignore[no-untyped-call]
-        stats = compared(now if moved is None else moved, told, entropy.detach(), batch, self.version)
+        if objective.rewards is Rewards.BINARY:
+            earned = batch.rollouts.rewards.flatten().tolist()
+            stats |= success_scatter(self.policy, hidden, rows, earned, batch.temperature)
+        moved = on_tokens([row.proximal_logp for row in rows], logp)
         if moved is not None:
-            ahead = now - moved
+            ahead = tokens.logp - moved
             lost = (objective.ratio(tokens) == 0) & (tokens.advantage != 0)
             stats["drift"] = Mean(float((ahead.exp() - 1 - ahead).sum()), len(ahead))
             stats["clipped"] = Mean(float(lost.sum()), len(lost))
-        return stats
+        began = tokens.logp if moved is None else moved
+        return merge(stats, compared(began, told, entropy.detach(), batch, self.version))
 
     def _compare(self, batch: Batch) -> Stats:
         """A step without a gradient is still compared with the sampler, on its first prompt."""
@@ -205,8 +211,8 @@ class LocalLearner:
         self.policy.save(folder)
         memory = {
             "version": torch.tensor(self.version),
-            "seats": torch.tensor(list(self.expected), dtype=torch.int64),
-            "expected": torch.tensor(list(self.expected.values()), dtype=torch.float64),
+            "expected": torch.tensor([*self.expected.values()], dtype=torch.float64),
+            "seats": torch.tensor([*self.expected], dtype=torch.int64),
         }
         for name, parameter in self.parameters.items():
             for kind, value in self.optimizer.state.get(parameter, {}).items():
@@ -246,6 +252,29 @@ def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, vers
             fix="resume with the same threads= and the same library versions as the manifest says",
         )
     return {"logp_gap": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
+
+
+def tokens_of(rows: Sequence[Row], logp: Tensor, batch: Batch, objective: Objective) -> tuple[Tokens, Tensor]:
+    """Rows as an objective sees them, and [T] what their sampler said of them: NaN for a token that was given.
+
+    Args: logp: [T] under the policy, detached. A token that was given has the ratio one.
+    """
+    told = on_tokens([row.behavior_logp for row in rows], logp)
+    advantage = on_tokens([row.advantage for row in rows], logp)
+    assert told is not None and advantage is not None
+    moved = on_tokens([row.proximal_logp for row in rows], logp)
+    sequence, given = spread(rows, [row.sequence for row in rows]), batch.rollouts.demonstrated
+    tokens = Tokens(
+        logp=logp,
+        behavior_logp=torch.where(told.isnan(), logp if moved is None else moved, told),
+        proximal_logp=logp if moved is None and objective.corrects else moved,
+        reference_logp=on_tokens([row.reference_logp for row in rows], logp),
+        advantage=advantage,
+        sequence=sequence,
+        group=spread(rows, [row.group for row in rows]),
+        demonstrated=None if given is None else given.flatten()[sequence],
+    )
+    return tokens, told
 
 
 def logp_of_rows(policy: Policy, temperature: float, rows: Sequence[Row]) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from gnomon.models.attention import MIN_ROWS, Packed
 from gnomon.models.policy import Policy
 
-__all__ = ["logp_of", "packed_hidden", "packed_logp", "score"]
+__all__ = ["full_kl", "logp_of", "packed_hidden", "packed_logp", "score", "token_logp"]
 
 CHUNK = 2**22
 """Most scores (tokens × vocabulary) held at once."""
@@ -33,10 +33,23 @@ def packed_logp(
     Every prompt passes through the model once, however many rows follow it. Rows of a prompt stand
     together and none is empty. Both carry gradients.
     """
+    return token_logp(policy, packed_hidden(policy, prompts, rows), rows, temperature)
+
+
+def token_logp(policy: Policy, hidden: Tensor, rows: Sequence[Row], temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """`packed_logp` from the hidden states of the rows."""
     target = torch.tensor([i for _, row in rows for i in row])
-    hidden = packed_hidden(policy, prompts, rows)
     logp, entropy = ChunkedLogp.apply(hidden, policy.head, target, policy, temperature)  # type: ignore[no-untyped-call]
     return logp, entropy
+
+
+def full_kl(policy: Policy, hidden: Tensor, reference: Policy, anchor: Tensor, temperature: float = 1.0) -> Tensor:
+    """[T] the divergence of the whole next-token distribution from a reference's, exactly, in nats.
+
+    Equation: KL(π‖ref) = Σ_v π(v)·(log π(v) − log ref(v)), both tempered.
+    Args: hidden, anchor: [T, size] of the policy, which carries gradients, and of the reference, which has none.
+    """
+    return ChunkedKl.apply(hidden, policy.head, anchor, policy, reference, temperature)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def packed_hidden(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row]) -> Tensor:
@@ -94,6 +107,40 @@ class ChunkedLogp(torch.autograd.Function):
             by_hidden.append(grad_hidden)
             grad_head += grad_weight
         return torch.cat(by_hidden), grad_head, None, None, None
+
+
+class ChunkedKl(torch.autograd.Function):
+    """Hidden states of two policies to their divergence token by token, without ever holding [tokens, vocabulary]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, head: Tensor, anchor: Tensor, policy: Policy, reference: Policy, temperature: float
+    ) -> Tensor:
+        ctx.save_for_backward(hidden, head, anchor)
+        ctx.policy, ctx.reference, ctx.temperature = policy, reference, temperature
+        pieces = chunks(2 * len(head), hidden, anchor)
+        return torch.cat([divergence(ctx, h, head, a) for h, a in pieces])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+        hidden, head, anchor = ctx.saved_tensors
+        by_hidden, grad_head = [], torch.zeros_like(head)
+        for h, a, g in chunks(2 * len(head), hidden, anchor, grad):
+            with torch.enable_grad():
+                leaf, weight = h.detach().requires_grad_(), head.detach().requires_grad_()
+                apart = divergence(ctx, leaf, weight, a)
+            grad_hidden, grad_weight = torch.autograd.grad(apart, (leaf, weight), g)
+            by_hidden.append(grad_hidden)
+            grad_head += grad_weight
+        return torch.cat(by_hidden), grad_head, None, None, None, None
+
+
+def divergence(ctx: Any, hidden: Tensor, head: Tensor, anchor: Tensor) -> Tensor:
+    """[T] KL(policy‖reference) of a chunk."""
+    logp = logp_of(ctx.policy.logits(hidden, head), ctx.temperature)
+    with torch.no_grad():
+        theirs = logp_of(ctx.reference.logits(anchor), ctx.temperature)
+    return (logp.exp() * (logp - theirs)).sum(-1)
 
 
 def at_least(hidden: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:

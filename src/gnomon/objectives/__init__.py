@@ -76,6 +76,7 @@ from gnomon.objectives.length_bias import (
 )
 from gnomon.objectives.likelihood import (
     answer_likelihood,
+    finished_alone,
     given,
     likelihood_on_answer,
     likelihood_throughout,
@@ -156,7 +157,7 @@ from gnomon.objectives.row import (
     Scope,
     Singleton,
 )
-from gnomon.objectives.shaping import soft_overlong
+from gnomon.objectives.shaping import less_overlong, soft_overlong
 from gnomon.objectives.table import TABLE, objective
 from gnomon.objectives.target import FrozenShape, Law, PolicyGradient, Seen, SharedLength, Target, TokenShape
 from gnomon.objectives.token_credit import (
@@ -284,6 +285,7 @@ __all__ = [
     "family_weight",
     "fcp",
     "filtered",
+    "finished_alone",
     "gae",
     "gae_returns",
     "gain_terms",
@@ -312,6 +314,7 @@ __all__ = [
     "kept_top_p",
     "leave_one_out",
     "length_bias",
+    "less_overlong",
     "likelihood_on_answer",
     "likelihood_throughout",
     "logistic_pairs",

@@ -47,7 +47,7 @@ def sequence_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
 
     Equation: 1/(S·|oᵢ|).
     Returns: weight per token; sums to 1/S over a rollout with tokens. One without still counts in S.
-    Source: Shao et al. 2024, arXiv 2402.03300, eq. 3.
+    Source: Shao et al. 2024, arXiv 2402.03300.
     """
     lengths = torch.bincount(tokens.sequence)
     return 1 / (denominators.sequences * lengths[tokens.sequence]).to(tokens.logp.dtype)

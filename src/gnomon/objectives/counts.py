@@ -194,7 +194,7 @@ def analytic_weight(group: int, *, k: int) -> CountWeight:
     Equation: a = (1−R)/σ, b = (1 − R − C(N−K−1, k−1)/C(N−1, k−1))/σ, R = 1 − C(N−K, k)/C(N, k),
         σ = √(R(1−R)); zero where σ is.
     Raises: ValueError for groups of k or fewer, where nothing is left.
-    Source: Chen et al. 2025, arXiv 2508.10751, eqs. 14 and 15.
+    Source: Chen et al. 2025, arXiv 2508.10751.
     """
     plain = centred_pass_weight(group, k=k)
     passes = [1 - math.comb(group - count, k) / math.comb(group, k) for count in range(group + 1)]

@@ -28,6 +28,8 @@ class Rollouts:
     """[G, N] what the run's past expects of each rollout: it depends on earlier steps only."""
     seat: Tensor | None = None
     """[G, N] int64, who in a game of several the rollout is of, from 0. None: seat 0 has them all."""
+    finished: Tensor | None = None
+    """[G, N] bool, whether a rollout ended before the length limit. None: all did."""
     demonstrated: Tensor | None = None
     """[G, N] bool, whether a rollout was given rather than sampled from the policy."""
     segment: Tensor | None = None
@@ -47,7 +49,7 @@ class Rollouts:
             raise ValueError(
                 f"rewards are a floating-point [groups, N] table, not {list(shape)} of {self.rewards.dtype}"
             )
-        for name in ("lengths", "answers", "baseline", "seat", "demonstrated"):
+        for name in ("lengths", "answers", "baseline", "seat", "finished", "demonstrated"):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")

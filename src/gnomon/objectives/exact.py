@@ -130,12 +130,16 @@ def multisets(kinds: int, size: int) -> tuple[Tensor, Tensor]:
 def declared_gradient(target: Target, place: World, *, policy: Tensor, possible: Outcomes, group: int) -> Tensor:
     """[parameters] the expected gradient that the target claims: Σ π(y) h(y) ∇log π(y).
 
+    An answer that occurs with several rewards counts once: its outcomes share π(y) as they do where it was sampled.
     Args: policy, the logits whose π and ∇log π are meant; possible, whose law the shape h is frozen at.
     """
-    chance = place.chances(policy)[possible.answer]
-    if possible.demonstrated is not None:
-        sampled = possible.chance[~possible.demonstrated].sum()
-        chance = torch.where(possible.demonstrated, possible.chance, sampled * chance)
+    given = possible.demonstrated
+    sampled = possible.chance if given is None else torch.where(given, 0.0, possible.chance)
+    whole = torch.zeros(len(place.answers), dtype=sampled.dtype).index_add(0, possible.answer, sampled)
+    share = torch.where(sampled > 0, sampled / whole[possible.answer], sampled)
+    chance = sampled.sum() * share * place.chances(policy)[possible.answer]
+    if given is not None:
+        chance = torch.where(given, possible.chance, chance)
     weight = shapes(target, place, possible=possible, group=group) * chance[place.owner(possible)]
     return weight @ place.scores(policy)[place.tokens(possible)]
 

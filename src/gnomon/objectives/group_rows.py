@@ -94,7 +94,7 @@ def grpo(
         min_group=2,
         baseline=Baseline.GROUP,
         equation="κ = (clip(ρ; A)·A + λ(π_ref/π − 1)) / (S·|oᵢ|), A = (rᵢ − r̄)/(σ + ε)",
-        source="Shao et al. 2024, arXiv 2402.03300, eq. 3",
+        source="Shao et al. 2024, arXiv 2402.03300",
     )
 
 

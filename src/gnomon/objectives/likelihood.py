@@ -11,7 +11,7 @@ from gnomon.objectives.advantages import counted, raw
 from gnomon.objectives.counts import CountWeight
 from gnomon.objectives.credit import Rollouts
 
-__all__ = ["answer_likelihood", "given", "likelihood_on_answer", "likelihood_throughout", "successes"]
+__all__ = ["answer_likelihood", "finished_alone", "given", "likelihood_on_answer", "likelihood_throughout", "successes"]
 
 
 def given(rewards: Tensor) -> Tensor:
@@ -31,6 +31,16 @@ def successes(rewards: Tensor) -> Tensor:
     Raises: ValueError for a reward other than 0 and 1.
     """
     return counted(rewards, weight=_unit)
+
+
+def finished_alone(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+    """The advantage of a rollout on each of its tokens, nothing on those of one that the length limit cut off.
+
+    Equation: Aₜ = A·1[finished].
+    Returns: [T].
+    """
+    credit = advantage(rollouts.rewards)
+    return rollouts.spread(credit if rollouts.finished is None else credit * rollouts.finished)
 
 
 def answer_likelihood(rollouts: Rollouts) -> Tensor:

@@ -58,9 +58,21 @@ def fcp() -> Objective:
 
     The prompt of a rollout to learn from is not the one that it was sampled with: it holds what was said of the
     answer afterwards. Fitted exactly, π(o|c) ∝ π_ref(o)·p(c|o); answers sampled for a wanted c, judged afresh and
-    fitted again T times give π_ref(o)·p(c|o)^{T+1}. Rewards play no part.
+    fitted again T times give π_ref(o)·p(c|o)^{T+1}. Rewards play no part. A policy that never saw feedback in a
+    prompt must be taught first, from answers of the policy that the run begins with (`rollout.offline`): without
+    that the answers to an unknown prompt are all that it learns from, and they only get worse.
+
+    Differs: what the length limit cut off teaches nothing. Few such rollouts hold most of a step's tokens, and a policy
+        that learns from its own text then writes more of them every step.
     """
-    return replace(sft(), name="fcp", data=Data.CONDITIONED, source="FCP 2025, arXiv 2509.22638")
+    return replace(
+        sft(),
+        name="fcp",
+        data=Data.CONDITIONED,
+        credit=likelihood.finished_alone,
+        equation="κ = 1[oᵢ ended] / Σⱼ|oⱼ|",
+        source="FCP 2025, arXiv 2509.22638",
+    )
 
 
 def verifree() -> Objective:

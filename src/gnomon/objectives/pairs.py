@@ -66,7 +66,7 @@ def logistic_pairs(tokens: Tokens, *, beta: float) -> Tensor:
     Args: beta, > 0.
     Returns: multiplier per token, 0 … β, equal over a rollout.
     Raises: ValueError for tokens without a reference.
-    Source: Rafailov et al. 2023 (DPO), arXiv 2305.18290, eq. 7.
+    Source: Rafailov et al. 2023 (DPO), arXiv 2305.18290.
     """
     return _against_opponents(tokens, _log_ratio(tokens), lambda gap: beta * (-beta * gap).sigmoid())
 
@@ -79,7 +79,7 @@ def squared_pairs(tokens: Tokens, *, beta: float) -> Tensor:
     Args: beta, > 0.
     Returns: multiplier per token, negative for pairs that are too far apart, equal over a rollout; not bounded.
     Raises: ValueError for tokens without a reference.
-    Source: Azar et al. 2023 (IPO), arXiv 2310.12036, eq. 17.
+    Source: Azar et al. 2023 (IPO), arXiv 2310.12036.
     """
     return _against_opponents(tokens, _log_ratio(tokens), lambda gap: 1 / beta - 2 * gap)
 
@@ -106,7 +106,7 @@ def mean_logistic_pairs(tokens: Tokens, *, beta: float, margin: float) -> Tensor
         log σ(m − γ) in each log π, divided by A.
     Args: beta, > 0; margin, γ ≥ 0.
     Returns: multiplier per token, 0 … β, equal over a rollout.
-    Source: Meng et al. 2024 (SimPO), arXiv 2405.14734, eq. 6.
+    Source: Meng et al. 2024 (SimPO), arXiv 2405.14734.
     """
     mean = tokens.per_sequence(tokens.logp) / tokens.lengths
     return _against_opponents(tokens, mean, lambda gap: beta * (margin - beta * gap).sigmoid()) / tokens.lengths

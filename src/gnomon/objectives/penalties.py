@@ -43,7 +43,7 @@ def k3(tokens: Tokens) -> Tensor:
     Equation: −∂(e⁻ˡ − 1 + l)/∂l = e⁻ˡ − 1.
     Returns: coefficient per token, > −1; on policy its mean gradient is −∇KL(reference‖policy) of the next
         token: the value estimates one KL, its gradient descends the other.
-    Source: Schulman 2020, joschu.net/blog/kl-approx.html; Shao et al. 2024, arXiv 2402.03300, eq. 4.
+    Source: Schulman 2020, joschu.net/blog/kl-approx.html; Shao et al. 2024, arXiv 2402.03300.
     """
     return (-tokens.log_divergence).clamp(-LIMIT, LIMIT).expm1()
 

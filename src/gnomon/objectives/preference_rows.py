@@ -40,7 +40,7 @@ def online_dpo(beta: float = 0.1) -> Objective:
         min_group=2,
         baseline=Baseline.OTHERS,
         equation="κ = ±β·σ(−m) / G on better and worse, m = β·(Δ_better − Δ_worse), Δ = Σₜ log(π/ref)",
-        source="Rafailov et al. 2023, arXiv 2305.18290, eq. 7; online as in Guo et al. 2024, arXiv 2402.04792",
+        source="Rafailov et al. 2023, arXiv 2305.18290; online as in Guo et al. 2024, arXiv 2402.04792",
     )
 
 
@@ -58,7 +58,7 @@ def online_ipo(beta: float = 0.1) -> Objective:
             advantage=partial(_pair_share, pull=1 / beta), share=_whole, text="Σ π h ∇log π, h = (P(best) − P(worst))/β"
         ),
         equation="κ = ±(1/β − 2·(Δ_better − Δ_worse)) / G on better and worse, Δ = Σₜ log(π/ref)",
-        source="Azar et al. 2023, arXiv 2310.12036, eq. 17",
+        source="Azar et al. 2023, arXiv 2310.12036",
     )
 
 
@@ -101,7 +101,7 @@ def online_simpo(beta: float = 2.0, margin: float = 1.0) -> Objective:
         ),
         noise=Noise.MOVES,
         equation="κ = ±β/|oᵢ|·σ(γ − m) / G on better and worse, m = β·(Δ_better − Δ_worse), Δ = 1/|o| Σₜ log π",
-        source="Meng et al. 2024, arXiv 2405.14734, eq. 6",
+        source="Meng et al. 2024, arXiv 2405.14734",
     )
 
 

@@ -63,7 +63,7 @@ def dual_clip_ppo(clip_low: float = 0.2, clip_high: float = 0.2, ceiling: float 
         name="dual_clip_ppo",
         ratio=partial(ratios.dual_clip, low=clip_low, high=clip_high, ceiling=ceiling),
         equation="κ = clip(ρ; A)·1[not (A < 0 and ρ > c)]·A / (S·L_max), A = rᵢ − r̄",
-        source="Ye et al. 2020, arXiv 1912.09729, eq. 3",
+        source="Ye et al. 2020, arXiv 1912.09729",
     )
 
 
@@ -92,7 +92,7 @@ def gspo(clip_low: float = 3e-4, clip_high: float = 4e-4, epsilon: float = 1e-6)
         ratio=partial(ratios.geometric_clip, low=clip_low, high=clip_high),
         off_policy=OffPolicy.GEOMETRIC,
         equation="κ = clip(s; A)·A / (S·|oᵢ|), s = (Πₜρₜ)^(1/|oᵢ|), A = (rᵢ − r̄)/(σ + ε)",
-        source="Zheng et al. 2025, arXiv 2507.18071, eq. 5",
+        source="Zheng et al. 2025, arXiv 2507.18071",
     )
 
 
@@ -106,7 +106,7 @@ def gspo_token(clip_low: float = 3e-4, clip_high: float = 4e-4, epsilon: float =
         gspo(clip_low, clip_high, epsilon),
         name="gspo_token",
         equation="κ = clip(sₜ; A)·A / (S·|oᵢ|), sₜ = sg(s)·π/sg(π), A = (rᵢ − r̄)/(σ + ε)",
-        source="Zheng et al. 2025, arXiv 2507.18071, eq. 13",
+        source="Zheng et al. 2025, arXiv 2507.18071",
     )
 
 
@@ -124,7 +124,7 @@ def gmpo(clip_low: float = 0.4, clip_high: float = 0.4, epsilon: float = 1e-6) -
         ratio=partial(ratios.geometric_of_clipped, low=clip_low, high=clip_high),
         off_policy=OffPolicy.GEOMETRIC,
         equation="κ = exp(mean_t clip(log ρₜ; A))·1[t not clipped]·A / (S·|oᵢ|), A = (rᵢ − r̄)/(σ + ε)",
-        source="Zhao et al. 2025, arXiv 2507.20673, eq. 4",
+        source="Zhao et al. 2025, arXiv 2507.20673",
     )
 
 
@@ -153,7 +153,8 @@ def dapo(clip_low: float = 0.2, clip_high: float = 0.28, epsilon: float = 1e-6) 
     Args: clip_low, clip_high, the band of the ratio, ≥ 0; epsilon, added to the standard deviation, ≥ 0.
     Raises: ValueError for an option out of range.
     Differs: refilling groups that are all right or all wrong is the sampler's work (it rescales, and redirects
-        nothing), length shaping the reward's (`soft_overlong`). The released code divides by the sample deviation.
+        nothing), length shaping the reward's (`less_overlong`); the recipe of this row turns both on. There rewards
+        are ±1, of which the shaping takes half, here 0 and 1. The released code divides by the sample deviation.
     """
     at_least(0, clip_low=clip_low, clip_high=clip_high, epsilon=epsilon)
     return replace(
@@ -165,7 +166,7 @@ def dapo(clip_low: float = 0.2, clip_high: float = 0.28, epsilon: float = 1e-6) 
             text="Σ π h ∇log π, h = N·E[(r − r̄)/(σ + ε) / Σⱼ|yⱼ|]",
         ),
         equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = (rᵢ − r̄)/(σ + ε)",
-        source="Yu et al. 2025, arXiv 2503.14476, eq. 8",
+        source="Yu et al. 2025, arXiv 2503.14476",
     )
 
 

@@ -58,7 +58,7 @@ def ppo_clip(tokens: Tokens, *, low: float, high: float) -> Tensor:
         the gradient of min(ρA, clip(ρ, 1−low, 1+high)·A) divided by A.
     Args: low, high, width of the band below and above 1, ≥ 0.
     Returns: multiplier per token, ≥ 0; not bounded where the policy moved against the advantage.
-    Source: Schulman et al. 2017, arXiv 1707.06347, eq. 7.
+    Source: Schulman et al. 2017, arXiv 1707.06347.
     Differs: on the edge itself, where the surrogate has two slopes, the token keeps its gradient.
     """
     return _one_sided(_exp(tokens.log_ratio), tokens.advantage, 1 - low, 1 + high)
@@ -71,7 +71,7 @@ def dual_clip(tokens: Tokens, *, low: float, high: float, ceiling: float) -> Ten
         divided by A where A < 0.
     Args: low, high, as in `ppo_clip`; ceiling, c > 1.
     Returns: multiplier per token, ≥ 0; at most max(1+high, c), except where A = 0.
-    Source: Ye et al. 2020, arXiv 1912.09729, eq. 3.
+    Source: Ye et al. 2020, arXiv 1912.09729.
     """
     ratio = _exp(tokens.log_ratio)
     lost = (tokens.advantage < 0) & (ratio > ceiling)
@@ -120,7 +120,7 @@ def geometric_clip(tokens: Tokens, *, low: float, high: float) -> Tensor:
         Under the mean over its tokens this is the gradient of min(sA, clip(s)·A) divided by A.
     Args: low, high, width of the band of s below and above 1, ≥ 0.
     Returns: multiplier per token, ≥ 0, equal over a rollout.
-    Source: Zheng et al. 2025 (GSPO), arXiv 2507.18071, eqs. 5–7.
+    Source: Zheng et al. 2025 (GSPO), arXiv 2507.18071.
     """
     return _one_sided(_exp(_geometric(tokens, tokens.log_ratio)), tokens.advantage, 1 - low, 1 + high)
 
@@ -132,7 +132,7 @@ def geometric_of_clipped(tokens: Tokens, *, low: float, high: float) -> Tensor:
         max(·, −low) for A < 0.
     Args: low, high, width of the band of log ρ below and above 0, ≥ 0.
     Returns: multiplier per token, ≥ 0.
-    Source: Zhao et al. 2025 (GMPO), arXiv 2507.20673, eq. 4.
+    Source: Zhao et al. 2025 (GMPO), arXiv 2507.20673.
     """
     log_ratio, advantage = tokens.log_ratio, tokens.advantage
     held = torch.where(advantage > 0, log_ratio.clamp(max=high), log_ratio)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-__all__ = ["soft_overlong"]
+from gnomon.objectives.credit import Credit, Rollouts
+
+__all__ = ["less_overlong", "soft_overlong"]
 
 
 def soft_overlong(lengths: Tensor, *, max_tokens: int, buffer: int) -> Tensor:
@@ -15,8 +20,25 @@ def soft_overlong(lengths: Tensor, *, max_tokens: int, buffer: int) -> Tensor:
     Args: lengths, tokens per rollout; max_tokens, L_max; buffer, L_c, 1 … L_max.
     Returns: float64, what to add to the reward of each rollout, −1 … 0.
     Raises: ValueError for a buffer out of range.
-    Source: Yu et al. 2025 (DAPO), arXiv 2503.14476, eq. 13 (L_max 20480, L_c 4096).
+    Source: Yu et al. 2025 (DAPO), arXiv 2503.14476 (L_max 20480, L_c 4096).
     """
     if not 1 <= buffer <= max_tokens:
         raise ValueError(f"the buffer must lie in 1 … {max_tokens}, not at {buffer}")
     return ((max_tokens - buffer - lengths.to(torch.float64)) / buffer).clamp(-1.0, 0.0)
+
+
+def less_overlong(credit: Credit, *, max_tokens: int, buffer: int) -> Credit:
+    """The same credit of rewards from which `soft_overlong` was taken.
+
+    Args: max_tokens, buffer: as there. A length limit holds for a rollout, whatever its turns.
+    Raises: ValueError for a buffer out of range; the credit, for rollouts whose segments have rewards of their own.
+    """
+    soft_overlong(torch.zeros(0), max_tokens=max_tokens, buffer=buffer)
+
+    def shaped(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+        if rollouts.segment_rewards is not None:
+            raise ValueError("a rollout that is paid part by part has no one reward to take from")
+        late = soft_overlong(rollouts.lengths, max_tokens=max_tokens, buffer=buffer)
+        return credit(replace(rollouts, rewards=rollouts.rewards + late.to(rollouts.rewards.dtype)), advantage)
+
+    return shaped

@@ -23,7 +23,7 @@ def gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float) -
     Args: gamma, discount per token, 0 … 1; lam, λ, 0 … 1: at 0 the critic's word for all that follows, at 1 none of it.
     Returns: [T], in units of reward; γ = λ = 1 gives r − Vₜ.
     Raises: ValueError for rollouts without values.
-    Source: Schulman et al. 2016, arXiv 1506.02438, eq. 16.
+    Source: Schulman et al. 2016, arXiv 1506.02438.
     """
     values, rewards, place = _over_a_critic(rollouts, advantage)
     return smoothed(rewards, values, gamma=gamma, lam=lam)[place]

@@ -57,7 +57,7 @@ def ppo(gamma: float = 1.0, lam: float = 1.0, clip_low: float = 0.2, clip_high: 
         baseline=Baseline.CRITIC,
         noise=Noise.STILL if exact else Noise.EVEN if lam == 1 else Noise.MOVES,
         equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l (γλ)ˡ δ_{t+l}, δₜ = rₜ + γV_{t+1} − Vₜ",
-        source="Schulman et al. 2017, arXiv 1707.06347, eqs. 7 and 11",
+        source="Schulman et al. 2017, arXiv 1707.06347",
     )
 
 

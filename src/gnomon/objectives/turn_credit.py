@@ -58,7 +58,7 @@ def turn_gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: flo
     Args: gamma, discount per turn, 0 … 1; lam, λ, 0 … 1.
     Returns: [T], in units of reward. What the environment says between turns is no token, so it is stepped over.
     Raises: ValueError for rollouts without segments or values.
-    Source: Schulman et al. 2016, arXiv 1506.02438, eq. 16, with turns for steps.
+    Source: Schulman et al. 2016, arXiv 1506.02438, with turns for steps.
     """
     values, rewards = _turns(rollouts, advantage, gamma)
     return smoothed(rewards, values, gamma=gamma, lam=lam)[rollouts.sequence, _segment(rollouts)]

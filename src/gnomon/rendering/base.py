@@ -6,12 +6,12 @@ for id; nothing that was sampled is ever decoded and encoded again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
-from gnomon.types import Message, Origin, Segment
+from gnomon.types import Message, Origin, Segment, Tool
 
 __all__ = ["Origin", "Parsing", "Renderer", "Reply", "Segment", "Segments", "Tool", "ToolCall", "joined"]
 
@@ -22,22 +22,6 @@ Segments = tuple[Segment, ...]
 def joined(segments: Iterable[Segment]) -> tuple[int, ...]:
     """The token ids of all segments, in order."""
     return tuple(token for segment in segments for token in segment.token_ids)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
-    """A function that the policy may call."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
-    """JSON schema of the arguments."""
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The tool as chat templates are given it."""
-        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
-        return {"type": "function", "function": function}
 
 
 class Parsing(StrEnum):

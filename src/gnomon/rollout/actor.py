@@ -214,7 +214,9 @@ class Actor:
 
     def begun(self, messages: Sequence[Message]) -> Transcript:
         """A conversation that begins with these messages."""
-        return Transcript.begun(self.renderer, messages)
+        # Plain text has no place for tools: there the environment's own messages tell of them.
+        tools = () if isinstance(self.renderer, Plain) else getattr(self.env, "tools", ())
+        return Transcript.begun(self.renderer, messages, tools)
 
     def heard(self, completion: Completion) -> str:
         """What an environment hears of a reply: its text, without reasoning that has a place of its own."""
@@ -261,7 +263,7 @@ class Actor:
         return Request(
             prompt_ids=prompt,
             key=key.at("sample", task=play.index, sample=play.sample, turn=turn).bytes,
-            sampling=replace(sampling, max_tokens=min(sampling.max_tokens, room)),
+            sampling=replace(sampling, max_tokens=min(sampling.max_tokens, room), stop_ids=self.renderer.stop),
         )
 
     def count(self, plays: Sequence[Play]) -> None:

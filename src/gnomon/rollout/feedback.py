@@ -1,4 +1,4 @@
-"""Feedback as a condition: ask for the best, learn from what came."""
+"""Feedback as a condition: learn what earns which, then ask for the best and learn from what comes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gnomon.engines.base import Engine
 from gnomon.envs.base import Env
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.weights import Weights
 from gnomon.rendering import Transcript
 from gnomon.rollout.actor import Actor, one_turn
 from gnomon.types import Group, Message, Rollout, Status, Task
@@ -24,19 +25,39 @@ WISH = Status.CORRECT
 class Conditioned(Actor):
     """Puts the wished-for feedback before the task; what is trained stands behind the feedback that came.
 
-    Evaluations ask for the same: this is how such a policy is used.
-    Source: Luo et al. 2025 (feedback-conditional policy), arXiv 2509.22638.
+    Nobody has told the policy that the run begins with what feedback in a prompt means, so the first steps learn
+    from what that policy writes when it is asked plainly: fitted, π(o|c) ∝ π₀(o)·p(c|o). Evaluations always ask
+    for the wish: this is how such a policy is used.
+
+    Args:
+        base: the weights that the run begins with, as copies that stand still.
+        offline: versions of the weights for which those rollouts are sampled from the base.
+    Source: FCP 2025 (feedback-conditional policy), arXiv 2509.22638.
     """
 
-    def __init__(self, env: Env, tokenizer: Tokenizer, engine: Engine, **settings: Any) -> None:
+    def __init__(
+        self, env: Env, tokenizer: Tokenizer, engine: Engine, *, base: Weights, offline: int, **settings: Any
+    ) -> None:
         one_turn(env)
         super().__init__(env, tokenizer, engine, **settings)
+        self.base, self.present, self.offline = base, base, offline
+        shared = {"referee": self.referee, "renderer": self.renderer}
+        self.plain = Actor(env, tokenizer, engine, **{**settings, **shared})
 
     def begun(self, messages: Sequence[Message]) -> Transcript:
         return super().begun([condition(WISH), *messages])
 
+    async def sync(self, weights: Weights) -> None:
+        self.present = weights
+        await super().sync(weights)
+
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
-        groups = await self.play(tasks, key, self.group)
+        if self.present.version < self.offline:
+            await self.plain.sync(self.base)
+            groups = await self.plain.collect(tasks, key)
+            await super().sync(self.present)
+        else:
+            groups = await self.play(tasks, key, self.group)
         return [replace(group, rollouts=tuple(map(self._relabelled, group.rollouts))) for group in groups]
 
     def _relabelled(self, rollout: Rollout) -> Rollout:

@@ -42,7 +42,8 @@ class Referee:
         self, env: Env, *, workers: int = 2, seconds: float = 2.0, memory: int = 2**31, retries: int = 1
     ) -> None:
         self.reward_range, self.seats, self.retries = env.reward_range, seats(env), retries
-        self._pool = Pool(Replay(env), workers, seconds=seconds, memory=memory, retries=0)
+        imports = getattr(env, "imports", ())
+        self._pool = Pool(Replay(env), workers, seconds=seconds, memory=memory, retries=0, imports=imports)
 
     async def steps(self, moves: Sequence[Move]) -> list[Step]:
         """What the environment says to each move, in order. Never raises for what a move or the environment does."""

@@ -144,7 +144,8 @@ class StepLog:
         ]
 
     def rollouts(self, groups: Sequence[Group], advantages: Sequence[float]) -> None:
-        """All rollouts of the step, each with its advantage where its group could be judged."""
+        """All rollouts of the step, each with its advantage; those of spare groups, and of such as nobody could judge,
+        have none."""
         self._records += rollout_records("rollout", self.number, groups, advantages)
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
@@ -163,17 +164,20 @@ class StepLog:
 
 
 def of_groups(groups: Sequence[Group]) -> Stats:
-    """What can be said of a step's rollouts; every rate is per rollout, all_right and all_wrong per group.
+    """What can be said of a step's rollouts; every rate is per rollout, all_right, all_wrong and spare per group.
 
     Groups that could not be judged are counted as `failed` and in nothing else.
     """
     stats: Stats = {"failed": Mean(0.0, 0)}
+    spare = any(group.spare for group in groups)
     for group in groups:
         stats = merge(stats, {"failed": Mean(not group.judged)})
         if not group.judged:
             continue
         right = [rollout.verdict.correct for rollout in group.rollouts]
         stats = merge(stats, {"all_right": Mean(all(right)), "all_wrong": Mean(not any(right))})
+        if spare:
+            stats = merge(stats, {"spare": Mean(group.spare)})
         for rollout in group.rollouts:
             one: Stats = {
                 "reward": Mean(rollout.reward),
@@ -201,7 +205,7 @@ def rollout_records(
         for rollout in group.rollouts:
             body = rollout_body(rollout)
             if credit is not None and group.judged:
-                body["advantage"] = next(credit)
+                body["advantage"] = 0.0 if group.spare else next(credit)
             yield Record(kind=kind, step=step, task=group.index, sample=rollout.sample, body=body)
 
 

@@ -13,10 +13,12 @@ from gnomon.keys import Key
 from gnomon.rollout.actor import Actor
 from gnomon.types import Task
 
-__all__ = ["BAND", "PASS_AT", "ROLLOUTS", "WINDOW", "Gate", "Sanity", "gate", "solvable"]
+__all__ = ["BAND", "OWN", "PASS_AT", "ROLLOUTS", "WINDOW", "Gate", "Sanity", "answered", "gate", "solvable"]
 
 ROLLOUTS = 40
 """Per candidate."""
+OWN = 20
+"""Rollouts per task where what was trained on says nothing of the policy's own answers."""
 BAND = (0.2, 0.8)
 """Share of them that must be right for a task to be kept."""
 PASS_AT = 0.95
@@ -63,6 +65,12 @@ async def solvable(actor: Actor, candidates: Sequence[tuple[int, Task]], key: Ke
     groups = await actor.play(candidates, key, ROLLOUTS)
     shares = [sum(rollout.verdict.correct for rollout in group.rollouts) / ROLLOUTS for group in groups]
     return [group.index for group, share in zip(groups, shares, strict=True) if low <= share <= high]
+
+
+async def answered(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key) -> float:
+    """The share of right ones among the policy's own answers."""
+    groups = await actor.play(tasks, key, OWN)
+    return sum(rollout.verdict.correct for group in groups for rollout in group.rollouts) / (OWN * len(groups))
 
 
 def gate(right: Sequence[float], *, tasks: int, candidates: int) -> Sanity:

@@ -1,0 +1,191 @@
+"""OpenEnv: an environment behind a WebSocket, one session for each episode."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from gnomon.envs.adapters.websocket import WebSocket
+from gnomon.envs.base import Step, Tasks, identity, split_of, user
+from gnomon.errors import VerifierError
+from gnomon.keys import Key
+from gnomon.types import Part, Status, Task, Verdict
+
+__all__ = ["OpenEnv"]
+
+SLACK = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenEnv:
+    """A server of OpenEnv (0.10). A task is a seed, given to `reset`.
+
+    The session is the connection: it is held for as long as the episode is, and closed with it. Nothing is sent
+    twice, since a step that was sent may have been taken; an episode whose connection breaks raises, and is played
+    again from its beginning with what was said.
+
+    An episode ends where the server says `done`; it earns the sum of its rewards. What is no finite number from `low`
+    to `high` raises VerifierError E174, everything else that goes wrong E179.
+
+    Source: openenv 0.10, `/ws`: messages `reset`, `step` and `close`; answers `observation` and `error`.
+    """
+
+    url: str
+    """Of the server, http or ws; the path of its socket is `/ws`."""
+    field: str = "message"
+    """Of an action: the one that takes the reply's text."""
+    shows: str = ""
+    """Field of an observation that is shown; its only text, or all of it as JSON, where none is named."""
+    action: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
+    """Other fields of every action."""
+    low: float = 0.0
+    high: float = 1.0
+    turns: int = 50
+    seconds: float = 30.0
+    """By the clock, for one answer."""
+    seed: int = 0
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    @property
+    def max_turns(self) -> int:
+        return self.turns
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return Seeds(self, split)
+
+    def start(self, task: Task, key: Key) -> OpenEnvEpisode:
+        return OpenEnvEpisode(self, task)
+
+    def shown(self, observation: Any) -> str:
+        """The text of an observation."""
+        if isinstance(observation, Mapping):
+            if self.shows:
+                return str(observation.get(self.shows, ""))
+            texts = [value for name, value in observation.items() if isinstance(value, str) and value]
+            if len(texts) == 1:
+                return texts[0]
+            observation = {name: value for name, value in observation.items() if name != "metadata"}
+        return json.dumps(observation, sort_keys=True)
+
+
+class Seeds(Tasks):
+    """Seeds of a split, and what the environment shows first of each."""
+
+    def __init__(self, env: OpenEnv, split: str) -> None:
+        super().__init__(env, split)  # type: ignore[arg-type]
+        self.server = env
+
+    def draw(self, purpose: str, index: int) -> Task:
+        key = Key(self.server.seed).at("OpenEnv", split=self.split)
+        for attempt in range(10_000):
+            seed = key.at(purpose, index=index, attempt=attempt).integer() % 2**31
+            own = identity("openenv", seed)
+            if split_of(own) == self.split:
+                session = Session(self.server)
+                try:
+                    text = session.reset(seed)
+                finally:
+                    session.close()
+                return Task(id=own, messages=user(text), answer=None, info={"seed": seed})
+        raise AssertionError("one seed in a few is of any split")
+
+
+class Session:
+    """One connection to a server, which is one environment there."""
+
+    def __init__(self, env: OpenEnv) -> None:
+        self.env = env
+        base = env.url.replace("http", "ws", 1) if env.url.startswith("http") else env.url
+        try:
+            self._socket = WebSocket(base.rstrip("/") + "/ws", seconds=env.seconds)
+        except OSError as error:
+            raise broken(env.url, error) from error
+
+    def reset(self, seed: int) -> str:
+        return self.env.shown(self.ask("reset", {"seed": seed}).get("observation"))
+
+    def ask(self, kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Raises: VerifierError E179."""
+        try:
+            self._socket.send(json.dumps({"type": kind, "data": data}))
+            answer = json.loads(self._socket.receive())
+        except (OSError, ValueError) as error:
+            raise broken(self.env.url, error) from error
+        if not isinstance(answer, Mapping) or answer.get("type") != "observation":
+            raise VerifierError("E179", f"{kind} is answered with {answer!r:.300}", where=self.env.url)
+        told = answer.get("data")
+        if not isinstance(told, Mapping):
+            raise VerifierError("E179", f"an observation is {told!r:.300}", where=self.env.url)
+        return told
+
+    def close(self) -> None:
+        # Without this message a server may keep the environment until it is idle for long.
+        with suppress(OSError):
+            self._socket.send(json.dumps({"type": "close"}))
+        self._socket.close()
+
+
+class OpenEnvEpisode:
+    """One play, over a connection of its own."""
+
+    def __init__(self, env: OpenEnv, task: Task) -> None:
+        self.env, self.messages = env, task.messages
+        self._session = Session(env)
+        self._earned, self._turns = 0.0, 0
+        try:
+            text = self._session.reset(task.info["seed"])
+            if user(text) != task.messages:
+                raise VerifierError(
+                    "E175", f"seed {task.info['seed']} begins otherwise than before", where=env.url,
+                    why="the server drops the seed, or draws from something else besides",
+                )  # fmt: skip
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self, reply: str) -> Step:
+        """Raises: VerifierError E174 or E179."""
+        self._turns += 1
+        told = self._session.ask("step", {**dict(self.env.action), self.env.field: reply})
+        self._earned += paid(told.get("reward"), self.env.url)
+        if not told.get("done"):
+            if self._turns < self.env.turns:
+                return Step(messages=user(self.env.shown(told.get("observation"))), done=False)
+            part = Part(name="earned", value=self.env.low)
+            unfinished = f"not over after {self._turns} replies"
+            return Step(done=True, verdict=Verdict(status=Status.WRONG, parts=(part,), detail=unfinished))
+        return Step(done=True, verdict=earned(self._earned, self.env.low, self.env.high, self.env.url))
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def paid(reward: Any, where: str) -> float:
+    """A reward as a number; nothing for none. Raises: VerifierError E174."""
+    if reward is None:
+        return 0.0
+    if isinstance(reward, bool | int | float) and math.isfinite(reward):
+        return float(reward)
+    raise VerifierError("E174", f"a reward of {reward!r:.100}, which is no finite number", where=where)
+
+
+def earned(total: float, low: float, high: float, where: str) -> Verdict:
+    """The verdict on an episode that is over. Raises: VerifierError E174."""
+    if not low - SLACK <= total <= high + SLACK:
+        raise VerifierError(
+            "E174", f"a reward of {total:g}, declared to lie in {low:g} to {high:g}", where=where,
+            fix="low=… high=…, as the environment's own page says",
+        )  # fmt: skip
+    status = Status.CORRECT if total >= high - SLACK else Status.WRONG
+    return Verdict(status=status, parts=(Part(name="earned", value=total),))
+
+
+def broken(url: str, error: Exception) -> VerifierError:
+    return VerifierError("E179", "the server broke the connection", where=url, why=f"{type(error).__name__}: {error}")

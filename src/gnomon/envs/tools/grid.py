@@ -1,0 +1,195 @@
+"""Rows of cells with a cursor: where a terminal's characters stand, and how they move.
+
+Every row is as wide as the screen, and the cursor is on it, whatever was asked for.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import deque
+
+__all__ = ["Grid", "Row", "wide"]
+
+MARKS = 4
+"""Combining characters that a cell keeps."""
+
+Row = list[str]
+"""A cell per column; the right half of a wide character is an empty text."""
+
+
+class Grid:
+    """Cells, a cursor, and what scrolled off the top.
+
+    Args: scrollback: rows that are kept after they left the screen.
+    """
+
+    def __init__(self, rows: int, columns: int, scrollback: int) -> None:
+        self.rows, self.columns = max(1, rows), max(2, columns)
+        self.history: deque[str] = deque(maxlen=scrollback)
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew; what scrolled off stays."""
+        self.cells = self.blank_cells()
+        self.other: list[Row] | None = None
+        """The main screen, while a program uses the alternate one."""
+        self.row = self.column = 0
+        self.top, self.bottom = 0, self.rows - 1
+        """The region that scrolls."""
+        self.wrapping = False
+        """A character stands in the last column, and the next begins a row."""
+        self.autowrap, self.insert = True, False
+        self.last = " "
+
+    def text(self) -> str:
+        """The screen as lines, without blanks at their ends and without empty lines at its end."""
+        return "\n".join("".join(row).rstrip() for row in self.cells).rstrip("\n")
+
+    def resize(self, rows: int, columns: int) -> None:
+        """A screen of another size, with what still has a place on it."""
+        rows, columns = max(1, rows), max(2, columns)
+        for cells in filter(None, (self.cells, self.other)):
+            for row in cells:
+                row[columns:] = []
+                row.extend(" " * (columns - len(row)))
+                self.mend(row)
+            cells[rows:] = []
+            cells.extend([" "] * columns for _ in range(rows - len(cells)))
+        self.rows, self.columns = rows, columns
+        self.top, self.bottom, self.wrapping = 0, rows - 1, False
+        self.row, self.column = min(self.row, rows - 1), min(self.column, columns - 1)
+
+    def put(self, sign: str) -> None:
+        """Write one character at the cursor."""
+        if sign > "~":
+            category = unicodedata.category(sign)
+            if category in ("Mn", "Me", "Cf", "Cc", "Cs", "Zl", "Zp"):
+                self.mark(sign if category in ("Mn", "Me") else "")
+                return
+            width = 1 + wide(sign)
+        else:
+            width = 1
+        if self.wrapping and self.autowrap:
+            self.feed_line()
+            self.column = 0
+        if width == 2 and self.column == self.columns - 1:
+            if self.autowrap:
+                self.feed_line()
+                self.column = 0
+            else:
+                self.column -= 1
+        self.last = sign
+        row, end = self.cells[self.row], self.column + width
+        if self.insert:
+            row[self.column : self.column] = [" "] * width
+            del row[self.columns :]
+            self.mend(row)
+        self.cut(row, self.column, end)
+        row[self.column : end] = [sign, ""][:width]
+        self.column += width
+        self.wrapping = self.column >= self.columns
+        self.column = min(self.column, self.columns - 1)
+
+    def mark(self, sign: str) -> None:
+        """Put a combining character on the one before the cursor."""
+        row, place = self.cells[self.row], self.column if self.wrapping else self.column - 1
+        while place > 0 and row[place] == "":
+            place -= 1
+        if place >= 0 and row[place] and len(row[place]) <= MARKS:
+            row[place] += sign
+
+    def cut(self, row: Row, start: int, end: int) -> None:
+        """Blank what is left of wide characters that reach over either end of a stretch to be written anew."""
+        if row[start] == "":
+            row[start - 1] = " "
+        if end < len(row) and row[end] == "":
+            row[end] = " "
+
+    def mend(self, row: Row) -> None:
+        """Blank the halves of wide characters that lost the other half."""
+        for place, cell in enumerate(row):
+            if (cell == "" and not (place and wide(row[place - 1]))) or (
+                cell > "~" and wide(cell) and row[place + 1 : place + 2] != [""]
+            ):
+                row[place] = " "
+
+    def go(self, row: int | None = None, column: int | None = None) -> None:
+        """Put the cursor, as near as there is a place."""
+        self.wrapping = False
+        if row is not None:
+            self.row = max(0, min(row, self.rows - 1))
+        if column is not None:
+            self.column = max(0, min(column, self.columns - 1))
+
+    def feed_line(self) -> None:
+        self.wrapping = False
+        if self.row == self.bottom:
+            self.scroll(1)
+        else:
+            self.go(self.row + 1)
+
+    def feed_back(self) -> None:
+        self.wrapping = False
+        if self.row == self.top:
+            self.scroll(-1)
+        else:
+            self.go(self.row - 1)
+
+    def scroll(self, count: int, top: int | None = None) -> None:
+        """Move the rows from `top` to the bottom of the region up, or down for a count below 0."""
+        first, last = self.top if top is None else top, self.bottom
+        for _ in range(min(abs(count), last - first + 1)):
+            row = self.cells.pop(first if count > 0 else last)
+            if count > 0 and first == 0 and top is None and self.other is None:
+                self.history.append("".join(row).rstrip())
+            self.cells.insert(last if count > 0 else first, [" "] * self.columns)
+
+    def erase(self, row: int, start: int, end: int) -> None:
+        cells = self.cells[row]
+        if start < end:
+            self.cut(cells, start, end)
+            cells[start:end] = [" "] * (end - start)
+
+    def erase_display(self, numbers: list[int]) -> None:
+        self.wrapping = False
+        if numbers[0] == 3:
+            self.history.clear()
+            return
+        first, last = {0: (self.row + 1, self.rows), 1: (0, self.row), 2: (0, self.rows)}.get(numbers[0], (0, 0))
+        for row in range(first, last):
+            self.erase(row, 0, self.columns)
+        if numbers[0] in (0, 1):
+            self.erase_line(numbers)
+
+    def erase_line(self, numbers: list[int]) -> None:
+        self.wrapping = False
+        spans = {0: (self.column, self.columns), 1: (0, self.column + 1), 2: (0, self.columns)}
+        if numbers[0] in spans:
+            self.erase(self.row, *spans[numbers[0]])
+
+    def shift(self, numbers: list[int], inserting: bool) -> None:
+        """Insert or delete cells at the cursor."""
+        row, count = self.cells[self.row], min(max(1, numbers[0]), self.columns - self.column)
+        blanks = [" "] * count
+        if inserting:
+            row[self.column : self.column] = blanks
+        else:
+            del row[self.column : self.column + count]
+            row += blanks
+        del row[self.columns :]
+        self.wrapping = False
+        self.mend(row)
+
+    def shift_rows(self, numbers: list[int], sign: int) -> None:
+        """Insert or delete rows at the cursor."""
+        if self.top <= self.row <= self.bottom:
+            self.scroll(sign * max(1, numbers[0]), top=self.row)
+            self.go(column=0)
+
+    def blank_cells(self) -> list[Row]:
+        return [[" "] * self.columns for _ in range(self.rows)]
+
+
+def wide(cell: str) -> bool:
+    """Whether a character takes two cells."""
+    return bool(cell) and unicodedata.east_asian_width(cell[0]) in "WF"

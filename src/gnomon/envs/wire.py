@@ -1,0 +1,67 @@
+"""Tasks, steps and verdicts as JSON, for environments that are played from another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from gnomon.envs.base import Step
+from gnomon.keys import Key
+from gnomon.types import Message, Part, Status, Task, Verdict
+
+__all__ = ["key_json", "read_key", "read_messages", "read_step", "step_json", "task_json"]
+
+
+def task_json(task: Task) -> dict[str, Any]:
+    """What a player may see of a task: not its answer, and not what the judge keeps of it."""
+    return {"id": task.id, "messages": [asdict(message) for message in task.messages]}
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    verdicts = step.verdicts or ((step.verdict,) if step.verdict is not None else ())
+    return {
+        "messages": [asdict(message) for message in step.messages],
+        "done": step.done,
+        "seat": step.seat,
+        "verdicts": [{**asdict(verdict), "reward": verdict.reward} for verdict in verdicts],
+    }
+
+
+def key_json(key: Key) -> dict[str, Any]:
+    return {"seed": key.seed, "path": list(key.path)}
+
+
+def read_key(data: Mapping[str, Any]) -> Key:
+    """Raises: ValueError or KeyError for what is no key."""
+    seed, path = data["seed"], data["path"]
+    if type(seed) is not int or not isinstance(path, list) or not all(isinstance(part, str) for part in path):
+        raise ValueError("a key is a whole number and a list of texts")
+    return Key(seed, tuple(path))
+
+
+def read_messages(data: Any) -> tuple[Message, ...]:
+    return tuple(Message(role=str(one["role"]), content=str(one["content"])) for one in data)
+
+
+def read_step(data: Mapping[str, Any]) -> Step:
+    """Raises: KeyError, TypeError or ValueError for what is no step."""
+    verdicts = tuple(read_verdict(one) for one in data["verdicts"])
+    return Step(
+        messages=read_messages(data["messages"]),
+        done=bool(data["done"]),
+        seat=int(data["seat"]),
+        verdict=verdicts[0] if len(verdicts) == 1 else None,
+        verdicts=verdicts if len(verdicts) > 1 else (),
+    )
+
+
+def read_verdict(data: Mapping[str, Any]) -> Verdict:
+    span = data["span"]
+    return Verdict(
+        status=Status(data["status"]),
+        parts=tuple(Part(**part) for part in data["parts"]),
+        extracted=data["extracted"],
+        span=(int(span[0]), int(span[1])) if span is not None else None,
+        detail=str(data["detail"]),
+    )

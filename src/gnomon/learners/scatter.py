@@ -1,0 +1,65 @@
+"""How far the scores of successes scatter: what choosing between REINFORCE and maximum likelihood turns on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gnomon.learners.batch import Row
+from gnomon.models.policy import Policy
+from gnomon.models.scoring import chunks, logp_of
+from gnomon.stats import Mean, Stats, merge
+
+__all__ = ["success_scatter"]
+
+
+@torch.no_grad()
+def success_scatter(
+    policy: Policy, hidden: Tensor, rows: Sequence[Row], rewards: Sequence[float], temperature: float
+) -> Stats:
+    """First two moments of the scores of successes, in the weights of the vocabulary projection alone.
+
+    Equation: with S the score ∇log π(y) of a success and S̄ their mean over a group, |S̄|² less what chance adds to
+        it, Σ_{i≠j} Sᵢ·Sⱼ/(K(K−1)), and tr Cov(S) = Σ |Sᵢ|²/K less that.
+    Args: hidden, [T, size] of the rows, end to end; rewards, of every rollout of the step, successes above zero.
+    Returns: `score_pull` and `score_scatter`, means over the groups with at least two successes among the rows, both
+        unbiased; τ of `gnomon tune-objective` is their ratio. Nothing where there is no such group.
+    Differs: the other weights are left out, whose scores would cost a backward pass for every rollout.
+    """
+    scores: dict[int, dict[int, Tensor]] = {}
+    stats: Stats = {}
+    parts = torch.split(hidden, [len(row.token_ids) for row in rows])
+    for place, (row, part) in enumerate(zip(rows, parts, strict=True)):
+        if rewards[row.sequence] > 0:
+            of_group = scores.setdefault(row.group, {})
+            score = projection_score(policy, part, row.token_ids, temperature)
+            of_group[row.sequence] = of_group[row.sequence] + score if row.sequence in of_group else score
+        if place + 1 == len(rows) or rows[place + 1].group != row.group:
+            stats = merge(stats, moments(list(scores.pop(row.group, {}).values())))
+    return stats
+
+
+def moments(scores: Sequence[Tensor]) -> Stats:
+    """The two moments of the scores of one group."""
+    count = len(scores)
+    if count < 2:
+        return {}
+    squares = sum(float(score.square().sum()) for score in scores)
+    whole = float(torch.stack(list(scores)).sum(0).square().sum())
+    pull = (whole - squares) / (count * (count - 1))
+    return {"score_pull": Mean(pull), "score_scatter": Mean(squares / count - pull)}
+
+
+def projection_score(policy: Policy, hidden: Tensor, tokens: Sequence[int], temperature: float) -> Tensor:
+    """[vocabulary, size] the gradient of Σ log π of these tokens in the projection, the vocabulary in chunks."""
+    head = policy.head.detach()
+    score = torch.zeros_like(head)
+    for part, chosen in chunks(len(head), hidden.detach(), torch.tensor(tokens)):
+        with torch.enable_grad():
+            weight = head.detach().requires_grad_()
+            logp = logp_of(policy.logits(part, weight), temperature)
+            (found,) = torch.autograd.grad(logp.gather(1, chosen[:, None]).sum(), weight)
+        score += found
+    return score

@@ -1,0 +1,63 @@
+"""Active selection of tasks: sample more than are trained on, and keep where the policy is least sure what to say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gnomon.engines.base import Engine
+from gnomon.envs.base import Env
+from gnomon.keys import Key
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rollout.actor import Actor
+from gnomon.rollout.refill import further
+from gnomon.types import Group, Task
+
+__all__ = ["Uncertain", "predictive_entropy"]
+
+
+class Uncertain(Actor):
+    """Plays several times as many tasks as were planned, and trains on as many as planned, of the highest entropy.
+
+    All that was sampled is returned, and so recorded and counted; what is not trained is `spare`.
+
+    Args:
+        candidates: tasks sampled for each that is trained on.
+        among: indices of the train tasks to draw from; none means all.
+    Source: Muldrew et al. 2024 (active preference learning), arXiv 2402.08114.
+    Differs: what is set aside is judged too. There the judge is a person, and the point is to ask less of them; here
+        it is that the rest of the step costs less.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        tokenizer: Tokenizer,
+        engine: Engine,
+        *,
+        candidates: int,
+        among: Sequence[int] = (),
+        **settings: Any,
+    ) -> None:
+        super().__init__(env, tokenizer, engine, **settings)
+        self.candidates, self.among = candidates, among
+
+    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
+        more = (self.candidates - 1) * len(tasks)
+        met = {index for index, _ in tasks}
+        offered = [*tasks, *further(self.env.tasks("train"), self.among, more, met, key.at("candidates"))]
+        groups = await self.play(offered, key, self.group)
+        order = sorted(range(len(groups)), key=lambda place: (-predictive_entropy(groups[place]), place))
+        trained = set(order[: len(tasks)])
+        return [replace(group, spare=place not in trained) for place, group in enumerate(groups)]
+
+
+def predictive_entropy(group: Group) -> float:
+    """What the rollouts of a task say of the entropy of whole replies to it, in nats.
+
+    Equation: −1/N Σᵢ log π(yᵢ|x), an unbiased estimate of H(π(·|x)).
+    """
+    said = (logp for rollout in group.rollouts for turn in rollout.turns for logp in turn.completion.logprobs)
+    return -math.fsum(said) / len(group.rollouts)
