@@ -96,7 +96,7 @@ def test_an_objectives_settings_are_its_arguments(name):
 
 
 def test_few_settings():
-    assert len(config.leaves(config.DEFAULTS)) <= 55
+    assert len(config.leaves(config.DEFAULTS)) <= 56
 
 
 def test_the_default_recipe_repeats_itself():
