@@ -122,7 +122,6 @@ class Silent(Arithmetic):
     ("name", "words"),
     [
         ("Raises", "KeyError"),
-        ("NotANumber", "not finite"),
         ("TooMuch", "range"),
         ("Silent", "gave None in the place of a verdict"),
     ],
@@ -140,6 +139,12 @@ def test_a_broken_verifier_starts_no_run_and_stops_one_and_is_never_a_zero(tmp_p
     assert "the last reply was" in done.stderr and "gnomon check" in done.stderr
     shown = command("show", "r", cwd=tmp_path)
     assert "failed" in shown.stdout and words in shown.stdout
+
+
+def test_a_weight_that_is_no_number_is_told_as_a_setting(tmp_path):
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    done = command("train", "faulty.py:NotANumber", "run=r", cwd=tmp_path)
+    assert done.returncode == 2 and "E024" in done.stderr and "must be finite" in done.stderr, done.stderr
 
 
 def test_a_run_folder_is_not_overwritten(tmp_path):
@@ -171,8 +176,11 @@ def test_the_api_raises_what_the_command_line_prints(tmp_path):
     (tmp_path / "faulty_here.py").write_text(FAULTY)
     import faulty_here  # type: ignore[import-not-found]
 
-    with pytest.raises(VerifierError, match="E104"):
+    with pytest.raises(ConfigErrors, match="E124"):
         gnomon.train(faulty_here.Raises(), run=tmp_path / "s", quiet=True, **SMALL)
+    known = {"acknowledge": ["correctness", "failure"]}
+    with pytest.raises(VerifierError, match=r"(?s)E10[46].*KeyError"):
+        gnomon.train(faulty_here.Raises(), run=tmp_path / "s", quiet=True, audit=known, **SMALL)
 
 
 @pytest.fixture()

@@ -21,7 +21,15 @@ from gnomon.store import RunReader
 ROOT = Path(__file__).parents[2]
 STEPS = f"{ROOT / 'benchmarks' / 'gameable.py'}:Steps"
 WATCHED = Path(__file__).with_name("watched.py")
-SMALL = {"threads": 1, "steps": 6, "rollout": {"prompts": 4, "group": 4, "max_tokens": 32}, "eval": {"tasks": 4}}
+KNOWN = {"acknowledge": ["correctness", "exploit", "sentinels"]}
+"""What the environments here are made to be."""
+SMALL = {
+    "audit": KNOWN,
+    "threads": 1,
+    "steps": 6,
+    "rollout": {"prompts": 4, "group": 4, "max_tokens": 32},
+    "eval": {"tasks": 4},
+}
 
 
 class Ear:
@@ -118,6 +126,7 @@ def test_alarms_leave_the_run_as_it_is(tmp_path, monkeypatch):
 def test_a_resumed_run_knows_what_has_rung(tmp_path, place):
     """Killed after an alarm and resumed, from before it and from after it; `gnomon alarms` finds the same ones."""
     words = ["threads=1", "steps=8", "prompts=4", "group=4", "max_tokens=32", "eval.tasks=4", "save.every=3"]
+    words.append(f"audit.acknowledge={json.dumps(KNOWN['acknowledge'])}")
     run = tmp_path / "r"
     killed = command("train", f"{WATCHED}:Strict", f"run={run}", *words, env={"GNOMON_FAILPOINT": place})
     assert killed.returncode == -signal.SIGKILL

@@ -260,8 +260,9 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     config = anchored(config)
     env = make_env(config.env) if env is None else env
     watch.message(weigh(env, config.audit.acknowledge))
+    receipt = audited(config, env, watch)
     parts = build(config, env)
-    facts = {**manifest(config, parts), "audit": audited(config, parts.env, watch)}
+    facts = {**manifest(config, parts), "audit": receipt}
     with Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config)) as store:
         go(store, config, parts, watch)
     return RunReader(folder)

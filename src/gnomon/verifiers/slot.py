@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ class Slot:
     def __post_init__(self) -> None:
         # A recipe spells the strictness as text.
         object.__setattr__(self, "strictness", Strictness(self.strictness))
+        if not (math.isfinite(self.correct) and math.isfinite(self.format)):
+            raise ValueError(f"correct is {self.correct} and format {self.format}; they must be finite")
         if self.gate not in (None, "correct"):
             raise ValueError(f"gate is {self.gate!r}; it must be None or 'correct'")
 
