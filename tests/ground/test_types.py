@@ -21,6 +21,7 @@ from gnomon.types import (
     Status,
     Stop,
     Task,
+    Tool,
     Turn,
     Verdict,
 )
@@ -42,7 +43,7 @@ NOUNS = [
     TASK, TASK.messages[0], COMPLETION, Sampling(max_tokens=4), rollout(0, 1.0), rollout(0, 1.0).turns[0],
     Part(name="a", value=1.0), verdict(), Group(task=TASK, index=2, rollouts=(rollout(0, 1.0),)),
     Request(prompt_ids=(1,), key=b"k" * 16, sampling=Sampling(max_tokens=1)),
-    Segment(origin=Origin.TASK, token_ids=(1, 2)),
+    Segment(origin=Origin.TASK, token_ids=(1, 2)), Tool(name="add", description="Adds."),
 ]  # fmt: skip
 
 

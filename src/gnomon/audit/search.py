@@ -86,7 +86,9 @@ def climbed(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
         *(word for word in case.words if len(word) <= 30),
         *(case.frame.put(gold) for gold in golds),
     )
-    pool = [case.frame.put(text) for text in ("", " ".join(golds), ", ".join(golds), " or ".join(golds[:2]), "*")]
+    several = " ".join(golds), ", ".join(golds), " or ".join(golds[:2])
+    # A glob, a pattern and a query that match everything.
+    pool = [case.frame.put(text) for text in ("", *several, "*", ".*", "%")]
     pool += ["".join(case.frame.put(gold) for gold in golds), golds[0]]
     scores: dict[str, tuple[float, float]] = {}
     keys: list[str] = []
