@@ -200,7 +200,7 @@ def page(release: str, table: dict[str, Any], rows: list[str]) -> str:
 PAGE = """# Which of reasoning-gym's scorers to trust
 
 reasoning-gym {release}: its {total} data sets, {items} items each of seed {seed}, as found by
-`benchmarks/reasoning_gym_audit.py`, which wrote this page. What stands in a reply's slot is scored; "nothing" is a
+`benchmarks/reasoning_gym_audit.py`, in more than one run of it. What stands in a reply's slot is scored; "nothing" is a
 reply that is no answer: no slot, an empty one, a word, the question itself, a list of every number.
 
 | trusted | data sets | meaning |
