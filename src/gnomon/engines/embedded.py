@@ -21,6 +21,8 @@ __all__ = ["Embedded"]
 
 ROWS = 512
 """Most rows decoded together."""
+LONG = 300
+"""Tokens of the long prompt that an engine is measured with."""
 CROWD = 0.75
 """Finished rows leave the batch once the live ones fall below this share."""
 
@@ -74,10 +76,11 @@ class Embedded:
     def measure(self, prompts: Sequence[tuple[int, ...]], rows: int = 4, tokens: int = 72) -> float:
         """Largest difference between a decoded token's log-probability and the same token scored whole.
 
-        Completions of every length up to `tokens` are decoded together and scored prompt by prompt, so that
-        growing caches, shrinking crowds and small passes are all met.
+        Completions of every length up to `tokens` are decoded together, beside a prompt of many, and scored prompt
+        by prompt, so that growing caches, shrinking crowds, small passes and long sums are all met.
         """
-        distinct = list(dict.fromkeys(prompts))
+        longest = max(prompts, key=len)
+        distinct = list(dict.fromkeys([*prompts, (longest * LONG)[: max(LONG, len(longest))]]))
         requests = [
             Request(
                 prompt_ids=prompt,

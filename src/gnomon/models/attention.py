@@ -2,10 +2,10 @@
 
 Tokens travel through the model as one flat sequence without padding; only attention sees rows. The
 prompt of a group is a *prefix* computed once, its rows attend to it and to themselves. In CPU fp32
-three rules make a cached decode step equal to the packed training pass in every bit: the softmax is
-written out by hand, key lengths are multiples of `BLOCK` with exact zeros behind the last key, and no
-product ever has fewer than `QUERIES` query rows (few rows take another kernel). Linear layers add a
-fourth: at least `MIN_ROWS` rows. See `docs/numerics.md`.
+four rules make a cached decode step equal to the packed training pass in every bit: the softmax is
+written out by hand, key lengths are multiples of `BLOCK` with exact zeros behind the last key, sums over
+keys are taken `SPAN` keys at a time, and no product ever has fewer than `QUERIES` query rows (few rows
+take another kernel). Linear layers add a fifth: at least `MIN_ROWS` rows. See `docs/numerics.md`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
+from functools import reduce
 from typing import Any, Protocol
 
 import torch
@@ -27,6 +28,8 @@ NAME = "gnomon"
 """Name of this attention in transformers' registry."""
 BLOCK = 32
 """Key lengths are multiples of this."""
+SPAN = 128
+"""Most keys summed by one product: a longer sum is cut by the kernel, at places that depend on its length."""
 MIN_ROWS = 16
 """Fewest tokens of a pass; linear layers take other kernels for fewer."""
 QUERIES = 4
@@ -106,7 +109,7 @@ class Prefix:
         q, k, v = heads_first(query, kv_heads), key.transpose(1, 2), value.transpose(1, 2)
         place = torch.arange(self.real.shape[1])
         scores = (q * scale) @ k.transpose(2, 3) + additive(causal(place, place, window)).repeat(heads // kv_heads, 1)
-        return gather(tokens_first(torch.softmax(scores, -1).to(v.dtype) @ v, heads).flatten(0, 1), self.place)
+        return gather(tokens_first(weighed(torch.softmax(scores, -1).to(v.dtype), v), heads).flatten(0, 1), self.place)
 
 
 class Rows:
@@ -148,7 +151,7 @@ class Rows:
             far, near = self.limit(far, near, folds, window)
         weights = torch.softmax(torch.cat([far, near], -1), -1).to(own[1].dtype)
         far, near = torch.split(weights, [far.shape[-1], near.shape[-1]], -1)
-        out = self.apart(self.aside(far) @ prompt[1], q.shape[2]) + product(near, own[1])
+        out = self.apart(weighed(self.aside(far), prompt[1]), q.shape[2]) + weighed(near, own[1])
         return tokens_first(out, heads)
 
     def aside(self, x: Tensor) -> Tensor:
@@ -277,6 +280,13 @@ def product(rows: Tensor, matrix: Tensor) -> Tensor:
     """rows @ matrix by the kernel that many rows take, however few they are."""
     few = rows.shape[-2]
     return rows @ matrix if few >= QUERIES else (pad(rows, (0, 0, 0, QUERIES - few)) @ matrix)[..., :few, :]
+
+
+def weighed(weights: Tensor, values: Tensor) -> Tensor:
+    """weights [..., Q, K] @ values [..., K, size], whatever follows the last key that counts."""
+    cuts = range(0, weights.shape[-1], SPAN)
+    spans = (product(weights[..., i : i + SPAN], values[..., i : i + SPAN, :]) for i in cuts)
+    return reduce(torch.add, spans)
 
 
 def blocks(length: int) -> int:
