@@ -99,5 +99,6 @@ def attacked(
     with pytest.raises(BlockingIOError):
         listener.accept()
     # Per jail, the program that built it and its first process.
-    assert len(descendants() - before[1]) <= 4, "processes were left behind"
-    assert len(confined(descendants())) <= 2
+    new = descendants() - before[1]
+    assert len(new) <= 4, "processes were left behind"
+    assert len(confined(new)) <= 2
