@@ -25,7 +25,7 @@ from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
 from gnomon.audit.judging import Court, Unguarded
 from gnomon.audit.repro import rule_script
 from gnomon.audit.subject import Subject, subject_of
-from gnomon.envs.base import Env
+from gnomon.envs.base import Env, seats
 from gnomon.envs.witness import line, raised
 
 __all__ = ["PREFLIGHT", "audit", "preflight"]
@@ -70,18 +70,19 @@ def audit(
     subject = shortened(subject, tasks)
     findings: list[Finding] = []
     case: Case | None = None
+    several = subject.env is not None and seats(subject.env) > 1
     try:
         pickle.dumps((subject.verifier, subject.tasks, subject.env))
         with Court(subject) as court:
             case = Case(subject=subject, court=court, seed=seed)
             for axis, probe in PROBES.items():
-                if axis in axes and axis in AGAINST_ITSELF and seats(subject.env) > 1:
+                if axis in axes and axis in AGAINST_ITSELF and several:
                     case.skipped[axis.value] = "one reply would play every seat: what it earns, another seat loses"
                 elif axis in axes:
                     if watch is not None:
                         watch(axis.value)
                     findings += probe(case)
-            if Axis.EXPLOIT in axes and seats(subject.env) == 1:
+            if Axis.EXPLOIT in axes and not several:
                 findings += exploit.outpaid(case)
     except Unguarded as error:
         findings = [not_tried(error)]
@@ -95,11 +96,6 @@ def audit(
         tables={} if case is None else case.tables, skipped={} if case is None else case.skipped,
         seconds=time.perf_counter() - began,
     ).acknowledging(acknowledge)  # fmt: skip
-
-
-def seats(env: Env | None) -> int:
-    """How many speak in an episode."""
-    return int(getattr(env, "seats", 1))
 
 
 def preflight(env: Env, *, acknowledge: Collection[str] = (), tasks: int = 40) -> Report:

@@ -15,7 +15,7 @@ from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Slot
 
-__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity", "solved", "split_of", "user"]
+__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity", "seats", "solved", "split_of", "user"]
 
 SLOT = "<answer>...</answer>"
 """Said once at the end of every prompt: where the answer goes."""
@@ -68,6 +68,11 @@ class Env(Protocol):
     def tasks(self, split: str) -> Sequence[Task]: ...
 
     def start(self, task: Task, key: Key) -> Episode: ...
+
+
+def seats(env: Env) -> int:
+    """How many speak in an episode; one, where the environment does not say."""
+    return int(getattr(env, "seats", 1))
 
 
 def identity(*content: object, family: object = None) -> str:

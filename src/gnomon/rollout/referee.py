@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnomon.envs.base import Env, Step
+from gnomon.envs.base import Env, Step, seats
 from gnomon.envs.replay import Replay
 from gnomon.keys import Key
 from gnomon.types import Task, Verdict
@@ -83,11 +83,6 @@ class Referee:
     def close(self) -> None:
         """End its processes."""
         self._pool.close()
-
-
-def seats(env: Env) -> int:
-    """How many speak in an episode; one, where the environment does not say."""
-    return int(getattr(env, "seats", 1))
 
 
 def verdicts_of(step: Step) -> tuple[Verdict | None, ...]:

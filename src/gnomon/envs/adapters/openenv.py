@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gnomon.envs.adapters.websocket import WebSocket
 from gnomon.envs.base import Step, Tasks, identity, split_of, user
-from gnomon.errors import VerifierError
+from gnomon.errors import ResourceError, VerifierError
 from gnomon.keys import Key
 from gnomon.types import Part, Status, Task, Verdict
 
 __all__ = ["OpenEnv"]
 
 SLACK = 1e-9
+MESSAGE = 2**24
+"""Bytes that a message may have."""
+CLOSING = 2.0
+"""Seconds that a server is given to say goodbye."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +104,28 @@ class Session:
     """One connection to a server, which is one environment there."""
 
     def __init__(self, env: OpenEnv) -> None:
-        self.env = env
+        self.env, self._held = env, ExitStack()
         base = env.url.replace("http", "ws", 1) if env.url.startswith("http") else env.url
         try:
-            self._socket = WebSocket(base.rstrip("/") + "/ws", seconds=env.seconds)
-        except OSError as error:
+            from websockets.exceptions import WebSocketException
+            from websockets.sync.client import connect
+        except ModuleNotFoundError as error:
+            raise ResourceError(
+                "E505", "the package websockets is not installed", where=env.url, why="OpenEnv speaks over a WebSocket",
+                fix='pip install "gnomon[openenv]"',
+            ) from error  # fmt: skip
+        self._broken = OSError, ValueError, WebSocketException
+        try:
+            self._socket = self._held.enter_context(
+                connect(
+                    base.rstrip("/") + "/ws",
+                    open_timeout=env.seconds,
+                    close_timeout=CLOSING,
+                    max_size=MESSAGE,
+                    proxy=None,
+                )
+            )
+        except self._broken as error:
             raise broken(env.url, error) from error
 
     def reset(self, seed: int) -> str:
@@ -115,8 +135,8 @@ class Session:
         """Raises: VerifierError E179."""
         try:
             self._socket.send(json.dumps({"type": kind, "data": data}))
-            answer = json.loads(self._socket.receive())
-        except (OSError, ValueError) as error:
+            answer = json.loads(self._socket.recv(timeout=self.env.seconds))
+        except self._broken as error:
             raise broken(self.env.url, error) from error
         if not isinstance(answer, Mapping) or answer.get("type") != "observation":
             raise VerifierError("E179", f"{kind} is answered with {answer!r:.300}", where=self.env.url)
@@ -127,9 +147,9 @@ class Session:
 
     def close(self) -> None:
         # Without this message a server may keep the environment until it is idle for long.
-        with suppress(OSError):
+        with suppress(*self._broken):
             self._socket.send(json.dumps({"type": "close"}))
-        self._socket.close()
+        self._held.close()
 
 
 class OpenEnvEpisode:

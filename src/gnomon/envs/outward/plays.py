@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from gnomon.envs.base import Env, Step
+from gnomon.envs.base import Env, Step, seats
 from gnomon.envs.replay import Replay
 from gnomon.keys import Key
 from gnomon.types import Task, Verdict
@@ -28,7 +28,7 @@ class Plays:
 
     def __init__(self, env: Env, *, workers: int = 2, seconds: float = 2.0) -> None:
         self.env = env
-        self.seats = int(getattr(env, "seats", 1))
+        self.seats = seats(env)
         self._pool = Pool(Replay(env), workers, seconds=seconds, memory=2**31, retries=0)
 
     def steps(self, jobs: Iterable[Job]) -> list[Step]:
