@@ -242,7 +242,7 @@ def hook(event: str, arguments: tuple[Any, ...]) -> None:
             )
     elif event == "open" and isinstance(arguments[0], str | bytes):
         path, mode, flags = os.fsdecode(arguments[0]), str(arguments[1] or ""), int(arguments[2] or 0)
-        if not path.endswith((".py", ".pyc", ".so")) and not path.startswith(("/proc/", "/dev/null")):
+        if not path.endswith((".py", ".pyc", ".so")) and not path.startswith(("/proc/", "/sys/", "/dev/null")):
             writes = set(mode) & set("wax+") or flags & (os.O_WRONLY | os.O_RDWR)
             EVENTS.append(("wrote" if writes else "read", path))
     elif event == "socket.connect":

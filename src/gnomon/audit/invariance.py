@@ -9,7 +9,6 @@ from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Ruling, ruling_of
 from gnomon.envs.base import SingleTurn
-from gnomon.envs.episodes import slot
 from gnomon.types import Message, Task
 from gnomon.verifiers import Returned
 
@@ -97,7 +96,7 @@ def isomorphic(case: Case) -> Iterator[Finding]:
     refused = []
     for task in case.tasks[:20]:
         twin = offer(task, rng)
-        outcome = case.court.ask(judged_twin, twin, slot(env.solution(twin)))
+        outcome = case.court.ask(judged_twin, twin, env.framed(env.solution(twin)))
         if isinstance(outcome, Returned) and not outcome.value.correct:
             refused.append(outcome.value)
     if refused:

@@ -163,6 +163,7 @@ class Court:
     ) -> None:
         """Raises: what pickling the subject raises; ImportError when a fresh process cannot import our own module."""
         self.carried, self.workers, self.recycle = Carried.of(subject), workers, recycle
+        self.imports: tuple[str, ...] = getattr(subject.verifier, "imports", ())
         self.variables = {"PYTHONHASHSEED": "0", **(variables or {})}
         self.seen: list[Ruling] = []
         """Every ruling so far, whoever asked."""
@@ -181,7 +182,7 @@ class Court:
     def opened(self, seconds: float, wall: float) -> Pool:
         return Pool(
             self.carried, self.workers, seconds=seconds, wall=wall, memory=MEMORY, output=2**24, retries=0,
-            variables=self.variables, recycle=self.recycle,
+            variables=self.variables, recycle=self.recycle, imports=self.imports,
         )  # fmt: skip
 
     def ask(self, probe: Callable[..., Any], *given: Any) -> Outcome:

@@ -25,7 +25,7 @@ from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
 from gnomon.audit.judging import Court, Unguarded
 from gnomon.audit.repro import rule_script
 from gnomon.audit.subject import Subject, subject_of
-from gnomon.envs.base import Env, seats
+from gnomon.envs.base import Env, confined, seats
 from gnomon.envs.witness import line, raised
 
 __all__ = ["PREFLIGHT", "audit", "preflight"]
@@ -65,7 +65,9 @@ def audit(
         seed: of every draw of the audit.
         acknowledge: rules, or axes, whose findings are told and do not block.
         watch: told the name of each axis before it is tried.
+    Raises: ResourceError, E520 to E522, where the subject needs a jail that this host does not hold.
     """
+    confined(subject.verifier)
     began = time.perf_counter()
     subject = shortened(subject, tasks)
     findings: list[Finding] = []

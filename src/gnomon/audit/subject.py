@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.envs.base import Env, SingleTurn, identity
-from gnomon.envs.episodes import judge, slot
+from gnomon.envs.episodes import judge
 from gnomon.errors import ConfigError
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Verifier
@@ -95,7 +95,7 @@ def subject_of(
 def solution_of(target: object, tasks: tuple[Task, ...]) -> Callable[[Task], str | None] | None:
     """Right replies as the target knows them, or as the tasks bring them along."""
     if isinstance(target, SingleTurn):
-        return lambda task: slot(target.solution(task))
+        return lambda task: target.framed(target.solution(task))
     own: Callable[[Task], str | None] | None = getattr(target, "solution", None)
     if own is not None:
         return own

@@ -7,6 +7,7 @@ from gnomon.envs.arithmetic import Arithmetic
 from gnomon.envs.base import Env, Episode, SingleTurn, Step, Tasks, identity
 from gnomon.envs.calculator import Calculator
 from gnomon.envs.char_count import CharCount
+from gnomon.envs.code import Code
 from gnomon.envs.countdown import Countdown
 from gnomon.envs.dataset import Dataset
 from gnomon.envs.guess_number import GuessNumber
@@ -31,6 +32,7 @@ __all__ = [
     "Ask",
     "Calculator",
     "CharCount",
+    "Code",
     "Countdown",
     "Dataset",
     "Env",
@@ -61,6 +63,7 @@ ENVS: dict[str, type[Env]] = {
     "arithmetic": Arithmetic,
     "calculator": Calculator,
     "char_count": CharCount,
+    "code": Code,
     "countdown": Countdown,
     "dataset": Dataset,
     "guess_number": GuessNumber,

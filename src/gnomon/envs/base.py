@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
+from gnomon.jail import capabilities
 from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Slot
 
-__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "identity", "seats", "solved", "split_of", "user"]
+__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "confined", "identity", "seats", "solved", "split_of", "user"]
 
 SLOT = "<answer>...</answer>"
 """Said once at the end of every prompt: where the answer goes."""
@@ -75,6 +76,15 @@ def seats(env: Env) -> int:
     return int(getattr(env, "seats", 1))
 
 
+def confined(env: object) -> None:
+    """See that this host holds what an environment's `rungs` say it needs of the sandbox.
+
+    Raises: ResourceError, E520 to E522, with what mends it.
+    """
+    if rungs := getattr(env, "rungs", ()):
+        capabilities(rungs)
+
+
 def identity(*content: object, family: object = None) -> str:
     """The id of a task with this content, whatever else differs (wording, order of a multiset …).
 
@@ -103,6 +113,8 @@ class SingleTurn(Slot, ABC):
     """Solved examples put before the question, for a model that was never told the task."""
     seed: int = 0
     """Of the tasks; independent of any run's seed, so that every run is judged on the same held-out tasks."""
+    frame: ClassVar[tuple[str, str]] = ("<answer>", "</answer>")
+    """What stands before and after an answer in a reply: where `extract` looks for it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,6 +135,10 @@ class SingleTurn(Slot, ABC):
     @abstractmethod
     def solution(self, task: Task) -> str:
         """A right answer, as it would stand in the slot."""
+
+    def framed(self, answer: str) -> str:
+        """A reply with this answer in its slot."""
+        return f"{self.frame[0]}{answer}{self.frame[1]}"
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
         """A task like this one but for a detail: a digit, an operand, an operation.
@@ -233,5 +249,5 @@ def solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:
     return [
         message
         for task in tasks
-        for message in (*task.messages, Message(role="assistant", content=f"<answer>{env.solution(task)}</answer>"))
+        for message in (*task.messages, Message(role="assistant", content=env.framed(env.solution(task))))
     ]

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from gnomon.envs import check_turns as turns
-from gnomon.envs.base import SPLITS, Env, SingleTurn
+from gnomon.envs.base import SPLITS, Env, SingleTurn, confined
 from gnomon.envs.episodes import Fault, Skip, at, judge, lines, played, replies, slot
 from gnomon.envs.surroundings import LESSER, moved, surroundings
 from gnomon.envs.turns import MultiTurn
@@ -124,7 +124,11 @@ class Subject:
 
 
 def check_env(env: Env, *, tasks: int = 200) -> Report:
-    """Try every promise of an environment on its first `tasks` train tasks; what it raises is a finding."""
+    """Try every promise of an environment on its first `tasks` train tasks; what it raises is a finding.
+
+    Raises: ResourceError, E520 to E522, where it needs a jail that this host does not hold.
+    """
+    confined(env)
     subject = Subject(env, tasks)
     findings = [finding_of("tasks", well_formed, subject)]
     if findings[0].passed:
@@ -231,7 +235,7 @@ def identified(subject: Subject) -> str:
         first = ids.setdefault(task.id, index)
         if isinstance(subject.env, SingleTurn):
             for a, b in ((first, index), (index, first)):
-                if not judge(subject.env, subject.tasks[a], slot(subject.golds[b])).correct:
+                if not judge(subject.env, subject.tasks[a], slot(subject.golds[b], subject.env)).correct:
                     raise Fault(f"{at(first)} has the same id, but their solutions are not interchangeable", at(index))
     if len(ids) < DISTINCT * len(subject.tasks):
         raise Fault(f"only {len(ids)} of {len(subject.tasks)} tasks have different ids")
@@ -261,11 +265,12 @@ def disjoint(subject: Subject) -> str:
 
 def prompted(subject: Subject) -> str:
     env = subject.slotted
+    before, after = (part.strip() for part in (env.frame if isinstance(env, SingleTurn) else SingleTurn.frame))
     for index, task in enumerate(subject.tasks[:20]):
         said = "\n".join(m.content for m in (*(m for m in task.messages if m.role == "system"), task.messages[-1]))
-        if (times := said.count("<answer>")) != 1:
-            raise Fault(f"the prompt shows the slot <answer>…</answer> {times} times; once is right", at(index))
-        example = said[said.index("<answer>") :].partition("</answer>")
+        if (times := said.count(before)) != 1:
+            raise Fault(f"the prompt shows the slot {before}…{after} {times} times; once is right", at(index))
+        example = said[said.index(before) :].partition(after)
         for echo in ("".join(example[:2]), said, "\n".join(message.content for message in task.messages)):
             if judge(env, task, echo).correct:
                 raise Fault("the prompt, given back as the reply, is correct", at(index))
@@ -277,7 +282,7 @@ def solved(subject: Subject) -> str:
         return turns.solved(subject.env, subject.tasks)
     top = subject.single.reward_range[1]
     for index, (task, gold) in enumerate(zip(subject.tasks, subject.golds, strict=True)):
-        for reply in (slot(gold), f"Let me see.\n{slot(gold)}"):
+        for reply in (slot(gold, subject.env), f"Let me see.\n{slot(gold, subject.env)}"):
             verdict = judge(subject.env, task, reply)
             if not verdict.correct:
                 why = verdict.detail or "no reason given"
@@ -296,10 +301,10 @@ def mutated(subject: Subject) -> str:
         other = env.mutate(task, key)
         if other != env.mutate(task, key) or task != kept:
             raise Fault("a mutation is no pure function of task and key", at(index))
-        if not judge(env, other, slot(env.solution(other))).correct:
+        if not judge(env, other, slot(env.solution(other), env)).correct:
             raise Fault(f"the solution of its mutation {other.messages[-1].content!r} is not correct", at(index))
         again = env.mutate(other, key)
-        if not judge(env, again, slot(env.solution(again))).correct:
+        if not judge(env, again, slot(env.solution(again), env)).correct:
             raise Fault("the solution of a mutation of its mutation is not correct", at(index))
     return "a mutation is another task of the same split, solvable, and may be mutated again"
 
@@ -311,7 +316,7 @@ def wrong(subject: Subject) -> str:
     accepted = []
     for i, j in subject.strangers:
         for answer in (golds[j], f"{golds[i]} or {golds[j]}"):
-            if judge(subject.env, subject.tasks[i], slot(answer)).correct:
+            if judge(subject.env, subject.tasks[i], slot(answer, subject.env)).correct:
                 accepted.append((i, answer))
     if accepted:
         i, answer = accepted[0]
@@ -332,9 +337,9 @@ def absent(subject: Subject) -> str:
             raise Fault("an empty reply is correct", at(index))
         if not isinstance(subject.env, SingleTurn):
             continue
-        gold = subject.golds[index]
-        outside = (gold, f"<answer>{gold}", f"{gold}</answer>", f"<think>{slot(gold)}")
-        for reply in (slot(""), slot(" "), "<answer>", *outside):
+        gold, (before, after) = subject.golds[index], subject.env.frame
+        outside = (gold, f"{before}{gold}", f"{gold}{after}", f"<think>{slot(gold, subject.env)}")
+        for reply in (slot("", subject.env), slot(" ", subject.env), before, *outside):
             verdict = judge(subject.env, task, reply)
             if verdict.correct or verdict.reward > nothing.reward:
                 raise Fault(f"{reply!r} gives no answer but is {verdict.status}, reward {verdict.reward}", at(index))
@@ -349,8 +354,8 @@ def several(subject: Subject) -> str:
     if subject.played:
         return turns.doubled(subject.env, subject.tasks)
     for index, task in enumerate(subject.tasks[:50]):
-        gold, other = slot(subject.golds[index]), slot(subject.golds[index - 1])
-        for reply in (f"{gold} {gold}", f"{other} {gold}", f"{gold} {other}"):
+        gold, other = (slot(subject.golds[at], subject.env) for at in (index, index - 1))
+        for reply in (f"{gold}\n{gold}", f"{other}\n{gold}", f"{gold}\n{other}"):
             if judge(subject.env, task, reply).correct:
                 raise Fault("a reply with two answers is correct", at(index))
     return "a reply with two answers is refused"
@@ -361,7 +366,7 @@ def lazy(subject: Subject) -> str:
         return turns.constant(subject.env, subject.tasks, CONSTANT)
     scores = []
     for answer, _ in Counter(subject.golds).most_common(10):
-        verdicts = [judge(subject.env, task, slot(answer)) for task in subject.tasks]
+        verdicts = [judge(subject.env, task, slot(answer, subject.env)) for task in subject.tasks]
         share = sum(verdict.correct for verdict in verdicts) / len(verdicts)
         scores.append((share, math.fsum(verdict.reward for verdict in verdicts) / len(verdicts), answer))
     share, reward, answer = max(scores)
@@ -387,7 +392,7 @@ def added_up(subject: Subject) -> str:
     gated = replace(subject.env, gate="correct")
     for i, j in subject.strangers[:50]:
         task, nothing = subject.tasks[i], judge(gated, subject.tasks[i], "").reward
-        if (earned := judge(gated, task, slot(subject.golds[j])).reward) > nothing:
+        if (earned := judge(gated, task, slot(subject.golds[j], subject.env)).reward) > nothing:
             raise Fault(f'with gate = "correct" a wrong answer still earns {earned}', at(i))
     return f'a right reply earns {min(right):g}, any other at most {max(other):g}; gate = "correct" is honoured'
 

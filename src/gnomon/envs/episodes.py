@@ -155,7 +155,7 @@ def replies(env: Env, tasks: Sequence[Task], index: int) -> tuple[str, ...]:
     """A right, a wrong and an empty reply to a task, as far as the environment can tell us."""
     if not isinstance(env, SingleTurn):
         return "", "one two three", slot("one two three")
-    return slot(env.solution(tasks[index])), slot(env.solution(tasks[index - 1])), ""
+    return slot(env.solution(tasks[index]), env), slot(env.solution(tasks[index - 1]), env), ""
 
 
 def turns(env: Env, task: Task) -> int:
@@ -172,5 +172,6 @@ def at(index: int, split: str = "train") -> str:
     return f"{split} task {index}"
 
 
-def slot(answer: str) -> str:
-    return f"<answer>{answer}</answer>"
+def slot(answer: str, env: Env | None = None) -> str:
+    """A reply with this answer in its slot; of no environment, in the one that most have."""
+    return env.framed(answer) if isinstance(env, SingleTurn) else f"<answer>{answer}</answer>"

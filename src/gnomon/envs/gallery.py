@@ -11,6 +11,7 @@ from gnomon.envs.base import Env, SingleTurn, seats
 from gnomon.envs.episodes import Played, well
 from gnomon.envs.turns import MultiTurn
 from gnomon.types import Message
+from gnomon.verifiers import UnitTests
 
 __all__ = ["facts", "judge_source", "options", "samples", "summary", "transcript"]
 
@@ -24,7 +25,9 @@ def summary(name: str) -> str:
 def options(name: str) -> dict[str, Any]:
     """The options of its own, with their defaults; those that many share are left out."""
     kind = ENVS[name]
-    shared = {field.name for base in (SingleTurn, MultiTurn) if issubclass(kind, base) for field in fields(base)}
+    shared = {
+        field.name for base in (SingleTurn, MultiTurn, UnitTests) if issubclass(kind, base) for field in fields(base)
+    }
     assert is_dataclass(kind)
     return {
         field.name: field.default if field.default_factory is MISSING else field.default_factory()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gnomon.envs.base import Env, SingleTurn, seats
+from gnomon.envs.episodes import slot
 from gnomon.envs.turns import MultiTurn
 from gnomon.keys import Key
 from gnomon.types import Message, Verdict
@@ -54,9 +55,10 @@ def play(
 
 def slotted(env: Env, reply: str, write: Write) -> str:
     """The reply, with an answer slot around it where it needs one."""
-    if not isinstance(env, SingleTurn | MultiTurn) or "<answer>" in reply:
+    before = env.frame[0] if isinstance(env, SingleTurn) else "<answer>"
+    if not isinstance(env, SingleTurn | MultiTurn) or before in reply:
         return reply
-    reply = f"<answer>{reply}</answer>"
+    reply = slot(reply, env)
     write(f"no answer slot in the reply; judged as {reply!r}")
     return reply
 

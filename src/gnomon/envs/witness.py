@@ -118,7 +118,7 @@ def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
         name, text = entry.name, entry.text
         yield from tried(env, longest, name, text, (0, every[-1]))
         inner = every if len(text) < LONG else (0, every[-1])
-        yield from tried(env, longest, f"{name}, in the slot", slot(text), inner)
+        yield from tried(env, longest, f"{name}, in the slot", slot(text, env), inner)
 
 
 def tried(env: Env, task: Task, form: str, reply: str, after: Iterable[int]) -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,7 @@ from gnomon.audit import Severity, preflight
 from gnomon.config import RunConfig, load, resolve, to_toml
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
-from gnomon.envs.base import Env
+from gnomon.envs.base import Env, confined
 from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
 from gnomon.jail import capabilities
 from gnomon.keys import Key
@@ -87,6 +87,7 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
     """The parts of a run, each with its own copy of the policy."""
     torch.set_num_threads(config.threads)
     env = make_env(config.env) if env is None else env
+    confined(env)
     dtype = getattr(torch, config.policy.dtype)
     folder = model_folder(config.policy.path)
     mine, theirs = Policy.load(folder, dtype), Policy.load(folder, dtype)

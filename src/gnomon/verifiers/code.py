@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
+from textwrap import dedent
 from typing import Any
 
 from gnomon.errors import VerifierError
@@ -103,7 +104,7 @@ class UnitTests(Slot):
         if "\0" in found.text or (not found.text.isascii() and not encodable(found.text)):
             detail = "signs that no source has"
             return self.verdict(Status.MALFORMED, extracted=found.text, span=found.span, detail=detail)
-        return tests.work(found.text)
+        return tests.work(flush(found.text))
 
     def settle(self, task: Task, reply: str, outcome: Outcome) -> Verdict:
         """The verdict that the outcome of that work amounts to. Raises: VerifierError E116 for a broken jail."""
@@ -215,6 +216,11 @@ def told(marks: Sequence[str]) -> str:
 def lines(text: str) -> list[str]:
     """The lines of an output, without the white space that ends a line or the text."""
     return [line.rstrip() for line in text.rstrip().split("\n")]
+
+
+def flush(source: str) -> str:
+    """Source from the margin on: a block may stand indented, as in a list. Nothing that Python would read is changed."""
+    return dedent(source) if source.lstrip("\n")[:1].isspace() else source
 
 
 def encodable(text: str) -> bool:

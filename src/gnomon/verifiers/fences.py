@@ -59,7 +59,7 @@ def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tu
                 inside, counts = min(stop + 1, len(reply)), line[len(FENCE) :].strip().lower() in languages
             elif line == FENCE and stop - place < 64:
                 if counts:
-                    found.append((inside, place, stop))
+                    found.append((inside, max(inside, place - 1), stop))  # Without its last line break.
                 inside = None
         place = stop + 1
     return found, inside is not None and counts

@@ -88,7 +88,7 @@ class WithTools:
 
     def player(self, task: Task, episode: Lending) -> str:
         """The next reply of a scripted player, who knows the answer and calls nothing."""
-        return f"<answer>{self.env.solution(task)}</answer>"
+        return self.env.framed(self.env.solution(task))
 
 
 class Briefed(Sequence[Task]):

@@ -1,0 +1,49 @@
+"""Code: write a small Python function; tests that are not shown judge it, in a jail."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gnomon.envs import programs
+from gnomon.envs.base import SingleTurn, identity, user
+from gnomon.jail import Limits
+from gnomon.types import Task
+from gnomon.verifiers import UnitTests
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code(UnitTests, SingleTurn):
+    """A chain of 1 to `steps` operations. `shown` calls stand in the prompt; `hidden` others judge."""
+
+    steps: int = 2
+    shown: int = 2
+    hidden: int = 32
+    # By the clock much longer: the machine may be busy elsewhere.
+    limits: Limits = Limits(cpu_seconds=0.25, wall_seconds=5.0, memory_bytes=2**28)  # noqa: RUF009
+    frame: ClassVar[tuple[str, str]] = ("```python\n", "\n```")
+    rungs: ClassVar[tuple[str, ...]] = ("jail",)
+    imports: ClassVar[tuple[str, ...]] = ("gnomon.verifiers.warm_jail",)
+
+    def make(self, rng: random.Random) -> Task:
+        return self.asked(rng, programs.drawn(rng, self.steps, self.hidden))
+
+    def neighbour(self, task: Task, rng: random.Random) -> Task:
+        """One operation dropped, changed, or, up to `steps`, added."""
+        program: programs.Program = task.info["program"]
+        other = rng.choice(programs.nearby(program) + programs.longer(program) * (len(program) < self.steps))
+        return self.asked(rng, other) if programs.telling(other, self.hidden) else task
+
+    def asked(self, rng: random.Random, program: programs.Program) -> Task:
+        # Programs that do the same stand in one split, and have the same tests.
+        name = identity("code", programs.words(program), family=programs.cases(program))
+        answer = {"call": "solve", "cases": programs.cases(program)[: self.hidden]}
+        ask = f"Python: {programs.told(rng, program, self.shown)} One ```python block."
+        return Task(id=name, messages=user(ask), answer=answer, info={"program": program})
+
+    def check(self, task: Task, answer: str) -> float:
+        return self.verify(task, self.framed(answer)).parts[0].value
+
+    def solution(self, task: Task) -> str:
+        return programs.source(task.info["program"])

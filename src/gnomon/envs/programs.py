@@ -1,0 +1,217 @@
+"""Small programs as data: chains of operations, each in words, as Python, and as a function.
+
+A value is an `int`, a `list` of integers or a `str`; an operation takes one kind and gives one.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any
+
+from gnomon.keys import Key
+
+__all__ = [
+    "BATTERY", "KINDS", "OPERATIONS", "Operation", "Program", "battery", "cases", "drawn", "given", "longer", "nearby",
+    "run", "source", "takes", "telling", "told", "words",
+]  # fmt: skip
+
+KINDS = {"int": "an integer", "list": "a list of integers", "str": "a text"}
+VOWELS = "aeiou"
+LETTERS = "abeiorstuAET"
+EDGES: dict[str, tuple[Any, ...]] = {
+    "int": (0, 1, -1, 2, 7, -8, 10, 45, -100, 99, 1000),
+    "list": ([], [0], [-3], [4], [5, 5], [3, -3], [1, 2, 3], [-2, -1, 0], [7, 7, 7, 7], [9, 8, 6, 6, 1], [2, 1, 2, 1]),
+    "str": ("", "a", "T", "st", "ee", "AEIOU", "abba", "to be", "a e b a", "rust or rust", "Eat us"),
+}
+"""Inputs on which careless programs fail: nothing, one, negative, the same again."""
+BATTERY = 64
+"""Inputs by which two programs are told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a program. `{k}` is its number, one of `ks`; 0 stands for none."""
+
+    words: str
+    takes: str
+    gives: str
+    python: str
+    """An expression in x."""
+    does: Callable[[Any, int], Any]
+    ks: tuple[int, ...] = (0,)
+
+
+Program = tuple[tuple[int, int], ...]
+"""The place of every operation in `OPERATIONS`, and its number."""
+
+SMALL, TIMES, FEW = tuple(range(1, 13)), tuple(range(2, 8)), (2, 3)
+OPERATIONS = (
+    Operation("add {k}", "int", "int", "x + {k}", lambda x, k: x + k, SMALL),
+    Operation("subtract {k}", "int", "int", "x - {k}", lambda x, k: x - k, SMALL),
+    Operation("multiply by {k}", "int", "int", "x * {k}", lambda x, k: x * k, TIMES),
+    Operation("square", "int", "int", "x * x", lambda x, k: x * x),
+    Operation("take the absolute value", "int", "int", "abs(x)", lambda x, k: abs(x)),
+    Operation("take it modulo {k} (0 or more)", "int", "int", "x % {k}", lambda x, k: x % k, SMALL[2:]),
+    Operation("divide by {k}, rounding down", "int", "int", "x // {k}", lambda x, k: x // k, TIMES),
+    Operation(
+        "list the decimal digits, without sign", "int", "list", "[int(d) for d in str(abs(x))]",
+        lambda x, k: [int(d) for d in str(abs(x))],
+    ),
+    Operation("write the absolute value in binary", "int", "str", 'f"{abs(x):b}"', lambda x, k: f"{abs(x):b}"),
+    Operation("keep the even numbers", "list", "list", "[n for n in x if n % 2 == 0]",
+              lambda x, k: [n for n in x if n % 2 == 0]),
+    Operation("keep the odd numbers", "list", "list", "[n for n in x if n % 2]", lambda x, k: [n for n in x if n % 2]),
+    Operation("keep those above {k}", "list", "list", "[n for n in x if n > {k}]",
+              lambda x, k: [n for n in x if n > k], (-2, 0, 2, 4, 6)),
+    Operation("add {k} to each", "list", "list", "[n + {k} for n in x]", lambda x, k: [n + k for n in x], SMALL),
+    Operation("multiply each by {k}", "list", "list", "[n * {k} for n in x]", lambda x, k: [n * k for n in x], TIMES),
+    Operation("square each", "list", "list", "[n * n for n in x]", lambda x, k: [n * n for n in x]),
+    Operation("sort, smallest first", "list", "list", "sorted(x)", lambda x, k: sorted(x)),
+    Operation("reverse the list", "list", "list", "x[::-1]", lambda x, k: x[::-1]),
+    Operation("keep the first of equal numbers", "list", "list", "list(dict.fromkeys(x))",
+              lambda x, k: list(dict.fromkeys(x))),
+    Operation("keep the first {k}", "list", "list", "x[:{k}]", lambda x, k: x[:k], FEW),
+    Operation("drop the first {k}", "list", "list", "x[{k}:]", lambda x, k: x[k:], FEW),
+    Operation("keep every second one, from the first on", "list", "list", "x[::2]", lambda x, k: x[::2]),
+    Operation("replace each by the sum up to it", "list", "list", "[sum(x[: i + 1]) for i in range(len(x))]",
+              lambda x, k: list(accumulate(x))),
+    Operation("sum", "list", "int", "sum(x)", lambda x, k: sum(x)),
+    Operation("count them", "list", "int", "len(x)", lambda x, k: len(x)),
+    Operation("take the largest, or 0", "list", "int", "max(x, default=0)", lambda x, k: max(x, default=0)),
+    Operation("take the smallest, or 0", "list", "int", "min(x, default=0)", lambda x, k: min(x, default=0)),
+    Operation("take the last, or 0", "list", "int", "x[-1] if x else 0", lambda x, k: x[-1] if x else 0),
+    Operation("reverse the text", "str", "str", "x[::-1]", lambda x, k: x[::-1]),
+    Operation("make it upper case", "str", "str", "x.upper()", lambda x, k: x.upper()),
+    Operation("remove a, e, i, o, u", "str", "str", '"".join(c for c in x if c not in "aeiou")',
+              lambda x, k: "".join(c for c in x if c not in VOWELS)),
+    Operation("write every character twice", "str", "str", '"".join(c + c for c in x)',
+              lambda x, k: "".join(c + c for c in x)),
+    Operation("keep the first {k} characters", "str", "str", "x[:{k}]", lambda x, k: x[:k], FEW),
+    Operation("put the words in reverse order, one space between", "str", "str", '" ".join(x.split()[::-1])',
+              lambda x, k: " ".join(x.split()[::-1])),
+    Operation("count a, e, i, o, u", "str", "int", 'sum(c in "aeiou" for c in x)',
+              lambda x, k: sum(c in VOWELS for c in x)),
+    Operation("count the characters", "str", "int", "len(x)", lambda x, k: len(x)),
+    Operation("count the words", "str", "int", "len(x.split())", lambda x, k: len(x.split())),
+    Operation("list the lengths of the words", "str", "list", "[len(w) for w in x.split()]",
+              lambda x, k: [len(w) for w in x.split()]),
+)  # fmt: skip
+
+
+def drawn(rng: random.Random, steps: int, tests: int) -> Program:
+    """A chain of at most so many operations that so many tests tell from its like.
+
+    Raises: ValueError, where there seems to be none.
+    """
+    for _ in range(1000):
+        kind, program = rng.choice(sorted(KINDS)), list[tuple[int, int]]()
+        for _ in range(rng.randint(1, steps)):
+            place = rng.choice([at for at, operation in enumerate(OPERATIONS) if operation.takes == kind])
+            program.append((place, rng.choice(OPERATIONS[place].ks)))
+            kind = OPERATIONS[place].gives
+        if telling(tuple(program), tests):
+            return tuple(program)
+    raise ValueError(f"{tests} tests tell no chain of up to {steps} operations from those near it")
+
+
+def takes(program: Program) -> str:
+    """The kind of its input."""
+    return OPERATIONS[program[0][0]].takes
+
+
+def run(program: Program, value: Any) -> Any:
+    for place, k in program:
+        value = OPERATIONS[place].does(value, k)
+    return value
+
+
+def words(program: Program) -> str:
+    return ", then ".join(OPERATIONS[place].words.format(k=k) for place, k in program)
+
+
+def source(program: Program) -> str:
+    """The program as the Python function `solve`."""
+    lines = [f"    x = {OPERATIONS[place].python.replace('{k}', str(k))}" for place, k in program]
+    return "\n".join(["def solve(x):", *lines, "    return x"])
+
+
+def fits(program: Program) -> bool:
+    """Whether every operation takes what the one before gives."""
+    chain = [OPERATIONS[place] for place, _ in program]
+    return bool(chain) and all(a.gives == b.takes for a, b in pairwise(chain))
+
+
+def nearby(program: Program) -> list[Program]:
+    """The programs that take the same and have one operation less, or another one or number in its place."""
+    found = [program[:at] + program[at + 1 :] for at in range(len(program))]
+    found += [(*program[:at], one, *program[at + 1 :]) for at in range(len(program)) for one in every()]
+    return alike(program, found)
+
+
+def longer(program: Program) -> list[Program]:
+    """The programs that take the same and have one operation more."""
+    return alike(program, [(*program[:at], one, *program[at:]) for at in range(len(program) + 1) for one in every()])
+
+
+def every() -> Iterator[tuple[int, int]]:
+    return ((place, k) for place, operation in enumerate(OPERATIONS) for k in operation.ks)
+
+
+def alike(program: Program, others: Sequence[Program]) -> list[Program]:
+    """Those of the others that can be run, on what the program takes."""
+    fitting = (other for other in others if fits(other) and takes(other) == takes(program))
+    return [other for other in dict.fromkeys(fitting) if other != program]
+
+
+def given(rng: random.Random, kind: str) -> Any:
+    """An input of a kind."""
+    if kind == "int":
+        return rng.randint(-200, 200)
+    if kind == "list":
+        return [rng.randint(-6, 12) for _ in range(rng.randint(1, 8))]
+    return " ".join("".join(rng.choices(LETTERS, k=rng.randint(1, 5))) for _ in range(rng.randint(1, 4)))
+
+
+@cache
+def battery(kind: str) -> tuple[Any, ...]:
+    """The inputs that decide which programs are the same: the edges, and others drawn once for all."""
+    rng, found = Key(0).at("programs", kind=list(KINDS).index(kind)).random(), list(EDGES[kind])
+    while len(found) < BATTERY:
+        if (value := given(rng, kind)) not in found:
+            found.append(value)
+    return tuple(found)
+
+
+def cases(program: Program) -> list[list[Any]]:
+    """All tests: a list of arguments and the value, each."""
+    return [[[copy.copy(value)], run(program, value)] for value in battery(takes(program))]
+
+
+@cache
+def telling(program: Program, count: int) -> bool:
+    """Whether so many tests fail the argument given back, any one value on half of them, and every nearby program."""
+    inputs = battery(takes(program))[:count]
+    expected = [run(program, value) for value in inputs]
+    (_, often), *_ = Counter(map(repr, expected)).most_common(1)
+    if 2 * often > count or expected == list(inputs):
+        return False
+    return all(
+        any(run(other, value) != wanted for value, wanted in zip(inputs, expected, strict=True))
+        for other in nearby(program)
+    )
+
+
+def told(rng: random.Random, program: Program, examples: int) -> str:
+    """What is asked, with calls that are none of the tests."""
+    kind, inputs = takes(program), list[Any]()
+    while len(inputs) < examples:
+        if (value := given(rng, kind)) not in (*battery(kind), *inputs):
+            inputs.append(value)
+    calls = "".join(f" solve({value!r}) == {run(program, value)!r}." for value in inputs)
+    return f"solve(x), x {KINDS[kind]}: {words(program)}.{calls}"
