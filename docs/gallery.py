@@ -8,6 +8,7 @@ A test holds the committed page to what this writes.
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 
 from gnomon.envs import ENVS, SingleTurn
 from gnomon.envs.gallery import facts, judge_source, options, samples, transcript
@@ -24,9 +25,10 @@ Written by `python docs/gallery.py`. `gnomon env list` prints the table, `gnomon
 |---|---|---|---|---|
 {rows}
 
-Every answer stands in one slot `<answer>...</answer>`. The reward of one turn is 1 for a right answer and, unless
-`format` says otherwise, 0.1 for one that can be read. Of several turns, a seat is forgiven `retries` replies without a
-legal move, and a lone one is paid `speed` on top of success. `seed` draws the tasks.
+Every answer stands in one slot `<answer>...</answer>`, that of `code` in one block of Python. The reward of one turn is
+1 for a right answer and, where `format` says so, something for one that can be read. Of several turns, a seat is
+forgiven `retries` replies without a legal move, and a lone one is paid `speed` on top of success. `seed` draws the
+tasks.
 """
 
 ENTRY = """\
@@ -64,7 +66,7 @@ def shown(value: object) -> str:
 
 def entry(name: str) -> str:
     if issubclass(ENVS[name], SingleTurn):
-        lines = [f"{prompt}\n    {answer}" for prompt, answer in samples(name)]
+        lines = [f"{prompt}\n{indent(answer, '    ')}" for prompt, answer in samples(name)]
     else:
         lines = transcript(name, 1)
     return ENTRY.format(name=name, summary=facts(name)["summary"], shown="\n".join(lines), source=judge_source(name))

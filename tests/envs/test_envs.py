@@ -28,6 +28,7 @@ SINGLE: dict[str, type[SingleTurn]] = {
 }
 GENERATED = sorted(name for name, kind in ENVS.items() if kind is not Dataset)
 NAMES = sorted(SINGLE)
+PAYS_FORM = sorted(name for name in NAMES if SINGLE[name]().format)
 
 
 def said(env: SingleTurn, task: Task, answer: str) -> Status:
@@ -51,6 +52,11 @@ PINNED = {
     "arithmetic": ("Compute 3 - 13. <answer>...</answer>", "3e6b1808e3e55d10"),
     "calculator": ("2*(5*7). <answer>...</answer>", "2ade36a096bf86c8"),
     "char_count": ('How many "a" in "wgra"? <answer>...</answer>', "97bd8afb8a238650"),
+    "code": (
+        "Python: solve(x), x a list of integers: keep those above 4."
+        " solve([-1, -3, 3]) == []. solve([-3, 7, 12, 7, 2]) == [7, 12, 7]. One ```python block.",
+        "6b7ade42ec0ef968",
+    ),
     "countdown": ("Make 1 from 6, 4, 9. <answer>...</answer>", "5539c171c33f9200"),
     "guess_number": ("Guess 1-20. <answer>...</answer>", "51a8fc3d98cf91c8"),
     "kuhn_poker": ("Kuhn poker. Card K. pass or bet? <answer>...</answer>", "33281ea8be699be0"),
@@ -124,8 +130,9 @@ def test_shots_are_solved_train_tasks_before_the_question(name: str, shots: int)
             examples = task.messages[:-1]
             assert bare.messages[0] not in examples
             for question, answer in zip(examples[::2], examples[1::2], strict=True):
-                assert question.content.endswith(SLOT)
-                assert answer.content.startswith("<answer>") and answer.content.endswith("</answer>")
+                before, after = env.frame
+                assert env.frame != SingleTurn.frame or question.content.endswith(SLOT)
+                assert answer.content.startswith(before) and answer.content.endswith(after)
 
 
 def test_a_question_is_never_its_own_example() -> None:
@@ -136,7 +143,7 @@ def test_a_question_is_never_its_own_example() -> None:
         assert len(task.messages) == 5
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PAYS_FORM)
 def test_a_gate_pays_the_format_only_under_a_right_answer(name: str) -> None:
     plain, gated = SINGLE[name](), SINGLE[name](gate="correct")
     task, *others = first(plain, 20)
@@ -190,7 +197,7 @@ def test_a_mutation_is_a_near_task_of_the_same_split(name: str) -> None:
         for place, task in enumerate(first(env, 60, split)):
             other = env.mutate(task, Key(5))
             assert other == env.mutate(task, Key(5)) and other.id != task.id and split_of(other.id) == split
-            assert env.verify(other, f"<answer>{env.solution(other)}</answer>").correct
+            assert env.verify(other, env.framed(env.solution(other))).correct
             stranger = env.tasks(split)[1000 + place]
             near += likeness(task, other)
             far += likeness(task, stranger)

@@ -144,9 +144,9 @@ def test_what_is_expected_never_enters_the_jail() -> None:
     runner = Told(Finished(values=(Ok(3), Ok(0), Ok(10))))
     (verdict,) = code_judged(UnitTests(), runner, [(SUM, fence("x"))])
     assert verdict.correct
-    assert runner.asked == [Job(source="x\n", call="solve", inputs=((1, 2), (-1, 1), (5, 5)))]
+    assert runner.asked == [Job(source="x", call="solve", inputs=((1, 2), (-1, 1), (5, 5)))]
     code_judged(UnitTests(), runner, [(ECHO, fence("x"))])
-    assert runner.asked[1] == Program(source="x\n", stdins=("1 2\n", "5 5"))
+    assert runner.asked[1] == Program(source="x", stdins=("1 2\n", "5 5"))
 
 
 def test_ends_that_are_nobodys_pass() -> None:

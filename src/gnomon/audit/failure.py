@@ -161,7 +161,10 @@ STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig
 ROOT = Path(__file__).parents[1]
 OURS = tuple(
     str(ROOT / name)
-    for name in ("audit", "jail", "types.py", "envs/base.py", "envs/witness.py", "envs/episodes.py", "verifiers/slot.py")
+    for name in (
+        *("audit", "jail", "types.py"),
+        *("envs/base.py", "envs/witness.py", "envs/episodes.py", "verifiers/slot.py"),
+    )
 )
 
 

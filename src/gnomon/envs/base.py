@@ -16,7 +16,19 @@ from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Slot
 
-__all__ = ["Env", "Episode", "SingleTurn", "Step", "Tasks", "confined", "identity", "seats", "solved", "split_of", "user"]
+__all__ = [
+    "Env",
+    "Episode",
+    "SingleTurn",
+    "Step",
+    "Tasks",
+    "confined",
+    "identity",
+    "seats",
+    "solved",
+    "split_of",
+    "user",
+]
 
 SLOT = "<answer>...</answer>"
 """Said once at the end of every prompt: where the answer goes."""

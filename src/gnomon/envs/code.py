@@ -26,13 +26,19 @@ class Code(UnitTests, SingleTurn):
     rungs: ClassVar[tuple[str, ...]] = ("jail",)
     imports: ClassVar[tuple[str, ...]] = ("gnomon.verifiers.warm_jail",)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least, most in (("steps", 1, 8), ("shown", 0, 8), ("hidden", 1, programs.BATTERY)):
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be from {least} to {most}")
+
     def make(self, rng: random.Random) -> Task:
         return self.asked(rng, programs.drawn(rng, self.steps, self.hidden))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One operation dropped, changed, or, up to `steps`, added."""
+        """One operation dropped, changed, or, up to `steps` and always up to 2, added."""
         program: programs.Program = task.info["program"]
-        other = rng.choice(programs.nearby(program) + programs.longer(program) * (len(program) < self.steps))
+        other = rng.choice(programs.nearby(program) + programs.longer(program) * (len(program) < max(self.steps, 2)))
         return self.asked(rng, other) if programs.telling(other, self.hidden) else task
 
     def asked(self, rng: random.Random, program: programs.Program) -> Task:

@@ -78,6 +78,10 @@ def heard(message: Message, seat: int, several: bool) -> str:
 
 
 def judge_source(name: str) -> str:
-    """The source of what decides the reward: `check`, or the play of an environment of several turns."""
-    kind = ENVS[name]
-    return inspect.cleandoc("\n" + inspect.getsource(kind.check if issubclass(kind, SingleTurn) else kind.play))  # type: ignore[attr-defined]
+    """The source of what decides the reward: `check`, or the play of an environment of several turns.
+
+    Of code it is the verdict on what came out of the jail.
+    """
+    kind: Any = ENVS[name]
+    decides = kind.settle if issubclass(kind, UnitTests) else kind.check if issubclass(kind, SingleTurn) else kind.play
+    return inspect.cleandoc("\n" + inspect.getsource(decides))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import accumulate, pairwise
+from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Any
 
 from gnomon.keys import Key
@@ -25,13 +25,24 @@ KINDS = {"int": "an integer", "list": "a list of integers", "str": "a text"}
 VOWELS = "aeiou"
 LETTERS = "abeiorstuAET"
 EDGES: dict[str, tuple[Any, ...]] = {
-    "int": (0, 1, -1, 2, 7, -8, 10, 45, -100, 99, 1000),
-    "list": ([], [0], [-3], [4], [5, 5], [3, -3], [1, 2, 3], [-2, -1, 0], [7, 7, 7, 7], [9, 8, 6, 6, 1], [2, 1, 2, 1]),
-    "str": ("", "a", "T", "st", "ee", "AEIOU", "abba", "to be", "a e b a", "rust or rust", "Eat us"),
-}
-"""Inputs on which careless programs fail: nothing, one, negative, the same again."""
+    "int": (0, 1, -1, 2, 7, -8, 10, 45, -100, 99, 1000, 91827364554637281, -24681012141618, 135791113151719),
+    "list": (
+        [], [0], [-3], [4], [1, -1], [5, 5], [3, -3], [1, 2, 3], [-2, -1, 0], [7, 7, 7, 7], [9, 8, 6, 6, 1],
+        [2, 1, 2, 1], [*range(12, -7, -1), *range(-5, 20, 2), *range(-4, 21, 2)], [*range(-5, 31), 4, 8, -5, 25],
+        [9, 14, 9, 16] * 6, [30, -40, 21, -27, -27, 14, -15, -12, -9, -33, -13], [-16, -29],
+        [-14, -11, -50, -10, -21, -37],
+    ),
+    "str": (
+        "", "a", "T", "st", "ee", "AEIOU", "abba", "to be", "a e b a", "rust or rust", "Eat us",
+        "Tories stare at rosette tiers as astute otters sort oat trees", "brrr tsst rrTT bb sTTs trsb tt b rst",
+        "a tot at bat is a sitar star or a rat to a bus or Taos it is",
+        "ae oui ea uuA Eie aaoo ia EuA oo",
+    ),
+}  # fmt: skip
+"""Inputs on which careless programs fail: nothing, one, negative, the same again, and much of it."""
 BATTERY = 64
-"""Inputs by which two programs are told apart."""
+"""Inputs that decide which programs stand together."""
+PROBES = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,47 +152,55 @@ def source(program: Program) -> str:
     return "\n".join(["def solve(x):", *lines, "    return x"])
 
 
-def fits(program: Program) -> bool:
-    """Whether every operation takes what the one before gives."""
-    chain = [OPERATIONS[place] for place, _ in program]
-    return bool(chain) and all(a.gives == b.takes for a, b in pairwise(chain))
+def kinds(program: Program) -> list[str]:
+    """What stands before the first operation, between every two, and behind the last."""
+    return [takes(program), *(OPERATIONS[place].gives for place, _ in program)]
+
+
+@cache
+def between(before: str, after: str | None) -> tuple[tuple[int, int], ...]:
+    """The operations that may stand between two kinds; where there is none after, anything may follow."""
+    return tuple(
+        (place, k)
+        for place, operation in enumerate(OPERATIONS)
+        if operation.takes == before and after in (operation.gives, None)
+        for k in operation.ks
+    )
 
 
 def nearby(program: Program) -> list[Program]:
     """The programs that take the same and have one operation less, or another one or number in its place."""
-    found = [program[:at] + program[at + 1 :] for at in range(len(program))]
-    found += [(*program[:at], one, *program[at + 1 :]) for at in range(len(program)) for one in every()]
-    return alike(program, found)
+    chain, found = kinds(program), list[Program]()
+    for at, own in enumerate(program):
+        before, after = chain[at], chain[at + 1] if at + 1 < len(program) else None
+        if len(program) > 1 and after in (before, None):
+            found.append((*program[:at], *program[at + 1 :]))
+        found += [(*program[:at], one, *program[at + 1 :]) for one in between(before, after) if one != own]
+    return found
 
 
 def longer(program: Program) -> list[Program]:
     """The programs that take the same and have one operation more."""
-    return alike(program, [(*program[:at], one, *program[at:]) for at in range(len(program) + 1) for one in every()])
+    chain, found = kinds(program), list[Program]()
+    for at, before in enumerate(chain):
+        after = before if at < len(program) else None
+        found += [(*program[:at], one, *program[at:]) for one in between(before, after)]
+    return found
 
 
-def every() -> Iterator[tuple[int, int]]:
-    return ((place, k) for place, operation in enumerate(OPERATIONS) for k in operation.ks)
-
-
-def alike(program: Program, others: Sequence[Program]) -> list[Program]:
-    """Those of the others that can be run, on what the program takes."""
-    fitting = (other for other in others if fits(other) and takes(other) == takes(program))
-    return [other for other in dict.fromkeys(fitting) if other != program]
-
-
-def given(rng: random.Random, kind: str) -> Any:
-    """An input of a kind."""
+def given(rng: random.Random, kind: str, size: int = 1) -> Any:
+    """An input of a kind. Args: size: 1 for one that fits into a prompt."""
     if kind == "int":
-        return rng.randint(-200, 200)
+        return rng.randint(-(200**size), 200**size)
     if kind == "list":
-        return [rng.randint(-6, 12) for _ in range(rng.randint(1, 8))]
-    return " ".join("".join(rng.choices(LETTERS, k=rng.randint(1, 5))) for _ in range(rng.randint(1, 4)))
+        return [rng.randint(-6 * size, 12 * size) for _ in range(rng.randint(2, 8 * size))]
+    return " ".join("".join(rng.choices(LETTERS, k=rng.randint(1, 5))) for _ in range(rng.randint(1, 4 * size)))
 
 
 @cache
 def battery(kind: str) -> tuple[Any, ...]:
     """The inputs that decide which programs are the same: the edges, and others drawn once for all."""
-    rng, found = Key(0).at("programs", kind=list(KINDS).index(kind)).random(), list(EDGES[kind])
+    rng, found = Key(0).at("programs", kind=kind).random(), list(EDGES[kind])
     while len(found) < BATTERY:
         if (value := given(rng, kind)) not in found:
             found.append(value)
@@ -194,17 +213,33 @@ def cases(program: Program) -> list[list[Any]]:
 
 
 @cache
+def probes(kind: str) -> tuple[Any, ...]:
+    """Many inputs, by which programs are called the same in all."""
+    rng = Key(0).at("probes", kind=kind).random()
+    return tuple(given(rng, kind, size) for size in (1, 2, 3, 4) for _ in range(PROBES // 4))
+
+
+@lru_cache(maxsize=2**14)
 def telling(program: Program, count: int) -> bool:
-    """Whether so many tests fail the argument given back, any one value on half of them, and every nearby program."""
+    """Whether so many tests tell a program from all that is like it.
+
+    They fail the argument given back, any one value on half of them, every program nearby, and every longer one that
+    does not do the same.
+    """
     inputs = battery(takes(program))[:count]
     expected = [run(program, value) for value in inputs]
     (_, often), *_ = Counter(map(repr, expected)).most_common(1)
-    if 2 * often > count or expected == list(inputs):
+    if 2 * often > count or expected == list(inputs) or any(fits(other, inputs, expected) for other in nearby(program)):
         return False
-    return all(
-        any(run(other, value) != wanted for value, wanted in zip(inputs, expected, strict=True))
-        for other in nearby(program)
-    )
+    if not (passing := [other for other in longer(program) if fits(other, inputs, expected)]):
+        return True
+    wide = probes(takes(program))
+    meant = [run(program, value) for value in wide]
+    return all(fits(other, wide, meant) for other in passing)
+
+
+def fits(program: Program, inputs: Sequence[Any], expected: Sequence[Any]) -> bool:
+    return all(run(program, value) == wanted for value, wanted in zip(inputs, expected, strict=True))
 
 
 def told(rng: random.Random, program: Program, examples: int) -> str:

@@ -219,7 +219,7 @@ def lines(text: str) -> list[str]:
 
 
 def flush(source: str) -> str:
-    """Source from the margin on: a block may stand indented, as in a list. Nothing that Python would read is changed."""
+    """Source from the margin on: a block may stand indented, as in a list. What Python can read stays as it is."""
     return dedent(source) if source.lstrip("\n")[:1].isspace() else source
 
 

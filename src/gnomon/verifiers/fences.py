@@ -59,7 +59,8 @@ def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tu
                 inside, counts = min(stop + 1, len(reply)), line[len(FENCE) :].strip().lower() in languages
             elif line == FENCE and stop - place < 64:
                 if counts:
-                    found.append((inside, max(inside, place - 1), stop))  # Without its last line break.
+                    end = place - 1 - reply.startswith("\r\n", max(place - 2, 0))
+                    found.append((inside, max(inside, end), stop))  # Without its last line break.
                 inside = None
         place = stop + 1
     return found, inside is not None and counts
