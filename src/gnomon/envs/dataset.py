@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.envs.base import SLOT, SPLITS, SingleTurn, identity, solved, split_of, user
-from gnomon.envs.rows import Row, is_file, read, stamp
+from gnomon.envs.rows import Row, is_file, located, read, stamp
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
@@ -60,6 +60,12 @@ class Dataset(SingleTurn):
     repeat: int = 1
     """How many times over the train rows stand in the split: one row, many times, is one-shot training."""
     format: float = 0.0
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What its rows come from, by option: files, or a folder in the hub's format."""
+        named = {"path": located(self.path), "test": self.test, "ranked": self.ranked}
+        return {option: path for option, path in named.items() if path and (is_file(path) or Path(path).is_dir())}
 
     def make(self, rng: random.Random) -> Task:
         raise NotImplementedError("the tasks of a data set are its rows")

@@ -12,7 +12,7 @@ from typing import Any
 
 from gnomon.errors import ConfigError, ResourceError
 
-__all__ = ["Row", "is_file", "read", "stamp"]
+__all__ = ["Row", "is_file", "located", "read", "stamp"]
 
 Row = Mapping[str, Any]
 JSON = (".jsonl", ".ndjson", ".json")

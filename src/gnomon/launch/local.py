@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -28,6 +28,7 @@ from gnomon.envs.base import Env, confined
 from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
 from gnomon.jail import capabilities
 from gnomon.keys import Key
+from gnomon.launch.data import anchored_data, data_hashes, digest, require_same_data
 from gnomon.launch.find import check_env_config, make_env, source_hash
 from gnomon.launch.weights import weigh
 from gnomon.learners.critic import Critic
@@ -234,7 +235,7 @@ def same_tokens(ours: Path, theirs: Path) -> None:
         )
 
 
-def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
+def manifest(config: RunConfig, parts: Parts, env: Env) -> dict[str, Any]:
     """What the run stands on: versions, hardware, code, hashes. Beside the chain, for a reader."""
     libraries = ("gnomon", "torch", "transformers", "tokenizers", "numpy", "safetensors", "pydantic")
     return {
@@ -248,7 +249,8 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
         },
         "threads": config.threads,
         "env": {"type": config.env.type, "source_sha256": source_hash(parts.env)},
-        "sandbox": capabilities(rungs).body() if (rungs := getattr(parts.env, "rungs", ())) else {},
+        "data": data_hashes(config, env),
+        "sandbox": capabilities(rungs).body() if (rungs := getattr(env, "rungs", ())) else {},
         "policy": hashes(model_folder(config.policy.path)),
         "code_sha256": code_hash(),
         "tier": parts.actor.engine.tier.value,
@@ -258,13 +260,13 @@ def manifest(config: RunConfig, parts: Parts) -> dict[str, Any]:
 
 def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None) -> RunReader:
     """Run a configuration in a new folder, to its end or until it is told to stop."""
-    config = anchored(config)
     env = make_env(config.env) if env is None else env
+    config = anchored(config, env)
     watch.message(weigh(env, config.audit.acknowledge))
     receipt = audited(config, env, watch)
     parts = build(config, env)
-    facts = {**manifest(config, parts), "audit": receipt}
-    with Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config)) as store:
+    facts = {**manifest(config, parts, env), "audit": receipt}
+    with Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config, env)) as store:
         go(store, config, parts, watch)
     return RunReader(folder)
 
@@ -295,21 +297,22 @@ def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
         watch.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
     config, _ = resolve([load(folder / RECIPE)], [check_env_config] if env is None else [])
+    env = make_env(config.env) if env is None else env
+    require_same_data(config, env, reader.manifest.get("data", {}), folder)
     with Run.resume(folder) as store:
         parts = build(config, env)
         store.rewind(0)
-        store.append([Record(kind="genesis", body=opening(config))])  # E403 if recipe or model have changed.
-        for difference in changes(reader.manifest, manifest(config, parts)):
+        store.append([Record(kind="genesis", body=opening(config, env))])  # E403 if recipe or model have changed.
+        for difference in changes(reader.manifest, manifest(config, parts, env)):
             watch.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, watch)
     return RunReader(folder)
 
 
-def anchored(config: RunConfig) -> RunConfig:
+def anchored(config: RunConfig, made: Env) -> RunConfig:
     """The configuration with the paths of what it reads made absolute: a run resumes from anywhere."""
-    policy, env, rollout = config.policy, config.env, config.rollout
-    if rollout.demonstrations:
-        rollout = rollout.model_copy(update={"demonstrations": str(Path(rollout.demonstrations).resolve())})
+    config = anchored_data(config, made)
+    policy, env = config.policy, config.env
     seats = config.seats
     if seats.opponent not in ("", "past", "tiny"):
         seats = seats.model_copy(update={"opponent": str(Path(seats.opponent).resolve())})
@@ -318,7 +321,7 @@ def anchored(config: RunConfig) -> RunConfig:
     file, _, name = env.type.rpartition(":")
     if file.endswith(".py"):
         env = env.model_copy(update={"type": f"{Path(file).resolve()}:{name}"})
-    return config.model_copy(update={"policy": policy, "env": env, "rollout": rollout, "seats": seats})
+    return config.model_copy(update={"policy": policy, "env": env, "seats": seats})
 
 
 def measure(config: RunConfig) -> dict[str, Any]:
@@ -410,7 +413,7 @@ def gentle_interrupt(recorder: Recorder, watch: Watch) -> Iterator[None]:
             signal.signal(number, was)
 
 
-def opening(config: RunConfig) -> dict[str, Any]:
+def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
     How often to save, what an audit may find, limits of time and the number of processes decide nothing; files are
@@ -420,9 +423,9 @@ def opening(config: RunConfig) -> dict[str, Any]:
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     del body["rollout"]["seconds"], body["referee"]["workers"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
-    if shown := config.rollout.demonstrations:
-        with Path(shown).open("rb") as file:
-            body["rollout"]["demonstrations"] = file_digest(file, "sha256").hexdigest()
+    for setting, known in data_hashes(config, env).items():
+        table, _, option = setting.partition(".")
+        body[table][option] = known
     if (other := config.seats.opponent) not in ("", "past"):
         body["seats"]["opponent"] = hashes(model_folder(other))
     return {"config": body, "policy": hashes(model_folder(config.policy.path))}
@@ -432,11 +435,7 @@ def hashes(folder: Path) -> dict[str, str]:
     """Of every file of a model folder that decides what it computes."""
     names = {"config.json", "generation_config.json", "tokenizer.json"}
     paths = sorted(p for p in folder.iterdir() if p.name in names or p.suffix in (".safetensors", ".bin"))
-    digests = {}
-    for path in paths:
-        with path.open("rb") as file:
-            digests[path.name] = file_digest(file, "sha256").hexdigest()
-    return digests
+    return {path.name: digest(path) for path in paths}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,77 @@
+"""The data that a run reads: named by the setting that says where it is, known by its hash.
+
+An environment that reads files has `files`: by the name of an option, the path of a file, or of a folder of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import file_digest, sha256
+from pathlib import Path
+
+from gnomon.config import RunConfig
+from gnomon.envs.base import Env
+from gnomon.errors import RunError
+
+__all__ = ["anchored_data", "data_files", "data_hashes", "digest", "require_same_data"]
+
+
+def data_files(config: RunConfig, env: Env) -> dict[str, Path]:
+    """Every file or folder that a run's tasks come from, by its setting."""
+    found = {f"env.{option}": Path(path) for option, path in getattr(env, "files", {}).items()}
+    if config.rollout.demonstrations:
+        found["rollout.demonstrations"] = Path(config.rollout.demonstrations)
+    return {setting: path.resolve() for setting, path in found.items()}
+
+
+def data_hashes(config: RunConfig, env: Env) -> dict[str, str]:
+    """SHA-256 of all data, in hexadecimal digits, by its setting. Raises: RunError E191 for data that is gone."""
+    found = {}
+    for setting, path in data_files(config, env).items():
+        try:
+            found[setting] = digest(path)
+        except OSError as error:
+            fix = "put it back, or say where it is now"
+            raise RunError(
+                "E191", "data cannot be read", where=f"{setting} = {path}", why=error.strerror or "", fix=fix
+            ) from error
+    return found
+
+
+def digest(path: Path) -> str:
+    """Of a file; of a folder, over the names and hashes of all files in it. Raises: OSError, where it is not there."""
+    if not path.is_dir():
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    total = sha256()
+    for each in sorted(each for each in path.rglob("*") if each.is_file()):
+        total.update(f"{each.relative_to(path)}\0{digest(each)}\n".encode())
+    return total.hexdigest()
+
+
+def anchored_data(config: RunConfig, env: Env) -> RunConfig:
+    """The configuration with the paths of its data made absolute."""
+    rollout, found = config.rollout, data_files(config, env)
+    if "rollout.demonstrations" in found:
+        rollout = rollout.model_copy(update={"demonstrations": str(found["rollout.demonstrations"])})
+    # What ships is found by its name wherever the package is.
+    own = {name: path for name, path in getattr(env, "files", {}).items() if config.env.options.get(name) == path}
+    given = {name: str(found[f"env.{name}"]) for name in own}
+    return config.model_copy(update={"env": config.env.model_copy(update=given), "rollout": rollout})
+
+
+def require_same_data(config: RunConfig, env: Env, before: Mapping[str, str], folder: Path) -> None:
+    """Raises: RunError E190, where data is not what it was when the run began.
+
+    Args: before: the hashes that the run wrote down; folder: of the run.
+    """
+    now, paths = data_hashes(config, env), data_files(config, env)
+    for setting, was in before.items():
+        if setting in now and now[setting] != was:
+            raise RunError(
+                "E190",
+                "the data is not what it was when the run began",
+                where=f"{setting} = {paths[setting]}",
+                why=f"its SHA-256 was {was[:16]}… and is {now[setting][:16]}…: the same steps would play other tasks",
+                fix=f"put the old data back, or start a new run on this: gnomon train {folder}/recipe.toml run=OTHER",
+            )
