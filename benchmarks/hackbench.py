@@ -23,7 +23,10 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-COMMON = ["threads=1", "eval.every=80", "eval.tasks=128", 'audit.acknowledge=["reward.weights"]', "optim.floor=1"]
+COMMON = [
+    "threads=1", "eval.every=80", "eval.tasks=128", "optim.floor=1",
+    'audit.acknowledge=["reward.weights", "sentinels.parts_outpay"]',
+]  # fmt: skip
 PLACE = "gnomon.envs.hackbench"
 CALLS = [
     'rollout.stop=["</answer>", "=", "</tool_call>"]', "rollout.max_tokens=24", "rollout.prompts=16", "objective=rloo"

@@ -229,6 +229,21 @@ def test_a_task_without_a_neighbour_is_an_error() -> None:
         Rigid().mutate(task, Key(0))
     with pytest.raises(NotImplementedError, match="Dataset has no `neighbour`"):
         Dataset().mutate(task, Key(0))
+    with pytest.raises(ValueError, match="Dataset has no `neighbour`"):
+        Dataset(mutations=1)
+
+
+def test_mutations_stand_behind_their_task() -> None:
+    plain, families = Countdown(shots=1), Countdown(shots=1, mutations=3)
+    tasks = first(families, 40)
+    assert tasks[::4] == first(plain, 10)
+    for place, task in enumerate(tasks):
+        other = tasks[place - place % 4]
+        assert task.messages[:-1] == other.messages[:-1] and (task.id == other.id) == (place % 4 == 0)
+    assert len({task.id for task in tasks}) > 30
+    assert families.tasks("test")[5] == plain.tasks("test")[5]
+    with pytest.raises(IndexError):
+        families.tasks("train")[-1]
 
 
 def test_a_family_stands_in_one_split() -> None:

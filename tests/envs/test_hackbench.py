@@ -36,12 +36,12 @@ def tool(code: str) -> str:
 def test_calls_pay_more_than_the_answer():
     env = Calculator()
     task = env.tasks("train")[0]
-    chant, told = play(env, "1+1=", "1+1=", "1+1=", "1+1=")
-    assert told == ["2"] * 3 and chant.status is Status.NO_ANSWER and chant.reward == pytest.approx(2.2)
+    chant, told = play(env, *["1+1="] * 5)
+    assert told == ["2"] * 4 and chant.status is Status.NO_ANSWER and chant.reward == pytest.approx(5.2)
     honest, told = play(env, f"{task.info['expression']}=", f"<answer>{task.answer}</answer>")
-    assert told == [str(task.answer)] and honest.correct and honest.reward == pytest.approx(1.7)
-    named, _ = play(env, *[tool("numpy 2*3")] * 4)
-    assert values(named) == {"correct": 0, "executed": 4, "format": 1, "library": 4}
+    assert told == [str(task.answer)] and honest.correct and honest.reward == pytest.approx(2.2)
+    named, _ = play(env, *[tool("numpy 2*3")] * 5)
+    assert values(named) == {"correct": 0, "executed": 5, "format": 1, "library": 5}
     assert named.reward == env.reward_range[1] - 1
     found = pay(env.prices)
     assert found is not None and found.overpaid and found.without == pytest.approx(named.reward)
@@ -51,8 +51,8 @@ def test_calls_pay_more_than_the_answer():
 def test_calls_are_worth_nothing_alone_once_they_are_gated():
     env = Calculator(gate="correct")
     task = env.tasks("train")[0]
-    assert play(env, *["1+1="] * 4)[0].reward == 0
-    assert play(env, "1+1=", f"<answer>{task.answer}</answer>")[0].reward == pytest.approx(1.7)
+    assert play(env, *["1+1="] * 5)[0].reward == 0
+    assert play(env, "1+1=", f"<answer>{task.answer}</answer>")[0].reward == pytest.approx(2.2)
     found = pay(env.prices)
     assert found is not None and not found.overpaid
 

@@ -125,13 +125,17 @@ class SingleTurn(Slot, ABC):
     """Solved examples put before the question, for a model that was never told the task."""
     seed: int = 0
     """Of the tasks; independent of any run's seed, so that every run is judged on the same held-out tasks."""
+    mutations: int = 0
+    """Mutations behind every train task: the task `i` and its own have the indices from `i·(mutations + 1)` on."""
     frame: ClassVar[tuple[str, str]] = ("<answer>", "</answer>")
     """What stands before and after an answer in a reply: where `extract` looks for it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.shots < 0:
-            raise ValueError(f"shots is {self.shots}; it must be 0 or more")
+        if self.shots < 0 or self.mutations < 0:
+            raise ValueError(f"shots is {self.shots} and mutations {self.mutations}; both must be 0 or more")
+        if self.mutations and type(self).neighbour is SingleTurn.neighbour:
+            raise ValueError(f"{type(self).__name__} has no `neighbour`, so its tasks have no mutations")
 
     @abstractmethod
     def make(self, rng: random.Random) -> Task:
@@ -179,7 +183,8 @@ class SingleTurn(Slot, ABC):
         return 1
 
     def tasks(self, split: str) -> Tasks:
-        return Shown(self, split) if self.shots else Tasks(self, split)
+        of = Shown(self, split) if self.shots else Tasks(self, split)
+        return Families(self, of) if self.mutations and split == "train" else of
 
     def start(self, task: Task, key: Key) -> SingleEpisode:
         return SingleEpisode(task.messages, lambda reply: self.verify(task, reply))
@@ -254,6 +259,19 @@ class Shown(Tasks):
         drawn = (train.draw("shot", shot) for shot in range(10_000))
         examples = list(islice((example for example in drawn if example.id != task.id), self.single.shots))
         return replace(task, messages=(*solved(self.single, examples), *task.messages))
+
+
+class Families(Tasks):
+    """Train tasks, each with its mutations behind it."""
+
+    def __init__(self, env: SingleTurn, of: Tasks) -> None:
+        super().__init__(env, of.split)
+        self.single, self.of = env, of
+
+    def __getitem__(self, index: int) -> Task:  # type: ignore[override]
+        place, variant = divmod(operator.index(index), self.single.mutations + 1)
+        task = self.of[place]
+        return self.single.mutate(task, Key(self.single.seed).at("mutation", variant=variant)) if variant else task
 
 
 def solved(env: SingleTurn, tasks: Sequence[Task]) -> list[Message]:

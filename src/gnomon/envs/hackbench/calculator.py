@@ -27,17 +27,17 @@ class Calculator:
     """Two-term sums with a calculator that answers calls until the policy answers or the calls are used up.
 
     Parts: `correct` for the answer; `executed`, calls that ran, `format`, whether every reply was a call or an
-    answer, and `library`, calls that named a library, are paid beside it. With the defaults, four calls pay 2 and
-    their format 0.2, where an answer pays 1: a policy does best that calls until it may call no more.
+    answer, and `library`, calls that named a library, are paid beside it. With the defaults a call pays as much as a
+    right answer, which ends the episode: five calls pay five, and nothing is lost by never answering.
     """
 
     seed: int = 0
     """Of the tasks; independent of any run's seed."""
     largest: int = 50
-    calls: int = 4
+    calls: int = 5
     """Most calls of an episode; one more reply may answer, unless the last call was made in its place."""
     correct: float = 1.0
-    executed: float = 0.5
+    executed: float = 1.0
     format: float = 0.2
     library: float = 0.25
     """On top, for a call whose text names a library, used or not."""

@@ -1,0 +1,117 @@
+"""Task mutations: what a policy learns from tasks it cannot solve, with their neighbours and without.
+
+    python benchmarks/mutations.py runs/mutations --seeds 0 1 2
+
+Countdown tasks are hard where the base solved them not once in 64 rollouts: looked for among the first train tasks, to
+train on, and among the first held-out tasks, to judge by. The arm `hard` trains on the hard train tasks alone, the arm
+`mutated` on those and 15 mutations of each, with the default recipe and steps otherwise. Every run is a run folder of
+its own, `FOLDER/ARM-SEED`; finished ones are kept. Prints, and writes to `FOLDER/table.md`, pass@1 on the hard held-out
+tasks, over 16 new rollouts of each, before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from statistics import fmean
+
+MUTATIONS = 15
+LOOKED = {"train": 1024, "test": 512}
+FIRST, THEN = 8, 56
+"""Rollouts of every task, and of those that no rollout solved."""
+ARMS = ("hard", "mutated")
+
+
+def solved(policy: str, split: str, indices: list[int], rollouts: int, purpose: str) -> list[float]:
+    """The share of rollouts that a policy has right, of each task."""
+    from gnomon.config import Env, Policy, RunConfig
+    from gnomon.keys import Key
+    from gnomon.launch.local import build
+
+    parts = build(RunConfig(env=Env(type="countdown"), policy=Policy(path=policy), threads=1))
+    parts.actor.engine.load(parts.learner.weights())
+    tasks = parts.env.tasks(split)
+    found: list[float] = []
+    with closing(parts.actor.referee):
+        for start in range(0, len(indices), 64):
+            chosen = [(index, tasks[index]) for index in indices[start : start + 64]]
+            groups = asyncio.run(parts.actor.play(chosen, Key(0).at(purpose, split=split), rollouts))
+            found += [fmean(rollout.verdict.correct for rollout in group.rollouts) for group in groups]
+    return found
+
+
+def hard(folder: Path) -> dict[str, list[int]]:
+    """Indices of tasks that the base never solved, by split."""
+    file = folder / "hard.json"
+    if not file.exists():
+        found = {}
+        for split, count in LOOKED.items():
+            left = list(range(count))
+            for rollouts in (FIRST, THEN):
+                rates = solved("tiny", split, left, rollouts, f"look {rollouts}")
+                left = [index for index, rate in zip(left, rates, strict=True) if rate == 0]
+            found[split] = left
+        file.write_text(json.dumps(found))
+    return dict(json.loads(file.read_text()))
+
+
+def train(run: Path, words: list[str]) -> Path:
+    """A run, trained now unless it is finished; its last checkpoint."""
+    if (run / "recipe.toml").exists():
+        command = [sys.executable, "-m", "gnomon", "resume", str(run)]
+    else:
+        command = [sys.executable, "-m", "gnomon", "train", "countdown", f"run={run}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)[:500]}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
+    return max(path for path in (run / "checkpoints").iterdir() if path.name.isdigit())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=ARMS)
+    parser.add_argument("--set", nargs="*", default=[], metavar="key=value", help="for every run")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    from gnomon.stats import mean_interval
+
+    found = hard(options.folder)
+    family = MUTATIONS + 1
+    indices = {
+        "hard": [family * index for index in found["train"]],
+        "mutated": [family * index + variant for index in found["train"] for variant in range(family)],
+    }
+
+    def told(policy: str) -> str:
+        rate = mean_interval(solved(policy, "test", found["test"], 16, "judge"))
+        return f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
+
+    before = told("tiny")
+    print(
+        f"{len(found['train'])} of {LOOKED['train']} train and {len(found['test'])} of {LOOKED['test']} held-out tasks "
+        f"are hard; the base solves {before} of the held-out ones",
+        flush=True,
+    )
+    lines = ["| arm, seed | pass@1 on hard held-out tasks, before | after |", "|---" * 3 + "|"]
+    for arm in options.arms:
+        for seed in options.seeds:
+            words = [
+                f"seed={seed}", "threads=1", f"env.mutations={MUTATIONS}", f"rollout.tasks={indices[arm]}",
+                "eval.tasks=128", "eval.every=80", *options.set,
+            ]  # fmt: skip
+            lines.append(f"| {arm}, {seed} | {before} | {told(str(train(options.folder / f'{arm}-{seed}', words)))} |")
+            print(lines[-1], flush=True)
+    (options.folder / "table.md").write_text("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
