@@ -2,11 +2,14 @@
 
     python benchmarks/mutations.py runs/mutations --seeds 0 1 2
 
-Countdown tasks are hard where the base solved them not once in 64 rollouts: looked for among the first train tasks, to
-train on, and among the first held-out tasks, to judge by. The arm `hard` trains on the hard train tasks alone, the arm
-`mutated` on those and 15 mutations of each, with the default recipe and steps otherwise. Every run is a run folder of
-its own, `FOLDER/ARM-SEED`; finished ones are kept. Prints, and writes to `FOLDER/table.md`, pass@1 on the hard held-out
-tasks, over 16 new rollouts of each, before and after.
+The policy to begin with, `FOLDER/base`, knows the form of an answer and nothing else: it is the tiny policy, fitted to
+expressions over the given two or three numbers that are all wrong. (The tiny policy itself has no tasks that are hard
+and within reach: it solves nearly all of three numbers up to 10 sometimes, and never one with a number above 10.)
+Tasks are hard where that base solved them not once in 64 rollouts: looked for among the first train tasks, to train on,
+and among the first held-out tasks, to judge by. The arm `hard` trains on the hard train tasks alone, the arm `mutated`
+on those and 15 mutations of each, with the default recipe and steps otherwise. Every run is a run folder of its own,
+`FOLDER/ARM-SEED`; finished ones are kept. Prints, and writes to `FOLDER/table.md`, pass@1 on the hard held-out tasks,
+over 16 new rollouts of each, before and after.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ LOOKED = {"train": 1024, "test": 512}
 FIRST, THEN = 8, 56
 """Rollouts of every task, and of those that no rollout solved."""
 ARMS = ("hard", "mutated")
+FORM = 4096
+"""Wrong answers that the form is learned from."""
 
 
 def solved(policy: str, split: str, indices: list[int], rollouts: int, purpose: str) -> list[float]:
@@ -46,15 +51,34 @@ def solved(policy: str, split: str, indices: list[int], rollouts: int, purpose: 
     return found
 
 
-def hard(folder: Path) -> dict[str, list[int]]:
-    """Indices of tasks that the base never solved, by split."""
+def form(folder: Path) -> Path:
+    """A policy that answers any task with some expression over its numbers."""
+    from gnomon.envs import Countdown
+    from gnomon.envs.expressions import grow
+    from gnomon.keys import Key
+
+    run = folder / "base"
+    words = [f"rollout.demonstrations={folder / 'form.jsonl'}", "env.numbers=[2, 3]", "objective=sft", "steps=40"]
+    if not run.exists():
+        tasks, lines = Countdown(numbers=(2, 3)).tasks("train"), []
+        for index in range(FORM):
+            rng, value, text = Key(0).at("form", index=index).random(), tasks[index].answer, ""
+            while value == tasks[index].answer:
+                value, text = grow(rng, list(tasks[index].info["numbers"]))
+            lines.append(json.dumps({"task": index, "reply": f"<answer>{text}</answer>"}))
+        (folder / "form.jsonl").write_text("\n".join(lines) + "\n")
+    return train(run, [*words, "threads=1", "eval.tasks=128", "eval.every=40"])
+
+
+def hard(folder: Path, base: str) -> dict[str, list[int]]:
+    """Indices of tasks that a policy never solved, by split."""
     file = folder / "hard.json"
     if not file.exists():
         found = {}
         for split, count in LOOKED.items():
             left = list(range(count))
             for rollouts in (FIRST, THEN):
-                rates = solved("tiny", split, left, rollouts, f"look {rollouts}")
+                rates = solved(base, split, left, rollouts, f"look {rollouts}")
                 left = [index for index, rate in zip(left, rates, strict=True) if rate == 0]
             found[split] = left
         file.write_text(json.dumps(found))
@@ -83,7 +107,8 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     from gnomon.stats import mean_interval
 
-    found = hard(options.folder)
+    base = str(form(options.folder))
+    found = hard(options.folder, base)
     family = MUTATIONS + 1
     indices = {
         "hard": [family * index for index in found["train"]],
@@ -94,7 +119,7 @@ def main() -> int:
         rate = mean_interval(solved(policy, "test", found["test"], 16, "judge"))
         return f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
 
-    before = told("tiny")
+    before = told(base)
     print(
         f"{len(found['train'])} of {LOOKED['train']} train and {len(found['test'])} of {LOOKED['test']} held-out tasks "
         f"are hard; the base solves {before} of the held-out ones",
@@ -104,8 +129,8 @@ def main() -> int:
     for arm in options.arms:
         for seed in options.seeds:
             words = [
-                f"seed={seed}", "threads=1", f"env.mutations={MUTATIONS}", f"rollout.tasks={indices[arm]}",
-                "eval.tasks=128", "eval.every=80", *options.set,
+                f"policy={base}", f"seed={seed}", f"env.mutations={MUTATIONS}", f"rollout.tasks={indices[arm]}",
+                "threads=1", "eval.tasks=128", "eval.every=80", *options.set,
             ]  # fmt: skip
             lines.append(f"| {arm}, {seed} | {before} | {told(str(train(options.folder / f'{arm}-{seed}', words)))} |")
             print(lines[-1], flush=True)

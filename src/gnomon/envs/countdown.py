@@ -29,10 +29,12 @@ class Countdown(SingleTurn):
         raise ValueError(f"no expression over such numbers makes a target of 1 to {self.target}")
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One number misread, or the same numbers in another expression; the target is what they make."""
-        numbers = list(task.info["numbers"])
-        if rng.random() < 0.5:
+        """One number misread or dropped, or the same in another expression; the target is what they make."""
+        numbers, change = list(task.info["numbers"]), rng.choice(("misread", "drop", "rearrange"))
+        if change == "misread":
             numbers[rng.randrange(len(numbers))] = rng.randint(1, self.largest)
+        elif change == "drop" and len(numbers) > 2:
+            numbers.pop(rng.randrange(len(numbers)))
         return self._asked(numbers, rng) or task
 
     def _asked(self, numbers: list[int], rng: random.Random) -> Task | None:
