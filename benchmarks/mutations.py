@@ -5,7 +5,7 @@
 The policy to begin with, `FOLDER/base`, knows the form of an answer and nothing else: it is the tiny policy, fitted to
 expressions over the given two or three numbers that are all wrong. (The tiny policy itself has no tasks that are hard
 and within reach: it solves nearly all of three numbers up to 10 sometimes, and never one with a number above 10.)
-Tasks are hard where that base solved them not once in 64 rollouts: looked for among the first train tasks, to train on,
+Tasks are hard where that base solved them not once in 128 rollouts: looked for among the first train tasks, to train on,
 and among the first held-out tasks, to judge by. The arm `hard` trains on the hard train tasks alone, the arm `mutated`
 on those and 15 mutations of each, with the default recipe and steps otherwise. Every run is a run folder of its own,
 `FOLDER/ARM-SEED`; finished ones are kept. Prints, and writes to `FOLDER/table.md`, pass@1 on the hard held-out tasks,
@@ -25,8 +25,8 @@ from pathlib import Path
 from statistics import fmean
 
 MUTATIONS = 15
-LOOKED = {"train": 1024, "test": 512}
-FIRST, THEN = 8, 56
+LOOKED = {"train": 2048, "test": 1024}
+FIRST, THEN = 8, 120
 """Rollouts of every task, and of those that no rollout solved."""
 ARMS = ("hard", "mutated")
 FORM = 4096
