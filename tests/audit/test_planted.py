@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from audit.planted.table import PLANTED, SOUND
-from gnomon.audit import Severity, subject_of
+from gnomon.audit import Report, Severity, subject_of
 from gnomon.audit.run import audit
+from gnomon.audit.text import report_text
+from gnomon.envs import ENVS
 
 TASKS = 60
 """Enough for every axis to have two tasks with different answers, and few enough to be quick."""
+JAILED = 16
+"""The same, where a verdict takes a hundred times as long."""
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -24,8 +28,25 @@ def test_planted_defect_is_found(name):
 
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_verifier_is_not_stopped(name):
-    report = audit(subject_of(SOUND[name](), count=TASKS))
+    sound = SOUND[name]()
+    report = audit(subject_of(sound, count=JAILED if hasattr(sound, "rungs") else TASKS))
     assert not report.blocking, [(finding.rule, finding.what) for finding in report.blocking]
+    if name in ENVS:
+        ships(report)
+
+
+def ships(report: Report) -> None:
+    assert report.passed and not any(f.severity is Severity.WARNING for f in report.findings), report_text(report)
+    assert {f.rule for f in report.findings} <= {
+        "exploit.format_paid",  # A tenth for an answer that can be read: a setting, `format`.
+        "sentinels.parts_pay",
+        "correctness.case_ignored",  # Scramble takes capital letters.
+    }
+    if "exploit" in report.skipped:  # A game of several seats: one reply would play against itself.
+        return
+    assert report.tables["errors"]["right answers refused"]["value"] == 0
+    assert report.tables["card"]["agreement on hostile texts"] == 1
+    assert len(report.tables["lazy"]) > 20 and "isomorphic" in str(report.skipped)
 
 
 def test_there_is_enough_of_both():

@@ -13,14 +13,10 @@ from pathlib import Path
 import pytest
 
 import gnomon
+from commands import command
 from gnomon.errors import ConfigErrors, RunError, VerifierError
 
 SMALL = {"steps": 2, "rollout": {"prompts": 2, "group": 2, "max_tokens": 16}, "eval": {"tasks": 2}}
-
-
-def command(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env, cwd=cwd)
 
 
 CASES = {

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import unicodedata
 
 import pytest
 
+from commands import command
 from gnomon.objectives import GRID, TABLE
-
-
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env={**os.environ})
 
 
 def test_the_list_has_every_objective_once():

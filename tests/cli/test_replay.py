@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 import gnomon
+from commands import command
 from gnomon.store import RunReader
 
 OTHERS = '''
@@ -56,10 +54,6 @@ class Bomb(CharCount):
 class Nothing:
     pass
 '''
-
-
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env={**os.environ})
 
 
 def replayed(*words: str) -> dict:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from commands import command
 from gnomon.objectives import Posterior, best_member, gain_terms, metric
 from gnomon.store import Record, Run, RunStatus
-
-
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env)
-
 
 COUNTS = [[0, 1, 4], [2, 4, 4]]
 """Successes among four rollouts, by step and task."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import gnomon
+from commands import command
 from gnomon.errors import ConfigError
 from gnomon.launch.weights import RULE, weigh
 from gnomon.rewards.alarms import alarms
@@ -138,8 +135,3 @@ def test_a_resumed_run_knows_what_has_rung(tmp_path, place):
     assert found.returncode == 1 and json.loads(found.stdout)["alarms"] == noted != []
     shown = command("show", str(run)).stdout
     assert all(f"{alarm['name']} at step {alarm['step']}" in shown for alarm in noted)
-
-
-def command(*words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    whole = {**os.environ, **(env or {})}
-    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=whole)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import gnomon
+from commands import command
 from gnomon.store import RunReader, verify
 
 ROOT = Path(__file__).parents[2]
@@ -24,9 +25,9 @@ SMALL = {
 WORDS = ["threads=1", "steps=3", "rollout.prompts=4", "group=4", "max_tokens=64", "eval.every=2", "eval.tasks=8"]
 
 
-def command(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+def interpreter(*words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_the_baseline_stands_before_any_training(finished):
 
 
 def test_the_same_recipe_gives_the_same_bytes(finished, tmp_path):
-    done = command("train", str(finished / "recipe.toml"), f"run={tmp_path / 'again'}")
+    done = interpreter("train", str(finished / "recipe.toml"), f"run={tmp_path / 'again'}")
     assert done.returncode == 0, done.stderr
     assert fingerprint(tmp_path / "again") == fingerprint(finished)
 
@@ -77,7 +78,7 @@ def test_another_seed_gives_others(finished, tmp_path):
 
 
 def test_the_command_line_is_the_same_road(finished, tmp_path):
-    done = command("train", "char_count", f"run={tmp_path / 'r'}", *WORDS)
+    done = interpreter("train", "char_count", f"run={tmp_path / 'r'}", *WORDS)
     assert done.returncode == 0, done.stderr
     assert fingerprint(tmp_path / "r") == fingerprint(finished)
     assert "baseline" in done.stdout and "next:" in done.stdout

@@ -33,8 +33,7 @@ DAY = 25 * 3600.0
 
 def probe(case: Case) -> Iterator[Finding]:
     calls = probes(case)
-    with Court(case.subject, workers=1) as court:
-        first = court.ask(in_order, calls, 1)
+    first = case.court.ask(in_order, calls, 1, fresh=True)
     if not isinstance(first, Returned):
         case.skipped["determinism"] = f"the calls to compare came to no end: {first}"
         return
@@ -70,17 +69,16 @@ def here(case: Case, calls: Sequence[tuple[int, str]]) -> Iterator[tuple[str, st
     count = len(calls)
     backwards = list(range(count))[::-1]
     shuffled = case.rng("order").sample(range(count), count)
-    with Court(case.subject, recycle=1) as court:  # A worker for each job: none has seen another.
-        again = court.ask(in_order, calls, 2)
-        if isinstance(again, Returned):
-            yield "determinism.repeated", "asked again", again.value[count:]
-        for said, order in (("in the other order", backwards), ("in a shuffled order", shuffled)):
-            outcome = court.ask(in_order, [calls[place] for place in order], 1)
-            if isinstance(outcome, Returned):
-                by_place = dict(zip(order, outcome.value, strict=True))
-                yield "determinism.order", said, [by_place[place] for place in range(count)]
-        alone = court.pool.map([(in_order, [call], 1) for call in calls[:24]])
-        yield "determinism.batch", "one by one", [o.value[0] for o in alone if isinstance(o, Returned)]
+    again = case.court.ask(in_order, calls, 2, fresh=True)
+    if isinstance(again, Returned):
+        yield "determinism.repeated", "asked again", again.value[count:]
+    for said, order in (("in the other order", backwards), ("in a shuffled order", shuffled)):
+        outcome = case.court.ask(in_order, [calls[place] for place in order], 1, fresh=True)
+        if isinstance(outcome, Returned):
+            by_place = dict(zip(order, outcome.value, strict=True))
+            yield "determinism.order", said, [by_place[place] for place in range(count)]
+    alone = case.court.pool.map([(in_order, [call], 1) for call in calls[:24]], fresh=True)
+    yield "determinism.batch", "one by one", [o.value[0] for o in alone if isinstance(o, Returned)]
     for rule, said, ask in (
         ("determinism.thread", "off the main thread", in_thread),
         ("determinism.clock", "with the clock put forward", tomorrow),

@@ -159,10 +159,9 @@ class Court:
         *,
         workers: int = 2,
         variables: Mapping[str, str] | None = None,
-        recycle: int = 10_000,
     ) -> None:
         """Raises: what pickling the subject raises; ImportError when a fresh process cannot import our own module."""
-        self.carried, self.workers, self.recycle = Carried.of(subject), workers, recycle
+        self.carried, self.workers = Carried.of(subject), workers
         self.imports: tuple[str, ...] = getattr(subject.verifier, "imports", ())
         self.variables = {"PYTHONHASHSEED": "0", **(variables or {})}
         self.seen: list[Ruling] = []
@@ -171,23 +170,18 @@ class Court:
 
     @cached_property
     def pool(self) -> Pool:
-        """For one verdict, or a batch that ends by itself."""
-        return self.opened(SECONDS, WALL)
-
-    @cached_property
-    def patient(self) -> Pool:
-        """For a probe that asks for many."""
-        return self.opened(PATIENCE * SECONDS, PATIENCE * WALL)
-
-    def opened(self, seconds: float, wall: float) -> Pool:
+        """Opened by the first call."""
         return Pool(
-            self.carried, self.workers, seconds=seconds, wall=wall, memory=MEMORY, output=2**24, retries=0,
-            variables=self.variables, recycle=self.recycle, imports=self.imports,
+            self.carried, self.workers, seconds=SECONDS, wall=WALL, memory=MEMORY, output=2**24, retries=0,
+            variables=self.variables, imports=self.imports,
         )  # fmt: skip
 
-    def ask(self, probe: Callable[..., Any], *given: Any) -> Outcome:
-        """What one worker says to a probe, a function at the top of a module that takes the `Bench` first."""
-        return self.patient.map([(probe, *given)])[0]
+    def ask(self, probe: Callable[..., Any], *given: Any, fresh: bool = False) -> Outcome:
+        """What one worker says to a probe, a function at the top of a module that takes the `Bench` first.
+
+        Args: fresh: the worker has judged nothing before.
+        """
+        return self.pool.map([(probe, *given)], fresh=fresh, patience=PATIENCE)[0]
 
     def judge(self, calls: Iterable[tuple[int, str]]) -> list[Ruling]:
         """A ruling for every (task index, reply), in order. After `KILLS` killed workers nothing more is asked."""
@@ -219,9 +213,8 @@ class Court:
         return rulings
 
     def close(self) -> None:
-        for name in ("pool", "patient"):
-            if name in self.__dict__:
-                self.__dict__[name].close()
+        if "pool" in self.__dict__:
+            self.pool.close()
 
     def __enter__(self) -> Self:
         return self

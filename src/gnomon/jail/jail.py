@@ -9,7 +9,6 @@ longer than its limits and the start of a fresh jail. Linux only.
 
 from __future__ import annotations
 
-import asyncio
 import selectors
 import socket
 import time
@@ -82,6 +81,8 @@ class Jail:
 
     async def amap(self, jobs: Iterable[Work]) -> list[Outcome]:
         """`map` without blocking the event loop. When cancelled, the jobs on their way are killed."""
+        import asyncio  # Every worker that judges would pay for it.
+
         mine, theirs = socket.socketpair()
         with theirs:
             running = asyncio.get_running_loop().run_in_executor(None, self._map, jobs, theirs)

@@ -9,7 +9,6 @@ by killing, so nothing that a function does can make a call wait longer. Linux o
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pickle
 import signal
@@ -100,10 +99,16 @@ class Flight:
     tries: int
     began: float
     cpu: float
-    due: float
+    seconds: float
+    """Of processor time that it may take."""
+    wall: float
+    due: float = field(init=False)
     """When to look at it next."""
     heard: bytearray = field(default_factory=bytearray)
     """Of the answer, so far."""
+
+    def __post_init__(self) -> None:
+        self.due = self.began + min(self.seconds, self.wall)
 
 
 class Pool:
@@ -189,15 +194,19 @@ class Pool:
         assert self._process.stderr is not None
         self._process.stderr.close()
 
-    def map(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False) -> list[Outcome]:
+    def map(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False, patience: float = 1.0) -> list[Outcome]:
         """One outcome per job, in order, whatever the order they end in.
 
-        Args: fresh: every job gets a worker that has done nothing before.
+        Args:
+            fresh: every job gets a worker that has done nothing before.
+            patience: times as much processor time, and time by the clock, as a job may usually take.
         """
-        return self._map(jobs, None, fresh)
+        return self._map(jobs, None, fresh, patience)
 
     async def amap(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False) -> list[Outcome]:
         """`map` without blocking the event loop. When cancelled, the jobs on their way are killed."""
+        import asyncio  # Every worker would pay for it.
+
         mine, theirs = socket.socketpair()
         with theirs:
             running = asyncio.get_running_loop().run_in_executor(None, self._map, jobs, theirs, fresh)
@@ -211,7 +220,10 @@ class Pool:
             finally:
                 mine.close()
 
-    def _map(self, jobs: Iterable[tuple[Any, ...]], stop: socket.socket | None, fresh: bool) -> list[Outcome]:
+    def _map(
+        self, jobs: Iterable[tuple[Any, ...]], stop: socket.socket | None, fresh: bool, patience: float = 1.0
+    ) -> list[Outcome]:
+        seconds, wall = patience * self.seconds, patience * self.wall
         payloads = [pickle.dumps(job) for job in jobs]
         outcomes: list[Outcome | None] = [None] * len(payloads)
         waiting = deque((place, 0) for place in range(len(payloads)))
@@ -228,8 +240,7 @@ class Pool:
                         self._drop(worker)
                         continue
                     waiting.popleft()
-                    due = now + min(self.seconds, self.wall)
-                    flights[worker.channel] = Flight(worker, place, tries + 1, now, cpu, due)
+                    flights[worker.channel] = Flight(worker, place, tries + 1, now, cpu, seconds, wall)
                 pause = max(0.0, min(flight.due for flight in flights.values()) - time.monotonic())
                 ready = wait([*flights, *([stop] if stop is not None else [])], pause)
                 if stop is not None and stop in ready:
@@ -285,11 +296,11 @@ class Pool:
             used = flight.worker.cpu() - flight.cpu
         except OSError:
             return None  # It is gone; its channel says so.
-        if used >= self.seconds:
+        if used >= flight.seconds:
             return Exceeded("cpu")
-        if now - flight.began >= self.wall:
+        if now - flight.began >= flight.wall:
             return Exceeded("wall")
-        flight.due = min(now + max(self.seconds - used, 0.001), flight.began + self.wall)
+        flight.due = min(now + max(flight.seconds - used, 0.001), flight.began + flight.wall)
         return None
 
     def _take(self, fresh: bool, *, wait: bool) -> Worker | None:

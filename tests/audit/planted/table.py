@@ -101,8 +101,7 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
 """A class, and the axes of which one must have a finding that is more than a note."""
 
 SOUND: dict[str, type[Any]] = {
-    # Those that judge in a jail take their time, and are audited whole elsewhere.
-    **{name: kind for name, kind in ENVS.items() if not hasattr(kind, "rungs")},
+    **ENVS,
     "parity": sound.Parity,
     "backwards": sound.Backwards,
     "divisors": sound.Divisors,
