@@ -6,7 +6,7 @@ The policy to begin with, `FOLDER/base`, knows the form of an answer and nothing
 expressions over the given two or three numbers that are all wrong. (The tiny policy itself has no tasks that are hard
 and within reach: it solves nearly all of three numbers up to 10 sometimes, and never one with a number above 10.)
 Tasks are hard where that base solved them not once in 128 rollouts: looked for among the first train tasks, to train
-on, and among the first held-out tasks, to judge by. The arm `hard` trains on the hard train tasks alone, the arm `mutated`
+on, and among the first held-out tasks, to judge by. The arm `hard` trains on the hard train tasks alone, `mutated`
 on those and 15 mutations of each, with the default recipe and steps otherwise. Every run is a run folder of its own,
 `FOLDER/ARM-SEED`; finished ones are kept. Prints, and writes to `FOLDER/table.md`, pass@1 on the hard held-out tasks,
 over 16 new rollouts of each, before and after.
