@@ -23,9 +23,8 @@ async def main(folder: str, steps: int) -> str:
     parts = build(config)
     env, actor, learner = parts.env, parts.actor, parts.learner
     key, held_out = Key(config.seed), first(env.tasks("test"), config.eval.tasks)
-    with Run.create(
-        Path(folder), recipe=to_toml(config), manifest=manifest(config, parts), genesis=opening(config)
-    ) as store:
+    facts, genesis = manifest(config, parts, env), opening(config, env)
+    with Run.create(Path(folder), recipe=to_toml(config), manifest=facts, genesis=genesis) as store:
         run = Recorder(store, config, Display(config))
         for step in run.steps(learner):
             with run.step(step) as log:
