@@ -12,7 +12,7 @@ from gnomon.envs import ENVS
 
 TASKS = 60
 """Enough for every axis to have two tasks with different answers, and few enough to be quick."""
-JAILED = 16
+JAILED = 8
 """The same, where a verdict takes a hundred times as long."""
 
 

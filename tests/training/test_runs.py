@@ -189,10 +189,10 @@ def test_a_damaged_checkpoint_is_passed_over_and_told(finished, tmp_path):
 
 
 def test_a_run_learns(tmp_path):
-    """Twenty steps on countdown: the reward of the last five exceeds that of the first five by 0.1.
+    """Fourteen steps on char_count: the reward of the last five exceeds that of the first five by 0.1.
 
-    The run is deterministic; in the run of this seed the rise was 0.23, so the line leaves room for other machines.
+    The run is deterministic; with seeds 0 to 2 the rise was 0.34 to 0.39, so the line leaves room for other machines.
     """
-    with gnomon.train("countdown", run=tmp_path / "r", quiet=True, threads=1, steps=20, eval={"tasks": 8}) as reader:
+    with gnomon.train("char_count", run=tmp_path / "r", quiet=True, threads=1, steps=14, eval={"tasks": 8}) as reader:
         rewards = [m["metrics"]["reward"] for m in reader.metrics()]
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.1
