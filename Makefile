@@ -12,10 +12,8 @@ demo: $(STAMP)
 	@echo "        $(BIN)/gnomon show runs/demo 79         the rollouts of its last step"
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
 
-# One more than there are cores, up to four: tests wait for deadlines a quarter of their time.
-JOBS := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 test: $(STAMP) bwrap
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -67,7 +67,7 @@ def lines(path: str) -> Iterator[Row]:
 
 def parquet(path: str) -> list[Row]:
     require("pyarrow", "parquet", path)
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq
 
     try:
         rows: list[Row] = pq.read_table(path).to_pylist()
@@ -79,7 +79,7 @@ def parquet(path: str) -> list[Row]:
 @lru_cache(maxsize=8)
 def hub(name: str, split: str) -> tuple[Row, ...]:
     require("datasets", "datasets", name)
-    import datasets  # type: ignore[import-untyped]
+    import datasets
 
     try:
         found = datasets.load_dataset(name)
