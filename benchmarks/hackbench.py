@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from statistics import fmean
+
+from training import gnomon, newest, trained
 
 COMMON = [
     "threads=1", "eval.every=80", "eval.tasks=128", "optim.floor=1",
@@ -56,24 +56,6 @@ BENCHES: dict[str, tuple[str, dict[str, list[str]]]] = {
 WINDOW = 5
 
 
-def gnomon(*words: str) -> str:
-    """What a command prints."""
-    command = [sys.executable, "-m", "gnomon", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
-    return done.stdout
-
-
-def train(run: Path, env: str, words: list[str]) -> Path:
-    """A run, trained now unless it is finished."""
-    if (run / "recipe.toml").exists():
-        gnomon("resume", str(run))
-    else:
-        gnomon("train", env, f"run={run}", *words)
-    return run
-
-
 def proxies(folder: Path) -> dict[int, Path]:
     """Models of three sizes, fitted to the same replies of the base: one step's worth, with the truth on each."""
     from gnomon.envs import CharCount
@@ -85,7 +67,7 @@ def proxies(folder: Path) -> dict[int, Path]:
         return places
     run = folder / "proxy-data"
     words = ["steps=1", "rollout.prompts=512", "rollout.group=4", "rollout.max_tokens=48", "eval.tasks=1", "threads=1"]
-    train(run, "char_count", words)
+    trained(run, "char_count", words)
     tasks = CharCount().tasks("train")
     with RunReader(run) as reader:
         records = list(reader.records("rollout"))
@@ -132,12 +114,11 @@ def main() -> int:
             if models:
                 words.append(f"env.model={models[int(arm.split()[0])].resolve()}")
             folder = f"{options.bench}-{arm.replace(', ', '-').replace(' ', '-')}-{seed}"
-            run = train(options.folder / folder, f"{PLACE}:{kind}", words)
+            run = trained(options.folder / folder, f"{PLACE}:{kind}", words)
             after = ""
             if options.bench == "loophole":
-                newest = max(path for path in (run / "checkpoints").iterdir() if path.name.isdigit())
                 told = gnomon(
-                    "eval", f"{PLACE}:{kind}", f"policy={newest}", "--json", "rollout.max_tokens=48", "threads=1"
+                    "eval", f"{PLACE}:{kind}", f"policy={newest(run)}", "--json", "rollout.max_tokens=48", "threads=1"
                 )
                 body = json.loads(told)
                 after = f" nothing said: paid {body['reward']:.2f}, right {body['pass_at']['1']['value']:.2f} |"

@@ -11,10 +11,10 @@ one rings.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 from pathlib import Path
+
+from training import trained
 
 ENV = f"{Path(__file__).with_name('gameable.py')}:Steps"
 COMMON = ["rollout.max_tokens=24", "threads=1", "eval.every=40"]
@@ -24,17 +24,6 @@ ARMS = {
 }
 MOST = 12
 """Steps that are paid in a rollout."""
-
-
-def train(run: Path, words: list[str]) -> None:
-    """A run, trained now unless it is finished."""
-    if (run / "recipe.toml").exists():
-        command = [sys.executable, "-m", "gnomon", "resume", str(run)]
-    else:
-        command = [sys.executable, "-m", "gnomon", "train", ENV, f"run={run}", *COMMON, *words]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
 
 
 def row(run: Path, arm: str, seed: int) -> tuple[str, bool]:
@@ -68,7 +57,7 @@ def main() -> int:
     for arm in options.arms:
         for seed in options.seeds:
             run = options.folder / f"{arm}-{seed}"
-            train(run, [f"seed={seed}", *ARMS[arm], *options.set])
+            trained(run, ENV, [f"seed={seed}", *COMMON, *ARMS[arm], *options.set])
             line, good = row(run, arm, seed)
             lines.append(line)
             wrong += [] if good else [run.name]

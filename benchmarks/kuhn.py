@@ -13,11 +13,11 @@ probabilities of its two replies in the twelve states. No weights are averaged.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 from math import nan
 from pathlib import Path
+
+from training import trained
 
 COMMON = [
     "objective=rae", "steps=240", "rollout.prompts=96", "rollout.group=1", "rollout.max_tokens=8", "optim.lr=5e-5",
@@ -74,17 +74,6 @@ def warm(folder: Path) -> Path:
     return folder
 
 
-def train(run: Path, words: list[str]) -> None:
-    """A run, trained now unless it is finished."""
-    if (run / "recipe.toml").exists():
-        command = [sys.executable, "-m", "gnomon", "resume", str(run)]
-    else:
-        command = [sys.executable, "-m", "gnomon", "train", "kuhn_poker", f"run={run}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
-
-
 def curve(run: Path) -> list[tuple[int, float, float]]:
     """Step, exploitability and least legal probability, at every checkpoint."""
     from gnomon.launch.strategy import read
@@ -119,7 +108,7 @@ def main() -> int:
     for arm in options.arms:
         for seed in options.seeds:
             run = options.folder / f"{arm}-{seed}"
-            train(run, [f"policy={base}", f"seed={seed}", *COMMON, *ARMS[arm], *options.set])
+            trained(run, "kuhn_poker", [f"policy={base}", f"seed={seed}", *COMMON, *ARMS[arm], *options.set])
             points = curve(run)
             late = [value for step, value, _ in points if step >= points[-1][0] / 2]
             least = min(points, key=lambda point: point[1])

@@ -17,12 +17,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 from statistics import fmean
+
+from training import newest, trained
 
 MUTATIONS = 15
 LOOKED = {"train": 2048, "test": 1024}
@@ -67,7 +67,7 @@ def form(folder: Path) -> Path:
                 value, text = grow(rng, list(tasks[index].info["numbers"]))
             lines.append(json.dumps({"task": index, "reply": f"<answer>{text}</answer>"}))
         (folder / "form.jsonl").write_text("\n".join(lines) + "\n")
-    return train(run, [*words, "threads=1", "eval.tasks=128", "eval.every=40"])
+    return newest(trained(run, "countdown", [*words, "threads=1", "eval.tasks=128", "eval.every=40"]))
 
 
 def hard(folder: Path, base: str) -> dict[str, list[int]]:
@@ -83,18 +83,6 @@ def hard(folder: Path, base: str) -> dict[str, list[int]]:
             found[split] = left
         file.write_text(json.dumps(found))
     return dict(json.loads(file.read_text()))
-
-
-def train(run: Path, words: list[str]) -> Path:
-    """A run, trained now unless it is finished; its last checkpoint."""
-    if (run / "recipe.toml").exists():
-        command = [sys.executable, "-m", "gnomon", "resume", str(run)]
-    else:
-        command = [sys.executable, "-m", "gnomon", "train", "countdown", f"run={run}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)[:500]}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
-    return max(path for path in (run / "checkpoints").iterdir() if path.name.isdigit())
 
 
 def main() -> int:
@@ -132,7 +120,8 @@ def main() -> int:
                 f"policy={base}", f"seed={seed}", f"env.mutations={MUTATIONS}", f"rollout.tasks={indices[arm]}",
                 "threads=1", "eval.tasks=128", "eval.every=80", *options.set,
             ]  # fmt: skip
-            lines.append(f"| {arm}, {seed} | {before} | {told(str(train(options.folder / f'{arm}-{seed}', words)))} |")
+            run = trained(options.folder / f"{arm}-{seed}", "countdown", words)
+            lines.append(f"| {arm}, {seed} | {before} | {told(str(newest(run)))} |")
             print(lines[-1], flush=True)
     (options.folder / "table.md").write_text("\n".join(lines) + "\n")
     return 0

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import subprocess
 import sys
 from pathlib import Path
+
+from training import trained
 
 COMMON = ["steps=40", "optim.minibatches=2", "eval.every=40", "eval.tasks=256"]
 COUNTS = ["env.format=0"]
@@ -54,16 +54,10 @@ def train(folder: Path, name: str, seed: int, words: list[str]) -> dict[str, obj
     from gnomon.store import RunReader
 
     run = folder / f"{name}-{seed}"
-    if not (run / "recipe.toml").exists():
-        settings = [f"objective={name}", f"seed={seed}", f"run={run}", *COMMON, *ROWS[name], *words]
-        if name == "sft":
-            settings.append(f"rollout.demonstrations={demonstrations(folder / 'demonstrations.jsonl')}")
-        command = [sys.executable, "-m", "gnomon", "train", "char_count", *settings]
-    else:
-        command = [sys.executable, "-m", "gnomon", "resume", str(run)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
+    settings = [f"objective={name}", f"seed={seed}", *COMMON, *ROWS[name], *words]
+    if name == "sft":
+        settings.append(f"rollout.demonstrations={demonstrations(folder / 'demonstrations.jsonl')}")
+    trained(run, "char_count", settings)
     with RunReader(run) as reader:
         return summary(reader)
 

@@ -12,11 +12,11 @@ more than there are for each that was not.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
 import sys
 from pathlib import Path
+
+from training import trained
 
 COMMON = [
     "env.largest=8", "env.guesses=4", "rollout.max_tokens=16", "rollout.prompts=16", "rollout.group=8", "steps=60",
@@ -30,17 +30,6 @@ ARMS = {
 }
 """The arm with speed pays a solved episode for the turns that it saves, and still credits it as a whole."""
 GUESSES = 4
-
-
-def train(run: Path, words: list[str]) -> None:
-    """A run, trained now unless it is finished."""
-    if (run / "recipe.toml").exists():
-        command = [sys.executable, "-m", "gnomon", "resume", str(run)]
-    else:
-        command = [sys.executable, "-m", "gnomon", "train", "guess_number", f"run={run}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
 
 
 def guesses(run: Path) -> list[tuple[float, float, float]]:
@@ -71,7 +60,7 @@ def main() -> int:
     for seed in options.seeds:
         for arm in options.arms:
             run = options.folder / f"{arm.replace(', ', '-')}-{seed}"
-            train(run, [f"seed={seed}", *COMMON, *ARMS[arm], *options.set])
+            trained(run, "guess_number", [f"seed={seed}", *COMMON, *ARMS[arm], *options.set])
             (p, solved, every), (p_after, solved_after, every_after) = guesses(run)
             ends[arm].append(every_after)
             lines.append(

@@ -173,3 +173,13 @@ def test_a_half_updated_engine_is_found_out():
 def test_the_tier_is_measured(engine, policy):
     assert engine.tier is Tier.EXACT
     assert engine.measure([policy.tokenizer.encode(text) for text in ("Compute 5 + 6.\n", "z", "Use 1, 2\n")]) == 0.0
+
+
+def test_the_measurement_stays_within_what_the_model_can_hold(policy, monkeypatch):
+    small = Embedded(Policy.load(model_folder("tiny")))
+    monkeypatch.setattr(small.policy.model.config, "max_position_embeddings", 100)
+    asked = []
+    decode = small._decode
+    monkeypatch.setattr(small, "_decode", lambda requests: asked.extend(requests) or decode(requests))
+    assert small.measure([policy.tokenizer.encode("Compute 5 + 6.\n")], tokens=8) == 0.0
+    assert max(len(request.prompt_ids) for request in asked) == 92

@@ -80,7 +80,8 @@ class Embedded:
         by prompt, so that growing caches, shrinking crowds, small passes and long sums are all met.
         """
         longest = max(prompts, key=len)
-        distinct = list(dict.fromkeys([*prompts, (longest * LONG)[: max(LONG, len(longest))]]))
+        most = getattr(self.policy.model.config, "max_position_embeddings", LONG + tokens) - tokens
+        distinct = list(dict.fromkeys([*prompts, (longest * LONG)[: max(min(LONG, most), len(longest))]]))
         requests = [
             Request(
                 prompt_ids=prompt,
