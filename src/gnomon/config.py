@@ -683,7 +683,8 @@ class Seats(Section):
     keep: Annotated[int, Field(ge=2)] = 8
     """Most of them, the first always among them; every checkpoint holds them all."""
     baseline: Literal["seat", "shared"] = "seat"
-    """For objectives that ask what the past expects: one running mean for each seat, or one for all."""
+    """What the rewards of a seat are compared with: those of the same seat, or those of all, in the group of a task as
+    in the running mean of what the past expects."""
 
 
 class Optim(Section):

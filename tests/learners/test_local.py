@@ -81,6 +81,21 @@ def test_micro_batches_hold_every_row_once_and_whole_prompts(batch):
     assert len(list(batch.micro_batches(batch.rows, 10**6))) == 1
 
 
+def test_rows_that_are_equal_pass_through_the_model_once(batch, monkeypatch):
+    """And each still has its own credit: the gradient is the textbook's, which takes them one by one (float64)."""
+    passed, whole = [], Policy.hidden
+    monkeypatch.setattr(Policy, "hidden", lambda self, ids, layout: passed.append(len(ids)) or whole(self, ids, layout))
+    rows = [replace(row, advantage=tuple(copy * a for a in row.advantage)) for row in batch.rows for copy in (1, 2, -4)]
+    repeated = replace(batch, rows=tuple(rows), exact=False)
+    ours = gradient(repeated, torch.float64, "reinforce")
+    moving = [row for row in batch.rows if any(row.advantage)]
+    prompts, packed = prompts_and_rows(list({(row.prompt_ids, row.token_ids): row for row in moving}.values()))
+    assert sum(passed) == sum(len(row) for _, row in packed) + sum(len(prompt) - 1 for prompt in prompts)
+    assert len(packed) < len(moving)
+    theirs = textbook(repeated)
+    assert (ours - theirs).abs().max() <= 1e-12 * theirs.abs().max()
+
+
 def test_rows_without_credit_are_not_computed_and_do_not_matter(batch):
     mind = learner()
     stats = mind.forward_backward(batch, objective("dr_grpo"))

@@ -26,6 +26,7 @@ from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import Weights
+from gnomon.objectives import Rollouts, across_seats, objective
 from gnomon.rollout import Actor, Limits, Referee
 from gnomon.rollout.match import Match
 from gnomon.rollout.opponents import Opponents
@@ -144,7 +145,6 @@ def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path):
 
 def test_every_seat_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
     from gnomon.learners.local import LocalLearner
-    from gnomon.objectives import objective
 
     referee = Referee(KuhnPoker(), workers=1)
     actor = Actor(KuhnPoker(), TOKENIZER, player(equilibrium()), group=2, sampling=SAMPLING, referee=referee)
@@ -167,6 +167,28 @@ def test_every_seat_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
     apart.save_state(tmp_path)
     shared.load_state(tmp_path)
     assert shared.expected == apart.expected
+
+
+def test_a_shared_baseline_makes_one_group_of_the_seats_of_a_deal():
+    """Leave-one-out over both seats, by hand: where the game is zero-sum the others of a reward sum to its opposite."""
+    rewards = torch.tensor([[1.0, -2.0, 1.0], [-1.0, 2.0, -1.0], [2.0, 2.0, -1.0], [-2.0, -2.0, 1.0]])
+    lengths = torch.tensor([[1, 2, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1]])
+    seats = torch.tensor([[0] * 3, [1] * 3] * 2)
+    rollouts = Rollouts(rewards=rewards, lengths=lengths, seat=seats, answers=torch.tensor([[0, 1, 0], [0, 0, 1]] * 2))
+    shared = across_seats(rollouts)
+    assert shared.rewards.shape == (2, 6)
+    assert torch.equal(objective("rloo").credits(shared), shared.spread(shared.rewards * 6 / 5).double())
+    assert torch.equal(shared.sequence, rollouts.sequence)
+    assert [len(set(row)) for row in shared.answers.tolist()] == [4, 4]  # A pass of one seat is no pass of the other.
+    apart = objective("rloo").credits(rollouts)
+    assert apart[:4].tolist() == pytest.approx([1.5, -3.0, -3.0, 1.5])
+
+
+@pytest.mark.parametrize("seats", [[[0], [0]], [[0], [1], [1], [0]], [[0], [1], [0]], [[1], [1]]])
+def test_rollouts_of_one_seat_each_are_not_compared_across_seats(seats):
+    table = torch.tensor(seats)
+    rollouts = Rollouts(rewards=torch.ones(table.shape), lengths=torch.ones_like(table), seat=table)
+    assert across_seats(rollouts) is rollouts
 
 
 def match() -> Match:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon.engines.base import Tier
+from gnomon.engines.branches import CROWD, Branches
 from gnomon.engines.noise import Noise
 from gnomon.errors import NumericsError
 from gnomon.models.attention import MIN_ROWS, Decode
@@ -23,8 +24,6 @@ ROWS = 512
 """Most rows decoded together."""
 LONG = 300
 """Tokens of the long prompt that an engine is measured with."""
-CROWD = 0.75
-"""Finished rows leave the batch once the live ones fall below this share."""
 
 
 @dataclass(slots=True)
@@ -41,8 +40,8 @@ class Row:
 class Embedded:
     """Samples with a policy of its own; `tier` is found by measuring, at the first load.
 
-    A group's prompt is computed once, rows that ended leave the batch, and every draw is keyed, so a
-    completion depends on its request and on the weights alone.
+    What requests have in common is computed once, their prompt and what they began to say alike; rows that ended
+    leave the batch, and every draw is keyed, so a completion depends on its request and on the weights alone.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -104,37 +103,31 @@ class Embedded:
         place = {prompt: i for i, prompt in enumerate(prompts)}
         rows = [Row(request, place[request.prompt_ids]) for request in requests]
         live = sorted(rows, key=lambda row: row.prompt)
-        first = live[0]
-        live = [Row(first.request, first.prompt, finish=Finish.LENGTH) for _ in range(MIN_ROWS - len(live))] + live
         flat = [i for prompt in prompts for i in prompt[:-1]]
         spare = [0] * max(0, MIN_ROWS - len(flat)) if flat else []
         layout = Decode([*(len(prompt) - 1 for prompt in prompts), *([len(spare)] if spare else [])])
         flat += spare
         if flat:
             self.policy.hidden(torch.tensor(flat), layout)
-        tokens = torch.tensor([prompts[row.prompt][-1] for row in live])
+        branches = Branches([row.prompt for row in live], [prompt[-1] for prompt in prompts])
         noise = Noise([row.request.key for row in live], self.policy.vocabulary)
         temperature = torch.tensor([row.request.sampling.temperature for row in live])
-        keep: list[int] | None = None
-        while any(row.finish is None for row in rows):
-            group = torch.tensor([row.prompt for row in live])
-            layout.advance(group, None if keep is None else torch.tensor(keep))
-            tokens, logps = self._draw(self.policy.hidden(tokens, layout), temperature, noise)
-            for row, token, logp in zip(live, tokens.tolist(), logps.tolist(), strict=True):
+        parents: list[int] | None = None
+        while live:
+            layout.advance(torch.tensor(branches.prompt), None if parents is None else torch.tensor(parents))
+            hidden = self.policy.hidden(torch.tensor(branches.token), layout)
+            logits = self.policy.logits(hidden)[branches.of]
+            tokens, logps = drawn(logits, temperature, noise)
+            for row, token, logp in zip(live, tokens, logps, strict=True):
                 self._grow(row, token, logp)
-            keep = survivors(live)
-            if keep is not None:
-                live, tokens, temperature = [live[i] for i in keep], tokens[keep], temperature[keep]
-                noise.keep(keep)
+            if not (going := [place for place, row in enumerate(live) if row.finish is None]):
+                break
+            parents = branches.grow(tokens, going)
+            if len(going) <= CROWD * len(live):
+                live, temperature = [live[place] for place in going], temperature[going]
+                noise.keep(going)
+                branches.keep(going)
         return [self._completion(row) for row in rows]
-
-    def _draw(self, hidden: Tensor, temperature: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
-        """The next token of every row and its log-probability under the distribution sampled."""
-        logp = logp_of(self.policy.logits(hidden), temperature[:, None].clamp_min(1e-6))
-        cold = temperature == 0
-        token = torch.where(cold, logp.argmax(-1), (logp + noise.next()).argmax(-1))
-        chosen = logp.gather(1, token[:, None])[:, 0]
-        return token, torch.where(cold, 0.0, chosen)
 
     def _grow(self, row: Row, token: int, logp: float) -> None:
         """Append a token to a live row and see whether it ends it."""
@@ -178,10 +171,10 @@ def batched(completions: Sequence[Completion], size: int) -> list[Sequence[Compl
     return [completions[start : start + size] for start in range(0, len(completions), size)]
 
 
-def survivors(live: list[Row]) -> list[int] | None:
-    """The rows to go on with, when enough of them have ended to be worth the move; at least `MIN_ROWS`."""
-    going = [i for i, row in enumerate(live) if row.finish is None]
-    if not going or len(live) <= MIN_ROWS or len(going) > CROWD * len(live):
-        return None
-    idle = [i for i, row in enumerate(live) if row.finish is not None]
-    return sorted(going + idle[: max(0, MIN_ROWS - len(going))])
+def drawn(logits: Tensor, temperature: Tensor, noise: Noise) -> tuple[list[int], list[float]]:
+    """The next token of every row and its log-probability under the distribution sampled."""
+    logp = logp_of(logits, temperature[:, None].clamp_min(1e-6))
+    cold = temperature == 0
+    token = torch.where(cold, logp.argmax(-1), (logp + noise.next()).argmax(-1))
+    chosen = logp.gather(1, token[:, None])[:, 0]
+    return token.tolist(), torch.where(cold, 0.0, chosen).tolist()

@@ -104,19 +104,24 @@ class Batch:
     def micro_batches(self, rows: Sequence[Row], tokens: int, whole: bool = False) -> Iterator[list[Row]]:
         """The rows in order, cut between prompts into pieces of about this many tokens.
 
-        A prompt is counted once for the rows that follow it; only a prompt whose rows alone exceed
-        the size is cut, and then read again, unless `whole` forbids to cut the rows of a group.
+        What passes through the model once is counted once: a prompt for the rows that follow it, and rows that are
+        equal. Only a prompt whose rows alone exceed the size is cut, and then read again, unless `whole` forbids to
+        cut the rows of a group.
         """
         piece: list[Row] = []
-        size = 0
+        size, seen = 0, set[tuple[int, ...]]()
         for row in rows:
             fresh = not piece or row.prompt_ids != piece[-1].prompt_ids
-            cost = len(row.token_ids) + len(row.prompt_ids) * fresh
+            if fresh:
+                seen.clear()
+            cost = len(row.token_ids) * (row.token_ids not in seen) + len(row.prompt_ids) * fresh
             held = whole and piece and row.group == piece[-1].group
-            if piece and not held and size + cost > tokens * (1 if fresh else 2):
+            if piece and cost and not held and size + cost > tokens * (1 if fresh else 2):
                 yield piece
                 piece, size, cost = [], 0, len(row.token_ids) + len(row.prompt_ids)
+                seen.clear()
             piece.append(row)
+            seen.add(row.token_ids)
             size += cost
         if piece:
             yield piece

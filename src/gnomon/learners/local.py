@@ -20,7 +20,7 @@ from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import full_kl, packed_hidden, packed_logp, score, token_logp
 from gnomon.models.weights import Weights
-from gnomon.objectives import Need, Objective, Rewards, Rollouts, Tokens, running_mean
+from gnomon.objectives import Need, Objective, Rewards, Rollouts, Tokens, across_seats, running_mean
 from gnomon.stats import Max, Mean, Stat, Stats, Sum, merge
 
 __all__ = ["LocalLearner"]
@@ -41,7 +41,8 @@ class LocalLearner:
             coefficient in what is climbed down.
         reference: a policy that stands still, for objectives that ask for one and for `full_kl`.
         critic: for objectives that ask for one.
-        shared: one running mean of rewards for all seats of a game, instead of one for each.
+        shared: rewards are compared across the seats of a game, in its groups as in the running mean, instead of
+            within each seat.
         past: earlier weights that some seats are played by; they are kept in checkpoints.
     """
 
@@ -86,6 +87,8 @@ class LocalLearner:
         missing = [need for need, part in ((Need.REFERENCE, self.reference), (Need.VALUES, self.critic)) if not part]
         if lacks := asks.intersection(missing):
             raise ValueError(f"{objective.name} asks for {', '.join(lacks)}, which this learner was not given")
+        if self.shared:
+            batch = replace(batch, rollouts=across_seats(batch.rollouts))
         seen: dict[str, list[tuple[float, ...]]] = {}
         if updates > 1 or Need.LOGP in asks:
             seen["logp"] = batch.look(partial(logp_of_rows, self.policy, batch.temperature), TOKENS)
@@ -112,7 +115,7 @@ class LocalLearner:
         """Add the gradient of a prepared batch. Rows whose coefficients are all zero are never computed.
 
         Returns: `logp_gap`, the largest |sampler − learner| log-probability; `entropy`, nats per
-            trained token; `trained`, tokens that passed through the model; with `full_kl` also `kl`, nats per trained
+            trained token; `trained`, tokens with a gradient; with `full_kl` also `kl`, nats per trained
             token; of rows that count successes, `score_pull` and `score_scatter` of `success_scatter`. After the
             first of several updates also `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`,
             the share of tokens whose credit the ratio took away.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -53,7 +54,13 @@ def full_kl(policy: Policy, hidden: Tensor, reference: Policy, anchor: Tensor, t
 
 
 def packed_hidden(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row]) -> Tensor:
-    """[T, size] last hidden state before every token of the rows, rows one after the other."""
+    """[T, size] last hidden state before every token of the rows, rows one after the other.
+
+    Rows that are equal pass through the model once.
+    """
+    distinct = list(dict.fromkeys(rows))
+    if len(distinct) < len(rows):
+        return packed_hidden(policy, prompts, distinct).index_select(0, tokens_among(distinct, rows))
     count = sum(len(row) for _, row in rows)
     short = MIN_ROWS - count - sum(len(prompt) - 1 for prompt in prompts)
     rows = [*rows, *[rows[-1]] * -(-max(0, short) // len(rows[-1][1]))]
@@ -61,6 +68,13 @@ def packed_hidden(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequ
     ids += [i for group, row in rows for i in (prompts[group][-1], *row[:-1])]
     layout = Packed([len(p) - 1 for p in prompts], [len(row) for _, row in rows], [group for group, _ in rows])
     return policy.hidden(torch.tensor(ids), layout)[layout.prefix.tokens :][:count]
+
+
+def tokens_among(distinct: Sequence[Row], rows: Sequence[Row]) -> Tensor:
+    """Where the tokens of the rows stand among those of the distinct ones, both end to end."""
+    starts = accumulate((len(row) for _, row in distinct), initial=0)
+    start = dict(zip(distinct, starts, strict=False))
+    return torch.tensor([start[row] + place for row in rows for place in range(len(row[1]))])
 
 
 @torch.inference_mode()

@@ -50,7 +50,7 @@ from gnomon.objectives.counts import (
     ungauged,
     update_scale,
 )
-from gnomon.objectives.credit import Credit, Rollouts, terminal
+from gnomon.objectives.credit import Credit, Rollouts, across_seats, terminal
 from gnomon.objectives.curve import GRID, Curve, count_weight, curve
 from gnomon.objectives.edges import edges
 from gnomon.objectives.exact import ExactReport, report
@@ -241,6 +241,7 @@ __all__ = [
     "Target",
     "TokenShape",
     "Tokens",
+    "across_seats",
     "analytic_weight",
     "answer_likelihood",
     "attainable_gain",

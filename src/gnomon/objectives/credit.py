@@ -6,12 +6,12 @@ T counts the trainable tokens of the step, laid end to end, group after group an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-__all__ = ["Credit", "Rollouts", "terminal"]
+__all__ = ["Credit", "Rollouts", "across_seats", "terminal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,3 +87,22 @@ def terminal(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tenso
     Returns: [T].
     """
     return rollouts.spread(advantage(rollouts.rewards))
+
+
+def across_seats(rollouts: Rollouts) -> Rollouts:
+    """The same rollouts, those of one task in all its seats as one group: a seat is compared with the others too.
+
+    Rollouts whose groups are not of every seat in turn, as where a policy learns in one seat alone, stay as they are.
+    """
+    count = int(rollouts.seats.max()) + 1
+    turns = torch.arange(len(rollouts.seats))[:, None] % count
+    if count == 1 or len(turns) % count or not bool((rollouts.seats == turns).all()):
+        return rollouts
+    shape = (len(turns) // count, -1)
+    tables = ("rewards", "lengths", "baseline", "seat", "finished", "demonstrated")
+    merged = {name: table.reshape(shape) for name in tables if (table := getattr(rollouts, name)) is not None}
+    if rollouts.answers is not None:  # Equal numbers are equal answers within a seat only.
+        merged["answers"] = (rollouts.answers * count + rollouts.seats).reshape(shape)
+    if (rewards := rollouts.segment_rewards) is not None:
+        merged["segment_rewards"] = rewards.reshape(*shape, rewards.shape[2])
+    return replace(rollouts, **merged)
