@@ -493,7 +493,7 @@ class Rft(Row):
 
 class Fcp(Row):
     type: Literal["fcp"] = "fcp"
-    recipe: ClassVar[Mapping[str, Any]] = {"rollout.offline": 0.75}
+    recipe: ClassVar[Mapping[str, Any]] = {"rollout.offline": 0.9, "optim.epochs": 4}
     rewarded: ClassVar[bool] = False
     min_group: ClassVar[int] = 1
 

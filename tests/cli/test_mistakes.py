@@ -29,6 +29,7 @@ CASES = {
     "pass@k beyond the samples": (["train", "countdown", "eval.pass_at=[1,8]"], "E032", "eval.samples=8"),
     "unknown objective": (["train", "countdown", "objective=grop"], "E013", "did you mean grpo"),
     "counting other rewards than 0 and 1": (["train", "countdown", "objective=maxrl"], "E033", "env.format=0"),
+    "counting what a game pays": (["train", "nim", "objective=maxrl"], "E033", "objective=rloo"),
     "no demonstrations": (["train", "countdown", "objective=luffy"], "E035", "rollout.demonstrations=FILE"),
     "demonstrations for nothing": (["train", "countdown", "rollout.demonstrations=x.jsonl"], "E035", "objective=sft"),
     "a task beyond the split": (["train", "char_count", "rollout.tasks=[2147483648]"], "E040", "from 0 to 2147483647"),

@@ -105,8 +105,8 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
         try:
             env = make_env(config.env)
             env.tasks("train")[0], env.tasks("test")[0]
-            if config.objective.binary and getattr(env, "format", False):
-                yield not_binary(config, origins)
+            if config.objective.binary and (getattr(env, "format", False) or env.reward_range != (0.0, 1.0)):
+                yield not_binary(config, origins, env)
         except ConfigError as error:
             yield error
         except Exception as error:
@@ -114,14 +114,15 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
             yield ConfigError("E024", f"{config.env.type} makes no task with these options", where="env", why=why)
 
 
-def not_binary(config: RunConfig, origins: Origins) -> ConfigError:
-    """An objective that counts successes, and an environment that pays for the format too."""
+def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
+    """An objective that counts successes, and an environment that pays something between or beyond."""
+    paid, (low, high) = getattr(env, "format", False), env.reward_range
     return ConfigError(
         "E033",
         f"{config.objective.type} counts successes, and {config.env.type} gives rewards other than 0 and 1",
         where=origins.get("objective.type", "objective.type"),
-        why="a part of the reward is paid for the format alone",
-        fix="env.format=0",
+        why="a part of the reward is paid for the format alone" if paid else f"they go from {low:g} to {high:g}",
+        fix="env.format=0" if paid else "objective=rloo, which takes any reward",
     )
 
 
