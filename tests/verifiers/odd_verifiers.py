@@ -142,6 +142,10 @@ class Traced:
     canary: str
 
     @property
+    def imports(self) -> tuple[str, ...]:
+        return getattr(self.of, "imports", ())
+
+    @property
     def reward_range(self) -> tuple[float, float]:
         return self.of.reward_range
 
