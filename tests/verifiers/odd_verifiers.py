@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.types import Part, Status, Task, Verdict
-from gnomon.verifiers import Answered, Verifier
+from gnomon.verifiers import Answered, Importing, Verifier
 from gnomon.verifiers.latex import tidy
 from gnomon.verifiers.math import Math
 
@@ -143,7 +143,7 @@ class Traced:
 
     @property
     def imports(self) -> tuple[str, ...]:
-        return getattr(self.of, "imports", ())
+        return self.of.imports if isinstance(self.of, Importing) else ()
 
     @property
     def reward_range(self) -> tuple[float, float]:

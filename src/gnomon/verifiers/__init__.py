@@ -17,7 +17,7 @@ from gnomon.verifiers.prices import Pay, Price, pay
 from gnomon.verifiers.proxy import Proxy
 from gnomon.verifiers.schema import JsonSchema
 from gnomon.verifiers.sets import SetMatch
-from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several, Slot, Verifier
+from gnomon.verifiers.slot import Answered, Importing, Malformed, Rejected, Several, Slot, Verifier
 from gnomon.verifiers.text import Text
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Expression",
     "Extraction",
     "FormatOnly",
+    "Importing",
     "JsonSchema",
     "Judge",
     "LLMJudge",

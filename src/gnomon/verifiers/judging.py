@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
-from gnomon.verifiers.slot import Verifier
+from gnomon.verifiers.slot import Importing, Verifier
 
 __all__ = ["Judge", "Retry", "ajudged", "asettled", "fault", "judge", "judged", "settle", "settled"]
 
@@ -185,7 +185,7 @@ class Judge:
             memory=memory,
             output=output,
             retries=0,
-            imports=getattr(verifier, "imports", ()),
+            imports=verifier.imports if isinstance(verifier, Importing) else (),
         )
 
     def judged(self, items: Iterable[Item]) -> list[Verdict]:

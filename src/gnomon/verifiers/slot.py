@@ -12,7 +12,7 @@ from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers.extract import Extraction, Strictness, extract
 from gnomon.verifiers.prices import Price
 
-__all__ = ["Answered", "Malformed", "Rejected", "Several", "Slot", "Verifier"]
+__all__ = ["Answered", "Importing", "Malformed", "Rejected", "Several", "Slot", "Verifier"]
 
 
 class Malformed(Exception):
@@ -42,6 +42,17 @@ class Verifier(Protocol):
     def verify(self, task: Task, reply: str) -> Verdict: ...
 
 
+@runtime_checkable
+class Importing(Protocol):
+    """A verifier that says which heavy modules judging imports: a pool imports them once, before it forks workers.
+
+    What is not said here is imported in the first verdict of each worker, and counts against its time.
+    """
+
+    @property
+    def imports(self) -> tuple[str, ...]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Slot:
     """Where the answer stands in a reply, and what a readable and a right one are worth.
@@ -55,7 +66,7 @@ class Slot:
     format: float = 0.1
     gate: str | None = None
     imports: ClassVar[tuple[str, ...]] = ()
-    """Heavy modules that judging imports: a pool imports them once, before its workers are forked."""
+    """`Importing.imports`; none by default."""
 
     def __post_init__(self) -> None:
         # A recipe spells the strictness as text.
