@@ -6,7 +6,7 @@ The tiny policy does not know the two moves, so all arms begin from the same war
 after the other, to eight ways of playing that were drawn by chance, and then to a beginner's, who bets with J, Q and
 K two, five and eight times in ten whatever came before. (What a policy has never told apart moves together for a long
 time: without the eight, every change of one state's probability changes those of the other eleven, and the policy
-learns to bet always.) A step plays each of the six deals 64 times. Arm `seat` compares a seat's reward with what the
+learns to bet always.) A step plays each of the six deals 16 times. Arm `seat` compares a seat's reward with what the
 same seat won in the other plays of the same deal, arm `shared` with what both seats won in them. Every run is a run
 folder of its own, `FOLDER/ARM-SEED`; finished ones are kept.
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from gnomon.learners.local import LocalLearner
 
 COMMON = [
-    "objective=rloo", "steps=500", "rollout.tasks=[0, 1, 2, 5, 7, 10]", "rollout.prompts=6", "rollout.group=64",
-    "rollout.max_tokens=8", "optim.lr=5e-5", "regularize.entropy=0.16", "save.every=20", "save.keep=99",
-    "eval.every=1000", "eval.tasks=8", "threads=1", 'audit.acknowledge=["exploit.words"]',
+    "env.retries=0", "objective=rloo", "steps=600", "rollout.tasks=[0, 1, 2, 5, 7, 10]", "rollout.prompts=6",
+    "rollout.group=16", "rollout.max_tokens=8", "optim.lr=5e-5", "regularize.entropy=0.16", "save.every=20",
+    "save.keep=99", "eval.every=1000", "eval.tasks=8", "threads=1", 'audit.acknowledge=["exploit.words"]',
 ]  # fmt: skip
-"""The six tasks are the six deals. A move that wins most deals against nobody in particular is no exploit, so that
-finding is acknowledged."""
+"""The six tasks are the six deals. What is no move loses at once: were it forgiven, the entropy term would pay for it.
+A move that wins most deals against nobody in particular is no exploit, so that finding is acknowledged."""
 ARMS = {"seat": [], "shared": ["seats.baseline=shared"], "past": ["seats.opponent=past"]}
 GOAL = 0.05
 REPLIES = 20
