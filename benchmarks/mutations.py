@@ -13,8 +13,8 @@ mutations of each: a number misread, a number dropped, another target. Steps, ro
 run is a run folder of its own, `FOLDER/ARM-SEED`; finished ones are kept.
 
 Prints, and writes to `FOLDER/table.md`, pass@1 on the hard held-out tasks, over 16 new rollouts of each, before and
-after, and how many rollouts of the run were right; and names the runs of `hard` that did not stay under 2 % and those of
-`mutated` that did not come over 30 %.
+after, and how many rollouts of the run were right; and names the runs of `hard` that did not stay under 2 % and those
+of `mutated` that did not come over 30 %.
 """
 
 from __future__ import annotations
