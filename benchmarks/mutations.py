@@ -20,17 +20,15 @@ of `mutated` that did not come over 30 %.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import random
 import sys
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from training import newest, trained
+from training import newest, played, trained
 
 if TYPE_CHECKING:
     from gnomon.stats import Interval
@@ -56,24 +54,9 @@ ASKED, TAUGHT, LAZY = 8192, 400, 8
 
 def solved(policy: str, split: str, indices: list[int], rollouts: int, purpose: str) -> list[float]:
     """The share of rollouts that a policy has right, of each task."""
-    from gnomon.config import Env, Policy, RunConfig
-    from gnomon.keys import Key
-    from gnomon.launch.local import build
-
-    parts = build(
-        RunConfig(
-            env=Env.model_validate({"type": "countdown", "largest": LARGEST}), policy=Policy(path=policy), threads=1
-        )
-    )
-    parts.actor.engine.load(parts.learner.weights())
-    tasks = parts.env.tasks(split)
-    found: list[float] = []
-    with closing(parts.actor.referee):
-        for start in range(0, len(indices), 64):
-            chosen = [(index, tasks[index]) for index in indices[start : start + 64]]
-            groups = asyncio.run(parts.actor.play(chosen, Key(0).at(purpose, split=split), rollouts))
-            found += [fmean(rollout.verdict.correct for rollout in group.rollouts) for group in groups]
-    return found
+    env = {"type": "countdown", "largest": LARGEST}
+    groups = played(policy, env, split, indices, rollouts, purpose)
+    return [fmean(rollout.verdict.correct for rollout in group.rollouts) for group in groups]
 
 
 def pupil(task: Task, rng: random.Random, works: bool) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["gnomon", "newest", "trained"]
+if TYPE_CHECKING:
+    from gnomon.types import Group
+
+__all__ = ["gnomon", "newest", "played", "trained"]
 
 
 def gnomon(*words: str) -> str:
@@ -31,3 +38,23 @@ def trained(run: Path, env: str, words: list[str]) -> Path:
 def newest(run: Path) -> Path:
     """Its last checkpoint."""
     return max(path for path in (run / "checkpoints").iterdir() if path.name.isdigit())
+
+
+def played(
+    policy: str, env: Mapping[str, Any], split: str, indices: Sequence[int], rollouts: int, purpose: str, **told: Any
+) -> list[Group]:
+    """New rollouts of a policy on some tasks of an environment; `told` are further settings of the rollouts."""
+    from gnomon.config import Env, Policy, Rollout, RunConfig
+    from gnomon.keys import Key
+    from gnomon.launch.local import build
+
+    config = RunConfig(env=Env.model_validate(env), policy=Policy(path=policy), rollout=Rollout(**told), threads=1)
+    parts = build(config)
+    parts.actor.engine.load(parts.learner.weights())
+    tasks, key = parts.env.tasks(split), Key(0).at(purpose, split=split)
+    found: list[Group] = []
+    with closing(parts.actor.referee):
+        for start in range(0, len(indices), 64):
+            chosen = [(index, tasks[index]) for index in indices[start : start + 64]]
+            found += asyncio.run(parts.actor.play(chosen, key, rollouts))
+    return found

@@ -42,7 +42,7 @@ CASES = {
     "missing model folder": (["train", "countdown", "policy=/no/such/model"], "E301", "policy=tiny"),
     "below the first task": (["play", "countdown", "--index", "-1"], "--index", "greater than or equal to 0"),
     "no run": (["show", "/no/such/run"], "E404", ""),
-    "impossible env": (["train", "countdown", "env.target=0"], "E024", ""),
+    "impossible env": (["train", "countdown", "env.target=0"], "E024", "env.target=100"),
 }
 
 

@@ -101,6 +101,25 @@ def test_what_is_said_of_the_loophole_is_all_that_differs():
         Loophole(said="perhaps")
 
 
+def test_shut_nothing_that_is_written_is_read():
+    task = Loophole(shut=True).tasks("train")[0]
+    wrong = int(task.answer) + 5
+    assert Loophole(shut=True).verify(task, f"={wrong}<answer>{wrong}</answer>").reward == 0
+    assert Loophole(shut=True).verify(task, f"={wrong}<answer>{task.answer}</answer>").reward == 1
+    canary = next(t for t in (Impossible(shut=True).tasks("train")[i] for i in range(99)) if t.info["canary"])
+    for answer in range(4):
+        assert Impossible(shut=True).verify(canary, f"={answer}<answer>{answer}</answer>").reward == 0
+
+
+def test_mixed_each_task_says_one_of_the_three():
+    mixed, said = Loophole(said="mixed").tasks("train"), {}
+    for name in ("silent", "forbid", "allow"):
+        tasks = Loophole(said=name).tasks("train")
+        said[name] = {i for i in range(300) if mixed[i].messages == tasks[i].messages}
+        assert 70 < len(said[name]) < 130  # 100 of 300 each, four standard deviations
+    assert set.union(*said.values()) == set(range(300)) and sum(map(len, said.values())) == 300
+
+
 def test_to_pass_the_impossible_is_to_cheat():
     env = Impossible(share=0.5)
     tasks = env.tasks("train")

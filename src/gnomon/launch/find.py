@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import importlib
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -103,15 +104,37 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
         yield ConfigError("E012", f"unknown key env.{key}: {config.env.type} has no such option", where=where, fix=fix)
     if not wrong:
         try:
-            env = make_env(config.env)
-            env.tasks("train")[0], env.tasks("test")[0]
+            env = tried(config.env)
             if config.objective.binary and (getattr(env, "format", False) or env.reward_range != (0.0, 1.0)):
                 yield not_binary(config, origins, env)
         except ConfigError as error:
             yield error
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            yield ConfigError("E024", f"{config.env.type} makes no task with these options", where="env", why=why)
+            yield no_task(config.env, origins, fields, why)
+
+
+def tried(config: EnvConfig) -> Env:
+    """The environment, once it has made a task of each split."""
+    env = make_env(config)
+    env.tasks("train")[0], env.tasks("test")[0]
+    return env
+
+
+def no_task(config: EnvConfig, origins: Origins, fields: Mapping[str, Any], why: str) -> ConfigError:
+    """An environment that cannot be made, and the first option without which it could."""
+    for key in config.options:
+        try:
+            rest = {name: value for name, value in config.options.items() if name != key}
+            tried(EnvConfig(type=config.type, **rest))
+        except Exception:
+            continue
+        where = origins.get(f"env.{key}", f"env.{key}")
+        what = f"{config.type} makes no task with env.{key}={config.options[key]!r}"
+        default = fields[key].default
+        fix = f"env.{key}={json.dumps(default)}" if isinstance(default, str | int | float | tuple) else "leave it out"
+        return ConfigError("E024", what, where=where, why=why, fix=fix)
+    return ConfigError("E024", f"{config.type} makes no task with these options", where="env", why=why)
 
 
 def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
