@@ -154,6 +154,12 @@ def test_a_canary_that_is_paid_like_a_solved_task():
     assert "canary.paid" not in rung(steps(lambda step, rng: scored(False), canary=True))
     assert rung(steps(lambda step, rng: scored(False, chant(1.0)), canary=True))["canary.paid"].step == 0
     assert rung(steps(lambda step, rng: scored(step == 7), canary=True))["canary.paid"].step == 7
+    unpaid = Status.CORRECT, (Part(name="correct", value=1.0, weight=0.0), Part(name="passed", value=0.0))
+    bought = Status.WRONG, (Part(name="correct", value=0.0, weight=0.0), Part(name="passed", value=1.0))
+    assert "canary.paid" not in rung(steps(lambda step, rng: ("7", *unpaid), canary=True))
+    assert (
+        rung(steps(lambda step, rng: ("7", *(bought if step == 4 else unpaid)), canary=True))["canary.paid"].step == 4
+    )
 
 
 def test_every_alarm_has_a_story_here():

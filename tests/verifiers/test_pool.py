@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.verifiers import Died, Exceeded, Pool, Raised, Returned
+from gnomon.verifiers import Died, Exceeded, Pool, Raised, Returned, nursery
 from verifiers import pool_jobs
 
 SECONDS = 0.3
@@ -100,7 +100,7 @@ def test_a_job_that_only_waits_for_its_turn_is_not_punished():
     """Four processes share a core, so each job takes four times its own time by the clock."""
     jobs = [("burn", 0.1)] * 4
     with Pool(pool_jobs.run, workers=4, seconds=0.25, wall=30) as crowded:
-        os.sched_setaffinity(crowded._process.pid, {min(os.sched_getaffinity(0))})
+        os.sched_setaffinity(crowded._nursery.pid, {min(os.sched_getaffinity(0))})
         assert crowded.map(jobs) == [Returned(None)] * 4
 
 
@@ -116,10 +116,69 @@ def test_idle_workers_and_the_nursery_may_be_killed():
         os.kill(first.value, signal.SIGKILL)
         (second,) = pool.map([()])
         assert second.value != first.value
-        pool._process.kill()
-        pool._process.wait()
+        os.kill(pool._nursery.pid, signal.SIGKILL)
+        while alive(second.value):  # It ends with its parent.
+            time.sleep(0.01)
         (third,) = pool.map([()])
         assert third.value not in (first.value, second.value)
+
+
+def test_pools_share_an_interpreter_and_nothing_that_was_imported_for_one(tmp_path, monkeypatch):
+    (tmp_path / "guest.py").write_text("import sys\nsys.been_here = True\ndef told(): return sys.been_here\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Pool(pool_jobs.parents, workers=1) as first, Pool(pool_jobs.parents, workers=1, imports=["guest"]) as second:
+        (mine,), (theirs,) = first.map([()]), second.map([()])
+    assert mine.value["cradle"] == theirs.value["cradle"] and mine.value["nursery"] != theirs.value["nursery"]
+    assert theirs.value["been here"] and not mine.value["been here"]
+    with Pool(pool_jobs.parents, workers=1, variables={"PYTHONHASHSEED": "7"}) as third:
+        (other,) = third.map([()])
+    assert other.value["cradle"] != mine.value["cradle"]
+
+
+def test_a_worker_has_the_folder_and_the_variables_of_its_pool(tmp_path, monkeypatch):
+    with Pool(pool_jobs.parents, workers=1) as before:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("GNOMON_TEST_WORD", "from the caller")
+        with Pool(pool_jobs.parents, workers=1, variables={"GNOMON_TEST_MORE": "from the pool"}) as after:
+            (old,), (new,) = before.map([()]), after.map([()])
+    assert old.value["cradle"] == new.value["cradle"]
+    assert new.value["folder"] == str(tmp_path) != old.value["folder"]
+    assert old.value["words"] == [None, None] and new.value["words"] == ["from the caller", "from the pool"]
+
+
+def test_a_killed_cradle_is_replaced_and_a_cooled_one_is_gone():
+    with Pool(pool_jobs.parents, workers=1) as first:
+        cradle = first.map([()])[0].value["cradle"]
+        os.kill(cradle, signal.SIGKILL)
+        with Pool(pool_jobs.parents, workers=1) as second:
+            other = second.map([()])[0].value["cradle"]
+            assert other != cradle and len(first.map([()])) == 1
+            nursery.cool()
+            assert not alive(other) and second.map([()])[0].value["words"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("raise ValueError('not today')", "ValueError: not today"), ("import os; os._exit(3)", "it died"),
+     ("import time; time.sleep(600)", "it died"), ("import sys; sys.exit(2)", "SystemExit: 2")],
+)  # fmt: skip
+def test_a_module_that_cannot_be_imported_is_told_and_leaves_no_process(tmp_path, monkeypatch, text, said):
+    note = tmp_path / "pid"
+    known = f"import os\nwith open({str(note)!r}, 'w') as file:\n    file.write(str(os.getpid()))\n"
+    (tmp_path / "broken_guest.py").write_text(known + text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(nursery, "PATIENCE", 3.0)
+    with pytest.raises(ImportError, match=f"broken_guest: {said}"):
+        Pool(pool_jobs.pid, imports=["broken_guest"])
+    assert not alive(int(note.read_text()))
+
+
+def test_a_module_that_writes_to_the_terminal_is_imported_all_the_same(tmp_path, monkeypatch, capfd):
+    (tmp_path / "loud_guest.py").write_text("import sys\nprint('out')\nprint('err', file=sys.stderr, flush=True)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Pool(pool_jobs.pid, imports=["loud_guest"]) as pool:
+        assert isinstance(pool.map([()])[0], Returned)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_several_threads_share_a_pool(pool):
@@ -178,7 +237,7 @@ def test_nothing_outlives_a_parent_that_was_killed(tmp_path):
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
         "import threading\nfrom verifiers import pool_jobs\nfrom gnomon.verifiers import Pool\n"
         "pool = Pool(pool_jobs.run, workers=2, seconds=60)\n"
-        "pids = [pool.map([('pid',)])[0].value, pool._process.pid]\n"
+        "pids = [pool.map([('pid',)])[0].value, pool._nursery.pid]\n"
         "threading.Thread(target=pool.map, args=([('nap', 600)],), daemon=True).start()\n"
         "import time; time.sleep(0.3); print(*pids, flush=True); time.sleep(600)\n"
     )

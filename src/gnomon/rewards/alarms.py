@@ -151,7 +151,7 @@ def sentinel_breaks(looks: Sequence[Look]) -> Alarm | None:
 
 
 def canary_paid(looks: Sequence[Look]) -> Alarm | None:
-    """A task that cannot be solved is judged right, or paid as if it were."""
+    """A task that cannot be solved is paid for, as a right answer is."""
     if not looks[-1].canaries:
         return None
     sentence = "a task that nobody can solve was paid like a solved one"

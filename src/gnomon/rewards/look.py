@@ -174,8 +174,9 @@ def stuck(group: Sequence[Played]) -> bool:
 
 
 def solved(rollout: Played) -> bool:
-    """Whether a rollout is judged right, or paid as if it were."""
-    return rollout.verdict.correct or 0 < rollout.price <= rollout.verdict.reward
+    """Whether a rollout is paid for being right, or as much as for that."""
+    verdict = rollout.verdict
+    return verdict.reward > 0 and (verdict.correct or verdict.reward >= rollout.price)
 
 
 def above(group: Sequence[Played]) -> list[Played]:

@@ -13,8 +13,6 @@ import os
 import pickle
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +24,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from gnomon.jail.probe import capabilities
+from gnomon.verifiers.nursery import Nursery
 from gnomon.verifiers.sealed import opened
 from gnomon.verifiers.worker import HEAD, frame
 
@@ -65,9 +64,6 @@ class Died:
 
 Outcome = Returned | Raised | Exceeded | Died
 KINDS: dict[str, Callable[..., Outcome]] = {"returned": Returned, "raised": Raised, "exceeded": Exceeded}
-
-PATIENCE = 60.0
-"""Seconds a fresh process may take to import what it needs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -129,8 +125,8 @@ class Pool:
             process, signal nobody, write nothing and read nothing but Python's modules; of their answers only verdicts
             and plain values are opened, whatever they send.
         readable: further paths that hardened workers may read.
-    Raises: ResourceError, E522, where the host cannot harden.
         variables: of the workers' environment, over the caller's.
+    Raises: ResourceError, E522, where the host cannot harden; ImportError, where a fresh process cannot import it.
     """
 
     def __init__(
@@ -153,7 +149,6 @@ class Pool:
             capabilities(("worker",))
         self.limit, self.seconds, self.wall = workers, seconds, 10 * seconds if wall is None else wall
         self.output, self.recycle, self.retries = output, recycle, retries
-        self._variables = dict(variables or {})
         module = getattr(function, "__self__", function)
         name = getattr(module, "__module__", None) or type(module).__module__
         if name == "__main__":
@@ -167,32 +162,8 @@ class Pool:
         self._idle: list[Worker] = []
         self._count = 0
         self._closed = False
-        self._modules = [name, *imports]
-        self._open_nursery()
-
-    def _open_nursery(self) -> None:
-        """Start the process that forks workers. Raises: ImportError when it cannot import the modules."""
-        self._nursery, theirs = socket.socketpair()
-        command = "from gnomon.verifiers.worker import start; start()"
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", command, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **self._variables},
-            )
-        self._nursery.sendall(pickle.dumps((sys.path, self._modules, self._task)))
-        self._nursery.settimeout(PATIENCE)
-        if self._nursery.recv(1) != b"!":
-            self._nursery.close()
-            said = self._process.communicate()[1].decode(errors="replace").strip().splitlines()
-            raise ImportError(
-                f"a fresh process cannot import {' or '.join(self._modules)}: {said[-1] if said else 'it died'}"
-            )
-        assert self._process.stderr is not None
-        self._process.stderr.close()
+        self._nursed = [name, *imports], self._task, dict(variables or {})
+        self._nursery = Nursery(*self._nursed)
 
     def map(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False, patience: float = 1.0) -> list[Outcome]:
         """One outcome per job, in order, whatever the order they end in.
@@ -332,14 +303,14 @@ class Pool:
             mine.settimeout(self.wall)
             with suppress(OSError):
                 with theirs:
-                    socket.send_fds(self._nursery, [b"+"], [theirs.fileno()])
+                    self._nursery.hatch(theirs)
                 data, descriptors, *_ = socket.recv_fds(mine, HEAD, 1)
                 if descriptors:
                     mine.sendall(frame(self._task))
                     return Worker(mine, int.from_bytes(data, "little"), descriptors[0])
             mine.close()
-            self._close_nursery()
-            self._open_nursery()
+            self._nursery.close()
+            self._nursery = Nursery(*self._nursed)
         raise OSError("a worker cannot be started")
 
     def _give(self, worker: Worker) -> None:
@@ -366,11 +337,7 @@ class Pool:
             self._change.notify_all()
         for worker in idle:
             self._drop(worker)
-        self._close_nursery()
-
-    def _close_nursery(self) -> None:
         self._nursery.close()
-        self._process.wait()
 
     def __enter__(self) -> Self:
         return self

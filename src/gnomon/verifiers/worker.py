@@ -1,6 +1,6 @@
-"""The far side of a pool: a nursery that imports once and forks workers, and what a worker does.
+"""The far side of a pool: processes that import and fork others, and what a worker does.
 
-Neither has threads, torch or a terminal. A worker ends when its channel closes; killing it loses nothing.
+None of them has threads, torch or a terminal. A worker ends when its channel closes; killing it loses nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from gnomon.jail.confine import harden
 
-__all__ = ["HEAD", "frame", "nursery", "start"]
+__all__ = ["HEAD", "frame", "framed", "start"]
 
 PR_SET_PDEATHSIG = 1
 HEAD = 8
@@ -29,24 +30,22 @@ FRAMES = 3
 
 
 def start() -> None:
-    """Entry of the nursery's process; its socket is the descriptor named by the first argument."""
-    nursery(socket.socket(fileno=int(sys.argv[1])))
-
-
-def nursery(asked: socket.socket) -> None:
-    """Import what the work needs, then fork a worker for every descriptor that arrives, until the socket closes."""
-    with asked.makefile("rb") as stream:
-        path, modules, task = pickle.load(stream)
-    sys.path[:] = path
-    for name in modules:
+    """Entry of a cradle's process; its arguments are the descriptor of its socket and the modules to import."""
+    asked = socket.socket(fileno=int(sys.argv[1]))
+    for name in sys.argv[2:]:
         importlib.import_module(name)
-    pickle.loads(task)  # What the function's object imports when it is made is imported here, once, and not in a job.
-    # What is here now lives as long as the workers; a collection in one of them would copy all of it.
-    gc.collect()
-    gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # What is here now lives as long as the children; a collection in one of them would copy all of it.
+    gc.collect()
+    gc.freeze()
+    os.dup2(1, 2)  # Nobody reads its errors from here on.
     asked.sendall(b"!")
+    forking(asked, nursery)
+
+
+def forking(asked: socket.socket, child: Callable[[int], None]) -> None:
+    """Fork a child for every descriptor that arrives, until the socket closes."""
     while True:
         data, descriptors, *_ = socket.recv_fds(asked, 1, 1)
         if not data:
@@ -54,10 +53,33 @@ def nursery(asked: socket.socket) -> None:
         if os.fork() == 0:
             asked.close()
             try:
-                work(descriptors[0])
+                child(descriptors[0])
             finally:
                 os._exit(0)
         os.close(descriptors[0])
+
+
+def nursery(descriptor: int) -> None:
+    """Import what the work of a pool needs, then fork workers."""
+    with socket.socket(fileno=descriptor) as asked:
+        introduced(asked)
+        with asked.makefile("rb") as stream:
+            environment, folder, path, modules, task = pickle.load(stream)
+        try:
+            os.environ.clear()
+            os.environ.update(environment)
+            os.chdir(folder)
+            sys.path[:] = path
+            for name in modules:
+                importlib.import_module(name)
+            pickle.loads(task)  # What the function's object imports when it is made is imported here, not in a job.
+        except BaseException as error:
+            asked.sendall(frame(traceback.format_exception_only(error)[-1].strip().encode(errors="replace") or b"?"))
+            return
+        gc.collect()
+        gc.freeze()
+        asked.sendall(frame(b""))
+        forking(asked, work)
 
 
 def work(descriptor: int) -> None:
@@ -67,7 +89,7 @@ def work(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as asked:
         try:
-            socket.send_fds(channel, [os.getpid().to_bytes(HEAD, "little")], [os.pidfd_open(os.getpid())])
+            introduced(channel)
             function, memory, output, readable = pickle.loads(framed(asked))
             nothing = os.open(os.devnull, os.O_RDWR)
             for place in (0, 1, 2):
@@ -81,6 +103,13 @@ def work(descriptor: int) -> None:
                 channel.sendall(frame(answer if len(answer) <= output else pickle.dumps(("exceeded", "output"))))
         except (EOFError, ConnectionError):
             return
+
+
+def introduced(channel: socket.socket) -> None:
+    """Say by which number, and by which descriptor, this process is known."""
+    itself = os.pidfd_open(os.getpid())
+    socket.send_fds(channel, [os.getpid().to_bytes(HEAD, "little")], [itself])
+    os.close(itself)
 
 
 def frame(payload: bytes) -> bytes:

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from gnomon.verifiers import nursery
 from jail.conftest import descendants
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -23,8 +24,10 @@ def nothing_left() -> Iterator[None]:
     Those whose parents are gone become children of this process, so that none is lost from sight.
     """
     assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    nursery.cool()
     before = descendants()
     yield
+    nursery.cool()
     due = time.monotonic() + 15
     while (left := descendants() - before) and time.monotonic() < due:
         for pid in left:
