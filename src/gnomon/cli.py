@@ -531,7 +531,7 @@ def base_build(
 
     build(folder, Recipe() if steps is None else trial(steps))
     # A trial writes noise up to the limit, so a few tasks are enough to see that it can be measured.
-    for name, facts in (score(folder) if steps is None else score(folder, tasks=8))["envs"].items():
+    for name, facts in (score(folder) if steps is None else score(folder, tasks=2))["envs"].items():
         print(f"{name:<11}", "   ".join(f"pass@{k} {i['value']:.3f}" for k, i in facts["pass_at"].items()))
 
 

@@ -11,6 +11,8 @@ MUTANTS = mutants()
 FIRST = ("textbook, float64", "needs", "shift", "singleton", "order")
 """What is quickest to find something."""
 QUICK = sorted(SUITE, key=lambda check: FIRST.index(check) if check in FIRST else len(FIRST))
+SIMPLE = ("rloo:", "grpo:", "fcp:", "dro:")
+"""Rows whose mutants are quick to try, and among which most checks find one."""
 
 
 def fails(case: Case, check: str) -> bool:
@@ -28,4 +30,5 @@ def test_mutant_is_killed(name: str) -> None:
 
 @pytest.mark.parametrize("check", SUITE)
 def test_check_kills(check: str) -> None:
-    assert any(fails(case, check) for case in MUTANTS.values()), f"{check!r} never fails"
+    tried = sorted(MUTANTS, key=lambda name: not name.startswith(SIMPLE))
+    assert any(fails(MUTANTS[name], check) for name in tried), f"{check!r} never fails"
