@@ -46,7 +46,7 @@ class Nursery:
 
     def __init__(self, modules: Sequence[str], task: bytes, variables: Mapping[str, str]) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
-        own = tuple(sorted({name for name in modules if name.partition(".")[0] == "gnomon"}))
+        own = [name for name in modules if name.partition(".")[0] == "gnomon"]
         self._channel, self.pid, self._pidfd = born(own, environment)
         self._channel.settimeout(PATIENCE)
         said = b"it died"
@@ -81,14 +81,14 @@ class Nursery:
 
 
 class Cradle:
-    """An interpreter that has imported Gnomon and nothing of the user's, and forks nurseries."""
+    """An interpreter that has imported modules of Gnomon and nothing of the user's, and forks nurseries."""
 
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._channel, theirs = socket.socketpair()
         command = "from gnomon.verifiers.worker import start; start()"
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", command, str(theirs.fileno()), *modules],
+                [sys.executable, "-c", command, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -103,12 +103,15 @@ class Cradle:
         assert self._process.stderr is not None
         self._process.stderr.close()
 
-    def bear(self) -> tuple[socket.socket, int, int]:
-        """A nursery's channel, process id and process descriptor. Raises: OSError, when the cradle is gone."""
+    def bear(self, modules: Sequence[str]) -> tuple[socket.socket, int, int]:
+        """A nursery's channel, process id and process descriptor. Raises: OSError, when the cradle is gone.
+
+        Args: modules, of Gnomon, which the cradle imports first: for this nursery and those to come.
+        """
         mine, theirs = socket.socketpair()
         mine.settimeout(PATIENCE)
         with theirs:
-            socket.send_fds(self._channel, [b"+"], [theirs.fileno()])
+            socket.send_fds(self._channel, [" ".join(modules).encode() or b" "], [theirs.fileno()])
         data, descriptors, *_ = socket.recv_fds(mine, HEAD, 1)
         if not descriptors:
             mine.close()
@@ -130,19 +133,19 @@ cradles: OrderedDict[Kind, Cradle] = OrderedDict()
 changing = Lock()
 
 
-def born(modules: tuple[str, ...], environment: Mapping[str, str]) -> tuple[socket.socket, int, int]:
-    """A nursery of the cradle that has these modules and variables, which is started unless there is one."""
+def born(modules: Sequence[str], environment: Mapping[str, str]) -> tuple[socket.socket, int, int]:
+    """A nursery of the cradle whose interpreter read these variables, which is started unless there is one."""
     read = tuple(sorted((name, value) for name, value in environment.items() if name.startswith(READ)))
-    kind = os.getpid(), sys.executable, modules, read
+    kind = os.getpid(), sys.executable, read
     with changing:
         for _ in range(2):
             if kind not in cradles:
-                cradles[kind] = Cradle(modules, environment)
+                cradles[kind] = Cradle(environment)
                 while len(cradles) > WARM:
                     cradles.popitem(last=False)[1].close()
             cradles.move_to_end(kind)
             try:
-                return cradles[kind].bear()
+                return cradles[kind].bear(modules)
             except OSError:  # Somebody killed it.
                 cradles.pop(kind).close()
     raise OSError("a process that forks others cannot be kept alive")

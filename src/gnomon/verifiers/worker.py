@@ -16,6 +16,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 from gnomon.jail.confine import harden
@@ -30,26 +31,34 @@ FRAMES = 3
 
 
 def start() -> None:
-    """Entry of a cradle's process; its arguments are the descriptor of its socket and the modules to import."""
+    """Entry of a cradle's process; its argument is the descriptor of its socket."""
     asked = socket.socket(fileno=int(sys.argv[1]))
-    for name in sys.argv[2:]:
-        importlib.import_module(name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # What is here now lives as long as the children; a collection in one of them would copy all of it.
-    gc.collect()
-    gc.freeze()
     os.dup2(1, 2)  # Nobody reads its errors from here on.
     asked.sendall(b"!")
-    forking(asked, nursery)
+    forking(asked, nursery, first=learn)
 
 
-def forking(asked: socket.socket, child: Callable[[int], None]) -> None:
-    """Fork a child for every descriptor that arrives, until the socket closes."""
+def learn(named: bytes) -> None:
+    """Import modules of Gnomon, for this nursery and those to come."""
+    for name in named.decode().split():
+        with suppress(Exception):  # The nursery tries again, and says why.
+            importlib.import_module(name)
+    settle()
+
+
+def forking(asked: socket.socket, child: Callable[[int], None], first: Callable[[bytes], None] | None = None) -> None:
+    """Fork a child for every descriptor that arrives, until the socket closes.
+
+    Args: first, called before with what was written beside the descriptor.
+    """
     while True:
-        data, descriptors, *_ = socket.recv_fds(asked, 1, 1)
+        data, descriptors, *_ = socket.recv_fds(asked, 2**16, 1)
         if not data:
             return
+        if first is not None:
+            first(data)
         if os.fork() == 0:
             asked.close()
             try:
@@ -57,6 +66,12 @@ def forking(asked: socket.socket, child: Callable[[int], None]) -> None:
             finally:
                 os._exit(0)
         os.close(descriptors[0])
+
+
+def settle() -> None:
+    """What is here now lives as long as the children; a collection in one of them would copy all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def nursery(descriptor: int) -> None:
@@ -76,8 +91,7 @@ def nursery(descriptor: int) -> None:
         except BaseException as error:
             asked.sendall(frame(traceback.format_exception_only(error)[-1].strip().encode(errors="replace") or b"?"))
             return
-        gc.collect()
-        gc.freeze()
+        settle()
         asked.sendall(frame(b""))
         forking(asked, work)
 
