@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import select
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.connection import wait
 from threading import Lock
 
 from gnomon.verifiers.worker import HEAD, framed
@@ -68,7 +68,7 @@ class Nursery:
         if self._pidfd < 0:
             return
         self._channel.close()
-        if not select.select([self._pidfd], [], [], LEAVE)[0]:
+        if not wait([self._pidfd], LEAVE):
             self.kill()
         os.close(self._pidfd)
         self._pidfd = -1
@@ -77,7 +77,7 @@ class Nursery:
         """End it at once, whatever it is doing."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        select.select([self._pidfd], [], [], LEAVE)
+        wait([self._pidfd], LEAVE)
 
 
 class Cradle:
@@ -127,9 +127,8 @@ class Cradle:
             self._process.wait()
 
 
-Kind = tuple[object, ...]
-cradles: OrderedDict[Kind, Cradle] = OrderedDict()
-"""The least recently used first."""
+cradles: OrderedDict[tuple[object, ...], Cradle] = OrderedDict()
+"""By what they were started with; the least recently used first."""
 changing = Lock()
 
 
