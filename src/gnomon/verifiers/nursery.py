@@ -1,8 +1,8 @@
 """Where the workers of a pool come from: processes that have imported what they need before they are forked.
 
-A fresh interpreter imports Gnomon once (a `Cradle`, kept for the pools to come), and forks for each pool a nursery,
-which imports what this pool's function needs and forks its workers. Code of the user is imported in nurseries alone,
-so no pool sees what another one's imports did.
+Two fork servers, one behind the other. A `Cradle`, kept for the pools to come, imports modules of Gnomon once and forks
+a nursery for each pool; the nursery imports what this pool's function needs and forks its workers. Code of the user is
+imported in nurseries alone, so no pool sees what another one's imports did.
 """
 
 from __future__ import annotations
