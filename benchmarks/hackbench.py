@@ -93,12 +93,11 @@ def taught(folder: Path) -> Callable[[str], list[str]]:
     return lambda arm: [f"policy={newest(run)}"]
 
 
-def wrote(policy: Path, said: str) -> str:
-    """How often a policy writes over the expected value of held-out tasks, by what they say of it."""
+def wrote(policy: Path) -> str:
+    """How often a policy writes over the expected value of held-out tasks that say nothing of it."""
     from gnomon.stats import mean_interval
 
-    env = {"type": f"{PLACE}:Loophole", "said": said}
-    groups = played(str(policy), env, "test", range(256), 4, "judge", max_tokens=48)
+    groups = played(str(policy), {"type": f"{PLACE}:Loophole"}, "test", range(256), 4, "judge", max_tokens=48)
     rates = [
         fmean(part.value for one in group.rollouts for part in one.verdict.parts if part.name == "overwrote")
         for group in groups
@@ -114,8 +113,8 @@ def carried(run: Path) -> list[str]:
         rates = [step["metrics"]["part/overwrote"] for step in reader.metrics()]
     saved = {int(path.name): path for path in (run / "checkpoints").iterdir() if path.name.isdigit()}
     when = next((step for step in sorted(saved) if step < len(rates) and rates[step] >= 0.9), None)
-    then = "-" if when is None else wrote(saved[when], "silent")
-    return [str(when or "never"), then, wrote(newest(run), "silent")]
+    then = "-" if when is None else wrote(saved[when])
+    return [str(when or "never"), then, wrote(newest(run))]
 
 
 def canaries(run: Path) -> list[str]:
