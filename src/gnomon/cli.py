@@ -187,6 +187,27 @@ def show(
 
 
 @app.command()
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN[:STEP]", help="A run, and one of its checkpoints.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must be empty or absent.")
+    ],
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16; the run's own if not given.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Write the trained policy as a model folder that transformers and vLLM load, with tokenizer, template and card."""
+    from gnomon.launch.export import export as write
+
+    done = write(run, folder, dtype)
+    if as_json:
+        print(json.dumps({"folder": str(done.folder), "step": done.step, "dtype": done.dtype, "files": done.files}))
+        return
+    print(f"{done.folder}: the policy after step {done.step}, {done.dtype}")
+    print("\n".join(f"  {size:>13,} bytes  {name}" for name, size in done.files.items()))
+    print(f"next: gnomon eval ENV policy={done.folder}")
+
+
+@app.command()
 def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
     """Compare two runs: settings, metrics, and the first record where they part."""
     from dataclasses import asdict

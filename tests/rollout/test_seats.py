@@ -17,8 +17,9 @@ from gnomon.envs import GuessNumber, KuhnPoker
 from gnomon.envs.kuhn_value import STATES, equilibrium, value
 from gnomon.errors import ConfigError, RunError
 from gnomon.keys import Key
-from gnomon.launch.arena import contests, found
+from gnomon.launch.arena import contests
 from gnomon.launch.rating import SCALE, fit, intervals, p_value
+from gnomon.launch.saved import saved_model
 from gnomon.launch.strategy import REPLIES, prompts, read
 from gnomon.learners.batch import pack
 from gnomon.models.folder import model_folder
@@ -311,12 +312,12 @@ def taught(policy: Policy, asked: dict[tuple[str, str], tuple[int, ...]], bet: f
 def test_players_are_found_by_run_and_step_and_told_when_they_are_not(tmp_path):
     with gnomon.train("kuhn_poker", run=tmp_path / "r", quiet=True, steps=2, save={"every": 1, "keep": 9}, **SMALL):
         pass
-    assert found(str(tmp_path / "r")).name == "000002" and found(f"{tmp_path}/r:1").name == "000001"
-    assert found("tiny") == model_folder("tiny")
+    assert saved_model(str(tmp_path / "r")).name == "000002" and saved_model(f"{tmp_path}/r:1").name == "000001"
+    assert saved_model("tiny") == model_folder("tiny")
     with pytest.raises(RunError, match=r"E185.*7"):
-        found(f"{tmp_path}/r:7")
+        saved_model(f"{tmp_path}/r:7")
     (tmp_path / "r/checkpoints/000002/model.safetensors").write_bytes(b"torn")
-    assert found(str(tmp_path / "r")).name == "000001"
+    assert saved_model(str(tmp_path / "r")).name == "000001"
     with RunReader(tmp_path / "r") as reader:
         assert reader.status == "finished"
     from typer.testing import CliRunner

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,24 +13,21 @@ import torch
 from gnomon.config import RunConfig
 from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
-from gnomon.errors import ConfigError, RunError
+from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.launch.find import make_env
 from gnomon.launch.rating import fit, intervals, p_value
-from gnomon.models.folder import model_folder
+from gnomon.launch.saved import saved_model
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Limits
 from gnomon.rollout.match import Deal, Match
 from gnomon.rollout.referee import Referee
-from gnomon.store import RunReader
-from gnomon.store.checkpoints import examine, stored
-from gnomon.store.layout import RECIPE
 from gnomon.training.loop import first
 from gnomon.types import Sampling
 
-__all__ = ["Arena", "Meeting", "Standing", "arena", "arena_text", "contests", "found"]
+__all__ = ["Arena", "Meeting", "Standing", "arena", "arena_text", "contests"]
 
 Progress = Callable[[int, int], None]
 """Pairs that have met, of how many."""
@@ -80,7 +76,7 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
     Args: names: `RUN` or `FOLDER`, or `RUN:STEP` for the checkpoint of a step; games: of every pair, both seat orders.
     """
     torch.set_num_threads(config.threads)
-    folders = {name: found(name) for name in names}
+    folders = {name: saved_model(name) for name in names}
     if len(folders) < 2:
         raise ConfigError("E184", "a match needs two players that are not the same", where=" ".join(names))
     dtype = getattr(torch, config.policy.dtype)
@@ -116,28 +112,6 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
         return contests(match, engines, games=games, key=Key(config.seed).at("arena"), progress=progress)
     finally:
         referee.close()
-
-
-def found(name: str) -> Path:
-    """The model folder of a player. Raises: RunError E185 for a run without that checkpoint; ModelError E301."""
-    text, colon, step = name.rpartition(":")
-    folder, wanted = (Path(text), step) if colon and step.isdigit() else (Path(name), "")
-    if not (folder / RECIPE).is_file():
-        return model_folder(folder if not wanted else name)
-    with RunReader(folder) as reader:
-        run = reader.uuid
-    saved = stored(folder)
-    for path in saved:
-        if wanted in ("", str(int(path.name))) and not examine(path, run):
-            return path
-    there = ", ".join(str(int(path.name)) for path in reversed(saved)) or "none"
-    raise RunError(
-        "E185",
-        f"the run has no sound checkpoint{f' of step {wanted}' if wanted else ''}",
-        where=str(folder),
-        why=f"checkpoints of these steps are there: {there}",
-        fix="save.keep=99 in a run keeps its checkpoints",
-    )
 
 
 def contests(match: Match, engines: Mapping[str, Engine], *, games: int, key: Key, progress: Progress) -> Arena:

@@ -13,12 +13,12 @@ from gnomon.rendering.chatml import QWEN, ChatML
 from gnomon.rendering.gemma import Gemma
 from gnomon.rendering.harmony import Harmony
 from gnomon.rendering.llama3 import Llama3
-from gnomon.rendering.plain import Plain
+from gnomon.rendering.plain import TEMPLATE, Plain
 from gnomon.rendering.published import Published, chat_template, rendered, several_turns
 from gnomon.rendering.qwen3 import Qwen3
 from gnomon.types import Message
 
-__all__ = ["Name", "choose"]
+__all__ = ["Name", "choose", "writes"]
 
 Name = Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
 
@@ -37,7 +37,8 @@ def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Rend
     """The renderer of a model folder.
 
     `auto` takes a family only where it writes what the folder's own chat template writes. A folder without a template
-    gets plain text; one with a template that no family matches gets its first turn from the template.
+    gets plain text, and so does one with the template of plain text; one with a template that no family matches gets
+    its first turn from the template.
 
     Args:
         turns: how many turns of the policy an episode may have.
@@ -47,12 +48,14 @@ def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Rend
     if name not in get_args(Name):
         raise ValueError(f"renderer is {name!r}; it must be one of {get_args(Name)}")
     template = chat_template(tokenizer.folder)
-    if name == "plain" or (name == "auto" and template is None):
-        return Plain(tokenizer, () if template else _words(tokenizer))
+    if template in (None, TEMPLATE) and name in ("plain", "auto"):
+        return Plain(tokenizer, _words(tokenizer))
+    if name == "plain":
+        return Plain(tokenizer)
     made = list(_candidates(tokenizer, name))
     if template is not None:
         for renderer in made:
-            if _writes(renderer, template, tokenizer):
+            if writes(renderer, template, tokenizer):
                 return renderer
     if name != "auto":
         return made[0]
@@ -80,7 +83,7 @@ def _candidates(tokenizer: Tokenizer, name: Name) -> Iterator[Renderer]:
                         raise
 
 
-def _writes(renderer: Renderer, template: str, tokenizer: Tokenizer) -> bool:
+def writes(renderer: Renderer, template: str, tokenizer: Tokenizer) -> bool:
     """Whether the renderer writes what the template writes: of a talk, with a system message, and with tools."""
     probes: list[tuple[Sequence[Message], Sequence[Tool]]] = [(ASKED, ()), (TOLD, ())]
     if isinstance(renderer, Harmony):
@@ -109,5 +112,5 @@ def _published(template: str, tokenizer: Tokenizer, messages: Sequence[Message],
 
 
 def _words(tokenizer: Tokenizer) -> list[str]:
-    """Added tokens that are not special: without a template there is no markup, so they are words of the text."""
+    """Added tokens that are not special: where no template writes markup, they are words of the text."""
     return [token.content for token in tokenizer.added.values() if not token.special]

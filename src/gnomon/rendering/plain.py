@@ -10,7 +10,10 @@ from gnomon.rendering.encoding import Encoding, Piece
 from gnomon.rendering.refusals import no_tools
 from gnomon.types import Message
 
-__all__ = ["Plain"]
+__all__ = ["TEMPLATE", "Plain"]
+
+TEMPLATE = "{{ bos_token or '' }}{% for message in messages %}{{ message['content'] + '\\n' }}{% endfor %}"
+"""A chat template that writes what `Plain` writes."""
 
 
 class Plain:

@@ -1,0 +1,240 @@
+"""A trained policy as a model folder for other software: weights, tokenizer, template, generation settings, a card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import tomli_w
+import torch
+from transformers import GenerationConfig
+
+from gnomon.config import RunConfig, load, resolve
+from gnomon.errors import ConfigError
+from gnomon.launch.saved import checkpoint, split_step
+from gnomon.models.policy import Policy
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering import Plain, Renderer, choose
+from gnomon.rendering.choose import writes
+from gnomon.rendering.plain import TEMPLATE
+from gnomon.rendering.published import Published, chat_template
+from gnomon.store import RunReader
+from gnomon.store.checkpoints import Checkpoint
+from gnomon.store.checkpoints import load as load_checkpoint
+from gnomon.store.layout import RECIPE
+
+__all__ = ["Export", "export"]
+
+SHARD = "5GB"
+"""Largest weights file; larger models are written as several with an index."""
+DTYPES = ("float32", "bfloat16")
+PAPERS = ("LICENSE*", "NOTICE*", "USE_POLICY*")
+"""Files of the base model's folder that must travel with its weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """What was written."""
+
+    folder: Path
+    step: int
+    """Finished training steps of the checkpoint."""
+    dtype: str
+    files: Mapping[str, int]
+    """Size in bytes by name."""
+
+
+def export(name: str, folder: Path, dtype: str = "") -> Export:
+    """Write the policy of `RUN` (its newest checkpoint) or `RUN:STEP` as a hub-format folder.
+
+    The folder is complete or absent, and holds no optimiser state. Sampling settings in `generation_config.json` are those of training.
+
+    Args: dtype: `float32` or `bfloat16`; empty for the run's `policy.dtype`.
+    Raises: ConfigError E050 when the folder holds files, E051 for another dtype; RunError E185 when the run has no
+        such checkpoint, E404 when there is no run.
+    """
+    run, step = split_step(name)
+    if dtype not in ("", *DTYPES):
+        raise ConfigError(
+            "E051",
+            f"weights cannot be written as {dtype!r}",
+            where="--dtype",
+            fix=f"--dtype {' or --dtype '.join(DTYPES)}",
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(
+            "E050",
+            "the folder to export to is not empty",
+            where=str(folder),
+            why="an export never overwrites files",
+            fix=f"gnomon export {name} {folder}-2",
+        )
+    with RunReader(run) as reader:
+        saved = load_checkpoint(checkpoint(run, step), ())
+        config, _ = resolve([load(run / RECIPE)])
+        dtype = dtype or config.policy.dtype
+        fresh = folder.absolute().parent / f".{folder.name}-{uuid4().hex[:8]}"
+        try:
+            renderer = write_model(saved.path, fresh, config, dtype)
+            text = card(reader, config, saved, dtype, prompts_text(fresh, renderer))
+            (fresh / "README.md").write_text(text, "utf-8")
+            if folder.exists():
+                folder.rmdir()
+            fresh.rename(folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    return Export(folder=folder, step=saved.step, dtype=dtype, files=sizes)
+
+
+def write_model(place: Path, fresh: Path, config: RunConfig, dtype: str) -> Renderer:
+    """Everything but the card. Returns the renderer that wrote the prompts of the run."""
+    fresh.mkdir(parents=True)
+    policy = Policy.load(place, getattr(torch, dtype))
+    policy.model.generation_config = generation(policy, config)
+    policy.model.save_pretrained(fresh, max_shard_size=SHARD)
+    policy.tokenizer.save(fresh)
+    policy.model.generation_config.save_pretrained(fresh)
+    renderer = choose(policy.tokenizer, config.policy.renderer)
+    if isinstance(renderer, Plain):
+        set_template(fresh, TEMPLATE)
+    for path in papers(config):
+        shutil.copyfile(path, fresh / path.name)
+    return renderer
+
+
+def generation(policy: Policy, config: RunConfig) -> GenerationConfig:
+    """The distribution that was trained: the whole vocabulary at the run's temperature, up to the run's limit."""
+    base: GenerationConfig = policy.model.generation_config
+    return GenerationConfig(
+        do_sample=True,
+        temperature=config.rollout.temperature,
+        top_k=0,
+        top_p=1.0,
+        max_new_tokens=config.rollout.max_tokens,
+        bos_token_id=policy.tokenizer.bos,
+        eos_token_id=sorted(policy.tokenizer.eos) or None,
+        pad_token_id=base.pad_token_id,
+    )
+
+
+def set_template(folder: Path, template: str) -> None:
+    """Make it the one chat template of a folder."""
+    (folder / "chat_template.jinja").write_text(template, "utf-8")
+    path = folder / "tokenizer_config.json"
+    facts = json.loads(path.read_text("utf-8")) if path.is_file() else {"tokenizer_class": "PreTrainedTokenizerFast"}
+    facts.pop("chat_template", None)
+    path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def papers(config: RunConfig) -> Iterator[Path]:
+    """Licence files of the model that the run began with, where its folder is still there."""
+    base = Path(config.policy.path)
+    if config.policy.path != "tiny" and base.is_dir():
+        for pattern in PAPERS:
+            yield from sorted(path for path in base.glob(pattern) if path.is_file())
+
+
+def card(reader: RunReader, config: RunConfig, saved: Checkpoint, dtype: str, prompts: str) -> str:
+    """`README.md`: what was trained on what, how well it does, how to load it, and the recipe that repeats it."""
+    recipe = public(config.model_dump())
+    env, base = recipe["env"]["type"], recipe["policy"]["path"]
+    stop = f", stop_strings={config.rollout.stop!r}, tokenizer=tokenizer" if config.rollout.stop else ""
+    return "\n".join(
+        [
+            "---",
+            "library_name: transformers",
+            "pipeline_tag: text-generation",
+            "tags: [gnomon, reinforcement-learning, rlvr]",
+            "---",
+            "",
+            f"# {base} trained on {env}",
+            "",
+            f"A language model trained by reinforcement learning with verifiable rewards: environment `{env}`, "
+            f"objective `{config.objective.type}`, {saved.step} steps of {config.rollout.prompts} prompts × "
+            f"{config.rollout.group} rollouts. Weights are {dtype}. The base model's licence applies.",
+            "",
+            "| held-out tasks | step | " + " | ".join(f"pass@{k}" for k in config.eval.pass_at) + " | mean length |",
+            "|---|---:|" + "---:|" * (len(config.eval.pass_at) + 1),
+            *evaluations(reader, config, saved.step),
+            "",
+            "Intervals are 95 %, over tasks.",
+            "",
+            "## Use",
+            "",
+            "```python",
+            "from transformers import AutoModelForCausalLM, AutoTokenizer",
+            "",
+            'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
+            'model = AutoModelForCausalLM.from_pretrained("FOLDER")',
+            'messages = [{"role": "user", "content": "..."}]',
+            'inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", '
+            "return_dict=True)",
+            f"output = model.generate(**inputs{stop})",
+            'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:]))',
+            "```",
+            "",
+            prompts,
+            "",
+            "## The run",
+            "",
+            f"- fingerprint `{saved.fingerprint}` after step {saved.step}",
+            *(f"- base model `{name}`: sha256 `{value}`" for name, value in sorted(reader.genesis["policy"].items())),
+            f"- sampler and learner: {tier_text(reader.manifest)}",
+            "",
+            "The recipe, without the folders of files:",
+            "",
+            "```toml",
+            tomli_w.dumps(recipe).strip(),
+            "```",
+            "",
+        ]
+    )
+
+
+def evaluations(reader: RunReader, config: RunConfig, step: int) -> Iterator[str]:
+    """A table row for every measurement up to a step."""
+    for kind in ("baseline", "evaluation"):
+        for record in reader.records(kind):
+            if record.step is None or record.step > step:
+                continue
+            rates = [record.body["pass_at"][str(k)] for k in config.eval.pass_at]
+            cells = [f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]" for rate in rates]
+            yield f"| {rates[0]['n']} | {record.step} | {' | '.join(cells)} | {record.body['length']:.1f} |"
+
+
+def prompts_text(folder: Path, renderer: Renderer) -> str:
+    """Whether the exported chat template writes what the policy was trained on."""
+    if isinstance(renderer, Plain):
+        return "The chat template writes each message on a line of its own, as in training."
+    template = chat_template(folder)
+    if isinstance(renderer, Published) or (template and writes(renderer, template, Tokenizer(folder))):
+        return "The chat template is the base model's; prompts in training were written by it."
+    return (
+        f"Prompts in training were written by Gnomon's renderer `{type(renderer).__name__}`. "
+        "The chat template in this folder does not write the same."
+    )
+
+
+def tier_text(manifest: Mapping[str, Any]) -> str:
+    """How far sampler and learner were apart when the run began."""
+    if manifest.get("tier") == "exact":
+        return "equal log-probabilities in every bit"
+    return f"log-probabilities up to {manifest.get('logp_gap', float('nan')):.2g} apart"
+
+
+def public(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with every absolute path reduced to its last part: a card must not tell where somebody keeps files."""
+    return {
+        key: public(value)
+        if isinstance(value, Mapping)
+        else value.rpartition("/")[2]
+        if isinstance(value, str) and value.startswith("/")
+        else value
+        for key, value in values.items()
+    }
