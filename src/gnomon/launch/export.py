@@ -52,7 +52,7 @@ class Export:
 def export(name: str, folder: Path, dtype: str = "") -> Export:
     """Write the policy of `RUN` (its newest checkpoint) or `RUN:STEP` as a hub-format folder.
 
-    The folder is complete or absent, and holds no optimiser state. Sampling settings in `generation_config.json` are those of training.
+    The folder is complete or absent, and holds no optimiser state. `generation_config.json` samples as in training.
 
     Args: dtype: `float32` or `bfloat16`; empty for the run's `policy.dtype`.
     Raises: ConfigError E050 when the folder holds files, E051 for another dtype; RunError E185 when the run has no
