@@ -541,6 +541,16 @@ def config_show(settings: Settings = None, as_json: Json = False) -> None:
         print(f"{key:<22} {value!s:<14} {origins.get(key, 'default')}")
 
 
+@app.command()
+def explain(
+    word: Annotated[str, typer.Argument(metavar="SETTING|METRIC|CODE", help="optim.lr, logp_gap, E031 …")],
+) -> None:
+    """What a setting, a metric or an error code means: gnomon explain optim.lr"""
+    from gnomon.reference import explain as explained
+
+    print(explained(word))
+
+
 @base_app.command("build")
 def base_build(
     folder: Annotated[Path, typer.Argument(help="Where to write the model folder.")],

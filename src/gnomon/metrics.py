@@ -1,0 +1,64 @@
+"""What the metrics of a run mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["EVALUATION", "METRICS", "TIMINGS", "meaning"]
+
+METRICS: Mapping[str, str] = {
+    "reward": "Mean reward per rollout.",
+    "correct": "Fraction of rollouts that are right.",
+    "length": "Mean number of sampled tokens per rollout, over all its turns.",
+    "truncated": "Fraction of rollouts that a token limit ended.",
+    "tokens": "Sampled tokens of the step.",
+    "all_right": "Fraction of groups in which every rollout is right.",
+    "all_wrong": "Fraction of groups in which no rollout is right.",
+    "spare": "Fraction of groups that were sampled but not trained on (`rollout.refill`, `rollout.candidates`).",
+    "failed": "Fraction of groups that could not be judged because the environment or the verifier failed.",
+    "part/NAME": "Mean value of a part of the reward per rollout, before its weight.",
+    "ledger/tied": "Fraction of groups whose rewards are all equal. A group baseline learns nothing from them.",
+    "ledger/NAME/return": "Mean reward per rollout that a part pays, after weight and gate.",
+    "ledger/NAME/variance": "Covariance of a part with the reward within groups: what a group baseline learns from it.",
+    "logp_gap": "Largest difference between the sampler's and the learner's log-probability of a token.",
+    "entropy": "Mean entropy of the next-token distribution at the trained tokens, in nats.",
+    "trained": "Tokens that had a gradient, over all updates of the step.",
+    "grad_norm": "Norm of the gradient before it is clipped, mean over the updates of the step.",
+    "lr": "Learning rate, mean over the updates of the step.",
+    "kl": "Mean KL divergence to the initial policy per trained token, over the whole vocabulary, in nats.",
+    "drift": "Mean KL divergence from the policy at the start of the step to the current one per token (k3), in nats.",
+    "clipped": "Fraction of trained tokens whose gradient the clip of the ratio removed.",
+    "score_pull": "Squared norm of the mean score of right answers within a group, without bias; vocabulary projection "
+    "only.",
+    "score_scatter": "Trace of the covariance of the scores of right answers within a group; vocabulary projection "
+    "only.",
+    "value_error": "Mean squared error of the critic per token, before its update.",
+    "value_explained": "Fraction of the variance of the returns that the critic explains, before its update.",
+    "value_grad_norm": "Norm of the critic's gradient before it is clipped, mean over the updates of the step.",
+}
+"""Metrics of a step. NAME stands for the name of a part of the reward."""
+
+EVALUATION: Mapping[str, str] = {
+    "version": "Optimiser steps behind the weights that were measured.",
+    "pass_at": "By k: probability that at least one of k rollouts is right, with its 95 % interval over tasks.",
+    "reward": METRICS["reward"],
+    "length": METRICS["length"],
+    "truncated": METRICS["truncated"],
+    "statuses": "Number of rollouts by the status of their verdict.",
+}
+"""Fields of an evaluation on held-out tasks."""
+
+TIMINGS: Mapping[str, str] = {
+    "seconds": "Wall-clock time of a step, with its evaluation.",
+    "training": "Wall-clock time of a step, without its evaluation.",
+}
+"""What the clock measured. It is stored beside the chain of records, since no rerun repeats it."""
+
+
+def meaning(metric: str) -> str:
+    """What a recorded metric means; the empty text where nothing is known of it."""
+    head, _, rest = metric.partition("/")
+    if not rest or metric in METRICS:
+        return METRICS.get(metric, "")
+    tail = "/" + rest.rpartition("/")[2] if head == "ledger" else ""
+    return METRICS.get(f"{head}/NAME{tail}", "")

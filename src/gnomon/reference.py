@@ -1,0 +1,191 @@
+"""Every setting, metric and error code, read from the source for `gnomon explain` and docs/reference.md."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+
+from gnomon import config, errors
+from gnomon.config import SHORT, RunConfig
+from gnomon.errors import ConfigError
+from gnomon.metrics import EVALUATION, METRICS, TIMINGS, meaning
+
+__all__ = ["Fault", "Setting", "explain", "faults", "settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One key of a recipe."""
+
+    key: str
+    short: str
+    """The name without its table, where the command line takes one; else empty."""
+    values: str
+    """What it may be."""
+    default: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One place that raises an error with a code."""
+
+    code: str
+    kind: str
+    """Class of the error."""
+    what: str
+    """The message; `…` stands for what is only known when it is raised."""
+    why: str
+    fix: str
+
+
+@cache
+def settings() -> tuple[Setting, ...]:
+    """Every setting but the options of objectives and environments, in the order of the configuration."""
+    short = {key: word for word, key in SHORT.items()}
+    documented = field_docs(ast.parse(inspect.getsource(config)))
+    found = []
+    for name, field in RunConfig.model_fields.items():
+        section = field.annotation
+        if not (isinstance(section, type) and issubclass(section, BaseModel)):
+            below = {} if name == "objective" else {name: (field, documented.get(("RunConfig", name), ""))}
+        else:
+            below = {
+                f"{name}.{inner}": (of, documented.get((section.__name__, inner), ""))
+                for inner, of in section.model_fields.items()
+            }
+        for key, (of, text) in below.items():
+            found.append(
+                Setting(
+                    key=key, short=short.get(key, ""), values=values_of(of), default=shown(of.default), text=text
+                )
+            )  # fmt: skip
+    return tuple(found)
+
+
+def field_docs(tree: ast.Module) -> dict[tuple[str, str], str]:
+    """Docstrings below fields, by class and field."""
+    return {
+        (kind.name, field.target.id): " ".join(below.value.value.split())
+        for kind in tree.body
+        if isinstance(kind, ast.ClassDef)
+        for field, below in zip(kind.body, kind.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(below.value.value, str)
+    }
+
+
+def values_of(field: Any) -> str:
+    """The type of a field with its limits: `integer ≥ 1`."""
+    kind = field.annotation
+    if get_origin(kind) is Literal:
+        return " · ".join(get_args(kind))
+    if get_origin(kind) is list:
+        inner = get_args(kind)[0]
+        inner = get_args(inner)[0] if get_origin(inner) is not None or hasattr(inner, "__metadata__") else inner
+        return f"list of {NAMES[inner]}s"
+    signs = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+    limits = [
+        f"{sign} {getattr(mark, name):g}" for mark in field.metadata for name, sign in signs if hasattr(mark, name)
+    ]
+    return f"{NAMES[kind]} {' and '.join(limits)}".strip()
+
+
+NAMES = {int: "integer", float: "number", str: "text", bool: "boolean"}
+
+
+def shown(value: Any) -> str:
+    """A default as it is written in a recipe."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("'", '"')
+
+
+@cache
+def faults() -> tuple[Fault, ...]:
+    """Every place in the package that raises an error with a code, by code."""
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    root = Path(errors.__file__).parent
+    found = [
+        Fault(
+            code=call.args[0].value,
+            kind=call.func.id,
+            what=wording(argument(call, 1, "what")),
+            why=wording(argument(call, None, "why")),
+            fix=wording(argument(call, None, "fix")),
+        )
+        for path in sorted(root.rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in kinds
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
+        and isinstance(call.args[0].value, str)
+    ]
+    return tuple(sorted(dict.fromkeys(found), key=lambda fault: (fault.code, fault.what)))
+
+
+def argument(call: ast.Call, place: int | None, name: str) -> ast.expr | None:
+    if place is not None and len(call.args) > place:
+        return call.args[place]
+    return next((word.value for word in call.keywords if word.arg == name), None)
+
+
+def wording(node: ast.expr | None) -> str:
+    """A message as the source writes it, with `…` for what is computed."""
+    match node:
+        case None:
+            return ""
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(wording(part) for part in parts)
+        case ast.IfExp(body=one, orelse=other):
+            both = [text for text in (wording(one), wording(other)) if text not in ("", "…")]
+            return " / ".join(both) or "…"
+        case _:
+            return "…"
+
+
+def explain(word: str) -> str:
+    """What a setting, a metric or an error code means. Raises: ConfigError E006 where nothing bears the name."""
+    if lines := [*explained_settings(word), *explained_metric(word), *explained_faults(word)]:
+        return "\n".join(lines)
+    names = [*(s.key for s in settings()), *SHORT, *METRICS, *(f.code for f in faults())]
+    ends = {name.rpartition(".")[2]: name for name in reversed(names)}
+    near = difflib.get_close_matches(word, [*names, *ends], 3)
+    raise ConfigError(
+        "E006",
+        f"no setting, metric or error code is named {word!r}",
+        fix=f"gnomon explain {ends.get(near[0], near[0])}" if near else "gnomon config show lists the settings",
+    )
+
+
+def explained_settings(word: str) -> Iterator[str]:
+    for setting in settings():
+        if word in (setting.key, setting.short) or setting.key.startswith(f"{word}."):
+            yield f"{setting.key}   {setting.values}   default {setting.default}\n   {setting.text}"
+
+
+def explained_metric(word: str) -> Iterator[str]:
+    if text := meaning(word) or EVALUATION.get(word) or TIMINGS.get(word):
+        yield f"{word}   metric\n   {text}"
+
+
+def explained_faults(word: str) -> Iterator[str]:
+    for fault in faults():
+        if fault.code == word.upper():
+            more = "".join(f"\n   {name}{text}" for name, text in (("", fault.why), ("fix: ", fault.fix)) if text)
+            yield f"{fault.code}   {fault.what}{more}"

@@ -1,0 +1,83 @@
+"""The reference is what the source says now, and it leaves nothing out."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import gnomon
+from commands import command
+from gnomon.config import RunConfig, leaves
+from gnomon.metrics import EVALUATION, METRICS, TIMINGS, meaning
+from gnomon.reference import faults, settings
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_committed_page_is_what_the_source_says():
+    spec = importlib.util.spec_from_file_location("reference_page", DOCS / "reference.py")
+    assert spec and spec.loader
+    writer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(writer)
+    assert (DOCS / "reference.md").read_text() == writer.page(), "out of date: python docs/reference.py"
+
+
+def test_every_setting_is_there_with_its_meaning_and_its_default():
+    defaults = {key: value for key, value in leaves(RunConfig().model_dump()).items() if key[:10] != "objective."}
+    assert {setting.key for setting in settings()} == set(defaults)
+    assert not [setting.key for setting in settings() if not setting.text.endswith(".") or not setting.values]
+
+
+def test_every_error_of_the_package_is_there():
+    root = Path(gnomon.__file__).parent
+    raised = {code for path in root.rglob("*.py") for code in re.findall(r'Error\(\s*"(E\d{3})"', path.read_text())}
+    assert {fault.code for fault in faults()} == raised
+    assert not [fault.code for fault in faults() if not fault.what]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """What two runs record that differ in everything that brings metrics of its own."""
+    small = {"rollout": {"prompts": 4, "group": 4, "max_tokens": 24}, "eval": {"tasks": 4}, "steps": 2, "threads": 1}
+    refilled = {**small, "rollout": {**small["rollout"], "refill": 1}}
+    kinds = (
+        {**small, "objective": "ppo", "optim": {"epochs": 2}, "regularize": {"kl": 0.01, "estimator": "full"}},
+        {**refilled, "objective": "maxrl", "env": {"format": 0.0}},
+    )
+    found: dict[str, set[str]] = {"metrics": set(), "evaluation": set(), "timings": set()}
+    for place, settings_ in enumerate(kinds):
+        folder = tmp_path_factory.mktemp("reference") / str(place)
+        words = [f"{key}={_written(value)}" for key, value in leaves(settings_).items()]
+        done = command("train", "char_count", f"run={folder}", *words)
+        assert done.returncode == 0, done.stderr
+        with gnomon.RunReader(folder) as reader:
+            found["metrics"] |= {name for step in reader.metrics() for name in step["metrics"]}
+            found["evaluation"] |= set(reader.held_out or ())
+            found["timings"] |= {name for timing in reader.timings() for name in timing} - {"step", "at"}
+    return found
+
+
+def _written(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def test_every_metric_that_is_recorded_is_explained(recorded):
+    assert not [name for name in recorded["metrics"] if not meaning(name)]
+    assert recorded["evaluation"] == set(EVALUATION) and recorded["timings"] == set(TIMINGS)
+
+
+def test_every_metric_that_is_explained_is_recorded(recorded):
+    patterns = {name for name in METRICS if "NAME" in name}
+    assert set(METRICS) - patterns <= recorded["metrics"]
+    assert {meaning(name) for name in recorded["metrics"]} >= {METRICS[name] for name in patterns}
+
+
+def test_one_entry_is_explained_by_its_name():
+    assert "Peak learning rate" in command("explain", "lr").stdout
+    assert "mean over the updates" in command("explain", "grad_norm").stdout
+    assert "fix: " in command("explain", "e032").stdout
+    wrong = command("explain", "grop")
+    assert wrong.returncode == 2 and "gnomon explain rollout.group" in wrong.stderr
