@@ -6,15 +6,20 @@ must hold between interpreters, such as equal runs under another hash seed, is s
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
+import pty
+import select
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["command"]
+__all__ = ["command", "screen"]
 
 LIBRARIES = (
     "torch",
@@ -41,6 +46,25 @@ def command(
         process.join()
         assert process.exitcode is not None
         return subprocess.CompletedProcess(["gnomon", *words], process.exitcode, out.read_text(), err.read_text())
+
+
+def screen(*words: str, columns: int = 80, env: Mapping[str, str] | None = None) -> str:
+    """What `gnomon` with these words writes to a terminal of so many columns, control codes and all."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    whole = {**os.environ, "TERM": "xterm", **(env or {})}
+    whole.pop("COLUMNS", None)
+    name = os.ttyname(theirs)
+    process = FORKS.Process(target=run, args=(words, whole, str(Path.cwd()), name, name))
+    process.start()
+    written = bytearray()
+    while process.is_alive() or select.select([ours], [], [], 0)[0]:
+        if select.select([ours], [], [], 0.05)[0]:
+            written += os.read(ours, 65536)
+    process.join()
+    os.close(theirs)
+    os.close(ours)
+    return written.decode()
 
 
 def run(words: Sequence[str], env: Mapping[str, str], cwd: str, out: str, err: str) -> None:

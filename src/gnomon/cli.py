@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gnomon.errors import ConfigError, GnomonError
+from gnomon.launch.lines import say
 
 __all__ = ["app", "main"]
 
@@ -72,7 +73,7 @@ def train(
         reader = start(folder, config, display)
     with reader:
         facts = summary(reader)
-    print(summary_text(facts, spark))
+    say(summary_text(facts, spark))
     again = f"gnomon show {folder} {max(0, facts['steps'] - 1)}"
     print(f"next: {again}" if facts["status"] == "finished" else f"next: gnomon resume {folder}")
     sys.exit(0 if facts["status"] == "finished" else 130)
@@ -96,7 +97,7 @@ def resume(folder: RunFolder) -> None:
         reader = go_on(folder, display)
     with reader:
         facts = summary(reader)
-    print(summary_text(facts, spark))
+    say(summary_text(facts, spark))
     sys.exit(0 if facts["status"] == "finished" else 130)
 
 
@@ -108,18 +109,16 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
 
     given = Source({"env": what}, {"env": f"the command line: {what}"})
     config, _ = resolve([given, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
+    from gnomon.launch.display import Display, evaluation_text
     from gnomon.launch.local import measure
 
-    body = measure(config)
     if as_json:
-        print(json.dumps(body, indent=1))
+        print(json.dumps(measure(config).body(), indent=1))
         return
-    for k, interval in body["pass_at"].items():
-        print(
-            f"pass@{k}  {interval['value']:.3f}  95 % [{interval['low']:.3f}, {interval['high']:.3f}]  "
-            f"{interval['n']} tasks"
-        )
-    print(f"length {body['length']:.1f}   cut off {body['truncated']:.0%}   {body['statuses']}")
+    with Display(config, doing=f"{config.eval.tasks} held-out tasks of {config.env.type}") as display:
+        found = measure(config, display.progress)
+    say(evaluation_text(found))
+    say("verdicts   " + "   ".join(f"{status} {count}" for status, count in found.statuses.items()))
 
 
 @app.command()
@@ -151,7 +150,7 @@ def sanity(
     else:
         with Display(config) as display:
             found = judge(folder, config, display, candidates=candidates, keep=keep)
-        print(f"{found}\nnext: gnomon show {folder}")
+        say(f"{found}\nnext: gnomon show {folder}")
     sys.exit(0 if found.gate == "PASS" else 1)
 
 
@@ -160,11 +159,15 @@ def show(
     folder: RunFolder,
     place: Annotated[
         str | None,
-        typer.Argument(metavar="[held-out:]STEP[:TASK[:SAMPLE]]", help="One step or rollout, of training or held out."),
+        typer.Argument(
+            metavar="[held-out:]STEP[:TASK[:SAMPLE]] | [held-out:]task:TASK",
+            help="One step, one task of it or one rollout; or one task in every step. Held-out tasks with held-out:.",
+        ),
     ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="One line per rollout, without texts.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Read a run: its summary, the rollouts of a step, or one rollout as text."""
+    """Read a run: its summary, the texts of a step, one rollout, or one task through time."""
     from gnomon.launch import read
     from gnomon.launch.bars import spark
     from gnomon.store import RunReader
@@ -180,10 +183,13 @@ def show(
                 text = read.rollout_text(facts)
             else:
                 facts = read.rollouts(reader, address)
-                text = "\n".join(
-                    f"{r['address']:<24} {r['reward']:>6.3g}  {r['status']:<12} {r['tokens']:>4} tokens" for r in facts
-                )
-    print(json.dumps(facts, indent=1) if as_json else text)
+                text = read.rows_text(facts) if brief else read.groups_text(reader, facts)
+    if as_json:
+        print(json.dumps(facts, indent=1))
+    elif place is None:
+        say(text)
+    else:
+        print(text)  # What a model wrote keeps its own lines.
 
 
 @app.command()
@@ -215,7 +221,7 @@ def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
     from gnomon.store import diff as compare
 
     found = compare(a, b)
-    print(json.dumps(asdict(found), indent=1, default=str) if as_json else found)
+    print(json.dumps(asdict(found), indent=1, default=str)) if as_json else say(str(found))
     sys.exit(0 if not found.parted else 1)
 
 
@@ -241,7 +247,7 @@ def alarms(
     else:
         from gnomon.launch.read import alarm_text
 
-        print("\n".join([*(alarm_text(str(folder), a.body()) for a in found), f"{len(found)} alarms in {steps} steps"]))
+        say("\n".join([*(alarm_text(str(folder), a.body()) for a in found), f"{len(found)} alarms in {steps} steps"]))
     sys.exit(1 if found else 0)
 
 
@@ -267,7 +273,7 @@ def replay(
     watched = (lambda done, total: None) if quiet else progress
     found = again(folder, verifier, options_of(settings), seconds=seconds, workers=workers, progress=watched)
     facts = found.body()
-    print(json.dumps(facts, indent=1) if as_json else replay_text(facts, folder))
+    print(json.dumps(facts, indent=1)) if as_json else say(replay_text(facts, folder))
 
 
 @app.command()
@@ -278,7 +284,7 @@ def verify(folder: RunFolder, as_json: Json = False) -> None:
     report = check(folder)
     problems = [str(problem) for problem in report.problems]
     facts = {"records": report.records, "fingerprint": report.fingerprint, "problems": problems}
-    print(json.dumps(facts, indent=1) if as_json else report)
+    print(json.dumps(facts, indent=1)) if as_json else say(str(report))
     sys.exit(0 if report else 1)
 
 
@@ -288,7 +294,7 @@ def check(what: EnvName, settings: Settings = None, as_json: Json = False) -> No
     from gnomon.envs.check import check_env
 
     report = check_env(chosen_env(what, settings))
-    print(json.dumps(report.as_dict(), indent=1) if as_json else report)
+    print(json.dumps(report.as_dict(), indent=1)) if as_json else say(str(report))
     sys.exit(0 if report.passed else 1)
 
 
@@ -325,7 +331,7 @@ def audit(
             (repro / f"{finding.rule}.py").write_text(finding.repro, "utf-8")
     if sarif is not None:
         sarif.write_text(json.dumps(as_sarif(report), indent=1) + "\n", "utf-8")
-    print(json.dumps(report.body(), indent=1) if as_json else report_text(report))
+    print(json.dumps(report.body(), indent=1)) if as_json else say(report_text(report))
     sys.exit(0 if report.passed else 1)
 
 
@@ -374,7 +380,7 @@ def env_list(as_json: Json = False) -> None:
     for fact in found:
         seats = f", {fact['seats']} seats" if fact["seats"] > 1 else ""
         turns = "one turn" if fact["turns"] == 1 else f"up to {fact['turns']} turns"
-        print(f"{fact['name']:<16} {turns + seats:<23} {fact['summary']}")
+        say(f"{fact['name']:<16} {turns + seats:<23} {fact['summary']}")
 
 
 @new_app.command("env")
@@ -416,7 +422,7 @@ def arena(
 
     quiet = as_json or not sys.stderr.isatty()
     found = contest(players, config, games=games, progress=(lambda done, total: None) if quiet else progress)
-    print(json.dumps(asdict(found), indent=1) if as_json else arena_text(found))
+    print(json.dumps(asdict(found), indent=1)) if as_json else say(arena_text(found))
 
 
 @app.command()
@@ -444,7 +450,7 @@ def rank(
         print(text)
         return
     for fact in facts["tasks"][:10]:
-        print(f"task {fact['index']:<10} {fact['visits']:>3} visits  mean {fact['mean']:.3f}  {by} {fact[by]:.4f}")
+        say(f"task {fact['index']:<10} {fact['visits']:>3} visits  mean {fact['mean']:.3f}  {by} {fact[by]:.4f}")
     print(f"{len(facts['tasks'])} tasks" + (f" in {out}" if out else ""))
 
 
@@ -467,7 +473,7 @@ def exact(
         report = table.report(name, group=group)
     except ValueError as error:
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=f"gnomon exact {name} --group 4") from error
-    print(json.dumps(asdict(report), indent=1) if as_json else report)
+    print(json.dumps(asdict(report), indent=1)) if as_json else say(str(report))
 
 
 @app.command("tune-objective")
@@ -489,7 +495,7 @@ def tune_objective(
         from gnomon.launch.tune import tune, tune_text
 
         facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or (), since=since)
-    print(json.dumps(facts, indent=1) if as_json else tune_text(facts))
+    print(json.dumps(facts, indent=1)) if as_json else say(tune_text(facts))
 
 
 @app.command()
@@ -512,7 +518,7 @@ def objective(
         rows = [build() for _, build in sorted(TABLE.items())]
         facts = [{"name": row.name, "climbs": row.target.text, "source": row.source} for row in rows]
         lines = columns([list(fact.values()) for fact in facts])
-        print(json.dumps(facts, indent=1) if as_json else "\n".join(lines))
+        print(json.dumps(facts, indent=1)) if as_json else say("\n".join(lines))
         return
     least = max(4, TABLE[name]().min_group)
     try:
@@ -520,7 +526,7 @@ def objective(
     except ValueError as error:
         fix = f"gnomon objective {name} --group {least}"
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=fix) from error
-    print(json.dumps(found.as_dict(), indent=1) if as_json else found)
+    print(json.dumps(found.as_dict(), indent=1)) if as_json else say(str(found))
 
 
 @config_app.command("show")
@@ -538,7 +544,7 @@ def config_show(settings: Settings = None, as_json: Json = False) -> None:
         print(json.dumps({key: str(v) if v == float("inf") else v for key, v in values.items()}, indent=1))
         return
     for key, value in values.items():
-        print(f"{key:<22} {value!s:<14} {origins.get(key, 'default')}")
+        say(f"{key:<22} {value!s:<14} {origins.get(key, 'default')}")
 
 
 @app.command()
@@ -548,7 +554,7 @@ def explain(
     """What a setting, a metric or an error code means: gnomon explain optim.lr"""
     from gnomon.reference import explain as explained
 
-    print(explained(word))
+    say(explained(word))
 
 
 @base_app.command("build")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from gnomon.models.scoring import logp_of, score
 from gnomon.models.weights import Weights
 from gnomon.types import Completion, Finish, Request, Sampling
 
-__all__ = ["Embedded"]
+__all__ = ["Embedded", "Progress", "unseen"]
 
 ROWS = 512
 """Most rows decoded together."""
@@ -37,6 +38,14 @@ class Row:
     finish: Finish | None = None
 
 
+Progress = Callable[[int, int], None]
+"""Takes how many requests of a call are done, of how many."""
+
+
+def unseen(done: int, total: int) -> None:
+    """Shows no progress."""
+
+
 class Embedded:
     """Samples with a policy of its own; `tier` is found by measuring, at the first load.
 
@@ -44,15 +53,20 @@ class Embedded:
     leave the batch, and every draw is keyed, so a completion depends on its request and on the weights alone.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, progress: Progress = unseen) -> None:
         self.policy, self.version, self.tier = policy, 0, Tier.EXACT
+        self.progress = progress
         self._pieces: dict[int, str] = {}
 
     async def sample(self, requests: Sequence[Request]) -> list[Completion]:
         done: list[Completion] = []
         for start in range(0, len(requests), ROWS):
-            done += self._decode(requests[start : start + ROWS])
+            progress = partial(self._report, start, len(requests))
+            done += self._decode(requests[start : start + ROWS], progress)
         return done
+
+    def _report(self, before: int, total: int, ended: int) -> None:
+        self.progress(before + ended, total)
 
     def load(self, weights: Weights) -> None:
         self.policy.update(dict(weights.state))
@@ -98,7 +112,9 @@ class Embedded:
         return float(torch.stack(gaps).max())
 
     @torch.inference_mode()
-    def _decode(self, requests: Sequence[Request]) -> list[Completion]:
+    def _decode(
+        self, requests: Sequence[Request], progress: Callable[[int], None] = lambda ended: None
+    ) -> list[Completion]:
         prompts = list(dict.fromkeys(request.prompt_ids for request in requests))
         place = {prompt: i for i, prompt in enumerate(prompts)}
         rows = [Row(request, place[request.prompt_ids]) for request in requests]
@@ -120,7 +136,9 @@ class Embedded:
             tokens, logps = drawn(logits, temperature, noise)
             for row, token, logp in zip(live, tokens, logps, strict=True):
                 self._grow(row, token, logp)
-            if not (going := [place for place, row in enumerate(live) if row.finish is None]):
+            going = [place for place, row in enumerate(live) if row.finish is None]
+            progress(len(rows) - len(going))
+            if not going:
                 break
             parents = branches.grow(tokens, going)
             if len(going) <= CROWD * len(live):

@@ -1,9 +1,10 @@
-"""What a person sees while a run runs: one live line in a terminal, plain lines elsewhere."""
+"""What a person sees while a run runs: live lines in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from time import monotonic
 
 from rich.console import Console
 from rich.live import Live
@@ -11,15 +12,21 @@ from rich.text import Text
 
 from gnomon.config import RunConfig
 from gnomon.launch.bars import spark
+from gnomon.launch.lines import fit
 from gnomon.training.evaluate import Evaluation
 
-__all__ = ["Display", "Silent"]
+__all__ = ["Display", "Silent", "evaluation_text"]
+
+QUIET = 15.0
+"""Seconds between two lines of progress where the output is no terminal."""
 
 
 class Silent:
-    """Looks on and says nothing."""
+    """Shows nothing."""
 
     def message(self, text: str) -> None: ...
+
+    def progress(self, done: int, total: int) -> None: ...
 
     def evaluation(self, step: int, evaluation: Evaluation) -> None: ...
 
@@ -27,22 +34,28 @@ class Silent:
 
 
 class Display:
-    """Looks on and prints; `live` when the output is a terminal."""
+    """Shows a run as it goes on; `live` where the output is a terminal.
 
-    def __init__(self, config: RunConfig, *, every: int = 10) -> None:
+    Args: doing: what is being sampled first.
+    """
+
+    def __init__(self, config: RunConfig, *, every: int = 10, doing: str = "") -> None:
         self.config, self.every = config, every
         self.console = Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
         self.live = (
             Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
         )
+        self.doing = doing or f"baseline on {config.eval.tasks} held-out tasks"
         self.rewards: list[float] = []
         self.seconds: list[float] = []
         self.held_out = ""
+        self.line = ""
+        self.spoke = monotonic()
 
     def __enter__(self) -> Display:
         if self.live:
             self.live.start()
-            self.live.update(Text(f"measuring the baseline on {self.config.eval.tasks} held-out tasks"))
+            self.show(self.doing)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,28 +63,45 @@ class Display:
             self.live.stop()
 
     def message(self, text: str) -> None:
-        self.console.print(text)
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """Print above the live lines."""
+        self.spoke = monotonic()
+        self.console.print(fit(text, self.console.width) if self.live else text)
+
+    def show(self, text: str) -> None:
+        """Make this the live lines."""
+        if self.live:
+            self.live.update(Text(fit(text, self.console.width)))
+
+    def progress(self, done: int, total: int) -> None:
+        """Replies that are sampled, of those asked for together."""
+        text = f"{self.doing}: {done} of {total} replies"
+        if self.live:
+            self.show(f"{self.line}\n{text}".lstrip())
+        elif monotonic() - self.spoke > QUIET:
+            self.say(text)
 
     def evaluation(self, step: int, evaluation: Evaluation) -> None:
-        rates = "   ".join(f"pass@{k} {interval}" for k, interval in evaluation.pass_at.items())
-        name = "baseline" if step == 0 else "held-out"
         self.held_out = f"{evaluation.pass_at[1].value:.3f}"
-        tasks = next(iter(evaluation.pass_at.values())).n
-        self.console.print(
-            f"step {step:>4}  {name}  {rates}   length {evaluation.length:.1f}   "
-            f"cut off {evaluation.truncated:.0%}   (95 % over {tasks} tasks)"
-        )
+        name = "held-out" if step else "baseline"
+        self.say(f"step {step:>4}  {name}  {evaluation_text(evaluation)}")
+        self.doing = f"step {step + 1}"
 
     def step(self, step: int, metrics: Mapping[str, float], seconds: float) -> None:
         self.rewards.append(metrics["reward"])
         self.seconds.append(seconds)
-        line = self.line(step, metrics, seconds)
+        self.line = self.step_text(step, metrics, seconds)
+        steps = self.config.budget.steps
+        measured = step + 1 == steps or (step + 1) % self.config.eval.every == 0
+        self.doing = f"evaluation after step {step + 1}" if measured else f"step {step + 2}"
         if self.live:
-            self.live.update(Text(line))
+            self.show(self.line)
         elif (step + 1) % self.every == 0:
-            self.console.print(line)
+            self.say(self.line)
 
-    def line(self, step: int, metrics: Mapping[str, float], seconds: float) -> str:
+    def step_text(self, step: int, metrics: Mapping[str, float], seconds: float) -> str:
         steps = self.config.budget.steps
         recent = sorted(self.seconds[-20:])
         left = recent[len(recent) // 2] * (steps - step - 1)
@@ -83,3 +113,10 @@ class Display:
             f"{metrics['tokens'] / seconds:,.0f} tok/s  gap {gap:.2g}  "
             f"{int(left // 60)}:{int(left % 60):02d} left"
         )
+
+
+def evaluation_text(evaluation: Evaluation) -> str:
+    """An evaluation in fields."""
+    rates = "   ".join(f"pass@{k} {interval}" for k, interval in evaluation.pass_at.items())
+    tasks = next(iter(evaluation.pass_at.values())).n
+    return f"{rates}   length {evaluation.length:.1f}   cut off {evaluation.truncated:.0%}   (95 % over {tasks} tasks)"

@@ -23,7 +23,7 @@ import torch
 from gnomon.audit import Severity, preflight
 from gnomon.config import RunConfig, load, resolve, to_toml
 from gnomon.engines.base import Tier
-from gnomon.engines.embedded import Embedded
+from gnomon.engines.embedded import Embedded, Progress, unseen
 from gnomon.envs.base import Env, confined
 from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
 from gnomon.jail import capabilities
@@ -52,6 +52,7 @@ from gnomon.store import Record, Run, RunReader
 from gnomon.store.checkpoints import stored
 from gnomon.store.layout import RECIPE
 from gnomon.training import Recorder, Watch, evaluate, train
+from gnomon.training.evaluate import Evaluation
 from gnomon.training.loop import first
 from gnomon.training.sanity import BAND, OWN, ROLLOUTS, WINDOW, Sanity, answered, gate, solvable
 from gnomon.types import Sampling
@@ -84,7 +85,7 @@ class Parts:
     """Largest difference between a sampled and a scored log-probability, measured before the run."""
 
 
-def build(config: RunConfig, env: Env | None = None) -> Parts:
+def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen) -> Parts:
     """The parts of a run, each with its own copy of the policy."""
     torch.set_num_threads(config.threads)
     env = make_env(config.env) if env is None else env
@@ -99,7 +100,7 @@ def build(config: RunConfig, env: Env | None = None) -> Parts:
         temperature=config.rollout.temperature,
         stop=tuple(config.rollout.stop),
     )
-    engine = Embedded(theirs)
+    engine = Embedded(theirs, progress)
     probes = [task for _, task in first(env.tasks("train"), PROBES)]
     renderer = choose(theirs.tokenizer, config.policy.renderer, turns=env.max_turns)
     gap = engine.measure([joined(renderer.start(task.messages)) for task in probes])
@@ -264,7 +265,7 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     config = anchored(config, env)
     watch.message(weigh(env, config.audit.acknowledge))
     receipt = audited(config, env, watch)
-    parts = build(config, env)
+    parts = build(config, env, watch.progress)
     facts = {**manifest(config, parts, env), "audit": receipt}
     with Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config, env)) as store:
         go(store, config, parts, watch)
@@ -300,7 +301,7 @@ def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
     env = make_env(config.env) if env is None else env
     require_same_data(config, env, reader.manifest.get("data", {}), folder)
     with Run.resume(folder) as store:
-        parts = build(config, env)
+        parts = build(config, env, watch.progress)
         store.rewind(0)
         store.append([Record(kind="genesis", body=opening(config, env))])  # E403 if recipe or model have changed.
         for difference in changes(reader.manifest, manifest(config, parts, env)):
@@ -324,12 +325,12 @@ def anchored(config: RunConfig, made: Env) -> RunConfig:
     return config.model_copy(update={"policy": policy, "env": env, "seats": seats})
 
 
-def measure(config: RunConfig) -> dict[str, Any]:
-    """The policy's evaluation on held-out tasks, in plain values."""
-    parts = build(config)
+def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
+    """The policy's evaluation on held-out tasks."""
+    parts = build(config, progress=progress)
     parts.actor.engine.load(parts.learner.weights())
     held_out = first(parts.env.tasks("test"), config.eval.tasks)
-    return asyncio.run(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval)).body()
+    return asyncio.run(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
 
 
 def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, keep: int) -> Sanity:
@@ -339,7 +340,7 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
     that of its own answers to the same tasks: after the run, and a window of steps before its end.
     Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes.
     """
-    parts = build(config)
+    parts = build(config, progress=watch.progress)
     parts.actor.engine.load(parts.learner.weights())
     low, high = BAND
     watch.message(f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}.")

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from gnomon.errors import ConfigError
 from gnomon.rewards.ledger import Line, lines
 from gnomon.store import RunReader
 
-__all__ = ["Address", "address", "printable", "rollout", "rollout_text", "rollouts", "summary", "summary_text"]
+__all__ = [
+    "Address",
+    "address",
+    "groups_text",
+    "printable",
+    "rollout",
+    "rollout_text",
+    "rollouts",
+    "rows_text",
+    "summary",
+    "summary_text",
+]
 
 
 def printable(text: str) -> str:
@@ -65,8 +78,8 @@ def ledger_text(facts: Mapping[str, Any]) -> list[str]:
     if not last:
         return []
     names = sorted({*first, *last}, key=lambda name: -(last[name].paid if name in last else 0.0))
-    width = max(map(len, names))
-    rows = [f"{'':12} {'':{width}}  {'paid per rollout':^18}  {'of the return':^16}  {'of the variance':^16}"]
+    width = max(6, *map(len, names))
+    rows = [f"{'ledger':{width + 2}}  {'paid per rollout':^18}  {'of the return':^16}  {'of the variance':^16}"]
     for name in names:
         then, now = first.get(name, NOTHING), last.get(name, NOTHING)
         cells = [
@@ -74,8 +87,8 @@ def ledger_text(facts: Mapping[str, Any]) -> list[str]:
             f"{share(then.return_share):>6} to {share(now.return_share):>6}",
             f"{share(then.variance_share):>6} to {share(now.variance_share):>6}",
         ]
-        rows.append(f"{'':12} {name:{width}}  {'  '.join(cells)}")
-    return ["ledger" + rows[0][6:], *rows[1:]]
+        rows.append(f"  {name:{width}}  {'  '.join(cells)}")
+    return rows
 
 
 def share(value: float | None) -> str:
@@ -118,44 +131,106 @@ class Address:
     """Where rollouts stand in a run: `kind` is `rollout` for those trained on, `held_out` for those only measured."""
 
     kind: str
-    step: int
+    step: int | None
+    """None for every step."""
     task: int | None = None
     sample: int | None = None
 
     def __str__(self) -> str:
-        parts = [part for part in (self.step, self.task, self.sample) if part is not None]
-        return ("held-out:" if self.kind == "held_out" else "") + ":".join(map(str, parts))
+        parts = ["task" if self.step is None else self.step, self.task, self.sample]
+        held_out = "held-out:" if self.kind == "held_out" else ""
+        return held_out + ":".join(str(part) for part in parts if part is not None)
 
 
 def address(text: str) -> Address:
-    """`STEP`, `STEP:TASK` or `STEP:TASK:SAMPLE`, with `held-out:` before it or not. Raises: ConfigError E004."""
+    """`STEP`, `STEP:TASK`, `STEP:TASK:SAMPLE` or `task:TASK`, with or without `held-out:` before it.
+
+    Raises: ConfigError E004.
+    """
     kind = "held_out" if text.startswith("held-out:") else "rollout"
     parts = text.removeprefix("held-out:").split(":")
-    if len(parts) > 3 or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in parts):
-        fix = "STEP, STEP:TASK or STEP:TASK:SAMPLE, or held-out: and one of these"
-        raise ConfigError("E004", f"{text!r} is no address of a rollout", fix=fix)
-    return Address(kind, *map(int, parts))
+    through = parts[0] == "task" and len(parts) == 2
+    numbers = parts[1:] if through else parts
+    if len(numbers) > 3 or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in numbers):
+        fix = "STEP, STEP:TASK, STEP:TASK:SAMPLE or task:TASK, or held-out: and one of these"
+        raise ConfigError("E004", f"{text!r} is not the address of a rollout", fix=fix)
+    places = [int(part) for part in numbers]
+    return Address(kind, None, places[0]) if through else Address(kind, *places)
 
 
 def rollouts(reader: RunReader, place: Address) -> list[dict[str, Any]]:
-    """One line of facts per rollout of a step or task. Raises: RunError E409 when there is none."""
+    """Facts and text of every rollout of a step or task, in order. Raises: RunError E409 when there is none."""
     found = [
         {
-            "address": str(Address(place.kind, place.step, row.task, row.sample)),
-            "reward": row.reward,
-            "status": row.status,
-            "tokens": row.tokens,
+            "address": str(Address(place.kind, record.step, record.task, record.sample)),
+            "step": record.step,
+            "task": record.task,
+            "reward": record.body["reward"],
+            "status": record.body["status"],
+            "tokens": record.body["tokens"],
+            "reply": record.body["reply"],
         }
-        for row in reader.rollout_rows(kind=place.kind, step=place.step, task=place.task)
+        for record in reader.records(place.kind, place.step, place.task)
     ]
     if not found:
         raise reader.absent(place.kind, place.step, place.task)
     return found
 
 
+def rows_text(facts: Sequence[Mapping[str, Any]]) -> str:
+    """One line per rollout."""
+    return "\n".join(map(row_text, facts))
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    return f"{row['address']:<24} {row['reward']:>6.3g}  {row['status']:<12} {row['tokens']:>4} tokens"
+
+
+LONG = 12
+"""Lines of a reply that a list of rollouts shows."""
+
+
+def groups_text(reader: RunReader, facts: Sequence[Mapping[str, Any]]) -> str:
+    """Rollouts group by group: what was asked, where it changed, and every reply."""
+    lines: list[str] = []
+    asked = ""
+    for (step, task), rows in groupby(facts, key=itemgetter("step", "task")):
+        group = list(rows)
+        right = sum(row["status"] == "correct" for row in group)
+        lines.append(f"=== step {step}   task {task}   {right} of {len(group)} right")
+        kind = address(group[0]["address"]).kind
+        if (prompt := question(reader, kind, step, task)) != asked:
+            lines.append(indented(prompt, "    "))
+            asked = prompt
+        for row in group:
+            lines += [f"--- {row_text(row)}", indented(shortened(row), "    ")]
+    return "\n".join(lines)
+
+
+def question(reader: RunReader, kind: str, step: int, task: int) -> str:
+    """The messages of a task as a step asked it, and the answer where there is one."""
+    asked = next(record.body for record in reader.records("task", step, task) if record.body["of"] == kind)
+    answer = [] if asked["answer"] is None else [f"(answer: {asked['answer']})"]
+    return "\n".join([*(message["content"] for message in asked["messages"]), *answer])
+
+
+def shortened(row: Mapping[str, Any]) -> str:
+    """A reply, the middle of a long one left out."""
+    lines = row["reply"].split("\n")
+    if len(lines) <= LONG:
+        return str(row["reply"])
+    half = LONG // 2
+    left_out = f"… {len(lines) - 2 * half} lines more: gnomon show RUN {row['address']}"
+    return "\n".join([*lines[:half], left_out, *lines[-half:]])
+
+
+def indented(text: str, by: str) -> str:
+    return "\n".join(by + line for line in printable(text).split("\n"))
+
+
 def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
     """A rollout with the task it answers. Raises: RunError E409 when there is none."""
-    assert place.task is not None and place.sample is not None
+    assert place.step is not None and place.task is not None and place.sample is not None
     body = reader.rollout(place.step, place.task, place.sample, place.kind).body
     tasks = reader.records(kind="task", step=place.step, task=place.task)
     asked = next(record.body for record in tasks if record.body["of"] == place.kind)

@@ -132,16 +132,23 @@ class RunReader:
             raise self.absent(kind, step, task, sample)
         return found
 
-    def absent(self, kind: str, step: int, task: int | None = None, sample: int | None = None) -> RunError:
-        """The error of a rollout, or all of a task or step, that is not there; it says where some are."""
+    def absent(self, kind: str, step: int | None, task: int | None = None, sample: int | None = None) -> RunError:
+        """The error of a rollout, or all of a task or step, that is not there; it says where some are.
+
+        Args: step: None where a task was looked for in all steps.
+        """
         named = (("step", step), ("task", task), ("sample", sample))
         where = ", ".join([str(self.folder), *(f"{name} {value}" for name, value in named if value is not None)])
         steps = [row[0] for row in self._query("SELECT DISTINCT step FROM records WHERE kind = ? ORDER BY step", kind)]
         why = f"it has {self.steps} finished steps, counted from 0"
         if kind == "held_out":
             why = f"held-out tasks were measured before the steps {', '.join(map(str, steps)) or '(none yet)'}"
-        near = min(steps, key=lambda there: abs(there - step), default=None)
         prefix = "held-out:" if kind == "held_out" else ""
+        wanted, places = step, steps
+        if step is None:
+            prefix, wanted = f"{prefix}task:", task
+            places = [row[0] for row in self._query("SELECT DISTINCT task FROM records WHERE kind = ?", kind)]
+        near = min(places, key=lambda there: abs(there - (wanted or 0)), default=None)
         fix = "" if near is None else f"gnomon show {shlex.quote(str(self.folder))} {prefix}{near}"
         return RunError("E409", "the run has no such rollout", where=where, why=why, fix=fix)
 

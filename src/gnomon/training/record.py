@@ -27,6 +27,10 @@ class Watch(Protocol):
 
     def message(self, text: str) -> None: ...
 
+    def progress(self, done: int, total: int) -> None:
+        """Replies that are sampled, of those asked for together."""
+        ...
+
     def evaluation(self, step: int, evaluation: Evaluation) -> None: ...
 
     def step(self, step: int, metrics: Mapping[str, float], seconds: float) -> None:
