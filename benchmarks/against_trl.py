@@ -81,6 +81,7 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     from gnomon.engines.base import Tier
     from gnomon.engines.embedded import Embedded
     from gnomon.keys import Key
+    from gnomon.launch.display import Silent
     from gnomon.learners import pack
     from gnomon.learners.local import LocalLearner
     from gnomon.models.folder import model_folder
@@ -102,12 +103,7 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     config = RunConfig()
     store = Run.create(Path(tempfile.mkdtemp()) / "run", recipe=to_toml(config), manifest={}, genesis={})
 
-    class Quiet:
-        def message(self, text: str) -> None: ...
-        def evaluation(self, step: int, evaluation: Any) -> None: ...
-        def step(self, step: int, metrics: Any, seconds: float) -> None: ...
-
-    recorder = Recorder(store, config, Quiet())
+    recorder = Recorder(store, config, Silent())
 
     def judged(task: Any, sample: int, prompt: tuple[int, ...], completion: Completion) -> Rollout:
         value = reward(shape, task, completion.text)

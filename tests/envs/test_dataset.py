@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from commands import command
 from gnomon.envs import Dataset
 from gnomon.envs.base import SLOT, split_of
-from gnomon.errors import ConfigError, ResourceError
+from gnomon.errors import ConfigError, ResourceError, RunError
 from gnomon.types import Message, Status
 
 
@@ -208,7 +209,7 @@ def test_line_ends_inside_a_text_are_no_line_ends(tmp_path: Path) -> None:
     ("options", "code", "said"),
     [
         ({"path": "none.jsonl"}, "E150", "No such file"),
-        ({"prompt": "question"}, "E153", "its columns are q, a, n"),
+        ({"prompt": "question"}, "E153", "the columns of the data set are q, a, n"),
         ({"split": "n"}, "E154", "'row-0', which is neither train nor test"),
         ({"rows": (999,)}, "E155", "no train row 999"),
         ({"ranked": "none.json"}, "E150", "No such file"),
@@ -237,3 +238,136 @@ def test_a_data_set_without_a_held_out_row_says_so(tmp_path: Path) -> None:
         env.tasks("test")
     with pytest.raises(ValueError, match="split"):
         env.tasks("validation")
+
+
+# What is told before a run
+
+
+@pytest.mark.parametrize("column", ["q", "a", "n"])
+@pytest.mark.parametrize("side", ["path", "test"])
+def test_rows_without_a_column_are_told_at_once_with_their_numbers(side: str, column: str, tmp_path: Path) -> None:
+    rows, other = sums(40), sums(10, 500)
+    broken = rows if side == "path" else other
+    del broken[3][column]
+    broken[7][column] = None
+    env = Dataset(
+        path=written(tmp_path / "a.jsonl", rows), test=written(tmp_path / "t.jsonl", other), id="n", **COLUMNS
+    )
+    for split in ("train", "test"):
+        with pytest.raises(ConfigError, match="E153") as caught:
+            env.tasks(split)
+        assert caught.value.what == f"rows 3, 7 of {len(broken)} have no {column!r}"
+
+
+def test_rows_without_the_mark_are_told_at_once_with_their_numbers(tmp_path: Path) -> None:
+    rows = sums(40)
+    rows[5]["a"] = "it is 6"
+    with pytest.raises(ConfigError, match=r"row 5 of the \w+ split have no '####' in 'a'"):
+        Dataset(path=written(tmp_path / "a.jsonl", rows), **COLUMNS).tasks("train")
+    rows[5]["a"] = "it is #### "
+    with pytest.raises(ConfigError, match=r"row 5 of the \w+ split have nothing after '####'"):
+        Dataset(path=written(tmp_path / "b.jsonl", rows), **COLUMNS).tasks("train")
+
+
+def test_many_rows_are_counted_and_the_first_named(tmp_path: Path) -> None:
+    rows = [{**row, "a": None} for row in sums(40)]
+    with pytest.raises(ConfigError, match=r"rows 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 30 more of 40 have no 'a'"):
+        Dataset(path=written(tmp_path / "a.jsonl", rows), **COLUMNS).tasks("train")
+
+
+def test_questions_that_stand_twice_are_told_with_their_numbers(tmp_path: Path) -> None:
+    rows = sums(20)
+    rows[4] = dict(rows[3], q=" 3 +  1 = ?")
+    rows[9] = {"q": rows[8]["q"], "a": "#### other", "n": "x"}
+    env = Dataset(path=written(tmp_path / "a.jsonl", rows), test=written(tmp_path / "t.jsonl", sums(4, 500)), **COLUMNS)
+    assert env.remarks == [
+        "1 questions of the train split stand several times with different answers: rows 8 = 9.",
+        "1 questions of the train split stand several times alike: rows 3 = 4.",
+    ]
+    assert not Dataset().remarks
+
+
+def test_a_run_tells_them_before_it_starts(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{n % 30} + 1 = ?", "answer": str(n % 30 + 1)} for n in range(60)]
+    path = written(tmp_path / "a.jsonl", rows)
+    small = ("prompts=2", "group=2", "max_tokens=8", "eval.tasks=2", "steps=1", "threads=1")
+    told = command("train", "dataset", f"env.path={path}", f"run={tmp_path / 'r'}", *small).stdout
+    assert "Data: " in told and "stand several times alike: rows" in told
+    assert told.index("Data: ") < told.index("baseline")
+
+
+# Hub data sets
+
+
+Hub = tuple[Path, list[tuple[str | None, str | None]]]
+"""A folder, and the configurations and revisions that were asked for."""
+
+
+@pytest.fixture
+def hub_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """A folder in the hub's format with two configurations, reached as if by a name of the hub."""
+    pytest.importorskip("datasets")
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    import datasets
+    import datasets.config
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "own"
+    for place, name in enumerate(("easy", "hard")):
+        (folder / name).mkdir(parents=True)
+        for split, rows in (("practice", sums(30, 1000 * place)), ("exam", sums(6, 1000 * place + 500))):
+            pq.write_table(pa.Table.from_pylist(rows), folder / name / f"{split}.parquet")
+    configs = "".join(
+        f"- config_name: {name}\n  data_files:\n"
+        + "".join(f"  - split: {split}\n    path: {name}/{split}.parquet\n" for split in ("practice", "exam"))
+        for name in ("easy", "hard")
+    )
+    (folder / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
+    asked: list[tuple[str | None, str | None]] = []
+    load = datasets.load_dataset
+
+    def of_the_hub(name: str, config: str | None = None, *, revision: str | None = None) -> Any:
+        """The download is left out; what comes after it is the library's own."""
+        asked.append((config, revision))
+        return load(str(folder) if name == "someone/sums" else name, config)
+
+    monkeypatch.setattr(datasets, "load_dataset", of_the_hub)
+    return folder, asked
+
+
+def test_a_hub_data_set_takes_configuration_split_and_revision(hub_folder: Hub) -> None:
+    _, asked = hub_folder
+    env = Dataset(path="someone/sums", config="hard", train="practice", test="exam", revision="abc123", **COLUMNS)
+    assert len(env.tasks("train")) == 30 and len(env.tasks("test")) == 6
+    assert all(1000 <= int(text.split()[0]) < 1030 for text in prompts(env, "train"))
+    assert set(asked) == {("hard", "abc123")}
+
+
+def test_a_hub_data_set_is_known_by_the_hash_of_its_rows(hub_folder: Hub) -> None:
+    def contents(config: str) -> dict[str, str]:
+        options = {"config": config, "train": "practice", "test": "exam", **COLUMNS}
+        found = Dataset(path="someone/sums", **options).contents
+        assert set(found) == {"path", "test"} and all(len(known) == 64 for known in found.values())
+        return found
+
+    easy, hard = contents("easy"), contents("hard")
+    assert easy == contents("easy") and easy["path"] != hard["path"] and easy["test"] != hard["test"]
+    assert Dataset().contents == {}, "files are known by their own hashes"
+
+
+def test_a_run_on_a_hub_data_set_that_changed_is_not_resumed(hub_folder: Hub, tmp_path: Path) -> None:
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    from gnomon.config import Env, RunConfig
+    from gnomon.envs.rows import hub
+    from gnomon.launch.data import data_hashes, require_same_data
+
+    options = {"path": "someone/sums", "config": "easy", "train": "practice", "test": "exam", **COLUMNS}
+    env, config = Dataset(**options), RunConfig(env=Env(type="dataset", **options))
+    before = data_hashes(config, env)
+    assert set(before) == {"env.path", "env.test"}
+    require_same_data(config, env, before, tmp_path)
+    pq.write_table(pa.Table.from_pylist(sums(30, 1)), hub_folder[0] / "easy" / "practice.parquet")
+    hub.cache_clear()
+    with pytest.raises(RunError, match="E190") as caught:
+        require_same_data(config, env, before, tmp_path)
+    assert "env.path = someone/sums" in caught.value.where

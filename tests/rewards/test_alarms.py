@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from gnomon.rewards.alarms import ALARMS, Alarm, Lookout
+from gnomon.rewards.alarms import ADVICE, ALARMS, Alarm, Lookout
 from gnomon.store import Record
 from gnomon.types import Message, Part, Status, Task, Verdict
 
@@ -31,18 +32,25 @@ def steps(
     size: int = 8,
     seed: int = 0,
     canary: bool = False,
+    prompt: str = "How many? <answer>...</answer>",
+    stop: str = "done",
 ) -> Iterator[tuple[int, list[Record]]]:
     """The records of a run whose rollouts a function draws: step and generator in, reply out."""
     rng = random.Random(seed)
     for step in range(count):
         records = []
         for task in range(groups):
-            body = {"of": "rollout", "id": "0"} | ({"canary": True} if canary else {})
+            body = {"of": "rollout", "id": "0", "messages": [{"role": "user", "content": prompt}]}
+            body |= {"canary": True} if canary else {}
             records.append(Record(kind="task", step=step, task=task, body=body))
             for sample in range(size):
                 reply, status, parts = play(step, rng)
+                if reply == "<answer>0</answer>":
+                    reply = f"<answer>-{rng.randint(1, 999)}</answer>"
                 told = [{"name": p.name, "value": p.value, "weight": p.weight, "gate": p.gate or ""} for p in parts]
-                body = {"reply": reply, "status": status, "parts": told}
+                body = {"reply": reply, "status": status, "parts": told, "stop": stop, "extracted": "", "span": []}
+                if match := re.fullmatch("<answer>(.*)</answer>", reply):
+                    body |= {"extracted": match[1], "span": list(match.span(1))}
                 records.append(Record(kind="rollout", step=step, task=task, sample=sample, body=body))
         yield step, records
 
@@ -68,7 +76,7 @@ def hacked(step: int, rng: random.Random) -> Reply:
 
 def test_a_bought_policy_rings_what_it_should():
     found = rung(steps(hacked))
-    assert set(found) == {"correct.falls", "parts.jump", "behaviour.new", "variance.collapse"}
+    assert set(found) == {"correct.falls", "parts.jump", "behaviour.new", "variance.collapse", "replies.alike"}
     assert all(15 < alarm.step < 40 for alarm in found.values())
     assert "tool" in found["behaviour.new"].sentence
     assert all(alarm.read and alarm.read[0].count(":") == 2 for alarm in found.values())
@@ -84,7 +92,11 @@ def test_the_rollouts_to_read_are_the_ones_that_were_bought():
 
 def test_a_policy_that_learns_rings_none():
     assert not rung(
-        steps(lambda step, rng: scored(rng.random() < 0.1 + 0.8 * after(step), text="abc 123" * 9 * (step > 20)))
+        steps(
+            lambda step, rng: scored(
+                rng.random() < 0.1 + 0.8 * after(step), text=f"abc {rng.randint(100, 999)}" * 9 * (step > 20)
+            )
+        )
     )
 
 
@@ -121,6 +133,53 @@ def test_groups_that_teach_nothing():
     assert set(rung(steps(lambda step, rng: scored(False)))) == {"variance.collapse"}
     assert not rung(steps(lambda step, rng: scored(True)))
     assert not rung(steps(lambda step, rng: scored(False), size=1)), "a group of one is no group"
+
+
+def test_groups_that_teach_nothing_show_it_early_where_there_are_many():
+    assert rung(steps(lambda step, rng: scored(False), count=2))["variance.collapse"].step == 1
+    assert not rung(steps(lambda step, rng: scored(rng.random() < 0.05), count=2))
+
+
+def alike(share: float) -> Callable[[int, random.Random], Reply]:
+    return lambda step, rng: scored(rng.random() < 0.2, text="<answer>7</answer>" if rng.random() < share else "")
+
+
+def test_replies_that_are_all_alike():
+    found = rung(steps(alike(1.0)))["replies.alike"]
+    assert "100%" in found.sentence and found.step == 4 and found.read
+    assert "replies.alike" not in rung(steps(alike(0.9))), "in groups of eight, four of ten are all alike"
+    right = steps(lambda step, rng: scored(True, text="<answer>7</answer>"))
+    assert not rung(right), "whoever is always right may say the same"
+
+
+@pytest.mark.parametrize("groups", [2, 16])
+def test_replies_that_are_cut_off(groups):
+    found = rung(steps(lambda step, rng: mute(), groups=groups, stop="truncated", count=3))
+    assert found["replies.cut_off"].step == 0 and "answers.unreadable" not in found
+    assert "replies.cut_off" not in rung(steps(lambda step, rng: scored(rng.random() < 0.5), count=3))
+
+
+def test_answers_that_were_never_readable():
+    found = rung(steps(lambda step, rng: mute(), count=3))
+    assert found["answers.unreadable"].step == 0 and "unparsable.jump" not in found
+    half = steps(lambda step, rng: mute() if rng.random() < 0.7 else scored(True), count=9)
+    assert "answers.unreadable" not in rung(half)
+
+
+def test_a_prompt_that_does_not_show_the_slot():
+    def play(step, rng):
+        return scored(rng.random() < 0.5)
+
+    assert rung(steps(play, prompt="How many?", count=2))["prompt.without_slot"].step == 0
+    assert not rung(steps(play, count=2))
+    judged_whole = steps(lambda step, rng: scored(rng.random() < 0.5, text="one"), prompt="How many?", count=2)
+    assert not rung(judged_whole), "a verifier that reads the whole reply needs no slot"
+
+
+def test_every_alarm_says_what_to_do():
+    assert set(ADVICE) == set(ALARMS)
+    alarm = rung(steps(hacked))["correct.falls"]
+    assert ADVICE["correct.falls"] in str(alarm) and alarm.body()["advice"]
 
 
 class Second:
@@ -165,7 +224,8 @@ def test_a_canary_that_is_paid_like_a_solved_task():
 def test_every_alarm_has_a_story_here():
     assert set(ALARMS) == {
         "correct.falls", "parts.jump", "behaviour.new", "unparsable.jump", "variance.collapse",
-        "sentinel.disagrees", "sentinel.breaks", "canary.paid",
+        "sentinel.disagrees", "sentinel.breaks", "canary.paid", "replies.alike", "replies.cut_off",
+        "answers.unreadable", "prompt.without_slot",
     }  # fmt: skip
 
 

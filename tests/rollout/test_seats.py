@@ -18,6 +18,7 @@ from gnomon.envs.kuhn_value import STATES, equilibrium, value
 from gnomon.errors import ConfigError, RunError
 from gnomon.keys import Key
 from gnomon.launch.arena import contests
+from gnomon.launch.display import Silent
 from gnomon.launch.rating import SCALE, fit, intervals, p_value
 from gnomon.launch.saved import saved_model
 from gnomon.launch.strategy import REPLIES, prompts, read
@@ -128,11 +129,6 @@ def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path):
         whole = reader.fingerprint
         assert len(reader.rollout_rows(step=1)) == 12, "half of the seats learn"
     config, _ = configure("kuhn_poker", {**settings, "seconds": 1e-9})
-
-    class Silent:
-        def message(self, text): ...
-        def evaluation(self, step, evaluation): ...
-        def step(self, step, metrics, seconds): ...
 
     with start(tmp_path / "cut", config, Silent()) as reader:
         assert reader.status == "interrupted" and reader.steps == 1

@@ -11,6 +11,7 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.errors import ConfigError
+from gnomon.launch.display import Silent
 from gnomon.launch.weights import RULE, weigh
 from gnomon.rewards.alarms import alarms
 from gnomon.store import RunReader
@@ -29,18 +30,14 @@ SMALL = {
 }
 
 
-class Ear:
-    """Looks on and keeps what it is told."""
+class Ear(Silent):
+    """Keeps the messages of a run."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
 
     def message(self, text: str) -> None:
         self.heard.append(text)
-
-    def evaluation(self, step, evaluation) -> None: ...
-
-    def step(self, step, metrics, seconds) -> None: ...
 
 
 def started(folder: Path, env: str, ear: Ear | None = None, **settings: object) -> RunReader:

@@ -6,7 +6,7 @@ import importlib
 import json
 import operator
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.envs.base import SLOT, SPLITS, SingleTurn, identity, solved, split_of, user
-from gnomon.envs.rows import Row, is_file, located, read, stamp
+from gnomon.envs.rows import Row, content_hash, is_file, located, read, stamp
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.types import Message, Task, Verdict
@@ -33,8 +33,14 @@ class Dataset(SingleTurn):
 
     path: str = "questions"
     """`file.jsonl`, `file.parquet`, a folder in the hub's format, owner/name on the hub, or `questions` (ships)."""
+    config: str = ""
+    """Configuration (subset) of a hub data set; empty for its default."""
+    revision: str = ""
+    """Commit, tag or branch of a hub data set; empty for the newest."""
+    train: str = ""
+    """Split of a hub data set that holds the train rows; empty for `train`, or the only one."""
     test: str = ""
-    """Where the held-out rows are: a path, or of a hub data set the name of a split. Empty to take them from `path`."""
+    """Where the held-out rows are: a path, or the name of a split of a hub data set. Empty takes them from `path`."""
     prompt: str = "prompt"
     """Column of the question: a text, or a list of messages with `role` and `content`."""
     answer: str = "answer"
@@ -60,6 +66,25 @@ class Dataset(SingleTurn):
     repeat: int = 1
     """How many times over the train rows stand in the split: one row, many times, is one-shot training."""
     format: float = 0.0
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """SHA-256 of the rows that come from a hub data set, by option."""
+        if is_file(located(self.path)) or Path(self.path).is_dir():
+            return {}
+        named = {"path": self.rows_of(self.train)}
+        if self.test and not is_file(self.test):
+            named["test"] = self.rows_of(self.test)
+        return {option: content_hash(rows) for option, rows in named.items()}
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a user should know of the rows before a run, a sentence each."""
+        return [sentence for split in SPLITS for sentence in repeated(self, split)]
+
+    def rows_of(self, split: str) -> tuple[Row, ...]:
+        """The rows of `path`, of a split where it has several."""
+        return read(self.path, split, self.config, self.revision)
 
     @property
     def files(self) -> dict[str, str]:
@@ -95,14 +120,18 @@ class Dataset(SingleTurn):
 
     def task(self, place: int, row: Row) -> Task:
         """The task of a row. Raises: ConfigError E153 for a column that is not there."""
-        asked, gold = self.column(row, self.prompt, place), self.column(row, self.answer, place)
-        if self.after and isinstance(gold, str):
-            gold = gold.rpartition(self.after)[2].strip()
-        gold = [str(each) for each in gold] if isinstance(gold, list | tuple) else str(gold)
+        asked, gold = self.column(row, self.prompt, place), self.gold(row, place)
         said = said_of(asked)
         messages = (*said[:-1], *user(self.template.replace("{prompt}", said[-1].content)))
         own = str(self.column(row, self.id, place)) if self.id else identity("dataset", question(said), gold)
         return Task(id=own, messages=messages, answer=gold, info={"row": place})
+
+    def gold(self, row: Row, place: int) -> str | list[str]:
+        """The reference answer of a row, or its several."""
+        gold = self.column(row, self.answer, place)
+        if self.after and isinstance(gold, str):
+            gold = gold.rpartition(self.after)[2].strip()
+        return [str(each) for each in gold] if isinstance(gold, list | tuple) else str(gold)
 
     def column(self, row: Row, name: str, place: int) -> Any:
         if row.get(name) is None:
@@ -125,6 +154,7 @@ class Rows(Sequence[Task]):
     def __init__(self, env: Dataset, split: str) -> None:
         parts = divided(env)
         refuse_overlap(env, parts)
+        refuse_unmarked(env, parts)
         rows = parts[split]
         if split == "train":
             rows = chosen(env, rows)
@@ -161,10 +191,13 @@ Placed = list[tuple[int, Row]]
 
 def divided(env: Dataset) -> dict[str, Placed]:
     """The rows of both splits, in the order of their files."""
-    rows = list(enumerate(read(env.path)))
+    rows = list(enumerate(env.rows_of(env.train)))
+    refuse_without(env, rows)
     if env.test:
         named = not is_file(env.path) and not is_file(env.test)
-        return {"train": rows, "test": list(enumerate(read(env.path, env.test) if named else read(env.test)))}
+        held_out = list(enumerate(env.rows_of(env.test) if named else read(env.test)))
+        refuse_without(env, held_out)
+        return {"train": rows, "test": held_out}
     found: dict[str, Placed] = {name: [] for name in SPLITS}
     for place, row in rows:
         said = env.column(row, env.split, place) if env.split else None
@@ -173,6 +206,55 @@ def divided(env: Dataset) -> dict[str, Placed]:
             raise ConfigError("E154", "a row is in no split", where=f"{env.path}, row {place}", why=why)
         found[said or split_of(identity(question(said_of(env.column(row, env.prompt, place)))))].append((place, row))
     return found
+
+
+def refuse_without(env: Dataset, rows: Placed) -> None:
+    """Raises: ConfigError E153, where rows have nothing in a column that every row needs, with their numbers."""
+    for name in filter(None, (env.prompt, env.answer, env.id)):
+        if missing := [place for place, row in rows if row.get(name) is None]:
+            columns = dict.fromkeys(column for _, row in rows for column in row)
+            raise ConfigError(
+                "E153", f"{numbered(missing)} of {len(rows)} have no {name!r}", where=env.path,
+                why=f"the columns of the data set are {', '.join(columns)}", fix="env.prompt=COLUMN env.answer=COLUMN",
+            )  # fmt: skip
+
+
+def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
+    """Raises: ConfigError E153, where answers lack the mark before the reference, with the numbers of the rows."""
+    for split, rows in parts.items():
+        texts = [(place, row[env.answer]) for place, row in rows if env.after and isinstance(row[env.answer], str)]
+        for problem, missing in (
+            (f"have no {env.after!r} in {env.answer!r}", [place for place, text in texts if env.after not in text]),
+            (
+                f"have nothing after {env.after!r} in {env.answer!r}",
+                [place for place, text in texts if not text.rpartition(env.after)[2].strip()],
+            ),
+        ):
+            if missing:
+                raise ConfigError(
+                    "E153", f"{numbered(missing)} of the {split} split {problem}", where=env.path,
+                    why="what follows the mark is the reference answer", fix="correct these rows, or env.after=''",
+                )  # fmt: skip
+
+
+def repeated(env: Dataset, split: str) -> Iterator[str]:
+    """Sentences on questions that stand several times in a split, with the numbers of the rows."""
+    asked: dict[str, Placed] = {}
+    for place, row in divided(env)[split]:
+        asked.setdefault(question(said_of(env.column(row, env.prompt, place))), []).append((place, row))
+    several = [rows for rows in asked.values() if len(rows) > 1]
+    apart = [rows for rows in several if len({repr(env.gold(row, place)) for place, row in rows}) > 1]
+    for found, what in ((apart, "with different answers"), ([rows for rows in several if rows not in apart], "alike")):
+        if found:
+            shown = "; ".join(" = ".join(str(place) for place, _ in rows[:4]) for rows in found[:5])
+            more = f", and {len(found) - 5} more" if len(found) > 5 else ""
+            yield f"{len(found)} questions of the {split} split stand several times {what}: rows {shown}{more}."
+
+
+def numbered(places: Sequence[int]) -> str:
+    """Rows by their numbers."""
+    shown = ", ".join(map(str, places[:10])) + (f" and {len(places) - 10} more" if len(places) > 10 else "")
+    return f"row{'s' if len(places) > 1 else ''} {shown}"
 
 
 def refuse_overlap(env: Dataset, parts: Mapping[str, Placed]) -> None:

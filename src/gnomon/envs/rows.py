@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from hashlib import sha256
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,20 +13,20 @@ from typing import Any
 
 from gnomon.errors import ConfigError, ResourceError
 
-__all__ = ["Row", "is_file", "located", "read", "stamp"]
+__all__ = ["Row", "content_hash", "is_file", "located", "read", "stamp"]
 
 Row = Mapping[str, Any]
 JSON = (".jsonl", ".ndjson", ".json")
 
 
-def read(path: str, split: str = "") -> tuple[Row, ...]:
+def read(path: str, split: str = "", config: str = "", revision: str = "") -> tuple[Row, ...]:
     """All rows of `file.jsonl`, `file.parquet`, a folder or a hub name, in their order; `questions` ships.
 
-    Args: split: of a folder or hub name; "" is its only one, or "train". A file has none.
+    Args: split, config, revision: of a folder or hub name. An empty split is its only one, or "train". A file has none.
     Raises: ConfigError E150 for what cannot be read, with the line; ResourceError E505 for a missing package.
     """
     path = located(path)
-    return file_rows(path, stamp(path)) if is_file(path) else hub(path, split)
+    return file_rows(path, stamp(path)) if is_file(path) else hub(path, split, config, revision)
 
 
 def located(path: str) -> str:
@@ -77,12 +78,12 @@ def parquet(path: str) -> list[Row]:
 
 
 @lru_cache(maxsize=8)
-def hub(name: str, split: str) -> tuple[Row, ...]:
+def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
     require("datasets", "datasets", name)
     import datasets
 
     try:
-        found = datasets.load_dataset(name)
+        found = datasets.load_dataset(name, config or None, revision=revision or None)
     except Exception as error:  # whatever a loader, a download or a format runs into
         fix = "a file.jsonl, a file.parquet, a folder in the hub's format, or owner/name of a hub data set"
         raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", fix) from error
@@ -90,6 +91,14 @@ def hub(name: str, split: str) -> tuple[Row, ...]:
     if wanted not in found:
         raise unreadable(name, f"it has no split {wanted!r}", f"one of {', '.join(map(str, found))}")
     return tuple(dict(row) for row in found[wanted])
+
+
+def content_hash(rows: Iterable[Row]) -> str:
+    """SHA-256 over the values of rows, in their order, in hexadecimal digits."""
+    total = sha256()
+    for row in rows:
+        total.update(json.dumps(row, sort_keys=True, default=repr).encode() + b"\n")
+    return total.hexdigest()
 
 
 def unreadable(where: str, why: str, fix: str) -> ConfigError:

@@ -26,7 +26,7 @@ def data_files(config: RunConfig, env: Env) -> dict[str, Path]:
 
 def data_hashes(config: RunConfig, env: Env) -> dict[str, str]:
     """SHA-256 of all data, in hexadecimal digits, by its setting. Raises: RunError E191 for data that is gone."""
-    found = {}
+    found = {f"env.{option}": known for option, known in getattr(env, "contents", {}).items()}
     for setting, path in data_files(config, env).items():
         try:
             found[setting] = digest(path)
@@ -71,7 +71,7 @@ def require_same_data(config: RunConfig, env: Env, before: Mapping[str, str], fo
             raise RunError(
                 "E190",
                 "the data is not what it was when the run began",
-                where=f"{setting} = {paths[setting]}",
+                where=f"{setting} = {paths.get(setting, config.env.options.get(setting.removeprefix('env.')))}",
                 why=f"its SHA-256 was {was[:16]}… and is {now[setting][:16]}…: the same steps would play other tasks",
                 fix=f"put the old data back, or start a new run on this: gnomon train {folder}/recipe.toml run=OTHER",
             )

@@ -263,6 +263,8 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     """Run a configuration in a new folder, to its end or until it is told to stop."""
     env = make_env(config.env) if env is None else env
     config = anchored(config, env)
+    for sentence in getattr(env, "remarks", ()):
+        watch.message(f"Data: {sentence}")
     watch.message(weigh(env, config.audit.acknowledge))
     receipt = audited(config, env, watch)
     parts = build(config, env, watch.progress)

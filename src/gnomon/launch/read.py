@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from gnomon.errors import ConfigError
+from gnomon.rewards.alarms import ADVICE
 from gnomon.rewards.ledger import Line, lines
 from gnomon.store import RunReader
 
@@ -120,10 +121,14 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
 
 
 def alarm_text(folder: str, alarm: Mapping[str, Any]) -> str:
-    """An alarm and how to read the rollouts it points to."""
-    read = f"\n             read: gnomon show {folder} {alarm['read'][0]}" if alarm["read"] else ""
-    more = f"   and {', '.join(alarm['read'][1:])}" if alarm["read"][1:] else ""
-    return f"ALARM        {alarm['name']} at step {alarm['step']}: {printable(alarm['sentence'])}{read}{more}"
+    """An alarm, how to read the rollouts it points to, and what to do."""
+    lines = [f"ALARM        {alarm['name']} at step {alarm['step']}: {printable(alarm['sentence'])}"]
+    if alarm["read"]:
+        more = f"   and {', '.join(alarm['read'][1:])}" if alarm["read"][1:] else ""
+        lines.append(f"             read: gnomon show {folder} {alarm['read'][0]}{more}")
+    if advice := ADVICE.get(alarm["name"]):
+        lines.append(f"             do: {advice}")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

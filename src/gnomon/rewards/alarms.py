@@ -1,7 +1,8 @@
 """Alarms over the rollouts of a run: pure functions of what was recorded, the same live and read back.
 
-Each compares the last five steps with an earlier five, asks that the difference be at least four standard errors
-(between groups) and large enough to matter, and rings once in a run. None changes the run.
+Most compare the last five steps with an earlier five, and ask that the difference be at least four standard errors
+(between groups) and large enough to matter. Some tell of a run that cannot learn, as soon as enough rollouts show it.
+Each rings once in a run. None changes the run.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from gnomon.store import Record, RunReader
 from gnomon.types import Task
 from gnomon.verifiers.slot import Verifier
 
-__all__ = ["ALARMS", "Alarm", "Lookout", "alarms"]
+__all__ = ["ADVICE", "ALARMS", "Alarm", "Lookout", "alarms"]
 
 WINDOW = 5
 """Steps that are taken together."""
 ERRORS = 4.0
 """Standard errors that a difference must have."""
+GROUPS = 32
+"""Groups in which a run that teaches nothing must show it before its first window is whole."""
+ROLLOUTS = 16
+"""Rollouts that must show what hardly any healthy run does even once."""
 LAG = 20
 """Steps within which behaviour is new."""
 
@@ -38,11 +43,11 @@ class Alarm:
     """Addresses as `gnomon show RUN` takes them."""
 
     def body(self) -> dict[str, Any]:
-        return {**asdict(self), "read": list(self.read)}
+        return {**asdict(self), "read": list(self.read), "advice": ADVICE[self.name]}
 
     def __str__(self) -> str:
         places = f"   read {' '.join(self.read)}" if self.read else ""
-        return f"ALARM {self.name} at step {self.step}: {self.sentence}{places}"
+        return f"ALARM {self.name} at step {self.step}: {self.sentence}{places}\n   do: {ADVICE[self.name]}"
 
 
 Rule = Callable[[Sequence[Look]], Alarm | None]
@@ -125,12 +130,50 @@ def unparsable_jump(looks: Sequence[Look]) -> Alarm | None:
 
 
 def variance_collapse(looks: Sequence[Look]) -> Alarm | None:
-    """In nine of ten groups all rewards are equal, and not because all are right."""
-    now = latest(looks, "stuck")
+    """In nine of ten groups all rewards are equal, and not because all are right; or in every group from the start."""
+    first, now = recent(looks, "stuck", GROUPS), latest(looks, "stuck")
+    if now is None and first is not None and first.mean == 1.0:
+        now = first
     if now is None or now.mean < 0.9:
         return None
     sentence = f"in {now.mean:.0%} of the groups all rewards are equal and not all are right: nothing is learned there"
     return rung("variance.collapse", looks, sentence, "wrong")
+
+
+def replies_alike(looks: Sequence[Look]) -> Alarm | None:
+    """In three of four groups that are not all right, every reply is the same."""
+    now = latest(looks, "alike")
+    if now is None or now.mean < 0.75 or sum(seen.sizes["alike"] for seen in looks[-WINDOW:]) < GROUPS:
+        return None
+    sentence = f"in {now.mean:.0%} of the groups that are not all right, every reply is the same"
+    return rung("replies.alike", looks, sentence, "wrong")
+
+
+def replies_cut_off(looks: Sequence[Look]) -> Alarm | None:
+    """Nine of ten replies meet the token limit."""
+    now = recent(looks, "cut_off", ROLLOUTS)
+    if now is None or now.mean < 0.9:
+        return None
+    sentence = f"{now.mean:.0%} of the rollouts are cut off by a token limit"
+    return rung("replies.cut_off", looks, sentence, "cut_off")
+
+
+def answers_unreadable(looks: Sequence[Look]) -> Alarm | None:
+    """Nine of ten replies hold no answer that can be read, and not because they are cut off."""
+    now, cut = recent(looks, "unparsable", ROLLOUTS), recent(looks, "cut_off", ROLLOUTS)
+    if now is None or now.mean < 0.9 or (cut is not None and cut.mean >= 0.9):
+        return None
+    sentence = f"{now.mean:.0%} of the rollouts hold no answer that can be read"
+    return rung("answers.unreadable", looks, sentence, "unparsable")
+
+
+def prompt_without_slot(looks: Sequence[Look]) -> Alarm | None:
+    """Answers are read from a slot that no prompt shows."""
+    now = recent(looks, "unasked", ROLLOUTS)
+    if now is None or now.mean < 0.25:
+        return None
+    sentence = f"no prompt shows the slot <answer>...</answer> from which {now.mean:.0%} of the answers were read"
+    return rung("prompt.without_slot", looks, sentence, "any")
 
 
 def sentinel_disagrees(looks: Sequence[Look]) -> Alarm | None:
@@ -164,10 +207,32 @@ ALARMS: dict[str, Rule] = {
     "behaviour.new": behaviour_new,
     "unparsable.jump": unparsable_jump,
     "variance.collapse": variance_collapse,
+    "replies.alike": replies_alike,
+    "replies.cut_off": replies_cut_off,
+    "answers.unreadable": answers_unreadable,
+    "prompt.without_slot": prompt_without_slot,
     "sentinel.disagrees": sentinel_disagrees,
     "sentinel.breaks": sentinel_breaks,
     "canary.paid": canary_paid,
 }
+
+
+ADVICE: dict[str, str] = {
+    "correct.falls": "read these rollouts; close in the verifier what they are paid for (docs/reward-hacking.md)",
+    "parts.jump": 'pay such parts only for right answers (gate="correct"), or less (docs/reward-hacking.md)',
+    "behaviour.new": "read these rollouts; close in the verifier what they are paid for (docs/reward-hacking.md)",
+    "unparsable.jump": "read these rollouts; a smaller optim.lr, or a part of the reward for the answer's form",
+    "variance.collapse": "easier tasks, a larger rollout.group, or rollout.refill=10, which replaces such groups",
+    "replies.alike": "the policy no longer explores: regularize.entropy=0.01, regularize.kl=0.01 or a smaller optim.lr",
+    "replies.cut_off": "a larger rollout.max_tokens; if replies never end, look at rollout.stop and at the end token "
+    "of the tokenizer",
+    "answers.unreadable": "show the form of the answer in the prompt; env.shots=2 puts solved examples before it",
+    "prompt.without_slot": 'ask for it in the prompt: user(f"... {SLOT}"), SLOT from gnomon.envs.base',
+    "sentinel.disagrees": "read these rollouts and decide which verifier is right",
+    "sentinel.breaks": "make the second verifier return a verdict for every text",
+    "canary.paid": "read these rollouts: something other than a solution is paid for",
+}
+"""What to do, by the name of an alarm."""
 
 
 class Lookout:
@@ -218,6 +283,15 @@ def window(looks: Sequence[Look], name: str, end: int) -> Level | None:
     if len(levels) < WINDOW:
         return None
     return Level(sum(level.mean for level in levels) / WINDOW, sum(level.variance for level in levels) / WINDOW**2)
+
+
+def recent(looks: Sequence[Look], name: str, least: int) -> Level | None:
+    """The level of a series over the last steps, at most a window of them; None for fewer than `least` in it."""
+    part = [seen for seen in looks[-WINDOW:] if name in seen.levels]
+    if not part or sum(seen.sizes[name] for seen in part) < least:
+        return None
+    levels = [seen.levels[name] for seen in part]
+    return Level(sum(level.mean for level in levels) / len(levels), sum(level.variance for level in levels))
 
 
 def latest(looks: Sequence[Look], name: str) -> Level | None:

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 from gnomon.store import Record
-from gnomon.types import Kind, Part, Status, Task, Verdict
+from gnomon.types import Kind, Part, Status, Stop, Task, Verdict
 from gnomon.verifiers.prices import RIGHT, paid
 from gnomon.verifiers.slot import Verifier
 
@@ -22,6 +23,8 @@ TEXT = 2000
 """Characters of a reply that are looked at: the last ones."""
 READ = 64
 """Rollouts whose behaviour is looked at in a step, at most."""
+OPEN = "<answer>"
+"""How an answer slot begins."""
 RARE = 0.05
 """Behaviour in fewer of the rewarded rollouts than this share is none."""
 
@@ -37,6 +40,10 @@ class Played:
     verdict: Verdict
     canary: bool = False
     """Whether its task cannot be solved."""
+    cut_off: bool = False
+    """Whether a token limit ended it."""
+    unasked: bool = False
+    """Whether its answer was read from a slot that no message of its task shows."""
     other: bool | None = None
     """Whether the sentinel calls it right; None where none was asked, or where it broke."""
     broke: str = ""
@@ -70,8 +77,12 @@ class Look:
     step: int
     levels: Mapping[str, Level]
     """`reward`; `right` and `unparsable`, shares of rollouts; `free`, paid by parts that do not ask for a right
-    answer; `stuck`, share of groups with equal rewards that are not all right; `disagrees`, share of rollouts that
+    answer; `stuck`, share of groups with equal rewards that are not all right; `alike`, of the groups that are not all
+    right, the share whose replies are all the same; `cut_off`, share of rollouts that a token limit ended; `unasked`,
+    share of rollouts whose answer stood in a slot that the prompt does not show; `disagrees`, share of rollouts that
     the sentinel judges otherwise. Series that a step cannot have are left out."""
+    sizes: Mapping[str, int]
+    """By series, how many rollouts or groups its level is taken over."""
     price: float
     """What being right pays."""
     read: Mapping[str, tuple[str, ...]]
@@ -90,7 +101,9 @@ def played(
     records: Sequence[Record], tasks: Callable[[int], Task] | None = None, sentinel: Verifier | None = None
 ) -> list[Played]:
     """The judged rollouts among the records of a step."""
-    canaries = {r.task for r in records if r.kind == "task" and r.body["of"] == "rollout" and r.body.get("canary")}
+    tasks_of_step = {r.task: r.body for r in records if r.kind == "task" and r.body["of"] == "rollout"}
+    canaries = {task for task, body in tasks_of_step.items() if body.get("canary")}
+    shown = {task: any(OPEN in m["content"] for m in body.get("messages", ())) for task, body in tasks_of_step.items()}
     found = []
     for record in records:
         if record.kind != "rollout":
@@ -113,6 +126,8 @@ def played(
                 reply=record.body["reply"],
                 verdict=Verdict(status=status, parts=parts),
                 canary=record.task in canaries,
+                cut_off=record.body.get("stop") == Stop.TRUNCATED,
+                unasked=not shown.get(record.task, True) and from_slot(record.body),
                 other=other,
                 broke=broke,
             )
@@ -130,7 +145,10 @@ def look(step: int, rollouts: Sequence[Played]) -> Look | None:
         "right": [[float(r.verdict.correct) for r in group] for group in groups],
         "free": [[r.free for r in group] for group in groups],
         "unparsable": [[float(unparsable(r)) for r in group] for group in groups],
+        "cut_off": [[float(r.cut_off) for r in group] for group in groups],
+        "unasked": [[float(r.unasked) for r in group] for group in groups],
         "stuck": [[float(stuck(group))] for group in groups if len(group) > 1],
+        "alike": [[float(len({r.reply for r in group}) == 1)] for group in groups if len(group) > 1 and missed(group)],
         "disagrees": [
             [float(r.other is not r.verdict.correct) for r in group if r.other is not None] for group in groups
         ],
@@ -140,10 +158,12 @@ def look(step: int, rollouts: Sequence[Played]) -> Look | None:
     wrong = sorted((r for r in rollouts if not r.verdict.correct), key=lambda r: -r.verdict.reward)
     parted = [r for r in rollouts if r.other not in (None, r.verdict.correct)]
     mute = [r for r in rollouts if unparsable(r)]
-    names = {"wrong": wrong, "unparsable": mute, "disagrees": parted}
+    cut = [r for r in rollouts if r.cut_off]
+    names = {"wrong": wrong, "unparsable": mute, "disagrees": parted, "cut_off": cut, "any": rollouts}
     return Look(
         step=step,
         levels={name: level for name, values in series.items() if (level := level_of(values)) is not None},
+        sizes={name: sum(map(len, values)) for name, values in series.items()},
         price=price,
         read={name: tuple(r.address for r in found[:3]) for name, found in names.items()},
         rewarded=len(rewarded),
@@ -164,13 +184,24 @@ def level_of(groups: Sequence[Sequence[float]]) -> Level | None:
     return Level(mean, math.fsum((m - mean) ** 2 for m in means) / (size - 1) / size)
 
 
+def missed(group: Sequence[Played]) -> bool:
+    """Whether not every rollout of a group is right."""
+    return not all(r.verdict.correct for r in group)
+
+
+def from_slot(body: Mapping[str, Any]) -> bool:
+    """Whether the judged answer of a stored rollout stood in an answer slot."""
+    start = body["span"][0] if body.get("span") else 0
+    return bool(body.get("extracted")) and body["reply"][:start].rstrip().endswith(OPEN)
+
+
 def unparsable(rollout: Played) -> bool:
     return rollout.verdict.status.kind is Kind.UNPARSABLE
 
 
 def stuck(group: Sequence[Played]) -> bool:
     """Whether a group has nothing to teach and is not solved."""
-    return len({r.verdict.reward for r in group}) == 1 and not all(r.verdict.correct for r in group)
+    return len({r.verdict.reward for r in group}) == 1 and missed(group)
 
 
 def solved(rollout: Played) -> bool:
