@@ -11,7 +11,7 @@ import torch
 
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
-from gnomon.objectives import Denominators, Objective, Rollouts
+from gnomon.objectives import Denominators, Objective, Rollouts, across_seats
 from gnomon.types import Group, Rollout, Sampling, Stop
 
 __all__ = ["Batch", "Row", "credited", "pack"]
@@ -101,12 +101,12 @@ class Batch:
                 found[next(places)] = tuple(values.tolist())
         return found
 
-    def micro_batches(self, rows: Sequence[Row], tokens: int, whole: bool = False) -> Iterator[list[Row]]:
+    def micro_batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
         """The rows in order, cut between prompts into pieces of about this many tokens.
 
         What passes through the model once is counted once: a prompt for the rows that follow it, and rows that are
-        equal. Only a prompt whose rows alone exceed the size is cut, and then read again, unless `whole` forbids to
-        cut the rows of a group.
+        equal. Only a prompt whose rows alone exceed the size is cut, and then read again. A row is never cut, but the
+        turns of a rollout and the rollouts of a group are.
         """
         piece: list[Row] = []
         size, seen = 0, set[tuple[int, ...]]()
@@ -115,8 +115,7 @@ class Batch:
             if fresh:
                 seen.clear()
             cost = len(row.token_ids) * (row.token_ids not in seen) + len(row.prompt_ids) * fresh
-            held = whole and piece and row.group == piece[-1].group
-            if piece and cost and not held and size + cost > tokens * (1 if fresh else 2):
+            if piece and cost and size + cost > tokens * (1 if fresh else 2):
                 yield piece
                 piece, size, cost = [], 0, len(row.token_ids) + len(row.prompt_ids)
                 seen.clear()
@@ -198,6 +197,21 @@ def credited(batch: Batch, objective: Objective, seen: Mapping[str, Sequence[tup
         for place, (row, advantage) in enumerate(zip(batch.rows, torch.split(credit, sizes), strict=True))
     )
     return replace(batch, rows=rows)
+
+
+def seats_merged(batch: Batch) -> Batch:
+    """The batch with the groups of one task in all its seats as one group, in its rows and sizes as in its rollouts."""
+    rollouts = across_seats(batch.rollouts)
+    groups, sizes = len(rollouts.rewards), batch.denominators
+    if groups == len(batch.rollouts.rewards):
+        return batch
+    seats = sizes.groups // groups
+    return replace(
+        batch,
+        rows=tuple(replace(row, group=row.group // seats) for row in batch.rows),
+        rollouts=rollouts,
+        denominators=replace(sizes, groups=groups, group_tokens=tuple(rollouts.lengths.sum(1).tolist())),
+    )
 
 
 def by_prompt(rows: Sequence[Row]) -> list[int]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import isnan
 from pathlib import Path
 
 import torch
@@ -13,14 +14,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.errors import NumericsError
-from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows
+from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows, seats_merged
+from gnomon.learners.coefficients import Coefficients, coefficients, cut, on_tokens, units
 from gnomon.learners.critic import Critic
-from gnomon.learners.scatter import success_scatter
+from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import full_kl, packed_hidden, packed_logp, score, token_logp
 from gnomon.models.weights import Weights
-from gnomon.objectives import Need, Objective, Rewards, Rollouts, Tokens, across_seats, running_mean
+from gnomon.objectives import Need, Objective, Rewards, Rollouts, running_mean
 from gnomon.stats import Max, Mean, Stat, Stats, Sum, merge
 
 __all__ = ["LocalLearner"]
@@ -88,7 +90,7 @@ class LocalLearner:
         if lacks := asks.intersection(missing):
             raise ValueError(f"{objective.name} asks for {', '.join(lacks)}, which this learner was not given")
         if self.shared:
-            batch = replace(batch, rollouts=across_seats(batch.rollouts))
+            batch = seats_merged(batch)
         seen: dict[str, list[tuple[float, ...]]] = {}
         if updates > 1 or Need.LOGP in asks:
             seen["logp"] = batch.look(partial(logp_of_rows, self.policy, batch.temperature), TOKENS)
@@ -112,33 +114,77 @@ class LocalLearner:
         return replace(rollouts, baseline=past)
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Stat]:
-        """Add the gradient of a prepared batch. Rows whose coefficients are all zero are never computed.
+        """Add the gradient of a prepared batch. Rows whose coefficients are all zero have none, and are not computed.
+
+        Micro-batches are cut between prompts. Where that parts tokens whose coefficients depend on each other, all
+        coefficients are computed first: from what an exact sampler reported of the policy as it is, or else from a
+        pass without gradients.
 
         Returns: `logp_gap`, the largest |sampler − learner| log-probability; `entropy`, nats per
             trained token; `trained`, tokens with a gradient; with `full_kl` also `kl`, nats per trained
-            token; of rows that count successes, `score_pull` and `score_scatter` of `success_scatter`. After the
+            token; of rows that count successes, `score_pull` and `score_scatter` of `SuccessScatter`. After the
             first of several updates also `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`,
             the share of tokens whose credit the ratio took away.
         """
         pulled = objective.penalty is not None or self.entropy != 0 or self.full_kl != 0
-        moves = [row for row in batch.rows if row.token_ids and (pulled or any(row.advantage))]
+        rows = [row for row in batch.rows if row.token_ids]
+        still = [] if pulled else [row for row in rows if not any(row.advantage)]
+        moves = rows if pulled else [row for row in rows if any(row.advantage)]
         moves = [moves[place] for place in by_prompt(moves)]
         stats: Stats = {"trained": Sum(sum(len(row.token_ids) for row in moves))}
-        for rows in batch.micro_batches(moves, TOKENS, whole=Need.PAIRS in objective.asks):
-            stats = merge(stats, self._gather(rows, batch, objective))
+        scatter = self._scatter(moves, batch, objective)
+        pieces = list(batch.micro_batches(moves, TOKENS))
+        for rows, known in zip(pieces, self._known(pieces, still, batch, objective), strict=True):
+            stats = merge(stats, self._gather(rows, known, scatter, batch, objective))
         if not moves:
             stats = merge(stats, self._compare(batch))
         if self.critic and Need.VALUES in objective.asks:
             stats = merge(stats, self.critic.forward_backward(batch, TOKENS))
         return stats
 
-    def _gather(self, rows: Sequence[Row], batch: Batch, objective: Objective) -> Stats:
+    def _scatter(self, rows: Sequence[Row], batch: Batch, objective: Objective) -> SuccessScatter | None:
+        if objective.rewards is not Rewards.BINARY:
+            return None
+        return SuccessScatter(self.policy, rows, batch.rollouts.rewards.flatten().tolist(), batch.temperature)
+
+    def _known(
+        self, pieces: Sequence[Sequence[Row]], still: Sequence[Row], batch: Batch, objective: Objective
+    ) -> Sequence[Coefficients | None]:
+        """The coefficients of every piece, or None where it holds all that they depend on.
+
+        Args: still: the rows that have no gradient.
+        """
+        rows, reach = [row for piece in pieces for row in piece], objective.reach
+        reached = units(rows, reach)
+        beside = [row for row in still if units([row], reach) & reached]
+        if not beside and not cut(pieces, reach):
+            return [None] * len(pieces)
+        rows += beside
+        return coefficients(rows, self._logp(rows, batch), batch, objective).split(pieces)
+
+    def _logp(self, rows: Sequence[Row], batch: Batch) -> Tensor:
+        """[T] float64 log-probabilities of rows under the policy as it is."""
+        read = partial(logp_of_rows, self.policy, batch.temperature)
+        reported = batch.exact and all(
+            row.proximal_logp is None and not any(map(isnan, row.behavior_logp)) for row in rows
+        )
+        known = [row.behavior_logp for row in rows] if reported else replace(batch, rows=tuple(rows)).look(read, TOKENS)
+        return torch.tensor([x for values in known for x in values], dtype=torch.float64)
+
+    def _gather(
+        self,
+        rows: Sequence[Row],
+        known: Coefficients | None,
+        scatter: SuccessScatter | None,
+        batch: Batch,
+        objective: Objective,
+    ) -> Stats:
         prompts, packed = prompts_and_rows(rows)
         hidden = packed_hidden(self.policy, prompts, packed)
         logp, entropy = token_logp(self.policy, hidden, packed, batch.temperature)
-        tokens, told = tokens_of(rows, logp.detach(), batch, objective)
-        weight = objective.aggregate(tokens, batch.denominators)
-        climbed = (objective.coefficients(tokens, batch.denominators) * logp).sum()
+        found = coefficients(rows, logp.detach(), batch, objective) if known is None else known
+        climbed = (found.kappa.to(logp.dtype) * logp).sum()
+        weight = found.weight.to(logp.dtype)
         stats: Stats = {}
         if self.entropy:
             climbed = climbed + self.entropy * (weight * entropy).sum()
@@ -149,17 +195,14 @@ class LocalLearner:
             climbed = climbed - self.full_kl * (weight * apart).sum()
             stats["kl"] = Mean(float(apart.detach().sum()), len(apart))
         (-climbed).backward()  # type: ignore[no-untyped-call]
-        if objective.rewards is Rewards.BINARY:
-            earned = batch.rollouts.rewards.flatten().tolist()
-            stats |= success_scatter(self.policy, hidden, rows, earned, batch.temperature)
+        if scatter:
+            stats |= scatter.add(hidden, rows)
         moved = on_tokens([row.proximal_logp for row in rows], logp)
         if moved is not None:
-            ahead = tokens.logp - moved
-            lost = (objective.ratio(tokens) == 0) & (tokens.advantage != 0)
+            ahead = logp.detach() - moved
             stats["drift"] = Mean(float((ahead.exp() - 1 - ahead).sum()), len(ahead))
-            stats["clipped"] = Mean(float(lost.sum()), len(lost))
-        began = tokens.logp if moved is None else moved
-        return merge(stats, compared(began, told, entropy.detach(), batch, self.version))
+            stats["clipped"] = Mean(float(found.clipped.sum()), len(found.clipped))
+        return merge(stats, self._compared(rows, logp.detach() if moved is None else moved, entropy.detach(), batch))
 
     def _compare(self, batch: Batch) -> Stats:
         """A step without a gradient is still compared with the sampler, on its first prompt."""
@@ -169,9 +212,12 @@ class LocalLearner:
         with torch.inference_mode():
             logp, entropy = packed_logp(self.policy, *prompts_and_rows(rows), batch.temperature)
         moved = on_tokens([row.proximal_logp for row in rows], logp)
+        return self._compared(rows, logp if moved is None else moved, entropy, batch)
+
+    def _compared(self, rows: Sequence[Row], logp: Tensor, entropy: Tensor, batch: Batch) -> Stats:
         told = on_tokens([row.behavior_logp for row in rows], logp)
         assert told is not None
-        return compared(logp if moved is None else moved, told, entropy, batch, self.version)
+        return compared(logp, told, entropy, batch, self.version)
 
     def optim_step(self) -> dict[str, Stat]:
         """One AdamW step, and one of the critic. Returns: `grad_norm`, before clipping; `lr`."""
@@ -257,41 +303,6 @@ def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, vers
     return {"logp_gap": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
 
 
-def tokens_of(rows: Sequence[Row], logp: Tensor, batch: Batch, objective: Objective) -> tuple[Tokens, Tensor]:
-    """Rows as an objective sees them, and [T] what their sampler said of them: NaN for a token that was given.
-
-    Args: logp: [T] under the policy, detached. A token that was given has the ratio one.
-    """
-    told = on_tokens([row.behavior_logp for row in rows], logp)
-    advantage = on_tokens([row.advantage for row in rows], logp)
-    assert told is not None and advantage is not None
-    moved = on_tokens([row.proximal_logp for row in rows], logp)
-    sequence, given = spread(rows, [row.sequence for row in rows]), batch.rollouts.demonstrated
-    tokens = Tokens(
-        logp=logp,
-        behavior_logp=torch.where(told.isnan(), logp if moved is None else moved, told),
-        proximal_logp=logp if moved is None and objective.corrects else moved,
-        reference_logp=on_tokens([row.reference_logp for row in rows], logp),
-        advantage=advantage,
-        sequence=sequence,
-        group=spread(rows, [row.group for row in rows]),
-        demonstrated=None if given is None else given.flatten()[sequence],
-    )
-    return tokens, told
-
-
 def logp_of_rows(policy: Policy, temperature: float, rows: Sequence[Row]) -> Tensor:
     """[T] log-probabilities of rows under a policy, without gradients."""
     return score(policy, *prompts_and_rows(rows), temperature)
-
-
-def spread(rows: Sequence[Row], values: Sequence[int]) -> Tensor:
-    """One number per row to one per token."""
-    lengths = torch.tensor([len(row.token_ids) for row in rows])
-    return torch.tensor(values, dtype=torch.int64).repeat_interleave(lengths)
-
-
-def on_tokens(values: Sequence[tuple[float, ...] | None], like: Tensor) -> Tensor | None:
-    """[T] values of rows end to end, or None where they have none."""
-    known = [value for value in values if value is not None]
-    return torch.tensor([x for value in known for x in value], dtype=like.dtype) if len(known) == len(values) else None

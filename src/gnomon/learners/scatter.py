@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -12,33 +13,44 @@ from gnomon.models.policy import Policy
 from gnomon.models.scoring import chunks, logp_of
 from gnomon.stats import Mean, Stats, merge
 
-__all__ = ["success_scatter"]
+__all__ = ["SuccessScatter"]
 
 
-@torch.no_grad()
-def success_scatter(
-    policy: Policy, hidden: Tensor, rows: Sequence[Row], rewards: Sequence[float], temperature: float
-) -> Stats:
+class SuccessScatter:
     """First two moments of the scores of successes, in the weights of the vocabulary projection alone.
 
     Equation: with S the score ∇log π(y) of a success and S̄ their mean over a group, |S̄|² less what chance adds to
         it, Σ_{i≠j} Sᵢ·Sⱼ/(K(K−1)), and tr Cov(S) = Σ |Sᵢ|²/K less that.
-    Args: hidden, [T, size] of the rows, end to end; rewards, of every rollout of the step, successes above zero.
-    Returns: `score_pull` and `score_scatter`, means over the groups with at least two successes among the rows, both
-        unbiased; τ of `gnomon tune-objective` is their ratio. Nothing where there is no such group.
+    Args: rows, all that are going to be added; rewards, of every rollout of the step, successes above zero.
     Differs: the other weights are left out, whose scores would cost a backward pass for every rollout.
     """
-    scores: dict[int, dict[int, Tensor]] = {}
-    stats: Stats = {}
-    parts = torch.split(hidden, [len(row.token_ids) for row in rows])
-    for place, (row, part) in enumerate(zip(rows, parts, strict=True)):
-        if rewards[row.sequence] > 0:
-            of_group = scores.setdefault(row.group, {})
-            score = projection_score(policy, part, row.token_ids, temperature)
+
+    def __init__(self, policy: Policy, rows: Sequence[Row], rewards: Sequence[float], temperature: float) -> None:
+        self.policy, self.rewards, self.temperature = policy, rewards, temperature
+        self.missing = Counter(row.group for row in rows if rewards[row.sequence] > 0)
+        """Rows of successes yet to come, by group."""
+        self.scores: dict[int, dict[int, Tensor]] = {}
+        """Of the rollouts of a group that has not come whole."""
+
+    @torch.no_grad()
+    def add(self, hidden: Tensor, rows: Sequence[Row]) -> Stats:
+        """Take in the rows of a micro-batch. Args: hidden, [T, size] of the rows, end to end.
+
+        Returns: `score_pull` and `score_scatter`, means over the groups that are whole with these rows and have at
+            least two successes, both unbiased; τ of `gnomon tune-objective` is their ratio. Nothing where there is no
+            such group.
+        """
+        stats: Stats = {}
+        for row, part in zip(rows, torch.split(hidden, [len(row.token_ids) for row in rows]), strict=True):
+            if self.rewards[row.sequence] <= 0:
+                continue
+            of_group = self.scores.setdefault(row.group, {})
+            score = projection_score(self.policy, part, row.token_ids, self.temperature)
             of_group[row.sequence] = of_group[row.sequence] + score if row.sequence in of_group else score
-        if place + 1 == len(rows) or rows[place + 1].group != row.group:
-            stats = merge(stats, moments(list(scores.pop(row.group, {}).values())))
-    return stats
+            self.missing[row.group] -= 1
+            if not self.missing[row.group]:
+                stats = merge(stats, moments(list(self.scores.pop(row.group).values())))
+        return stats
 
 
 def moments(scores: Sequence[Tensor]) -> Stats:

@@ -141,6 +141,7 @@ from gnomon.objectives.ratios import (
     truncated,
     unclipped,
 )
+from gnomon.objectives.reach import Reach, reach_of, reaches
 from gnomon.objectives.row import (
     Advantage,
     Aggregate,
@@ -231,6 +232,7 @@ __all__ = [
     "PolicyGradient",
     "Posterior",
     "Ratio",
+    "Reach",
     "Regime",
     "Rewards",
     "Rollouts",
@@ -355,6 +357,8 @@ __all__ = [
     "rae",
     "ratio_weighted_k3",
     "raw",
+    "reach_of",
+    "reaches",
     "rebn",
     "reference_likelihood",
     "regime",

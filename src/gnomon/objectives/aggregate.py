@@ -9,11 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gnomon.objectives.reach import Reach, reaches
 from gnomon.objectives.tokens import Denominators, Tokens
 
 __all__ = ["constant", "group_sum", "prompt_mean", "sequence_mean", "sequence_sum", "token_mean"]
 
 
+@reaches(Reach.TOKEN)
 def sequence_sum(tokens: Tokens, denominators: Denominators) -> Tensor:
     """Sum over the tokens of a rollout, mean over rollouts.
 
@@ -23,6 +25,7 @@ def sequence_sum(tokens: Tokens, denominators: Denominators) -> Tensor:
     return torch.full_like(tokens.logp, 1 / denominators.sequences)
 
 
+@reaches(Reach.TOKEN)
 def group_sum(tokens: Tokens, denominators: Denominators) -> Tensor:
     """Sum over the tokens of a group, mean over groups: for pairs, of which a group makes one.
 
@@ -32,6 +35,7 @@ def group_sum(tokens: Tokens, denominators: Denominators) -> Tensor:
     return torch.full_like(tokens.logp, 1 / denominators.groups)
 
 
+@reaches(Reach.TOKEN)
 def constant(tokens: Tokens, denominators: Denominators) -> Tensor:
     """Sum over the tokens of a rollout, divided by the length limit; mean over rollouts.
 
@@ -42,6 +46,7 @@ def constant(tokens: Tokens, denominators: Denominators) -> Tensor:
     return torch.full_like(tokens.logp, 1 / (denominators.sequences * denominators.max_tokens))
 
 
+@reaches(Reach.TOKEN)
 def sequence_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
     """Mean over the tokens of a rollout, mean over rollouts. Short rollouts move the policy more.
 
@@ -49,10 +54,10 @@ def sequence_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
     Returns: weight per token; sums to 1/S over a rollout with tokens. One without still counts in S.
     Source: Shao et al. 2024, arXiv 2402.03300.
     """
-    lengths = torch.bincount(tokens.sequence)
-    return 1 / (denominators.sequences * lengths[tokens.sequence]).to(tokens.logp.dtype)
+    return 1 / (denominators.sequences * tokens.lengths).to(tokens.logp.dtype)
 
 
+@reaches(Reach.TOKEN)
 def token_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
     """Mean over all tokens of the step. Long rollouts move the policy more.
 
@@ -63,6 +68,7 @@ def token_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
     return torch.full_like(tokens.logp, 1 / max(denominators.tokens, 1))
 
 
+@reaches(Reach.TOKEN)
 def prompt_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
     """Mean over the tokens of a group, mean over groups. Every prompt moves the policy alike.
 

@@ -1,7 +1,7 @@
 """Preferences inside a group: which rollouts are paired, and how hard a pair pulls, as a multiplier per token.
 
 A pair is a better and a worse rollout of one group; its margin is what the policy has already made of the
-difference. The multipliers look at both rollouts of a pair, so no micro-batch may cut a group. On either side the
+difference. The multipliers look at both rollouts of a pair, so their reach is the group. On either side the
 sizes of the advantages sum to one; what is missing there belongs to rollouts without a token, which score zero.
 """
 
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gnomon.objectives.advantages import raw
 from gnomon.objectives.ratios import LIMIT
+from gnomon.objectives.reach import Reach, reaches
 from gnomon.objectives.tokens import Tokens
 
 __all__ = [
@@ -58,6 +59,7 @@ def widest_pairs(implicit_rewards: Tensor) -> Tensor:
     return torch.stack([order[:, 0], order[:, -1]], dim=1)
 
 
+@reaches(Reach.GROUP)
 def logistic_pairs(tokens: Tokens, *, beta: float) -> Tensor:
     """How far a pair is from being told apart, by the logistic loss.
 
@@ -71,6 +73,7 @@ def logistic_pairs(tokens: Tokens, *, beta: float) -> Tensor:
     return _against_opponents(tokens, _log_ratio(tokens), lambda gap: beta * (-beta * gap).sigmoid())
 
 
+@reaches(Reach.GROUP)
 def squared_pairs(tokens: Tokens, *, beta: float) -> Tensor:
     """How far the margin of a pair is from 1/(2β), either way.
 
@@ -84,6 +87,7 @@ def squared_pairs(tokens: Tokens, *, beta: float) -> Tensor:
     return _against_opponents(tokens, _log_ratio(tokens), lambda gap: 1 / beta - 2 * gap)
 
 
+@reaches(Reach.GROUP)
 def hinge_pairs(tokens: Tokens, *, beta: float) -> Tensor:
     """The whole pull as long as the margin of a pair is below one, then none.
 
@@ -99,6 +103,7 @@ def hinge_pairs(tokens: Tokens, *, beta: float) -> Tensor:
     )
 
 
+@reaches(Reach.GROUP)
 def mean_logistic_pairs(tokens: Tokens, *, beta: float, margin: float) -> Tensor:
     """The logistic loss on log-probabilities per token, with a margin to be kept and no reference.
 
@@ -112,6 +117,7 @@ def mean_logistic_pairs(tokens: Tokens, *, beta: float, margin: float) -> Tensor
     return _against_opponents(tokens, mean, lambda gap: beta * (margin - beta * gap).sigmoid()) / tokens.lengths
 
 
+@reaches(Reach.GROUP)
 def reference_likelihood(tokens: Tokens) -> Tensor:
     """Away from what the reference would say: the log-likelihood of its answers, as a penalty on one's own.
 

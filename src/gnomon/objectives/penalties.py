@@ -9,11 +9,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from gnomon.objectives.ratios import LIMIT
+from gnomon.objectives.reach import Reach, reaches
 from gnomon.objectives.tokens import Tokens
 
 __all__ = ["k1_in_return", "k2", "k3", "ratio_weighted_k3", "squared_log_ratio", "squared_sequence_log_ratio"]
 
 
+@reaches(Reach.SEQUENCE)
 def k1_in_return(tokens: Tokens) -> Tensor:
     """The log-ratio of the whole rollout, taken off its reward.
 
@@ -27,6 +29,7 @@ def k1_in_return(tokens: Tokens) -> Tensor:
     return -tokens.per_sequence(tokens.log_divergence)
 
 
+@reaches(Reach.TOKEN)
 def k2(tokens: Tokens) -> Tensor:
     """Half the squared log-ratio, as a penalty.
 
@@ -37,6 +40,7 @@ def k2(tokens: Tokens) -> Tensor:
     return -tokens.log_divergence
 
 
+@reaches(Reach.TOKEN)
 def k3(tokens: Tokens) -> Tensor:
     """The never-negative KL estimate e⁻ˡ − 1 + l, as a penalty.
 
@@ -48,6 +52,7 @@ def k3(tokens: Tokens) -> Tensor:
     return (-tokens.log_divergence).clamp(-LIMIT, LIMIT).expm1()
 
 
+@reaches(Reach.TOKEN)
 def ratio_weighted_k3(tokens: Tokens) -> Tensor:
     """The k3 estimate under the importance ratio of its token, both differentiated.
 
@@ -60,6 +65,7 @@ def ratio_weighted_k3(tokens: Tokens) -> Tensor:
     return -ratio * tokens.log_divergence.clamp(-LIMIT, LIMIT)
 
 
+@reaches(Reach.TOKEN)
 def squared_log_ratio(tokens: Tokens) -> Tensor:
     """The squared log-ratio to the behavior, as a penalty; it needs no reference.
 
@@ -70,6 +76,7 @@ def squared_log_ratio(tokens: Tokens) -> Tensor:
     return -2 * (tokens.logp - tokens.behavior_logp)
 
 
+@reaches(Reach.SEQUENCE)
 def squared_sequence_log_ratio(tokens: Tokens) -> Tensor:
     """The squared log-ratio of the whole rollout to the behavior, as a penalty; it needs no reference.
 

@@ -29,7 +29,7 @@ def online_dpo(beta: float = 0.1) -> Objective:
         ratio=partial(pairs.logistic_pairs, beta=beta),
         correction=ratios.no_correction,
         aggregate=aggregate.group_sum,
-        needs=frozenset({Need.PAIRS, Need.REFERENCE}),
+        needs=frozenset({Need.REFERENCE}),
         target=FrozenShape(
             advantage=partial(_pair_share, pull=beta / 2),
             share=_whole,
@@ -94,7 +94,7 @@ def online_simpo(beta: float = 2.0, margin: float = 1.0) -> Objective:
         online_dpo(),
         name="online_simpo",
         ratio=partial(pairs.mean_logistic_pairs, beta=beta, margin=margin),
-        needs=frozenset({Need.PAIRS}),
+        needs=frozenset(),
         target=TokenShape(
             credit=partial(_simpo, beta=beta, margin=margin),
             text="h = ±β/|y|·N·E[σ(γ − m)] of better and worse, m = β·(Δ_better − Δ_worse), Δ = log π/|y|",

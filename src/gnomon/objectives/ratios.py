@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gnomon.objectives.reach import Reach, reaches
 from gnomon.objectives.tokens import Tokens
 
 __all__ = [
@@ -37,11 +38,13 @@ __all__ = [
 LIMIT = 80.0
 
 
+@reaches(Reach.TOKEN)
 def no_ratio(tokens: Tokens) -> Tensor:
     """Plain score function: one everywhere, however far the policy has moved."""
     return torch.ones_like(tokens.logp)
 
 
+@reaches(Reach.TOKEN)
 def unclipped(tokens: Tokens) -> Tensor:
     """The importance ratio of each token.
 
@@ -51,6 +54,7 @@ def unclipped(tokens: Tokens) -> Tensor:
     return _exp(tokens.log_ratio)
 
 
+@reaches(Reach.TOKEN)
 def ppo_clip(tokens: Tokens, *, low: float, high: float) -> Tensor:
     """The importance ratio, and zero once a token has moved far enough the way its advantage points.
 
@@ -64,6 +68,7 @@ def ppo_clip(tokens: Tokens, *, low: float, high: float) -> Tensor:
     return _one_sided(_exp(tokens.log_ratio), tokens.advantage, 1 - low, 1 + high)
 
 
+@reaches(Reach.TOKEN)
 def dual_clip(tokens: Tokens, *, low: float, high: float, ceiling: float) -> Tensor:
     """`ppo_clip`, and zero too where an unwanted token has become far more likely.
 
@@ -78,6 +83,7 @@ def dual_clip(tokens: Tokens, *, low: float, high: float, ceiling: float) -> Ten
     return torch.where(lost, torch.zeros_like(ratio), _one_sided(ratio, tokens.advantage, 1 - low, 1 + high))
 
 
+@reaches(Reach.TOKEN)
 def capped(tokens: Tokens, *, cap: float) -> Tensor:
     """The importance ratio with a ceiling; every token keeps a gradient.
 
@@ -89,6 +95,7 @@ def capped(tokens: Tokens, *, cap: float) -> Tensor:
     return _exp(tokens.log_ratio).clamp(max=cap)
 
 
+@reaches(Reach.TOKEN)
 def soft_gate(tokens: Tokens, *, gain: float, loss: float) -> Tensor:
     """The importance ratio, faded out smoothly on both sides of one.
 
@@ -103,6 +110,7 @@ def soft_gate(tokens: Tokens, *, gain: float, loss: float) -> Tensor:
     return 4 * tail / (1 + tail).square() * ratio
 
 
+@reaches(Reach.SEQUENCE)
 def sequence_ratio(tokens: Tokens) -> Tensor:
     """The importance ratio of the whole rollout, on each of its tokens.
 
@@ -113,6 +121,7 @@ def sequence_ratio(tokens: Tokens) -> Tensor:
     return _exp(tokens.per_sequence(tokens.log_ratio))
 
 
+@reaches(Reach.SEQUENCE)
 def geometric_clip(tokens: Tokens, *, low: float, high: float) -> Tensor:
     """The geometric mean of a rollout's ratios, zero once it has moved far enough the way the advantage points.
 
@@ -125,6 +134,7 @@ def geometric_clip(tokens: Tokens, *, low: float, high: float) -> Tensor:
     return _one_sided(_exp(_geometric(tokens, tokens.log_ratio)), tokens.advantage, 1 - low, 1 + high)
 
 
+@reaches(Reach.SEQUENCE)
 def geometric_of_clipped(tokens: Tokens, *, low: float, high: float) -> Tensor:
     """The geometric mean of a rollout's clipped ratios; its clipped tokens get no gradient.
 
@@ -141,6 +151,7 @@ def geometric_of_clipped(tokens: Tokens, *, low: float, high: float) -> Tensor:
     return torch.where(held == log_ratio, mean, torch.where(log_ratio.isnan(), log_ratio, torch.zeros_like(mean)))
 
 
+@reaches(Reach.TOKEN)
 def clipped_or_shaped(tokens: Tokens, *, low: float, high: float, gamma: float) -> Tensor:
     """`ppo_clip` for sampled rollouts; for demonstrated ones the slope of a shaped probability.
 
@@ -159,6 +170,7 @@ def clipped_or_shaped(tokens: Tokens, *, low: float, high: float, gamma: float) 
     return torch.where(tokens.demonstrated, chance * gamma / (chance + gamma).square(), sampled)
 
 
+@reaches(Reach.TOKEN)
 def probability_clip(tokens: Tokens, *, low: float, high: float, cap: float) -> Tensor:
     """The importance ratio to the behavior, zero once a token's *probability* has moved far enough, with a ceiling.
 
@@ -177,6 +189,7 @@ def probability_clip(tokens: Tokens, *, low: float, high: float, cap: float) -> 
     return torch.where(spent, torch.zeros_like(weight), weight)
 
 
+@reaches(Reach.SEQUENCE)
 def tapered(tokens: Tokens) -> Tensor:
     """One for answers to be raised; for answers to be lowered the ratio of the whole rollout, at most one.
 
@@ -192,11 +205,13 @@ def tapered(tokens: Tokens) -> Tensor:
     return torch.where(tokens.advantage > 0, whole, ratio.clamp(max=1))
 
 
+@reaches(Reach.TOKEN)
 def no_correction(tokens: Tokens) -> Tensor:
     """Take the behavior for the proximal policy: one everywhere."""
     return torch.ones_like(tokens.logp)
 
 
+@reaches(Reach.TOKEN)
 def truncated(tokens: Tokens, *, cap: float) -> Tensor:
     """Truncated importance weight of each token, for a sampler that is not quite the proximal policy.
 
@@ -208,6 +223,7 @@ def truncated(tokens: Tokens, *, cap: float) -> Tensor:
     return _exp(tokens.log_mismatch).clamp(max=cap)
 
 
+@reaches(Reach.TOKEN)
 def banded(tokens: Tokens, *, least: float, most: float) -> Tensor:
     """The importance weight of each token inside a band, zero outside.
 
@@ -220,6 +236,7 @@ def banded(tokens: Tokens, *, least: float, most: float) -> Tensor:
     return torch.where((weight < least) | (weight > most), torch.zeros_like(weight), weight)
 
 
+@reaches(Reach.TOKEN)
 def rejected(tokens: Tokens, *, cap: float) -> Tensor:
     """The importance weight of each token, zero above a cap.
 
@@ -231,6 +248,7 @@ def rejected(tokens: Tokens, *, cap: float) -> Tensor:
     return banded(tokens, least=0.0, most=cap)
 
 
+@reaches(Reach.SEQUENCE)
 def sequence_truncated(tokens: Tokens, *, cap: float) -> Tensor:
     """Truncated importance weight of the whole rollout, on each of its tokens.
 
@@ -242,6 +260,7 @@ def sequence_truncated(tokens: Tokens, *, cap: float) -> Tensor:
     return _exp(tokens.per_sequence(tokens.log_mismatch)).clamp(max=cap)
 
 
+@reaches(Reach.SEQUENCE)
 def sequence_masked(tokens: Tokens, *, cap: float) -> Tensor:
     """The importance weight of the whole rollout, zero above a cap.
 
@@ -254,6 +273,7 @@ def sequence_masked(tokens: Tokens, *, cap: float) -> Tensor:
     return torch.where(weight > cap, torch.zeros_like(weight), weight)
 
 
+@reaches(Reach.SEQUENCE)
 def geometric_mask(tokens: Tokens, *, least: float, most: float) -> Tensor:
     """One for rollouts whose mean log-weight is small, zero for the others; no weight.
 

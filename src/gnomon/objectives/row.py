@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gnomon.objectives import penalties, ratios
 from gnomon.objectives.credit import Credit, Rollouts, terminal
+from gnomon.objectives.reach import Reach, reach_of
 from gnomon.objectives.target import Target
 from gnomon.objectives.tokens import Denominators, Tokens
 
@@ -123,8 +124,6 @@ class Need(StrEnum):
     """What the run's past expects of each rollout."""
     DEMONSTRATIONS = "demonstrations"
     """Rollouts that were given rather than sampled, in the groups of those that were."""
-    PAIRS = "pairs"
-    """Rollouts are compared token by token within their group: no micro-batch may cut a group."""
 
 
 class Data(StrEnum):
@@ -210,6 +209,12 @@ class Objective:
         return self.correction is not ratios.no_correction
 
     @property
+    def reach(self) -> Reach:
+        """Which tokens the coefficient of a token depends on: the farthest of what its parts declare."""
+        parts: list[Callable[..., Tensor] | None] = [self.ratio, self.correction, self.aggregate, self.penalty]
+        return max(reach_of(part) for part in parts if part is not None)
+
+    @property
     def asks(self) -> frozenset[Need]:
         """Everything that a learner must provide."""
         pulls = self.penalty is not None and self.penalty not in penalties.OF_BEHAVIOR
@@ -241,8 +246,9 @@ class Objective:
     def coefficients(self, tokens: Tokens, denominators: Denominators) -> Tensor:
         """The coefficient κ of ∇logp of every token.
 
+        Args: tokens, everything within the row's `reach` of each of them.
         Returns: [T], detached, final: the gradient of the *maximised* objective of the step is Σ κ·∇logp over
-            all its micro-batches, with no further division.
+            all its tokens, with no further division.
         Raises: ValueError if the row needs a reference and the tokens have none.
         """
         if self.needs_reference and tokens.reference_logp is None:

@@ -1,4 +1,4 @@
-"""What an objective sees of a micro-batch: trainable tokens, laid end to end, and the sizes of the whole step."""
+"""What an objective sees of a step: trainable tokens, laid end to end, and the sizes of the whole step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Denominators", "Tokens"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """The trainable tokens of a micro-batch, one flat [T] vector per quantity.
+    """Trainable tokens of a step or of a part of it, one flat [T] vector per quantity.
 
-    Prompt, tool and padding tokens never enter, so no formula carries a mask. A micro-batch holds
-    whole sequences: every trainable token of a rollout, or none.
+    Prompt, tool and padding tokens never enter, so no formula carries a mask. A part holds everything within the
+    reach of the objective that looks at it (`Objective.reach`), in any order: single tokens, whole rollouts or groups.
     """
 
     logp: Tensor
@@ -34,6 +34,8 @@ class Tokens:
     """[T] log-probability under the anchor of a KL penalty."""
     demonstrated: Tensor | None = None
     """[T] bool, whether the rollout was given rather than sampled. None: none was."""
+    length: Tensor | None = None
+    """[T] int64, trainable tokens of the whole rollout, of all its turns. None: all of them are here."""
 
     def __post_init__(self) -> None:
         if self.logp.dim() != 1:
@@ -46,6 +48,7 @@ class Tokens:
             "proximal_logp",
             "reference_logp",
             "demonstrated",
+            "length",
         ):
             values = getattr(self, name)
             if values is not None and values.shape != self.logp.shape:
@@ -78,11 +81,11 @@ class Tokens:
 
     @property
     def lengths(self) -> Tensor:
-        """[T] tokens of the rollout that each token belongs to."""
-        return torch.bincount(self.sequence)[self.sequence]
+        """[T] trainable tokens of the rollout that each token belongs to."""
+        return torch.bincount(self.sequence)[self.sequence] if self.length is None else self.length
 
     def per_sequence(self, values: Tensor) -> Tensor:
-        """[T] the sum of [T] values over the rollout that each token belongs to.
+        """[T] the sum of [T] values over the tokens here of the rollout that each token belongs to.
 
         Summed from the smallest up, so that no order of the tokens can change a bit of it.
         """
