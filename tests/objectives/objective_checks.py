@@ -21,6 +21,7 @@ from gnomon.objectives import (
     Objective,
     OffPolicy,
     PolicyGradient,
+    Reach,
     Rewards,
     Rollouts,
     Scope,
@@ -28,6 +29,7 @@ from gnomon.objectives import (
     Tokens,
     TokenShape,
     constant,
+    group_sum,
     sequence_sum,
     squared_sequence_log_ratio,
     terminal,
@@ -215,7 +217,7 @@ class Lag:
     def shape(self, reward: Reward) -> Tensor:
         """[T] h of every token, frozen at behavior, with the mean that the row's baseline leaves it."""
         row, possible, place = self.case.row, self.possible(reward), self.place
-        if Need.PAIRS in row.asks:  # A pair is weighed as the policy sees it now, whoever sampled it.
+        if row.aggregate is group_sum:  # A pair is weighed as the policy sees it now, whoever sampled it.
             possible = replace(possible, logp=place.logp(self.policy))
         shape = shapes(row.target, place, possible=possible, group=self.group)
         if isinstance(row.target, TokenShape) or row.aggregate not in (sequence_sum, constant):
@@ -335,18 +337,22 @@ def select(tokens: Tokens, chosen: Tensor) -> Tokens:
 def check_additive(case: Case, step: Step, parts: Sequence[int]) -> None:
     """κ of a token is the same in a micro-batch as in the whole step, bit for bit.
 
-    `parts` names the micro-batch of every rollout; of the first of every group, where groups stay whole.
+    `parts` names the micro-batch of what the row's reach keeps together, by turns: of a token, a rollout or a group.
     """
     if refused(case, step.rewards):
         return
-    if Need.PAIRS in case.row.asks:
-        parts = [parts[s - s % len(step.rewards[0])] for s in range(len(parts))]
     tokens, sizes = step.tokens(case.row), step.denominators()
+    tokens = replace(tokens, length=tokens.lengths)
     whole = case.row.coefficients(tokens, sizes)
-    for part in set(parts):
-        chosen = torch.tensor(
-            [t for t, s in enumerate(tokens.sequence.tolist()) if parts[s] == part], dtype=torch.int64
-        )
+    kept = {
+        Reach.TOKEN: torch.arange(len(tokens)),
+        Reach.SEQUENCE: tokens.sequence,
+        Reach.GROUP: tokens.group,
+        Reach.STEP: torch.zeros_like(tokens.group),
+    }[case.row.reach]
+    of = torch.tensor([parts[unit % len(parts)] for unit in kept.tolist()], dtype=torch.int64)
+    for part in set(of.tolist()):
+        chosen = (of == part).nonzero()[:, 0]
         alone = case.row.coefficients(select(tokens, chosen), sizes)
         assert torch.equal(alone, whole[chosen]), f"micro-batch {part} has other coefficients than the step"
 
@@ -457,6 +463,7 @@ def check_detached(case: Case) -> None:
     """κ carries no gradient, so the loss −Σ κ·logp has the gradient −κ in logp and none anywhere else."""
     step = EDGE_STEPS["decoupled" if case.row.min_group <= 3 else "decoupled, four"]
     tokens = step.tokens(case.row)
+    tokens = replace(tokens, length=tokens.lengths)
     inputs = {f.name: getattr(tokens, f.name) for f in fields(tokens)}
     inputs = {n: v.clone().requires_grad_() if v.is_floating_point() else v for n, v in inputs.items()}
     kappa = case.row.coefficients(Tokens(**inputs), step.denominators())

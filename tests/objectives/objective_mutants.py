@@ -26,6 +26,7 @@ from gnomon.objectives import (
     Objective,
     OffPolicy,
     PolicyGradient,
+    Reach,
     Rewards,
     Singleton,
     Tokens,
@@ -49,6 +50,8 @@ from gnomon.objectives import (
     ppo_clip,
     ratio_weighted_k3,
     raw,
+    reach_of,
+    reaches,
     released_weight,
     sequence_mean,
     sequence_sum,
@@ -133,6 +136,7 @@ def floored(tokens: Tokens) -> Tensor:
 
 
 def micro_batch(row: Objective) -> Objective:
+    @reaches(Reach.TOKEN)
     def local(tokens: Tokens, sizes: Denominators) -> Tensor:
         present = max(len(tokens.sequence.unique()), 1)
         here = Denominators(groups=1, sequences=present, tokens=len(tokens), max_tokens=sizes.max_tokens)
@@ -154,6 +158,7 @@ def per_group_length(tokens: Tokens, sizes: Denominators) -> Tensor:
     return 1 / (sizes.sequences * torch.bincount(tokens.group)[tokens.group]).to(tokens.logp.dtype)
 
 
+@reaches(Reach.TOKEN)
 def group_here(tokens: Tokens, sizes: Denominators) -> Tensor:
     return 1 / (sizes.groups * torch.bincount(tokens.group)[tokens.group]).to(tokens.logp.dtype)
 
@@ -161,6 +166,19 @@ def group_here(tokens: Tokens, sizes: Denominators) -> Tensor:
 def longest_here(tokens: Tokens, sizes: Denominators) -> Tensor:
     longest = max(torch.bincount(tokens.sequence).tolist(), default=1)
     return torch.full_like(tokens.logp, 1 / (sizes.sequences * longest))
+
+
+def nearer(row: Objective) -> Objective:
+    """The row with its farthest parts said to depend on less: on tokens of a rollout, or rollouts of a group, alone."""
+
+    def claimed(part: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        if reach_of(part) < row.reach:
+            return part
+        return reaches(Reach(row.reach - 1))(lambda *seen: part(*seen))
+
+    penalty = None if row.penalty is None else claimed(row.penalty)
+    ratio, correction, aggregate = map(claimed, (row.ratio, row.correction, row.aggregate))
+    return replace(row, ratio=ratio, correction=correction, aggregate=aggregate, penalty=penalty)
 
 
 class Attached(Objective):
@@ -174,6 +192,7 @@ def attached(row: Objective) -> Objective:
     return Attached(**{field.name: getattr(row, field.name) for field in fields(row)})
 
 
+NEARER = "a nearer reach claimed"
 KINDS = (ratio_mutants, off_policy_mutants, context_mutants, token_mutants, turn_mutants, likelihood_mutants)
 
 
@@ -188,6 +207,8 @@ def mutants() -> dict[str, Case]:
         row = CASES[name].row
         add("sign flipped", name, of_advantage(row, lambda a: -a))
         add("denominators of the micro-batch", name, micro_batch(row))
+        if row.reach > Reach.TOKEN:
+            add(NEARER, name, nearer(row))
         add("divided by groups", name, of_weights(row, lambda w, t, d: w * d.sequences / d.groups))
         add("divided by the rollouts that have tokens", name, of_weights(row, of_rollouts_with_tokens))
         for aggregate in (sequence_sum, constant, sequence_mean, token_mean):

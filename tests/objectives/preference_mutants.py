@@ -13,7 +13,6 @@ from torch import Tensor
 
 from gnomon.objectives import (
     Baseline,
-    Need,
     Noise,
     Objective,
     OffPolicy,
@@ -222,7 +221,6 @@ def preference_mutants() -> Iterator[tuple[str, str, Objective]]:
             if name != "online_simpo" or ("reference" not in what and what != "per token"):
                 yield f"margin {what}", name, replace(row, ratio=partial(_seen_as, view=view, ratio=row.ratio))
         yield "empty rollouts left out", name, replace(row, ratio=partial(empty_left_out, ratio=row.ratio))
-        yield "groups said to be cut", name, replace(row, needs=row.needs - {Need.PAIRS})
     for name in ("online_ipo", "online_slic", "online_simpo"):
         other = CASES["online_dpo"].row.target
         yield "the target of another claimed", name, replace(CASES[name].row, target=other)

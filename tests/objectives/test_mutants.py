@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from objective_cases import Case
 from objective_checks import SUITE
-from objective_mutants import mutants
+from objective_mutants import NEARER, mutants
 
 MUTANTS = mutants()
 FIRST = ("textbook, float64", "needs", "shift", "singleton", "order")
@@ -32,3 +32,8 @@ def test_mutant_is_killed(name: str) -> None:
 def test_check_kills(check: str) -> None:
     tried = sorted(MUTANTS, key=lambda name: not name.startswith(SIMPLE))
     assert any(fails(MUTANTS[name], check) for name in tried), f"{check!r} never fails"
+
+
+@pytest.mark.parametrize("name", [name for name in MUTANTS if name.endswith(NEARER)])
+def test_a_nearer_reach_than_a_row_has_is_noticed_where_a_step_is_cut(name: str) -> None:
+    assert fails(MUTANTS[name], "additive")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ import gnomon.objectives as public
 from gnomon.objectives import (
     TABLE,
     Denominators,
+    Reach,
     Tokens,
     advantages,
     aggregate,
@@ -32,6 +35,8 @@ from gnomon.objectives import (
     preference_rows,
     ratio_rows,
     ratios,
+    reach,
+    reaches,
     shaping,
     table,
     target,
@@ -90,6 +95,26 @@ def test_a_row_says_where_it_comes_from(name: str) -> None:
     assert row.source and row.equation.startswith("κ = ") and "\n" not in row.equation
 
 
+@pytest.mark.parametrize("name", TABLE)
+def test_a_row_declares_which_tokens_its_coefficients_depend_on(name: str) -> None:
+    assert objective(name).reach < Reach.STEP
+
+
+def test_a_function_that_declares_no_reach_needs_the_whole_step() -> None:
+    """Also where it wraps one that does: what it does with the tokens before is not known."""
+
+    @functools.wraps(ratios.ppo_clip)
+    def mine(tokens: Tokens, *, low: float, high: float) -> torch.Tensor:
+        return ratios.ppo_clip(tokens, low=low, high=high)
+
+    row = grpo()
+    assert row.reach is Reach.TOKEN
+    for part in (mine, functools.partial(mine, low=0.2, high=0.2)):
+        assert replace(row, ratio=part).reach is Reach.STEP
+    assert replace(row, ratio=reaches(Reach.SEQUENCE)(mine)).reach is Reach.SEQUENCE
+    assert replace(row, penalty=penalties.k1_in_return).reach is Reach.SEQUENCE
+
+
 def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
     measured = {"online_dpo", "online_ipo", "online_slic", "xpo"}
     assert {name for name, build in TABLE.items() if build().needs_reference} == measured
@@ -106,7 +131,7 @@ def test_the_public_names_are_all_that_the_formulas_offer() -> None:
     earned = (advantages, context_rows, count_rows, counts, credit, group_credit, group_rows)
     moved, apart = (off_policy_rows, ratio_rows, ratios), (token_credit, token_rows, turn_credit, turn_rows)
     likely = (likelihood, likelihood_rows, pairs, preference_rows)
-    common = (aggregate, penalties, rows, shaping, table, target, tokens, truncation, tuning)
+    common = (aggregate, penalties, reach, rows, shaping, table, target, tokens, truncation, tuning)
     modules = (*earned, *moved, *apart, *likely, *common)
     offered = {name for module in modules for name in module.__all__}
     told = {"GRID", "Card", "Curve", "ExactReport", "Option", "card", "count_weight", "curve", "edges", "report"}

@@ -1,0 +1,406 @@
+"""Collect, pack, prepare, updates, micro-batches: the gradient is that of the whole step, however the step is cut.
+
+Every row of the table, and some that only a user has: episodes of one and of three turns, one seat and two that are
+compared apart or together, one update and four, micro-batches of the whole step, of some prompts and of one row. Held
+against `whole_step`, in float64.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import nan
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gnomon.learners.local as local
+from end_to_end.whole_step import Expected, Model, Step, Terms, copied, expected, text_of
+from gnomon.engines.scripted import Scripted
+from gnomon.envs import GuessNumber, TicTacToe
+from gnomon.keys import Key
+from gnomon.learners import Batch, pack
+from gnomon.learners.critic import Critic
+from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.objectives import (
+    TABLE,
+    Data,
+    Denominators,
+    Need,
+    Objective,
+    Reach,
+    Rewards,
+    Tokens,
+    k1_in_return,
+    k3,
+    less_overlong,
+    objective,
+    reaches,
+)
+from gnomon.rollout import Actor, Limits, Referee
+from gnomon.types import Group, Part, Rollout, Sampling, Status, Verdict
+
+TOKENIZER = Tokenizer(model_folder("tiny"))
+SAMPLING = Sampling(max_tokens=30, temperature=0.9)
+SPLITS = (10**6, 150, 1)
+"""Tokens of a micro-batch: the whole step, a few prompts, one row."""
+TOLERANCE = 1e-9
+"""Of the largest part of a gradient. Sums in another order differ by some 1e-14."""
+PAST = 0.25
+
+
+# A policy that is quick to compute.
+
+
+class Body(nn.Module):
+    """Two layers without attention: what comes next depends on the last token and on where it stands."""
+
+    def __init__(self, vocabulary: int, size: int) -> None:
+        super().__init__()
+        self.token, self.place = nn.Embedding(vocabulary, size), nn.Embedding(512, size)
+        self.layers = nn.ModuleList(nn.Linear(size, size) for _ in range(2))
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor, **layout: object) -> SimpleNamespace:
+        hidden = self.token(input_ids) + self.place(position_ids)
+        for layer in self.layers:
+            hidden = hidden + torch.tanh(layer(hidden))
+        return SimpleNamespace(last_hidden_state=hidden)
+
+
+class Small(nn.Module):
+    """A language model of that body, as `Policy` asks for one."""
+
+    def __init__(self, seed: int, size: int = 6) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.config = SimpleNamespace()
+        self.base_model = Body(102, size)
+        self.head = nn.Linear(size, 102, bias=False)
+        self.double()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.head
+
+
+POLICY, REFERENCE, CRITIC = Small(0), Small(1), Small(2)
+
+
+def read(model: nn.Module) -> Model:
+    """A copy for plain autograd."""
+    twin = copied(model)
+    body = twin.base_model
+
+    def hidden(ids: Tensor) -> Tensor:
+        places = torch.arange(ids.shape[1]).expand(ids.shape)
+        return body(input_ids=ids, position_ids=places).last_hidden_state
+
+    return Model(hidden=hidden, parameters=dict(twin.named_parameters()), head=twin.head.weight)
+
+
+# What is collected.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    seats: int
+    turns: int
+    shared: bool = False
+
+    def __str__(self) -> str:
+        baseline = "" if self.seats == 1 else ", compared together" if self.shared else ", compared apart"
+        return f"{self.turns} turn(s), {self.seats} seat(s){baseline}"
+
+
+CASES = [
+    Case(seats=seats, turns=turns, shared=shared)
+    for turns in (1, 3)
+    for seats, shared in ((1, False), (2, False), (2, True))
+]
+REWARDS = ((1.0, 0.5, 0.0), (0.0, 0.0, 0.0), (0.0, 1.0, 1.0), (1.0, 0.0, 0.25))
+"""Of every group: the second one has nothing to teach by itself."""
+
+
+def reply(prompt: str, place: int) -> str:
+    """A legal move most of the time, after some letters; sometimes nothing. Some of a group say the same."""
+    luck = random.Random(f"{prompt}/{place % 5}")
+    if luck.random() < 0.15:
+        return ""
+    taken = re.findall(r"\d", prompt.replace("1-9", ""))
+    free = [cell for cell in "123456789" if cell not in taken] or ["1"]
+    move = luck.choice(free) if "Tic" in prompt else str(luck.randint(1, 20))
+    return f"{'abcdefgh'[: luck.randrange(6)]}<answer>{move}</answer>"
+
+
+@cache
+def collected(seats: int, turns: int) -> tuple[Group, ...]:
+    """Three rollouts of each of some tasks; two seats play each other."""
+    env = TicTacToe() if seats == 2 else GuessNumber()
+    referee = Referee(env, workers=1)
+    engine, limits = Scripted(TOKENIZER, reply), Limits(turns=turns * seats)
+    actor = Actor(env, TOKENIZER, engine, group=3, sampling=SAMPLING, referee=referee, limits=limits)
+    tasks = [(index, env.tasks("train")[index]) for index in range(2 if seats == 2 else 3)]
+    try:
+        return tuple(asyncio.run(actor.collect(tasks, Key(4).at("test", turns=turns))))
+    finally:
+        referee.close()
+
+
+@cache
+def groups(seats: int, turns: int, data: Data, rewards: Rewards) -> tuple[Group, ...]:
+    """With other rewards, and a sampler somewhat apart from the policy; given, where the row learns from that."""
+    noise, found = random.Random(7), []
+    for place, group in enumerate(collected(seats, turns)):
+        rollouts = []
+        for sample, rollout in enumerate(group.rollouts):
+            reward = REWARDS[place][sample]
+            value = float(reward > 0.3) if rewards is Rewards.BINARY else reward
+            rollout = told(rollout, noise, data, last=sample == 2)
+            verdict = Verdict(
+                status=Status.CORRECT if value else Status.WRONG,
+                parts=(Part(name="test", value=value),),
+                extracted=rollout.verdict.extracted,
+            )
+            rollouts.append(replace(rollout, verdict=verdict))
+        found.append(replace(group, rollouts=tuple(rollouts)))
+    return tuple(found)
+
+
+def told(rollout: Rollout, noise: random.Random, data: Data, *, last: bool) -> Rollout:
+    """What the sampler said of every token; NaN where it was given.
+
+    Demonstrations and replies behind their feedback are given whole, of a mixed group the last rollout is, and of a
+    spliced one the second half of the last turn.
+    """
+    model, turns = read(POLICY), []
+    for number, turn in enumerate(rollout.turns):
+        text = text_of(turn)
+        count = len(text.reply)
+        known = model.logp([text], SAMPLING.temperature).tolist() if count else []
+        said = [logp + noise.gauss(0, 0.3) for logp in known]
+        kept = count
+        if data in (Data.DEMONSTRATED, Data.CONDITIONED) or (data is Data.MIXED and last):
+            kept = 0
+        elif data is Data.SPLICED and number + 1 == len(rollout.turns):
+            kept = count // 2
+        completion = replace(turn.completion, logprobs=(*said[:kept], *[nan] * (count - kept)))
+        turns.append(replace(turn, completion=completion))
+    return replace(rollout, turns=tuple(turns))
+
+
+# What is climbed.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Climbed:
+    """A row, and what stands beside it."""
+
+    row: Objective
+    terms: Terms = field(default_factory=Terms)
+
+
+def of_the_step(tokens: Tokens) -> Tensor:
+    """A ratio that declares nothing, and looks at all there is."""
+    return tokens.log_ratio.mean().exp() * (1 + (tokens.log_ratio - tokens.log_ratio.mean()).square())
+
+
+@reaches(Reach.GROUP)
+def of_the_group(tokens: Tokens) -> Tensor:
+    """The mean ratio of a group, of rollouts without credit too."""
+    sums = torch.zeros(int(tokens.group.max()) + 1, dtype=tokens.logp.dtype).index_add(
+        0, tokens.group, tokens.log_ratio
+    )
+    return (sums[tokens.group] / torch.bincount(tokens.group)[tokens.group]).exp()
+
+
+def by_hand(tokens: Tokens, sizes: Denominators) -> Tensor:
+    """A mean over rollouts that counts the tokens it sees, and declares nothing."""
+    return 1 / (sizes.sequences * torch.bincount(tokens.sequence)[tokens.sequence]).to(tokens.logp.dtype)
+
+
+OPTIONS = {"k": 2, "order": 2, "keep": 2}
+"""For groups of three."""
+SPECIAL = {"gspo": {"clip_low": 0.02, "clip_high": 0.02}, "geometric_rejection": {"least": 0.9, "most": 1.1}}
+
+
+def table() -> Iterator[tuple[str, Climbed]]:
+    for name, build in TABLE.items():
+        known = inspect.signature(build).parameters
+        options = {option: value for option, value in OPTIONS.items() if option in known} | SPECIAL.get(name, {})
+        yield name, Climbed(row=objective(name, **options))
+
+
+def others() -> Iterator[tuple[str, Climbed]]:
+    """What users put together."""
+    grpo, dr_grpo, rloo, gspo = (objective(name) for name in ("grpo", "dr_grpo", "rloo", "gspo"))
+    beside = Terms(entropy=0.05, full_kl=0.1)
+    yield "a ratio of the whole step", Climbed(row=replace(rloo, ratio=of_the_step))
+    yield "a ratio of the group", Climbed(row=replace(rloo, ratio=of_the_group))
+    yield "a mean that counts for itself", Climbed(row=replace(dr_grpo, aggregate=by_hand))
+    yield "dr_grpo, k1_in_return", Climbed(row=replace(dr_grpo, penalty=k1_in_return, penalty_weight=0.1))
+    yield "gspo, k1_in_return", Climbed(row=replace(gspo, penalty=k1_in_return, penalty_weight=0.1))
+    yield "grpo, k3", Climbed(row=replace(grpo, penalty=k3, penalty_weight=0.1))
+    yield "grpo, entropy and full divergence", Climbed(row=grpo, terms=beside)
+    yield "gspo, entropy and full divergence", Climbed(row=gspo, terms=beside)
+    yield "a mean of its own, entropy", Climbed(row=replace(grpo, aggregate=by_hand), terms=beside)
+    late = less_overlong(dr_grpo.credit, max_tokens=40, buffer=20)
+    yield "dr_grpo, overlong", Climbed(row=replace(dr_grpo, credit=late))
+
+
+ALL = {**dict(table()), **dict(others())}
+
+
+# The comparison.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A learner with a prepared step, and the same step for plain code."""
+
+    climbed: Climbed
+    learner: LocalLearner
+    ready: Batch
+    step: Step
+    credit: Tensor
+    began: Tensor | None
+
+    def expected(self, part: Batch) -> Expected:
+        """For an optimiser step: what is compared together is in it whole, or not at all."""
+        sequence, group = self.step.of_rollouts()
+        owner = dict(zip(sequence.tolist(), group.tolist(), strict=True))
+        chosen = {owner[row.sequence] for row in part.rows if row.token_ids}
+        here = {row.sequence for row in part.rows if row.token_ids}
+        assert here == {sequence for sequence, group in owner.items() if group in chosen}
+        silent = [place for place in range(len(self.step.merged)) if place not in owner.values()]
+        chosen |= set(silent[: part.denominators.groups - len(chosen)])
+        assert len(chosen) == part.denominators.groups
+        return expected(
+            self.step,
+            self.climbed.row,
+            self.credit,
+            policy=read(self.learner.policy.model),
+            reference=read(REFERENCE),
+            began=self.began,
+            chosen=chosen,
+            terms=self.climbed.terms,
+        )
+
+
+def begin(climbed: Climbed, case: Case, *, updates: int, order: Sequence[int] = ()) -> Run:
+    row, terms = climbed.row, climbed.terms
+    found = groups(case.seats, case.turns, row.data, row.rewards)
+    found = [found[place] for place in order] or list(found)
+    needs = row.needs_reference or terms.full_kl
+    learner = LocalLearner(
+        Policy(copied(POLICY), TOKENIZER),
+        lr=0.02,
+        steps=100,
+        entropy=terms.entropy,
+        full_kl=terms.full_kl,
+        reference=Policy(copied(REFERENCE), TOKENIZER) if needs else None,
+        critic=critic() if Need.VALUES in row.asks else None,
+        shared=case.shared,
+    )
+    learner.expected = {0: PAST, 1: PAST}
+    batch = pack(found, sampling=SAMPLING, exact=False)
+    step = Step(
+        groups=found,
+        shared=case.shared,
+        temperature=SAMPLING.temperature,
+        max_tokens=batch.denominators.max_tokens,
+        past=PAST,
+    )
+    known: dict[str, Tensor] = {}
+    if "brpo" in row.name:  # No environment here pays by the budget.
+        count, most = batch.rollouts.rewards.numel(), int(batch.rollouts.segment.max()) + 1
+        paid = torch.arange(count * most, dtype=torch.float64).reshape(count, most).sin()
+        batch = replace(batch, rollouts=replace(batch.rollouts, segment_rewards=paid.reshape(len(found), -1, most)))
+        known["segment_rewards"] = paid.reshape(len(step.merged), -1, most)
+    ready = learner.prepare(batch, row, updates=updates)
+    now = read(POLICY).logp(step.spoken, SAMPLING.temperature).detach()
+    if learner.critic:
+        known["values"] = (read(CRITIC).states(step.spoken) @ slope()).detach()
+    anchor = read(REFERENCE).logp(step.spoken, SAMPLING.temperature).detach()
+    credit = row.credits(step.rollouts(logp=now, reference_logp=anchor, **known))
+    given = torch.tensor([x for r in ready.rows for x in r.advantage], dtype=torch.float64)
+    assert torch.allclose(given, credit, rtol=1e-12, atol=1e-12), "credit is not that of the whole step"
+    began = now if updates > 1 or Need.LOGP in row.asks else None
+    return Run(climbed=climbed, learner=learner, ready=ready, step=step, credit=credit, began=began)
+
+
+def slope() -> Tensor:
+    return torch.linspace(-0.2, 0.3, 6, dtype=torch.float64)
+
+
+def critic() -> Critic:
+    found = Critic(Policy(copied(CRITIC), TOKENIZER), lr=1e-2)
+    with torch.no_grad():
+        found.parameters["value.weight"].copy_(slope())
+    return found
+
+
+def gradient(parameters: dict[str, Tensor]) -> Tensor:
+    """What has been gathered; then it is forgotten."""
+    found = []
+    for value in parameters.values():
+        found.append(torch.zeros_like(value).flatten() if value.grad is None else value.grad.flatten().clone())
+        value.grad = None
+    return torch.cat(found)
+
+
+def apart(found: Tensor, wanted: Tensor) -> float:
+    """Relative to the largest part; where nothing should move, nothing may."""
+    size = float(wanted.abs().max())
+    gap = float((found - wanted).abs().max())
+    return gap / size if size else gap
+
+
+def compare(run: Run, part: Batch, splits: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> float:
+    """The largest error over these splits of an optimiser step. Its gradient is left with the learner."""
+    wanted, worst, stats, values = run.expected(part), 0.0, [], []
+    for tokens in splits:
+        monkeypatch.setattr(local, "TOKENS", tokens)
+        stats.append(run.learner.forward_backward(part, run.climbed.row))
+        if run.learner.critic:
+            values.append(gradient(run.learner.critic.parameters))
+            worst = max(worst, apart(values[-1], values[0]))
+        worst = max(worst, apart(gradient(run.learner.policy.state()), wanted.gradient))
+    for found in stats:
+        assert found.keys() == stats[0].keys()
+        for name, stat in found.items():
+            assert stat.value == pytest.approx(stats[0][name].value, rel=1e-7, abs=1e-12, nan_ok=True), name
+        assert found["trained"].value == wanted.trained
+        if "clipped" in found and wanted.trained:
+            assert found["clipped"].value == pytest.approx(wanted.clipped, abs=1e-12)
+    run.learner.forward_backward(part, run.climbed.row)
+    return worst
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_update_has_the_gradient_of_the_whole_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for case in CASES:
+        run = begin(ALL[name], case, updates=1)
+        (part,) = run.ready.updates(1, 1, Key(0).at("updates"))
+        assert compare(run, part, SPLITS, monkeypatch) <= TOLERANCE, str(case)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_of_several_updates_each_has_the_gradient_of_its_own_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two epochs of two minibatches: by the policy as it is then, over the groups that are in it."""
+    for case in CASES:
+        run = begin(ALL[name], case, updates=4)
+        parts = list(run.ready.updates(2, 2, Key(0).at("updates")))
+        assert len(parts) == 4
+        for place, part in enumerate(parts):
+            splits = (10**6, SPLITS[1 + place % 2])
+            assert compare(run, part, splits, monkeypatch) <= TOLERANCE, f"{case}, update {place}"
+            run.learner.optim_step()

@@ -1,0 +1,246 @@
+"""The gradient of an optimiser step in plain code: all its tokens at once, no micro-batch, nothing of a learner."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from gnomon.objectives import Denominators, Objective, Rollouts, Tokens
+from gnomon.types import Group, Stop, Turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """A turn: what was before it, and its own tokens."""
+
+    prompt: tuple[int, ...]
+    reply: tuple[int, ...]
+    told: tuple[float, ...]
+    """What the sampler said of them; NaN for what was given."""
+
+
+def text_of(turn: Turn) -> Text:
+    return Text(prompt=turn.prompt_ids, reply=turn.completion.token_ids, told=turn.completion.logprobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A copy of weights, read by plain autograd: [R, L] tokens, padded at the end, to hidden states."""
+
+    hidden: Callable[[Tensor], Tensor]
+    parameters: dict[str, Tensor]
+    head: Tensor
+
+    def states(self, texts: Sequence[Text]) -> Tensor:
+        """[T, size] the hidden state before every token of the replies."""
+        longest = max(len(text.prompt) + len(text.reply) for text in texts)
+        ids = torch.zeros(len(texts), longest, dtype=torch.int64)
+        for place, text in enumerate(texts):
+            whole = text.prompt + text.reply
+            ids[place, : len(whole)] = torch.tensor(whole)
+        found = self.hidden(ids)
+        parts = [
+            found[place, len(text.prompt) - 1 : len(text.prompt) + len(text.reply) - 1]
+            for place, text in enumerate(texts)
+        ]
+        return torch.cat(parts)
+
+    def distributions(self, texts: Sequence[Text], temperature: float) -> Tensor:
+        """[T, V] log-probabilities of every token that could have stood in the replies."""
+        return torch.log_softmax(self.states(texts) @ self.head.T / temperature, -1)
+
+    def logp(self, texts: Sequence[Text], temperature: float) -> Tensor:
+        """[T] of the tokens that stand there."""
+        chosen = torch.tensor([token for text in texts for token in text.reply])
+        return self.distributions(texts, temperature).gather(1, chosen[:, None])[:, 0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """The rollouts of a step as they were collected, and how they are compared."""
+
+    groups: Sequence[Group]
+    shared: bool
+    """Whether the seats of a task are one group."""
+    temperature: float
+    max_tokens: int
+    past: float = 0.0
+    """What the past expects of every rollout."""
+
+    @property
+    def merged(self) -> list[list[Group]]:
+        """What is compared with each other."""
+        if not self.shared:
+            return [[group] for group in self.groups]
+        return [list(same) for _, same in groupby(self.groups, key=lambda group: group.index)]
+
+    @property
+    def texts(self) -> list[list[Text]]:
+        """Every rollout, turn by turn."""
+        return [[text_of(turn) for turn in rollout.turns] for group in self.groups for rollout in group.rollouts]
+
+    @property
+    def spoken(self) -> list[Text]:
+        """All turns, end to end."""
+        return [text for texts in self.texts for text in texts]
+
+    def rollouts(self, **known: Tensor) -> Rollouts:
+        """What credit may look at. Args: known: [T], or a table of rewards by segment."""
+        merged = [[rollout for group in same for rollout in group.rollouts] for same in self.merged]
+        names: dict[tuple[int, int, object], int] = {}
+        answers = [
+            [names.setdefault((place, r.seat, r.verdict.extracted), len(names)) for r in rollouts]
+            for place, rollouts in enumerate(merged)
+        ]
+        told = [[x for turn in r.turns for x in turn.completion.logprobs] for rollouts in merged for r in rollouts]
+        rewards = torch.tensor([[r.reward for r in rollouts] for rollouts in merged], dtype=torch.float64)
+        return Rollouts(
+            rewards=rewards,
+            lengths=torch.tensor([[r.tokens for r in rollouts] for rollouts in merged]),
+            answers=torch.tensor(answers),
+            baseline=torch.full_like(rewards, self.past),
+            seat=torch.tensor([[r.seat for r in rollouts] for rollouts in merged]),
+            finished=torch.tensor([[r.stop is not Stop.TRUNCATED for r in rollouts] for rollouts in merged]),
+            demonstrated=torch.tensor([bool(x) and all(map(math.isnan, x)) for x in told]).reshape(rewards.shape),
+            segment=torch.tensor([part for texts in self.texts for part in segments(texts)], dtype=torch.int64),
+            **known,
+        )
+
+    def of_rollouts(self) -> tuple[Tensor, Tensor]:
+        """[T] the rollout of every token, and what it is compared in."""
+        sizes = torch.tensor([sum(len(text.reply) for text in texts) for texts in self.texts])
+        each = [place for place, same in enumerate(self.merged) for group in same for _ in group.rollouts]
+        sequence = torch.arange(len(sizes)).repeat_interleave(sizes)
+        return sequence, torch.tensor(each)[sequence]
+
+    def tokens(self, row: Objective, credit: Tensor, logp: Tensor, began: Tensor | None, **known: Tensor) -> Tokens:
+        """All tokens of the step. Args: began: [T] log-probabilities as it began; None: the policy is there still."""
+        told = torch.tensor([x for text in self.spoken for x in text.told], dtype=torch.float64)
+        sequence, group = self.of_rollouts()
+        shown = self.rollouts().demonstrated
+        assert shown is not None
+        return Tokens(
+            logp=logp,
+            behavior_logp=torch.where(told.isnan(), logp if began is None else began, told),
+            proximal_logp=logp if began is None and row.corrects else began,
+            advantage=credit,
+            sequence=sequence,
+            group=group,
+            demonstrated=shown.flatten()[sequence],
+            **known,
+        )
+
+    def sizes(self, chosen: set[int]) -> Denominators:
+        """Of an optimiser step over some of what is compared."""
+        counts = [sum(rollout.tokens for group in same for rollout in group.rollouts) for same in self.merged]
+        return Denominators(
+            groups=len(chosen),
+            sequences=sum(len(group.rollouts) for place in chosen for group in self.merged[place]),
+            tokens=sum(counts[place] for place in chosen),
+            max_tokens=self.max_tokens,
+            group_tokens=tuple(counts),
+        )
+
+
+def segments(texts: Sequence[Text]) -> list[int]:
+    """A new one where a turn begins, and where what is given begins or ends."""
+    found, last, now = [], None, -1
+    for turn, text in enumerate(texts):
+        for told in text.told:
+            now += (turn, math.isnan(told)) != last
+            last = (turn, math.isnan(told))
+            found.append(now)
+    return found
+
+
+def some(tokens: Tokens, chosen: Tensor) -> Tokens:
+    """The tokens of a mask."""
+    names = (
+        "logp",
+        "behavior_logp",
+        "advantage",
+        "sequence",
+        "group",
+        "proximal_logp",
+        "reference_logp",
+        "demonstrated",
+    )
+    values = {name: getattr(tokens, name) for name in names}
+    return Tokens(**{name: None if value is None else value[chosen] for name, value in values.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What is climbed beside the objective."""
+
+    entropy: float = 0.0
+    full_kl: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a learner should find."""
+
+    gradient: Tensor
+    clipped: float
+    """Share of the trained tokens whose credit the ratio took away."""
+    trained: int
+
+
+def expected(
+    step: Step,
+    row: Objective,
+    credit: Tensor,
+    *,
+    policy: Model,
+    reference: Model | None,
+    began: Tensor | None,
+    chosen: set[int],
+    terms: Terms,
+) -> Expected:
+    """The gradient of what is climbed down, over some of what is compared, from all of their tokens together."""
+    texts, temperature = step.spoken, step.temperature
+    whole = policy.distributions(texts, temperature)
+    logp = whole.gather(1, torch.tensor([token for text in texts for token in text.reply])[:, None])[:, 0]
+    known = {}
+    if row.needs_reference:
+        assert reference is not None
+        known["reference_logp"] = reference.logp(texts, temperature).detach()
+    tokens = step.tokens(row, credit, logp.detach(), began, **known)
+    here = torch.tensor([group in chosen for group in tokens.group.tolist()])
+    tokens, sizes = some(tokens, here), step.sizes(chosen)
+    climbed = (row.coefficients(tokens, sizes) * logp[here]).sum()
+    weight = row.aggregate(tokens, sizes)
+    climbed = climbed + terms.entropy * (weight * -(whole.exp() * whole).sum(-1)[here]).sum()
+    if terms.full_kl:
+        assert reference is not None
+        apart = (whole.exp() * (whole - reference.distributions(texts, temperature).detach())).sum(-1)
+        climbed = climbed - terms.full_kl * (weight * apart[here]).sum()
+    found = torch.autograd.grad(-climbed, list(policy.parameters.values()))
+    moving = trained(step, credit, here, everything=row.penalty is not None or terms != Terms())
+    lost = (row.ratio(tokens) == 0) & (tokens.advantage != 0)
+    return Expected(
+        gradient=torch.cat([value.flatten() for value in found]),
+        clipped=float(lost[moving[here]].double().mean()) if moving[here].any() else math.nan,
+        trained=int(moving.sum()),
+    )
+
+
+def trained(step: Step, credit: Tensor, here: Tensor, *, everything: bool) -> Tensor:
+    """[T] which tokens have a gradient: those of a turn with any credit, or all."""
+    sizes = [len(text.reply) for text in step.spoken]
+    moves = [torch.full_like(part, everything or bool(part.any()), dtype=torch.bool) for part in credit.split(sizes)]
+    return torch.cat(moves) & here
+
+
+def copied(model: torch.nn.Module) -> torch.nn.Module:
+    """A model with weights of its own and no gradients."""
+    again = copy.deepcopy(model)
+    again.zero_grad()
+    return again
