@@ -171,7 +171,7 @@ def groups(seats: int, turns: int, data: Data, rewards: Rewards) -> tuple[Group,
             if (place, sample) == SILENT:
                 rollout = replace(rollout, turns=())
             value = float(reward > 0.3) if rewards is Rewards.BINARY else reward
-            rollout = told(rollout, noise, data, last=sample == 2)
+            rollout = reported(rollout, noise, data, last=sample == 2)
             verdict = Verdict(
                 status=Status.CORRECT if value else Status.WRONG,
                 parts=(Part(name="test", value=value),),
@@ -182,8 +182,8 @@ def groups(seats: int, turns: int, data: Data, rewards: Rewards) -> tuple[Group,
     return tuple(found)
 
 
-def told(rollout: Rollout, noise: random.Random, data: Data, *, last: bool) -> Rollout:
-    """What the sampler said of every token; NaN where it was given.
+def reported(rollout: Rollout, noise: random.Random, data: Data, *, last: bool) -> Rollout:
+    """The rollout with log-probabilities as a sampler reports them; NaN where a token was given.
 
     Demonstrations and replies behind their feedback are given whole, of a mixed group the last rollout is, and of a
     spliced one the second half of the last turn.
@@ -204,11 +204,11 @@ def told(rollout: Rollout, noise: random.Random, data: Data, *, last: bool) -> R
     return replace(rollout, turns=tuple(turns))
 
 
-# What is climbed.
+# What is maximised.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Climbed:
+class Loss:
     """A row, and what stands beside it."""
 
     row: Objective
@@ -239,28 +239,28 @@ OPTIONS = {"k": 2, "order": 2, "keep": 2}
 SPECIAL = {"gspo": {"clip_low": 0.02, "clip_high": 0.02}, "geometric_rejection": {"least": 0.9, "most": 1.1}}
 
 
-def table() -> Iterator[tuple[str, Climbed]]:
+def table() -> Iterator[tuple[str, Loss]]:
     for name, build in TABLE.items():
         known = inspect.signature(build).parameters
         options = {option: value for option, value in OPTIONS.items() if option in known} | SPECIAL.get(name, {})
-        yield name, Climbed(row=objective(name, **options))
+        yield name, Loss(row=objective(name, **options))
 
 
-def others() -> Iterator[tuple[str, Climbed]]:
+def others() -> Iterator[tuple[str, Loss]]:
     """What users put together."""
     grpo, dr_grpo, rloo, gspo = (objective(name) for name in ("grpo", "dr_grpo", "rloo", "gspo"))
     beside = Terms(entropy=0.05, full_kl=0.1)
-    yield "a ratio of the whole step", Climbed(row=replace(rloo, ratio=of_the_step))
-    yield "a ratio of the group", Climbed(row=replace(rloo, ratio=of_the_group))
-    yield "a mean that counts for itself", Climbed(row=replace(dr_grpo, aggregate=by_hand))
-    yield "dr_grpo, k1_in_return", Climbed(row=replace(dr_grpo, penalty=k1_in_return, penalty_weight=0.1))
-    yield "gspo, k1_in_return", Climbed(row=replace(gspo, penalty=k1_in_return, penalty_weight=0.1))
-    yield "grpo, k3", Climbed(row=replace(grpo, penalty=k3, penalty_weight=0.1))
-    yield "grpo, entropy and full divergence", Climbed(row=grpo, terms=beside)
-    yield "gspo, entropy and full divergence", Climbed(row=gspo, terms=beside)
-    yield "a mean of its own, entropy", Climbed(row=replace(grpo, aggregate=by_hand), terms=beside)
+    yield "a ratio of the whole step", Loss(row=replace(rloo, ratio=of_the_step))
+    yield "a ratio of the group", Loss(row=replace(rloo, ratio=of_the_group))
+    yield "a mean that counts for itself", Loss(row=replace(dr_grpo, aggregate=by_hand))
+    yield "dr_grpo, k1_in_return", Loss(row=replace(dr_grpo, penalty=k1_in_return, penalty_weight=0.1))
+    yield "gspo, k1_in_return", Loss(row=replace(gspo, penalty=k1_in_return, penalty_weight=0.1))
+    yield "grpo, k3", Loss(row=replace(grpo, penalty=k3, penalty_weight=0.1))
+    yield "grpo, entropy and full divergence", Loss(row=grpo, terms=beside)
+    yield "gspo, entropy and full divergence", Loss(row=gspo, terms=beside)
+    yield "a mean of its own, entropy", Loss(row=replace(grpo, aggregate=by_hand), terms=beside)
     late = less_overlong(dr_grpo.credit, max_tokens=40, buffer=20)
-    yield "dr_grpo, overlong", Climbed(row=replace(dr_grpo, credit=late))
+    yield "dr_grpo, overlong", Loss(row=replace(dr_grpo, credit=late))
 
 
 ALL = {**dict(table()), **dict(others())}
@@ -273,7 +273,7 @@ ALL = {**dict(table()), **dict(others())}
 class Run:
     """A learner with a prepared step, and the same step for plain code."""
 
-    climbed: Climbed
+    loss: Loss
     learner: LocalLearner
     ready: Batch
     step: Step
@@ -292,21 +292,19 @@ class Run:
         assert len(chosen) == part.denominators.groups
         return expected(
             self.step,
-            self.climbed.row,
+            self.loss.row,
             self.credit,
             policy=read(self.learner.policy.model),
             reference=read(REFERENCE),
             began=self.began,
             chosen=chosen,
-            terms=self.climbed.terms,
+            terms=self.loss.terms,
         )
 
 
-def begin(
-    climbed: Climbed, case: Case, *, updates: int, change: Callable[[Sequence[Group]], Sequence[Group]] = list
-) -> Run:
+def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Group]], Sequence[Group]] = list) -> Run:
     """Args: change: what becomes of the groups before they are packed."""
-    row, terms = climbed.row, climbed.terms
+    row, terms = loss.row, loss.terms
     found = change(groups(case.seats, case.turns, row.data, row.rewards))
     needs = row.needs_reference or terms.full_kl
     learner = LocalLearner(
@@ -343,7 +341,7 @@ def begin(
     given = torch.tensor([x for r in ready.rows for x in r.advantage], dtype=torch.float64)
     assert torch.allclose(given, credit, rtol=1e-12, atol=1e-12), "credit is not that of the whole step"
     began = now if updates > 1 or Need.LOGP in row.asks else None
-    return Run(climbed=climbed, learner=learner, ready=ready, step=step, credit=credit, began=began)
+    return Run(loss=loss, learner=learner, ready=ready, step=step, credit=credit, began=began)
 
 
 def slope() -> Tensor:
@@ -378,7 +376,7 @@ def compare(run: Run, part: Batch, splits: Sequence[int], monkeypatch: pytest.Mo
     wanted, worst, stats, values = run.expected(part), 0.0, [], []
     for tokens in splits:
         monkeypatch.setattr(local, "TOKENS", tokens)
-        stats.append(run.learner.forward_backward(part, run.climbed.row))
+        stats.append(run.learner.forward_backward(part, run.loss.row))
         if run.learner.critic:
             values.append(gradient(run.learner.critic.parameters))
             worst = max(worst, apart(values[-1], values[0]))
@@ -390,7 +388,7 @@ def compare(run: Run, part: Batch, splits: Sequence[int], monkeypatch: pytest.Mo
         assert found["trained"].value == wanted.trained
         if "clipped" in found and wanted.trained:
             assert found["clipped"].value == pytest.approx(wanted.clipped, abs=1e-12)
-    run.learner.forward_backward(part, run.climbed.row)
+    run.learner.forward_backward(part, run.loss.row)
     return worst
 
 

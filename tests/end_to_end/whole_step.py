@@ -21,12 +21,12 @@ class Text:
 
     prompt: tuple[int, ...]
     reply: tuple[int, ...]
-    told: tuple[float, ...]
-    """What the sampler said of them; NaN for what was given."""
+    behavior: tuple[float, ...]
+    """Log-probabilities that the sampler reported; NaN for what was given."""
 
 
 def text_of(turn: Turn) -> Text:
-    return Text(prompt=turn.prompt_ids, reply=turn.completion.token_ids, told=turn.completion.logprobs)
+    return Text(prompt=turn.prompt_ids, reply=turn.completion.token_ids, behavior=turn.completion.logprobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class Step:
             [names.setdefault((place, r.seat, r.verdict.extracted), len(names)) for r in rollouts]
             for place, rollouts in enumerate(merged)
         ]
-        told = [[x for turn in r.turns for x in turn.completion.logprobs] for rollouts in merged for r in rollouts]
+        reported = [[x for turn in r.turns for x in turn.completion.logprobs] for rollouts in merged for r in rollouts]
         rewards = torch.tensor([[r.reward for r in rollouts] for rollouts in merged], dtype=torch.float64)
         return Rollouts(
             rewards=rewards,
@@ -107,7 +107,7 @@ class Step:
             baseline=torch.full_like(rewards, self.past),
             seat=torch.tensor([[r.seat for r in rollouts] for rollouts in merged]),
             finished=torch.tensor([[r.stop is not Stop.TRUNCATED for r in rollouts] for rollouts in merged]),
-            demonstrated=torch.tensor([bool(x) and all(map(math.isnan, x)) for x in told]).reshape(rewards.shape),
+            demonstrated=torch.tensor([bool(x) and all(map(math.isnan, x)) for x in reported]).reshape(rewards.shape),
             segment=torch.tensor([part for texts in self.texts for part in segments(texts)], dtype=torch.int64),
             **known,
         )
@@ -121,13 +121,13 @@ class Step:
 
     def tokens(self, row: Objective, credit: Tensor, logp: Tensor, began: Tensor | None, **known: Tensor) -> Tokens:
         """All tokens of the step. Args: began: [T] log-probabilities as it began; None: the policy is there still."""
-        told = torch.tensor([x for text in self.spoken for x in text.told], dtype=torch.float64)
+        reported = torch.tensor([x for text in self.spoken for x in text.behavior], dtype=torch.float64)
         sequence, group = self.of_rollouts()
         shown = self.rollouts().demonstrated
         assert shown is not None
         return Tokens(
             logp=logp,
-            behavior_logp=torch.where(told.isnan(), logp if began is None else began, told),
+            behavior_logp=torch.where(reported.isnan(), logp if began is None else began, reported),
             proximal_logp=logp if began is None and row.corrects else began,
             advantage=credit,
             sequence=sequence,
@@ -152,9 +152,9 @@ def segments(texts: Sequence[Text]) -> list[int]:
     """A new one where a turn begins, and where what is given begins or ends."""
     found, last, now = [], None, -1
     for turn, text in enumerate(texts):
-        for told in text.told:
-            now += (turn, math.isnan(told)) != last
-            last = (turn, math.isnan(told))
+        for logp in text.behavior:
+            now += (turn, math.isnan(logp)) != last
+            last = (turn, math.isnan(logp))
             found.append(now)
     return found
 
@@ -177,7 +177,7 @@ def some(tokens: Tokens, chosen: Tensor) -> Tokens:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What is climbed beside the objective."""
+    """What is maximised beside the objective."""
 
     entropy: float = 0.0
     full_kl: float = 0.0
@@ -204,7 +204,7 @@ def expected(
     chosen: set[int],
     terms: Terms,
 ) -> Expected:
-    """The gradient of what is climbed down, over some of what is compared, from all of their tokens together."""
+    """The gradient of the loss over some of what is compared, from all of their tokens together."""
     texts, temperature = step.spoken, step.temperature
     whole = policy.distributions(texts, temperature)
     logp = whole.gather(1, torch.tensor([token for text in texts for token in text.reply])[:, None])[:, 0]
@@ -215,14 +215,14 @@ def expected(
     tokens = step.tokens(row, credit, logp.detach(), began, **known)
     here = torch.tensor([group in chosen for group in tokens.group.tolist()])
     tokens, sizes = some(tokens, here), step.sizes(chosen)
-    climbed = (row.coefficients(tokens, sizes) * logp[here]).sum()
+    total = (row.coefficients(tokens, sizes) * logp[here]).sum()
     weight = row.aggregate(tokens, sizes)
-    climbed = climbed + terms.entropy * (weight * -(whole.exp() * whole).sum(-1)[here]).sum()
+    total = total + terms.entropy * (weight * -(whole.exp() * whole).sum(-1)[here]).sum()
     if terms.full_kl:
         assert reference is not None
         apart = (whole.exp() * (whole - reference.distributions(texts, temperature).detach())).sum(-1)
-        climbed = climbed - terms.full_kl * (weight * apart[here]).sum()
-    found = torch.autograd.grad(-climbed, list(policy.parameters.values()))
+        total = total - terms.full_kl * (weight * apart[here]).sum()
+    found = torch.autograd.grad(-total, list(policy.parameters.values()))
     moving = trained(step, credit, here, everything=row.penalty is not None or terms != Terms())
     lost = (row.ratio(tokens) == 0) & (tokens.advantage != 0)
     return Expected(

@@ -341,13 +341,6 @@ def test_what_an_objective_asks_for_and_a_learner_lacks_is_named(batch):
         learner().prepare(batch, row)
 
 
-def test_a_group_is_not_cut_where_rollouts_are_compared(batch):
-    for tokens in (1000, 100, 1):
-        pieces = list(batch.micro_batches(batch.rows, tokens, whole=True))
-        assert sum(len({row.group for row in piece}) for piece in pieces) == batch.denominators.groups
-    assert len(pieces) > 1
-
-
 def test_what_the_past_expects_is_remembered_and_saved(batch, tmp_path: Path):
     """The first step has no past; the second takes 5 % of the first one's mean reward off."""
     mind, row, mean = learner(), objective("rae"), float(batch.rollouts.rewards.mean())

@@ -66,14 +66,14 @@ def units(rows: Sequence[Row], reach: Reach) -> set[int]:
 
 def tokens_of(rows: Sequence[Row], logp: Tensor, batch: Batch, objective: Objective) -> Tokens:
     """Rows as an objective sees them. A token that was given has the ratio one to its sampler."""
-    told = on_tokens([row.behavior_logp for row in rows], logp)
+    behavior = on_tokens([row.behavior_logp for row in rows], logp)
     advantage = on_tokens([row.advantage for row in rows], logp)
-    assert told is not None and advantage is not None
+    assert behavior is not None and advantage is not None
     moved = on_tokens([row.proximal_logp for row in rows], logp)
     sequence, given = spread(rows, [row.sequence for row in rows]), batch.rollouts.demonstrated
     return Tokens(
         logp=logp,
-        behavior_logp=torch.where(told.isnan(), logp if moved is None else moved, told),
+        behavior_logp=torch.where(behavior.isnan(), logp if moved is None else moved, behavior),
         proximal_logp=logp if moved is None and objective.corrects else moved,
         reference_logp=on_tokens([row.reference_logp for row in rows], logp),
         advantage=advantage,

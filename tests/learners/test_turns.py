@@ -1,0 +1,130 @@
+"""Several turns through the shipped policy: a split changes no gradient, and only what needs a further pass has one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+import gnomon.learners.local as local
+from gnomon.engines.embedded import Embedded
+from gnomon.envs import GuessNumber
+from gnomon.keys import Key
+from gnomon.learners import Batch, pack
+from gnomon.learners.batch import prompts_and_rows
+from gnomon.learners.local import LocalLearner, logp_of_rows
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.objectives import Reach, Tokens, objective
+from gnomon.rollout import Actor, Limits, Referee
+from gnomon.types import Sampling
+
+SAMPLING = Sampling(max_tokens=24, stop=("</answer>",))
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    """Sampled in float32 by an exact engine, with rewards that differ in every group."""
+    engine, referee = Embedded(Policy.load(model_folder("tiny"))), Referee(GuessNumber(), workers=1)
+    actor = Actor(
+        GuessNumber(),
+        engine.policy.tokenizer,
+        engine,
+        group=3,
+        sampling=SAMPLING,
+        referee=referee,
+        limits=Limits(turns=3),
+    )
+    tasks = [(index, GuessNumber().tasks("train")[index]) for index in range(2)]
+    groups = asyncio.run(actor.collect(tasks, Key(1).at("test")))
+    referee.close()
+    assert max(len(rollout.turns) for group in groups for rollout in group.rollouts) == 3
+    found = pack(groups, sampling=SAMPLING, exact=True)
+    rewards = torch.tensor([[1.0, 0, 0], [0, 1, 1]], dtype=torch.float64)
+    return replace(found, rollouts=replace(found.rollouts, rewards=rewards))
+
+
+def learner(dtype: torch.dtype = torch.float32) -> LocalLearner:
+    return LocalLearner(Policy.load(model_folder("tiny"), dtype), lr=1e-3, steps=10)
+
+
+def gradient(mind: LocalLearner, batch: Batch, name: str) -> torch.Tensor:
+    for value in mind.parameters.values():
+        value.grad = None
+    mind.forward_backward(batch, objective(name))
+    return torch.cat([value.grad.flatten() for value in mind.parameters.values()])
+
+
+def split_by_turns(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Micro-batches that hold rollouts in pieces."""
+    monkeypatch.setattr(local, "TOKENS", 200)
+    pieces = list(batch.micro_batches([row for row in batch.rows if row.token_ids], local.TOKENS))
+    assert len(pieces) > 3
+    assert sum(len({row.sequence for row in piece}) for piece in pieces) > batch.denominators.sequences
+
+
+@pytest.mark.parametrize("name", ["grpo", "gspo", "online_simpo"])
+def test_the_gradient_of_several_turns_is_the_same_for_any_split(batch, name, monkeypatch):
+    """float64, with a sampler somewhat apart from the policy."""
+    mind = learner(torch.float64)
+    monkeypatch.setattr(local, "TOKENS", 10**6)
+    near = replace(batch, exact=False).look(partial(logp_of_rows, mind.policy, 1.0), 10**6)
+    rows = [
+        replace(row, behavior_logp=tuple(x + 0.1 * ((t + place) % 3 - 1) for t, x in enumerate(logp)))
+        for place, (row, logp) in enumerate(zip(batch.rows, near, strict=True))
+    ]
+    ready = mind.prepare(replace(batch, exact=False, rows=tuple(rows)), objective(name))
+    whole = gradient(mind, ready, name)
+    split_by_turns(ready, monkeypatch)
+    assert whole.abs().max() > 1e-5
+    assert (gradient(mind, ready, name) - whole).abs().max() <= 1e-11 * whole.abs().max()
+
+
+def passed(mind: LocalLearner, batch: Batch, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, torch.Tensor]:
+    """Tokens that pass through the model, and the gradient."""
+    counted, hidden = [], Policy.hidden
+    monkeypatch.setattr(Policy, "hidden", lambda self, ids, to: counted.append(len(ids)) or hidden(self, ids, to))
+    found = gradient(mind, batch, name)
+    monkeypatch.setattr(Policy, "hidden", hidden)
+    return sum(counted), found
+
+
+def test_coefficients_that_need_more_than_a_micro_batch_cost_a_pass_unless_the_sampler_is_exact(batch, monkeypatch):
+    """And what they are does not depend on it: up to the rounding of float32."""
+    mind = learner()
+    split_by_turns(batch, monkeypatch)
+    ready = {name: mind.prepare(batch, objective(name)) for name in ("dr_grpo", "gspo")}
+    once, _ = passed(mind, ready["dr_grpo"], "dr_grpo", monkeypatch)
+    reported, found = passed(mind, ready["gspo"], "gspo", monkeypatch)
+    looked, again = passed(mind, replace(ready["gspo"], exact=False), "gspo", monkeypatch)
+    assert reported == once and looked == 2 * once
+    assert (found - again).abs().max() <= 1e-5 * found.abs().max()
+    monkeypatch.setattr(local, "TOKENS", 10**6)
+    alone, whole = passed(mind, replace(ready["gspo"], exact=False), "gspo", monkeypatch)
+    assert alone <= once and (found - whole).abs().max() <= 1e-5 * whole.abs().max()
+
+
+def test_every_update_is_weighed_by_the_policy_as_it_is(batch, monkeypatch):
+    """The second update's ratios are those of plain log-probabilities, taken after the first."""
+    mind, seen = learner(torch.float64), []
+
+    def spy(tokens: Tokens) -> torch.Tensor:
+        seen.append(tokens)
+        return torch.ones_like(tokens.logp)
+
+    row = replace(objective("gspo"), ratio=spy)
+    assert row.reach is Reach.STEP
+    split_by_turns(batch, monkeypatch)
+    ready = mind.prepare(replace(batch, exact=False), row, updates=2)
+    for _ in range(2):
+        mind.forward_backward(ready, row)
+        prompts, packed = prompts_and_rows(ready.rows)
+        now = local.score(mind.policy, prompts, [text for text in packed if text[1]])
+        tokens = seen[-1]
+        assert len(tokens) == batch.denominators.tokens
+        assert torch.allclose(tokens.logp.sort().values, now.sort().values, rtol=0, atol=1e-12)
+        mind.optim_step()
+    assert tokens.log_ratio.abs().max() > 1e-4
