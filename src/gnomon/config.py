@@ -630,7 +630,8 @@ class Policy(Section):
     path: str = "tiny"
     """`tiny`, which ships with the package, or a model folder in the format of the Hugging Face hub."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision of the forward and backward passes."""
+    """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities are
+    float32."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.learners.batch import Batch, Row, by_prompt, prompts_and_rows
+from gnomon.learners.masters import Masters
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_hidden
 from gnomon.stats import Mean, Stat, Stats
@@ -26,14 +27,19 @@ class Critic:
 
     Args:
         body: a copy of the policy. Its vocabulary projection is not used.
+        compute: dtype of its forward and backward passes, its own if not given. The read-out, the optimiser and what it
+            moves are at least float32.
         lr: constant over the run.
         clip: largest norm of the gradient.
     """
 
-    def __init__(self, body: Policy, *, lr: float, clip: float = 1.0) -> None:
+    def __init__(
+        self, body: Policy, *, lr: float, clip: float = 1.0, compute: torch.dtype | None = None
+    ) -> None:
         self.body, self.clip = body, clip
-        size, dtype = body.head.shape[1], body.head.dtype
-        self.parameters = body.state() | {
+        self.masters = Masters(body, compute)
+        size, dtype = body.head.shape[1], torch.promote_types(body.head.dtype, torch.float32)
+        self.parameters = self.masters.parameters | {
             "value.weight": torch.zeros(size, dtype=dtype, requires_grad=True),
             "value.bias": torch.zeros((), dtype=dtype, requires_grad=True),
         }
@@ -70,6 +76,7 @@ class Critic:
         """One AdamW step. Returns: `value_grad_norm`, before clipping."""
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
         self.optimizer.step()
+        self.masters.round()
         self.optimizer.zero_grad()
         return {"value_grad_norm": Mean(norm)}
 
@@ -88,8 +95,10 @@ class Critic:
                 parameter.copy_(held.pop("weight"))
             if held:
                 self.optimizer.state[parameter] = held
+        self.masters.round()
 
     def _read(self, rows: Sequence[Row]) -> Tensor:
         """[T] of rows that are not empty."""
         hidden = packed_hidden(self.body, *prompts_and_rows(rows))
-        return hidden @ self.parameters["value.weight"] + self.parameters["value.bias"]
+        weight = self.parameters["value.weight"]
+        return hidden.to(weight.dtype) @ weight + self.parameters["value.bias"]

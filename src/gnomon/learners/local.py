@@ -15,6 +15,7 @@ from torch import Tensor
 from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows
 from gnomon.learners.critic import Critic
+from gnomon.learners.masters import Masters
 from gnomon.learners.scatter import success_scatter
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
@@ -33,6 +34,8 @@ class LocalLearner:
     """Gradients of Σ κ·log π, summed over micro-batches; AdamW with a linear warm-up and decay.
 
     Args:
+        compute: dtype of forward and backward passes, the policy's own if not given. What the optimiser moves and
+            remembers, gradients once summed, log-probabilities and all that is made of them are at least float32.
         lr: of the last step of the warm-up, from where it falls.
         steps: at which the fall reaches `lr · floor`.
         clip: largest norm of the gradient, over all parameters.
@@ -50,6 +53,7 @@ class LocalLearner:
         self,
         policy: Policy,
         *,
+        compute: torch.dtype | None = None,
         lr: float,
         steps: int,
         floor: float = 1.0,
@@ -72,7 +76,8 @@ class LocalLearner:
         self.expected: dict[int, float] = {}
         """By seat, the running mean of the steps' rewards, for objectives that ask what the past expects."""
         self.lr, self.steps, self.floor, self.warmup, self.clip = lr, steps, floor, warmup, clip
-        self.parameters = policy.state()
+        self.masters = Masters(policy, compute)
+        self.parameters = self.masters.parameters
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=lr, betas=betas, weight_decay=weight_decay, fused=True
         )
@@ -192,6 +197,7 @@ class LocalLearner:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
+        self.masters.round()
         for parameter in self.parameters.values():
             assert parameter.grad is not None
             parameter.grad.zero_()
@@ -205,13 +211,13 @@ class LocalLearner:
         return self.lr * rise * (self.floor + (1.0 - self.floor) * max(0.0, left))
 
     def weights(self) -> Weights:
-        state = {name: parameter.detach() for name, parameter in self.parameters.items()}
+        state = {name: parameter.detach() for name, parameter in self.policy.state().items()}
         probe = tuple((7 * place + 3) % self.policy.vocabulary for place in range(24))
         logp = score(self.policy, [probe[:1]], [(0, probe[1:])])
         return Weights(version=self.version, state=state, probe=probe, probe_logp=tuple(logp.tolist()))
 
     def save_state(self, folder: Path) -> None:
-        self.policy.save(folder)
+        self.policy.save(folder, self.parameters)
         memory = {
             "version": torch.tensor(self.version),
             "expected": torch.tensor([*self.expected.values()], dtype=torch.float64),
@@ -227,7 +233,7 @@ class LocalLearner:
             self.past.save_state(folder)
 
     def load_state(self, folder: Path) -> None:
-        self.policy.update(load_file(folder / "model.safetensors"))
+        self.masters.load(load_file(folder / "model.safetensors"))
         memory = load_file(folder / "optimizer.safetensors")
         self.version = int(memory.pop("version"))
         self.expected = dict(zip(memory.pop("seats").tolist(), memory.pop("expected").tolist(), strict=True))
