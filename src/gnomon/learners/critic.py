@@ -33,9 +33,7 @@ class Critic:
         clip: largest norm of the gradient.
     """
 
-    def __init__(
-        self, body: Policy, *, lr: float, clip: float = 1.0, compute: torch.dtype | None = None
-    ) -> None:
+    def __init__(self, body: Policy, *, lr: float, clip: float = 1.0, compute: torch.dtype | None = None) -> None:
         self.body, self.clip = body, clip
         self.masters = Masters(body, compute)
         size, dtype = body.head.shape[1], torch.promote_types(body.head.dtype, torch.float32)

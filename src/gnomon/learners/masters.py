@@ -38,7 +38,9 @@ class Masters:
         policy.compute_in(compute)
         if self._coarse:
             for name, own in policy.state().items():
-                own.register_post_accumulate_grad_hook(partial(add_to, self.parameters[name]))
+                own.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    partial(add_to, self.parameters[name])
+                )
 
     @torch.no_grad()
     def round(self) -> None:
