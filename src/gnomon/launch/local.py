@@ -190,9 +190,10 @@ def actor_of(config: RunConfig, row: Objective, learner: LocalLearner) -> Callab
         return opposed(config, row, learner.past)
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
-        return partial(Conditioned, base=copied(learner.weights()), offline=offline * config.optim.updates)
+        return partial(Conditioned, base=copied(learner.weights()), offline=offline)
     if row.data is Data.SAMPLED and config.rollout.refill:
-        return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks)
+        shared = config.seats.baseline == "shared"
+        return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks, shared=shared)
     if row.data is Data.SAMPLED and config.rollout.candidates > 1:
         return partial(Uncertain, candidates=config.rollout.candidates, among=config.rollout.tasks)
     return ACTORS[row.data]
@@ -207,7 +208,7 @@ def remembered(config: RunConfig) -> Past | None:
     """Where a run keeps the opponents that it makes itself."""
     if config.seats.opponent != "past":
         return None
-    return Past(every=config.seats.every * config.optim.updates, keep=config.seats.keep)
+    return Past(every=config.seats.every, keep=config.seats.keep)
 
 
 def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..., Actor]:

@@ -68,7 +68,7 @@ class LocalLearner:
         shared: bool = False,
         past: Past | None = None,
     ) -> None:
-        self.policy, self.version = policy, 0
+        self.policy, self.version, self.prepared = policy, 0, 0
         if full_kl and reference is None:
             raise ValueError("a full divergence from a reference needs the reference")
         self.entropy, self.full_kl, self.reference, self.critic = entropy, full_kl, reference, critic
@@ -84,6 +84,8 @@ class LocalLearner:
 
     def prepare(self, batch: Batch, objective: Objective, *, updates: int = 1) -> Batch:
         """Give every token its advantage, and look up what the objective asks of this learner for it.
+
+        A step of the run prepares one batch, and takes its optimiser steps with it.
 
         Args: updates: optimiser steps that the batch is for; before several, the policy's log-probabilities are
             kept as the centre of the trust region.
@@ -103,6 +105,7 @@ class LocalLearner:
             seen["values"] = batch.look(self.critic.values, TOKENS)
         if Need.BASELINE in asks:
             batch = replace(batch, rollouts=self._recalled(batch.rollouts))
+        self.prepared += 1
         return credited(batch, objective, seen)
 
     def _recalled(self, rollouts: Rollouts) -> Rollouts:
@@ -214,12 +217,15 @@ class LocalLearner:
         state = {name: parameter.detach() for name, parameter in self.policy.state().items()}
         probe = tuple((7 * place + 3) % self.policy.vocabulary for place in range(24))
         logp = score(self.policy, [probe[:1]], [(0, probe[1:])])
-        return Weights(version=self.version, state=state, probe=probe, probe_logp=tuple(logp.tolist()))
+        return Weights(
+            version=self.version, step=self.prepared, state=state, probe=probe, probe_logp=tuple(logp.tolist())
+        )
 
     def save_state(self, folder: Path) -> None:
         self.policy.save(folder, self.parameters)
         memory = {
             "version": torch.tensor(self.version),
+            "prepared": torch.tensor(self.prepared),
             "expected": torch.tensor([*self.expected.values()], dtype=torch.float64),
             "seats": torch.tensor([*self.expected], dtype=torch.int64),
         }
@@ -235,7 +241,7 @@ class LocalLearner:
     def load_state(self, folder: Path) -> None:
         self.masters.load(load_file(folder / "model.safetensors"))
         memory = load_file(folder / "optimizer.safetensors")
-        self.version = int(memory.pop("version"))
+        self.version, self.prepared = int(memory.pop("version")), int(memory.pop("prepared"))
         self.expected = dict(zip(memory.pop("seats").tolist(), memory.pop("expected").tolist(), strict=True))
         for name, parameter in self.parameters.items():
             held = {key.rpartition("/")[2]: value for key, value in memory.items() if key.rpartition("/")[0] == name}
