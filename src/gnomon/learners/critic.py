@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from gnomon.learners.batch import Batch, Row, by_prompt, prompts_and_rows
 from gnomon.learners.masters import Masters
+from gnomon.learners.not_finite import not_finite
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_hidden
 from gnomon.stats import Mean, Stat, Stats
@@ -71,12 +73,26 @@ class Critic:
         return stats
 
     def optim_step(self) -> dict[str, Stat]:
-        """One AdamW step. Returns: `value_grad_norm`, before clipping."""
-        norm = float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
+        """One AdamW step. Returns: `value_grad_norm`, before clipping.
+
+        Raises: NumericsError E203 where the gradient is not finite; then it is forgotten, and no weight has moved.
+        """
+        norm = self.clip_gradient()
+        if not math.isfinite(norm):
+            self.optimizer.zero_grad()
+            raise not_finite({"critic": norm}, weights={"critic": self.parameters}, first=not self.optimizer.state)
+        self.take_step()
+        return {"value_grad_norm": Mean(norm)}
+
+    def clip_gradient(self) -> float:
+        """Shorten the gradient to `clip` at most. Returns: its norm before."""
+        return float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
+
+    def take_step(self) -> None:
+        """One AdamW step along the gradient as it is, which is then forgotten."""
         self.optimizer.step()
         self.masters.round()
         self.optimizer.zero_grad()
-        return {"value_grad_norm": Mean(norm)}
 
     def save_state(self, folder: Path) -> None:
         memory = {f"weight/{name}": value.detach().contiguous() for name, value in self.parameters.items()}

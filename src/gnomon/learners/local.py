@@ -16,6 +16,7 @@ from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows
 from gnomon.learners.critic import Critic
 from gnomon.learners.masters import Masters
+from gnomon.learners.not_finite import not_finite
 from gnomon.learners.scatter import success_scatter
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
@@ -78,6 +79,8 @@ class LocalLearner:
         self.lr, self.steps, self.floor, self.warmup, self.clip = lr, steps, floor, warmup, clip
         self.masters = Masters(policy, compute)
         self.parameters = self.masters.parameters
+        self._gathered: list[Batch] = []
+        """What the gradient is of that the next optimiser step takes."""
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=lr, betas=betas, weight_decay=weight_decay, fused=True
         )
@@ -128,6 +131,7 @@ class LocalLearner:
             first of several updates also `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`,
             the share of tokens whose credit the ratio took away.
         """
+        self._gathered.append(batch)
         pulled = objective.penalty is not None or self.entropy != 0 or self.full_kl != 0
         moves = [row for row in batch.rows if row.token_ids and (pulled or any(row.advantage))]
         moves = [moves[place] for place in by_prompt(moves)]
@@ -182,30 +186,55 @@ class LocalLearner:
         return compared(logp if moved is None else moved, told, entropy, batch, self.version)
 
     def optim_step(self) -> dict[str, Stat]:
-        """One AdamW step, and one of the critic. Returns: `grad_norm`, before clipping; `lr`."""
-        self.version += 1
-        lr = self.rate(self.version)
+        """One AdamW step, and one of the critic. Returns: `grad_norm`, before clipping; `lr`.
+
+        Raises: NumericsError E203 where a gradient is not finite. Then neither model has moved, and what was gathered
+            is forgotten.
+        """
         for parameter in self.parameters.values():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        norm = float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
-        if not math.isfinite(norm):
-            raise NumericsError(
-                "E203",
-                f"the gradient is not finite (its norm is {norm})",
-                where=f"the step to version {self.version}",
-                why="a step along it would make every weight nan",
-                fix="a smaller optim.lr or optim.clip, in a new run",
-            )
+        norms = {"policy": float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))}
+        if self.critic:
+            norms["critic"] = self.critic.clip_gradient()
+        self._require_finite(norms)
+        self.version += 1
+        lr = self.rate(self.version)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
         self.masters.round()
+        self._forget()
+        stats: Stats = {"grad_norm": Mean(norms["policy"]), "lr": Mean(lr)}
+        if self.critic:
+            self.critic.take_step()
+            stats["value_grad_norm"] = Mean(norms["critic"])
+        return stats
+
+    def _require_finite(self, norms: dict[str, float]) -> None:
+        """Raises: NumericsError E203, with the gathered gradients forgotten."""
+        if all(map(math.isfinite, norms.values())):
+            return
+        gathered = self._gathered
+        self._forget()
+        if self.critic:
+            self.critic.optimizer.zero_grad()
+        models = {"policy": self.parameters} | ({"critic": self.critic.parameters} if self.critic else {})
+        raise not_finite(
+            norms,
+            gathered,
+            weights=models,
+            logp=lambda batch: batch.look(partial(logp_of_rows, self.policy, batch.temperature), TOKENS),
+            where=f"step {max(0, self.prepared - 1)} of the run, optimiser step {self.version + 1}",
+            first=self.version == 0,
+        )
+
+    def _forget(self) -> None:
+        """Begin another gradient of the policy."""
+        self._gathered = []
         for parameter in self.parameters.values():
             assert parameter.grad is not None
             parameter.grad.zero_()
-        stats: Stats = {"grad_norm": Mean(norm), "lr": Mean(lr)}
-        return merge(stats, self.critic.optim_step()) if self.critic else stats
 
     def rate(self, version: int) -> float:
         """The learning rate of the step that makes this version."""
