@@ -630,8 +630,8 @@ class Policy(Section):
     path: str = "tiny"
     """`tiny`, which ships with the package, or a model folder in the format of the Hugging Face hub."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities are
-    float32."""
+    """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
+    are float32."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
 
@@ -730,8 +730,8 @@ class Regularize(Section):
     entropy: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """Weight of the entropy bonus, per token, in nats. A negative weight is a penalty."""
     overlong: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Fraction of `max_tokens` at the end of the limit in which the length penalty grows from 0 to 1 (DAPO). The longest
-    reply of an episode counts."""
+    """Fraction of `max_tokens` at the end of the limit in which the length penalty grows from 0 to 1 (DAPO). The
+    longest reply of an episode counts."""
 
 
 class Critic(Section):
