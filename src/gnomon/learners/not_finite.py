@@ -72,7 +72,9 @@ def causes(
 ) -> Iterator[Cause]:
     """What may have happened, in the order in which a step computes; the last one holds."""
     rates = " and ".join(f"a smaller {RATES[name]}" for name in broken)
-    slower = f"{rates}, in a new run or from an earlier checkpoint"
+    slower = f"{rates}, in a new run"
+    finer = "policy.dtype=float32, or another model folder"
+    diverged = finer if first else slower
     for name, state in weights.items():
         bad = [key for key, value in state.items() if not bool(value.isfinite().all())]
         why = f"weights of the {name} are not finite: {', '.join(bad[:3])}"
@@ -84,19 +86,19 @@ def causes(
     for what, read, fix in (
         ("the engine's log-probabilities", sampled, "an engine that reports the distribution it samples from"),
         ("log-probabilities under the reference", lambda row: row.reference_logp, "a reference of finite weights"),
-        ("log-probabilities as the step began", lambda row: row.proximal_logp, slower),
+        ("log-probabilities as the step began", lambda row: row.proximal_logp, diverged),
         ("the critic's returns", lambda row: row.returns, "a smaller critic.lr, in a new run"),
-        ("their advantages", lambda row: row.advantage, "objective=rloo, which divides by nothing"),
+        ("their advantages", lambda row: row.advantage, "objective=rloo, whose advantages are differences of rewards"),
     ):
         found = of_rows(rows, map(read, rows))
         yield Cause(bool(found), f"{what} are not finite", fix, found)
     if logp is not None:
         found = of_rows(rows, chain.from_iterable(map(logp, gathered)))
         why = "their log-probabilities under the policy are not finite"
-        yield Cause(bool(found), why, "policy.dtype=float32, or another model folder" if first else slower, found)
+        yield Cause(bool(found), why, diverged, found)
     if first:
         why = "rewards, log-probabilities and credit are finite and no step was taken before: the passes overflow"
-        yield Cause(True, why, "policy.dtype=float32, or another model folder")
+        yield Cause(True, why, finer)
     why = "rewards, log-probabilities and credit are finite: the weights have grown until the backward pass overflows"
     yield Cause(True, why, slower)
 
