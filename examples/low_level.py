@@ -33,7 +33,7 @@ async def main(folder: str, steps: int) -> str:
                     log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
                 chosen = draw(env.tasks("train"), config.rollout.prompts, key.at("tasks", step=step))
                 groups = await actor.collect(chosen, key.at("rollouts", step=step))  # sample, and judge
-                batch = gnomon.pack(groups, sampling=actor.sampling, exact=actor.exact)
+                batch = gnomon.pack(groups, sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
                 batch = learner.prepare(batch, parts.objective)  # an advantage on every token
                 log.rollouts(groups, batch.advantages)
                 log.stats(learner.forward_backward(batch, parts.objective))

@@ -630,7 +630,8 @@ class Policy(Section):
     path: str = "tiny"
     """`tiny`, which ships with the package, or a model folder in the format of the Hugging Face hub."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision of the forward and backward passes."""
+    """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
+    are float32."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
 
@@ -643,7 +644,7 @@ class Rollout(Section):
     group: Annotated[int, Field(ge=1)] = 8
     """Rollouts per task. A batch has prompts × group rollouts."""
     max_tokens: Annotated[int, Field(ge=1)] = 128
-    """Most tokens of one reply."""
+    """Most tokens of one reply. An episode of several turns has several replies."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Divides the logits before sampling. The learner's log-probabilities use the same value."""
     stop: list[Annotated[str, Field(min_length=1)]] = ["</answer>"]
@@ -729,7 +730,8 @@ class Regularize(Section):
     entropy: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """Weight of the entropy bonus, per token, in nats. A negative weight is a penalty."""
     overlong: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Fraction of `max_tokens` at the end of the limit in which the length penalty grows from 0 to 1 (DAPO)."""
+    """Fraction of `max_tokens` at the end of the limit in which the length penalty grows from 0 to 1 (DAPO). The
+    longest reply of an episode counts."""
 
 
 class Critic(Section):

@@ -157,6 +157,21 @@ def test_saved_and_loaded_it_goes_on_to_the_bit(batch, tmp_path: Path):
     assert all(torch.equal(a, b) for a, b in zip(straight.parameters.values(), again.parameters.values(), strict=True))
 
 
+def test_a_version_knows_the_steps_behind_it_also_after_a_resume(batch, tmp_path: Path):
+    """Three steps of the run, of four, two and one optimiser steps; saved after the second."""
+    mind, found = learner(), []
+    for count in (4, 2, 1):
+        ready = mind.prepare(replace(batch, exact=False), objective("dr_grpo"), updates=4)
+        for part in ready.updates(1, count, Key(0).at("test")):
+            mind.forward_backward(part, objective("dr_grpo"))
+            mind.optim_step()
+        mind.save_state(tmp_path)
+        mind = learner()
+        mind.load_state(tmp_path)
+        found.append((mind.weights().step, mind.weights().version))
+    assert found == [(1, 4), (2, 6), (3, 7)]
+
+
 def test_a_checkpoint_is_a_model_folder(batch, tmp_path: Path):
     mind = learner()
     mind.forward_backward(batch, objective("dr_grpo"))

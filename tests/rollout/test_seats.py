@@ -89,9 +89,10 @@ def test_an_opponent_needs_a_seat():
         )  # fmt: skip
 
 
-def weights(version: int) -> Weights:
+def weights(version: int, step: int | None = None) -> Weights:
     state = {"w": torch.full((2,), float(version))}
-    return Weights(version=version, state=state, probe=(1, 2), probe_logp=(-0.1 * (version + 1),))
+    step = version if step is None else step
+    return Weights(version=version, step=step, state=state, probe=(1, 2), probe_logp=(-0.1 * (version + 1),))
 
 
 def test_the_past_keeps_the_first_and_the_newest(tmp_path):
@@ -106,6 +107,7 @@ def test_the_past_keeps_the_first_and_the_newest(tmp_path):
     assert list(again.held) == [0, 6, 8]
     assert all(torch.equal(again.held[v].state["w"], past.held[v].state["w"]) for v in past.held)
     assert again.held[8].probe_logp == past.held[8].probe_logp
+    assert again.held[8].step == past.held[8].step == 8
     drawn = {past.draw(Key(0).at("opponent", step=step).random()).version for step in range(40)}
     assert drawn == {0, 6, 8}
     with pytest.raises(ValueError, match="at least"):
@@ -117,6 +119,21 @@ def test_what_is_remembered_stays_as_it_was():
     past.remember(now)
     now.state["w"].fill_(7.0)
     assert past.first.state["w"].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("cut", [None, 3, 4, 10])
+def test_the_past_counts_steps_and_not_versions(tmp_path, cut):
+    """A step of the run is four optimiser steps, and the fourth is three: a group of it could not be judged."""
+    past, version = Past(every=5, keep=3), 0
+    for step in range(21):
+        past.remember(weights(version, step))
+        version += 3 if step == 3 else 4
+        if step == cut:
+            past.save_state(tmp_path)
+            past = Past(every=5, keep=3)
+            past.load_state(tmp_path)
+    assert [held.step for held in past.held.values()] == [0, 15, 20]
+    assert list(past.held) == [0, 59, 79]
 
 
 def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path):

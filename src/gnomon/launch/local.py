@@ -92,7 +92,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     confined(env)
     dtype = getattr(torch, config.policy.dtype)
     folder = model_folder(config.policy.path)
-    mine, theirs = Policy.load(folder, dtype), Policy.load(folder, dtype)
+    mine, theirs = Policy.load(folder), Policy.load(folder, dtype)
     if not mine.tokenizer.encode("0"):
         raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(folder))
     sampling = Sampling(
@@ -155,6 +155,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         row = replace(row, credit=less_overlong(row.credit, max_tokens=sampling.max_tokens, buffer=buffer))
     learner = LocalLearner(
         mine,
+        compute=dtype,
         lr=config.optim.lr,
         steps=config.budget.steps * config.optim.updates,
         floor=config.optim.floor,
@@ -164,7 +165,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         entropy=config.regularize.entropy,
         full_kl=full,
         reference=Policy.load(folder, dtype) if row.needs_reference or full else None,
-        critic=Critic(Policy.load(folder, dtype), lr=config.critic.lr, clip=config.critic.clip)
+        critic=Critic(Policy.load(folder), compute=dtype, lr=config.critic.lr, clip=config.critic.clip)
         if Need.VALUES in row.asks
         else None,
         shared=config.seats.baseline == "shared",
@@ -189,9 +190,10 @@ def actor_of(config: RunConfig, row: Objective, learner: LocalLearner) -> Callab
         return opposed(config, row, learner.past)
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
-        return partial(Conditioned, base=copied(learner.weights()), offline=offline * config.optim.updates)
+        return partial(Conditioned, base=copied(learner.weights()), offline=offline)
     if row.data is Data.SAMPLED and config.rollout.refill:
-        return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks)
+        shared = config.seats.baseline == "shared"
+        return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks, shared=shared)
     if row.data is Data.SAMPLED and config.rollout.candidates > 1:
         return partial(Uncertain, candidates=config.rollout.candidates, among=config.rollout.tasks)
     return ACTORS[row.data]
@@ -206,7 +208,7 @@ def remembered(config: RunConfig) -> Past | None:
     """Where a run keeps the opponents that it makes itself."""
     if config.seats.opponent != "past":
         return None
-    return Past(every=config.seats.every * config.optim.updates, keep=config.seats.keep)
+    return Past(every=config.seats.every, keep=config.seats.keep)
 
 
 def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..., Actor]:

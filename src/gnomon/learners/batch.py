@@ -12,9 +12,12 @@ import torch
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.objectives import Denominators, Objective, Rollouts, across_seats
-from gnomon.types import Group, Rollout, Sampling, Stop
+from gnomon.types import Finish, Group, Rollout, Sampling, Stop
 
 __all__ = ["Batch", "Row", "credited", "pack"]
+
+CUT = frozenset({Stop.TRUNCATED, Stop.CONTEXT})
+"""Ends of a rollout that a length limit brought about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +129,15 @@ class Batch:
             yield piece
 
 
-def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
+def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int | None = None) -> Batch:
     """The batch of a step: every rollout of every group that is not spare is in it, with no credit yet.
 
     Args:
         groups: all that was planned, of equal size, and those that are spare.
         sampling: how every completion was drawn.
         exact: whether the engine's log-probabilities must be the learner's in every bit.
+        limit: most tokens that a rollout can sample in all its turns, `Actor.longest`. It is a divisor of some
+            objectives, so it must be the same in every step. That of one reply if not given.
     """
     groups = [group for group in groups if not group.spare]
     rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
@@ -152,14 +157,15 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool) -> Batch:
         groups=len(groups),
         sequences=len(rollouts),
         tokens=int(lengths.sum()),
-        max_tokens=sampling.max_tokens,
+        max_tokens=limit or sampling.max_tokens,
         group_tokens=tuple(lengths.sum(1).tolist()),
     )
     seen = Rollouts(
         rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
         lengths=lengths,
+        longest=torch.tensor([[longest(rollout, sampling) for rollout in group.rollouts] for group in groups]),
         answers=torch.tensor([same_answers(group) for group in groups]),
-        finished=torch.tensor([[rollout.stop is not Stop.TRUNCATED for rollout in group.rollouts] for group in groups]),
+        finished=torch.tensor([[rollout.stop not in CUT for rollout in group.rollouts] for group in groups]),
         seat=torch.tensor([[rollout.seat for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[given(rollout) for rollout in group.rollouts] for group in groups]),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
@@ -225,6 +231,14 @@ def prompts_and_rows(rows: Sequence[Row]) -> tuple[list[tuple[int, ...]], list[t
     prompts = list(dict.fromkeys(row.prompt_ids for row in rows))
     place = {prompt: index for index, prompt in enumerate(prompts)}
     return prompts, [(place[row.prompt_ids], row.token_ids) for row in rows]
+
+
+def longest(rollout: Rollout, sampling: Sampling) -> int:
+    """Tokens of its longest reply. One that was cut off, by its own limit or by the end of the context, counts as one
+    of full length."""
+    replies = [turn.completion for turn in rollout.turns]
+    sizes = (sampling.max_tokens if reply.finish is Finish.LENGTH else len(reply.token_ids) for reply in replies)
+    return max(sizes, default=0)
 
 
 def given(rollout: Rollout) -> bool:

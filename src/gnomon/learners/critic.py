@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.learners.batch import Batch, Row, by_prompt, prompts_and_rows
+from gnomon.learners.masters import Masters
+from gnomon.learners.not_finite import not_finite
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_hidden
 from gnomon.stats import Mean, Stat, Stats
@@ -26,14 +29,17 @@ class Critic:
 
     Args:
         body: a copy of the policy. Its vocabulary projection is not used.
+        compute: dtype of its forward and backward passes, its own if not given. The read-out, the optimiser and what it
+            moves are at least float32.
         lr: constant over the run.
         clip: largest norm of the gradient.
     """
 
-    def __init__(self, body: Policy, *, lr: float, clip: float = 1.0) -> None:
+    def __init__(self, body: Policy, *, lr: float, clip: float = 1.0, compute: torch.dtype | None = None) -> None:
         self.body, self.clip = body, clip
-        size, dtype = body.head.shape[1], body.head.dtype
-        self.parameters = body.state() | {
+        self.masters = Masters(body, compute)
+        size, dtype = body.head.shape[1], torch.promote_types(body.head.dtype, torch.float32)
+        self.parameters = self.masters.parameters | {
             "value.weight": torch.zeros(size, dtype=dtype, requires_grad=True),
             "value.bias": torch.zeros((), dtype=dtype, requires_grad=True),
         }
@@ -67,11 +73,26 @@ class Critic:
         return stats
 
     def optim_step(self) -> dict[str, Stat]:
-        """One AdamW step. Returns: `value_grad_norm`, before clipping."""
-        norm = float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        """One AdamW step. Returns: `value_grad_norm`, before clipping.
+
+        Raises: NumericsError E203 where the gradient is not finite; then it is forgotten, and no weight has moved.
+        """
+        norm = self.clip_gradient()
+        if not math.isfinite(norm):
+            self.optimizer.zero_grad()
+            raise not_finite({"critic": norm}, weights={"critic": self.parameters}, first=not self.optimizer.state)
+        self.take_step()
         return {"value_grad_norm": Mean(norm)}
+
+    def clip_gradient(self) -> float:
+        """Shorten the gradient to `clip` at most. Returns: its norm before."""
+        return float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
+
+    def take_step(self) -> None:
+        """One AdamW step along the gradient as it is, which is then forgotten."""
+        self.optimizer.step()
+        self.masters.round()
+        self.optimizer.zero_grad()
 
     def save_state(self, folder: Path) -> None:
         memory = {f"weight/{name}": value.detach().contiguous() for name, value in self.parameters.items()}
@@ -88,8 +109,10 @@ class Critic:
                 parameter.copy_(held.pop("weight"))
             if held:
                 self.optimizer.state[parameter] = held
+        self.masters.round()
 
     def _read(self, rows: Sequence[Row]) -> Tensor:
         """[T] of rows that are not empty."""
         hidden = packed_hidden(self.body, *prompts_and_rows(rows))
-        return hidden @ self.parameters["value.weight"] + self.parameters["value.bias"]
+        weight = self.parameters["value.weight"]
+        return hidden.to(weight.dtype) @ weight + self.parameters["value.bias"]

@@ -17,6 +17,8 @@ from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows, seats_merged
 from gnomon.learners.coefficients import Coefficients, coefficients, cut, on_tokens, units
 from gnomon.learners.critic import Critic
+from gnomon.learners.masters import Masters
+from gnomon.learners.not_finite import not_finite
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
@@ -35,6 +37,8 @@ class LocalLearner:
     """Gradients of Σ κ·log π, summed over micro-batches; AdamW with a linear warm-up and decay.
 
     Args:
+        compute: dtype of forward and backward passes, the policy's own if not given. What the optimiser moves and
+            remembers, gradients once summed, log-probabilities and all that is made of them are at least float32.
         lr: of the last step of the warm-up, from where it falls.
         steps: at which the fall reaches `lr · floor`.
         clip: largest norm of the gradient, over all parameters.
@@ -52,6 +56,7 @@ class LocalLearner:
         self,
         policy: Policy,
         *,
+        compute: torch.dtype | None = None,
         lr: float,
         steps: int,
         floor: float = 1.0,
@@ -66,7 +71,7 @@ class LocalLearner:
         shared: bool = False,
         past: Past | None = None,
     ) -> None:
-        self.policy, self.version = policy, 0
+        self.policy, self.version, self.prepared = policy, 0, 0
         if full_kl and reference is None:
             raise ValueError("a full divergence from a reference needs the reference")
         self.entropy, self.full_kl, self.reference, self.critic = entropy, full_kl, reference, critic
@@ -74,13 +79,18 @@ class LocalLearner:
         self.expected: dict[int, float] = {}
         """By seat, the running mean of the steps' rewards, for objectives that ask what the past expects."""
         self.lr, self.steps, self.floor, self.warmup, self.clip = lr, steps, floor, warmup, clip
-        self.parameters = policy.state()
+        self.masters = Masters(policy, compute)
+        self.parameters = self.masters.parameters
+        self._gathered: list[Batch] = []
+        """What the gradient is of that the next optimiser step takes."""
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=lr, betas=betas, weight_decay=weight_decay, fused=True
         )
 
     def prepare(self, batch: Batch, objective: Objective, *, updates: int = 1) -> Batch:
         """Give every token its advantage, and look up what the objective asks of this learner for it.
+
+        A step of the run prepares one batch, and takes its optimiser steps with it.
 
         Args: updates: optimiser steps that the batch is for; before several, the policy's log-probabilities are
             kept as the centre of the trust region.
@@ -100,6 +110,7 @@ class LocalLearner:
             seen["values"] = batch.look(self.critic.values, TOKENS)
         if Need.BASELINE in asks:
             batch = replace(batch, rollouts=self._recalled(batch.rollouts))
+        self.prepared += 1
         return credited(batch, objective, seen)
 
     def _recalled(self, rollouts: Rollouts) -> Rollouts:
@@ -126,6 +137,7 @@ class LocalLearner:
             first of several updates also `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`,
             the share of tokens whose credit the ratio took away.
         """
+        self._gathered.append(batch)
         pulled = objective.penalty is not None or self.entropy != 0 or self.full_kl != 0
         rows = [row for row in batch.rows if row.token_ids]
         still = [] if pulled else [row for row in rows if not any(row.advantage)]
@@ -220,29 +232,55 @@ class LocalLearner:
         return compared(logp, told, entropy, batch, self.version)
 
     def optim_step(self) -> dict[str, Stat]:
-        """One AdamW step, and one of the critic. Returns: `grad_norm`, before clipping; `lr`."""
-        self.version += 1
-        lr = self.rate(self.version)
+        """One AdamW step, and one of the critic. Returns: `grad_norm`, before clipping; `lr`.
+
+        Raises: NumericsError E203 where a gradient is not finite. Then neither model has moved, and what was gathered
+            is forgotten.
+        """
         for parameter in self.parameters.values():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        norm = float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
-        if not math.isfinite(norm):
-            raise NumericsError(
-                "E203",
-                f"the gradient is not finite (its norm is {norm})",
-                where=f"the step to version {self.version}",
-                why="a step along it would make every weight nan",
-                fix="a smaller optim.lr or optim.clip, in a new run",
-            )
+        norms = {"policy": float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))}
+        if self.critic:
+            norms["critic"] = self.critic.clip_gradient()
+        self._require_finite(norms)
+        self.version += 1
+        lr = self.rate(self.version)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
+        self.masters.round()
+        self._forget()
+        stats: Stats = {"grad_norm": Mean(norms["policy"]), "lr": Mean(lr)}
+        if self.critic:
+            self.critic.take_step()
+            stats["value_grad_norm"] = Mean(norms["critic"])
+        return stats
+
+    def _require_finite(self, norms: dict[str, float]) -> None:
+        """Raises: NumericsError E203, with the gathered gradients forgotten."""
+        if all(map(math.isfinite, norms.values())):
+            return
+        gathered = self._gathered
+        self._forget()
+        if self.critic:
+            self.critic.optimizer.zero_grad()
+        models = {"policy": self.parameters} | ({"critic": self.critic.parameters} if self.critic else {})
+        raise not_finite(
+            norms,
+            gathered,
+            weights=models,
+            logp=lambda batch: batch.look(partial(logp_of_rows, self.policy, batch.temperature), TOKENS),
+            where=f"step {max(0, self.prepared - 1)} of the run, optimiser step {self.version + 1}",
+            first=self.version == 0,
+        )
+
+    def _forget(self) -> None:
+        """Begin another gradient of the policy."""
+        self._gathered = []
         for parameter in self.parameters.values():
             assert parameter.grad is not None
             parameter.grad.zero_()
-        stats: Stats = {"grad_norm": Mean(norm), "lr": Mean(lr)}
-        return merge(stats, self.critic.optim_step()) if self.critic else stats
 
     def rate(self, version: int) -> float:
         """The learning rate of the step that makes this version."""
@@ -251,15 +289,18 @@ class LocalLearner:
         return self.lr * rise * (self.floor + (1.0 - self.floor) * max(0.0, left))
 
     def weights(self) -> Weights:
-        state = {name: parameter.detach() for name, parameter in self.parameters.items()}
+        state = {name: parameter.detach() for name, parameter in self.policy.state().items()}
         probe = tuple((7 * place + 3) % self.policy.vocabulary for place in range(24))
         logp = score(self.policy, [probe[:1]], [(0, probe[1:])])
-        return Weights(version=self.version, state=state, probe=probe, probe_logp=tuple(logp.tolist()))
+        return Weights(
+            version=self.version, step=self.prepared, state=state, probe=probe, probe_logp=tuple(logp.tolist())
+        )
 
     def save_state(self, folder: Path) -> None:
-        self.policy.save(folder)
+        self.policy.save(folder, self.parameters)
         memory = {
             "version": torch.tensor(self.version),
+            "prepared": torch.tensor(self.prepared),
             "expected": torch.tensor([*self.expected.values()], dtype=torch.float64),
             "seats": torch.tensor([*self.expected], dtype=torch.int64),
         }
@@ -273,9 +314,9 @@ class LocalLearner:
             self.past.save_state(folder)
 
     def load_state(self, folder: Path) -> None:
-        self.policy.update(load_file(folder / "model.safetensors"))
+        self.masters.load(load_file(folder / "model.safetensors"))
         memory = load_file(folder / "optimizer.safetensors")
-        self.version = int(memory.pop("version"))
+        self.version, self.prepared = int(memory.pop("version")), int(memory.pop("prepared"))
         self.expected = dict(zip(memory.pop("seats").tolist(), memory.pop("expected").tolist(), strict=True))
         for name, parameter in self.parameters.items():
             held = {key.rpartition("/")[2]: value for key, value in memory.items() if key.rpartition("/")[0] == name}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon.learners.batch import Row
-from gnomon.models.policy import Policy
+from gnomon.models.policy import Policy, at_least_float32
 from gnomon.models.scoring import chunks, logp_of
 from gnomon.stats import Mean, Stats, merge
 
@@ -67,7 +67,7 @@ def moments(scores: Sequence[Tensor]) -> Stats:
 def projection_score(policy: Policy, hidden: Tensor, tokens: Sequence[int], temperature: float) -> Tensor:
     """[vocabulary, size] the gradient of Σ log π of these tokens in the projection, the vocabulary in chunks."""
     head = policy.head.detach()
-    score = torch.zeros_like(head)
+    score = torch.zeros_like(at_least_float32(head))
     for part, chosen in chunks(len(head), hidden.detach(), torch.tensor(tokens)):
         with torch.enable_grad():
             weight = head.detach().requires_grad_()

@@ -15,13 +15,14 @@ __all__ = ["Past"]
 
 PROBE = "/probe"
 LOGP = "/probe_logp"
+STEP = "/step"
 
 
 class Past:
     """Versions of one policy. The first one stays; of the others the oldest makes room.
 
     Args:
-        every: versions from one that is remembered to the next, at least 1.
+        every: steps of the run from one version that is remembered to the next, at least 1.
         keep: most versions held, at least 2: each is a copy of all weights, here and in every checkpoint.
     """
 
@@ -38,7 +39,7 @@ class Past:
 
     def remember(self, weights: Weights) -> None:
         """Copy the weights, where it is time for them and they are not held yet."""
-        if weights.version % self.every or weights.version in self.held:
+        if weights.step % self.every or weights.version in self.held:
             return
         copies = {name: value.detach().clone() for name, value in weights.state.items()}
         self.held[weights.version] = replace(weights, state=copies)
@@ -55,6 +56,7 @@ class Past:
             kept = {name: value.contiguous() for name, value in weights.state.items()}
             kept[PROBE] = torch.tensor(weights.probe, dtype=torch.int64)
             kept[LOGP] = torch.tensor(weights.probe_logp, dtype=torch.float64)
+            kept[STEP] = torch.tensor(weights.step)
             save_file(kept, folder / f"past-{version:08d}.safetensors")
 
     def load_state(self, folder: Path) -> None:
@@ -62,8 +64,8 @@ class Past:
         self.held = {}
         for path in sorted(folder.glob("past-*.safetensors")):
             state = load_file(path)
-            probe, logp = state.pop(PROBE), state.pop(LOGP)
+            probe, logp, step = state.pop(PROBE), state.pop(LOGP), int(state.pop(STEP))
             version = int(path.stem.removeprefix("past-"))
             self.held[version] = Weights(
-                version=version, state=state, probe=tuple(probe.tolist()), probe_logp=tuple(logp.tolist())
+                version=version, step=step, state=state, probe=tuple(probe.tolist()), probe_logp=tuple(logp.tolist())
             )

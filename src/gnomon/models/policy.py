@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gnomon.models.attention import NAME, Layout, attend_by_layout
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "at_least_float32"]
 
 logging.disable_progress_bar()
 AttentionInterface.register(NAME, attend_by_layout)
@@ -75,13 +76,22 @@ class Policy:
         return out.last_hidden_state[0]  # type: ignore[no-any-return]
 
     def logits(self, hidden: Tensor, head: Tensor | None = None) -> Tensor:
-        """Scores [T, vocabulary] over the next token, under the policy's own projection or a stand-in."""
-        scores = torch.nn.functional.linear(hidden, self.head if head is None else head)
+        """Scores [T, vocabulary] over the next token, under the policy's own projection or a stand-in.
+
+        The projection is computed in the policy's dtype. Its result is at least float32, and so is all that follows
+        from it: probabilities, entropies, ratios.
+        """
+        scores = at_least_float32(torch.nn.functional.linear(hidden, self.head if head is None else head))
         return scores if self.cap is None else self.cap * torch.tanh(scores / self.cap)
 
     def state(self) -> dict[str, Tensor]:
         """Every parameter by name, not copied."""
         return dict(self.model.named_parameters())
+
+    def compute_in(self, dtype: torch.dtype) -> None:
+        """Round the parameters to a dtype. Buffers, such as the frequencies of positions, stay as they are."""
+        for parameter in self.model.parameters():
+            parameter.data = parameter.data.to(dtype)
 
     def update(self, state: dict[str, Tensor]) -> None:
         """Copy parameters in. Raises: ModelError E304 when names or shapes differ."""
@@ -95,10 +105,18 @@ class Policy:
             for name, parameter in own.items():
                 parameter.copy_(state[name])
 
-    def save(self, folder: Path) -> None:
-        """Write a model folder: weights as they are held, configuration, tokenizer."""
+    def save(self, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
+        """Write a model folder: weights, configuration, tokenizer.
+
+        Args: weights, of every parameter, for example the masters of a learner; those of the policy if not given.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        state = {name: parameter.detach().contiguous() for name, parameter in self.state().items()}
+        state = {name: value.detach().contiguous() for name, value in (weights or self.state()).items()}
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
         self.model.config.save_pretrained(folder)
         self.tokenizer.save(folder)
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """The values in float32 where they are coarser, else as they are."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))

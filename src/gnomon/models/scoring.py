@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gnomon.models.attention import MIN_ROWS, Packed
-from gnomon.models.policy import Policy
+from gnomon.models.policy import Policy, at_least_float32
 
 __all__ = ["full_kl", "logp_of", "packed_hidden", "packed_logp", "score", "token_logp"]
 
@@ -107,9 +107,10 @@ class ChunkedLogp(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, Tensor, None, None, None]:
         hidden, head, target = ctx.saved_tensors
         by_logp, by_entropy = grads
-        by_hidden, grad_head = [], torch.zeros_like(head)
+        by_hidden, grad_head = [], torch.zeros_like(at_least_float32(head))
         if by_logp is None:
-            by_logp = torch.zeros_like(target, dtype=hidden.dtype)
+            assert by_entropy is not None
+            by_logp = torch.zeros_like(by_entropy)
         for h, y, g, e in chunks(len(head), hidden, target, by_logp, by_logp if by_entropy is None else by_entropy):
             with torch.enable_grad():
                 leaf, weight = h.detach().requires_grad_(), head.detach().requires_grad_()
@@ -120,7 +121,7 @@ class ChunkedLogp(torch.autograd.Function):
             grad_hidden, grad_weight = torch.autograd.grad(outs, (leaf, weight), weights)
             by_hidden.append(grad_hidden)
             grad_head += grad_weight
-        return torch.cat(by_hidden), grad_head, None, None, None
+        return torch.cat(by_hidden), grad_head.to(head.dtype), None, None, None
 
 
 class ChunkedKl(torch.autograd.Function):
@@ -138,7 +139,7 @@ class ChunkedKl(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
         hidden, head, anchor = ctx.saved_tensors
-        by_hidden, grad_head = [], torch.zeros_like(head)
+        by_hidden, grad_head = [], torch.zeros_like(at_least_float32(head))
         for h, a, g in chunks(2 * len(head), hidden, anchor, grad):
             with torch.enable_grad():
                 leaf, weight = h.detach().requires_grad_(), head.detach().requires_grad_()
@@ -146,7 +147,7 @@ class ChunkedKl(torch.autograd.Function):
             grad_hidden, grad_weight = torch.autograd.grad(apart, (leaf, weight), g)
             by_hidden.append(grad_hidden)
             grad_head += grad_weight
-        return torch.cat(by_hidden), grad_head, None, None, None, None
+        return torch.cat(by_hidden), grad_head.to(head.dtype), None, None, None, None
 
 
 def divergence(ctx: Any, hidden: Tensor, head: Tensor, anchor: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ class Weights:
 
     version: int
     """Optimiser steps behind it."""
+    step: int
+    """Steps of the run behind it; each is one optimiser step or more."""
     state: Mapping[str, Tensor]
     """Every parameter by name. The learner's own: a holder copies them before its next step, and never writes."""
     probe: tuple[int, ...]

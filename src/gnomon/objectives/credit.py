@@ -22,6 +22,9 @@ class Rollouts:
     """[G, N] floating-point."""
     lengths: Tensor
     """[G, N] int64, trainable tokens of each rollout."""
+    longest: Tensor | None = None
+    """[G, N] int64, tokens of the longest reply of each rollout; one that was cut off counts as its limit. None: every
+    rollout is one reply."""
     answers: Tensor | None = None
     """[G, N] int64; equal numbers in a group are equal answers."""
     baseline: Tensor | None = None
@@ -29,7 +32,7 @@ class Rollouts:
     seat: Tensor | None = None
     """[G, N] int64, who in a game of several the rollout is of, from 0. None: seat 0 has them all."""
     finished: Tensor | None = None
-    """[G, N] bool, whether a rollout ended before the length limit. None: all did."""
+    """[G, N] bool, whether a rollout ended before a length limit ended it. None: all did."""
     demonstrated: Tensor | None = None
     """[G, N] bool, whether a rollout was given rather than sampled from the policy."""
     segment: Tensor | None = None
@@ -49,7 +52,7 @@ class Rollouts:
             raise ValueError(
                 f"rewards are a floating-point [groups, N] table, not {list(shape)} of {self.rewards.dtype}"
             )
-        for name in ("lengths", "answers", "baseline", "seat", "finished", "demonstrated"):
+        for name in ("lengths", "longest", "answers", "baseline", "seat", "finished", "demonstrated"):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
@@ -99,7 +102,7 @@ def across_seats(rollouts: Rollouts) -> Rollouts:
     if count == 1 or len(turns) % count or not bool((rollouts.seats == turns).all()):
         return rollouts
     shape = (len(turns) // count, -1)
-    tables = ("rewards", "lengths", "baseline", "seat", "finished", "demonstrated")
+    tables = ("rewards", "lengths", "longest", "baseline", "seat", "finished", "demonstrated")
     merged = {name: table.reshape(shape) for name in tables if (table := getattr(rollouts, name)) is not None}
     if rollouts.answers is not None:  # Equal numbers are equal answers within a seat only.
         merged["answers"] = (rollouts.answers * count + rollouts.seats).reshape(shape)

@@ -14,11 +14,11 @@ __all__ = ["less_overlong", "soft_overlong"]
 
 
 def soft_overlong(lengths: Tensor, *, max_tokens: int, buffer: int) -> Tensor:
-    """A penalty that grows over the last tokens before the length limit.
+    """A penalty that grows over the last tokens before the length limit of a reply.
 
     Equation: 0 for L ≤ L_max − L_c, (L_max − L_c − L)/L_c from there to L_max, −1 beyond.
-    Args: lengths, tokens per rollout; max_tokens, L_max; buffer, L_c, 1 … L_max.
-    Returns: float64, what to add to the reward of each rollout, −1 … 0.
+    Args: lengths, tokens per reply; max_tokens, L_max, the limit of a reply; buffer, L_c, 1 … L_max.
+    Returns: float64, what to add to a reward for each length, −1 … 0.
     Raises: ValueError for a buffer out of range.
     Source: Yu et al. 2025 (DAPO), arXiv 2503.14476 (L_max 20480, L_c 4096).
     """
@@ -28,9 +28,12 @@ def soft_overlong(lengths: Tensor, *, max_tokens: int, buffer: int) -> Tensor:
 
 
 def less_overlong(credit: Credit, *, max_tokens: int, buffer: int) -> Credit:
-    """The same credit of rewards from which `soft_overlong` was taken.
+    """The same credit of rewards from which the `soft_overlong` of each rollout's longest reply was taken.
 
-    Args: max_tokens, buffer: as there. A length limit holds for a rollout, whatever its turns.
+    A rollout of several turns has a limit for each reply. Its longest reply is the one nearest to being cut off, so it
+    alone counts: the penalty is −1 … 0 for any number of turns, and many short replies cost nothing.
+
+    Args: max_tokens, buffer: as there.
     Raises: ValueError for a buffer out of range; the credit, for rollouts whose segments have rewards of their own.
     """
     soft_overlong(torch.zeros(0), max_tokens=max_tokens, buffer=buffer)
@@ -38,7 +41,8 @@ def less_overlong(credit: Credit, *, max_tokens: int, buffer: int) -> Credit:
     def shaped(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
         if rollouts.segment_rewards is not None:
             raise ValueError("a rollout that is paid part by part has no one reward to take from")
-        late = soft_overlong(rollouts.lengths, max_tokens=max_tokens, buffer=buffer)
+        longest = rollouts.lengths if rollouts.longest is None else rollouts.longest
+        late = soft_overlong(longest, max_tokens=max_tokens, buffer=buffer)
         return credit(replace(rollouts, rewards=rollouts.rewards + late.to(rollouts.rewards.dtype)), advantage)
 
     return shaped

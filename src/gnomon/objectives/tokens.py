@@ -109,7 +109,7 @@ class Denominators:
     tokens: int
     """Trainable tokens of the whole step."""
     max_tokens: int
-    """Length limit of one rollout, in trainable tokens."""
+    """Length limit of one rollout, in trainable tokens, all its turns together."""
     group_tokens: tuple[int, ...] = ()
     """Trainable tokens of each group of the step, by its index. Only a mean over prompts asks for them."""
 

@@ -154,6 +154,13 @@ class Actor:
         """Whether the engine's log-probabilities equal the learner's in every bit."""
         return self.engine.tier is Tier.EXACT
 
+    @property
+    def longest(self) -> int:
+        """Most tokens that a rollout can sample: every reply of an episode at its limit, within one context."""
+        turns = min(self.limits.turns or self.env.max_turns, self.env.max_turns)
+        whole = turns * self.sampling.max_tokens
+        return whole if self.limits.context is None else min(whole, self.limits.context)
+
     async def sync(self, weights: Weights) -> None:
         """Sample with these weights from now on."""
         self.engine.load(weights)

@@ -31,7 +31,7 @@ class Conditioned(Actor):
 
     Args:
         base: the weights that the run begins with, as copies that stand still.
-        offline: versions of the weights for which those rollouts are sampled from the base.
+        offline: steps of the run, the first, whose rollouts are sampled from the base.
     Source: FCP 2025 (feedback-conditional policy), arXiv 2509.22638.
     """
 
@@ -52,7 +52,7 @@ class Conditioned(Actor):
         await super().sync(weights)
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
-        if self.present.version < self.offline:
+        if self.present.step < self.offline:
             await self.plain.sync(self.base)
             groups = await self.plain.collect(tasks, key)
             await super().sync(self.present)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from gnomon.engines.base import Engine
@@ -11,22 +12,25 @@ from gnomon.envs.base import Env
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.actor import Actor
-from gnomon.types import Group, Task
+from gnomon.types import Group, Rollout, Task
 
-__all__ = ["Refilled", "further", "mixed"]
+__all__ = ["Refilled", "chosen", "further", "mixed", "of_tasks"]
 
 
 class Refilled(Actor):
-    """Samples as many further tasks as groups are all right or all wrong, until enough are neither.
+    """Samples as many further tasks as are all right or all wrong, until enough are neither.
 
-    What is trained is always as many groups as were planned: the first that are neither, in the order sampled, and
-    where even the last round leaves too few, the first of the others. All that was sampled is returned, and so
-    recorded and counted; what is not trained is `spare`. With enough groups the expected gradient of a row that
-    learns nothing from the others is E[g]/P(0 < K < N): longer, in the same direction.
+    What is trained is always as many tasks as were planned, each in all its seats: the first that are neither, in the
+    order sampled, and where even the last round leaves too few, the first of the others. A task of several seats is
+    neither where one of its groups is, or with a shared baseline all of them together. A task that could not be judged
+    is replaced too. All that was sampled is returned, and so recorded and counted; what is not trained is `spare`. With
+    enough tasks the expected gradient of a row that learns nothing from the others is E[g]/P(neither), for one seat
+    E[g]/P(0 < K < N): longer, in the same direction.
 
     Args:
         rounds: most times per step that further tasks are sampled.
         among: indices of the train tasks to draw from; none means all.
+        shared: whether rewards are compared across the seats of a task.
     Source: Yu et al. 2025 (DAPO), arXiv 2503.14476, §3.2.
     Differs: a round samples what is still missing, there as much as the first; a step that runs out of rounds
         trains on what it has, there the run ends.
@@ -40,23 +44,27 @@ class Refilled(Actor):
         *,
         rounds: int,
         among: Sequence[int] = (),
+        shared: bool = False,
         **settings: Any,
     ) -> None:
         super().__init__(env, tokenizer, engine, **settings)
-        self.rounds, self.among = rounds, among
+        self.rounds, self.among, self.shared = rounds, among, shared
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
         groups = await self.play(tasks, key, self.group)
         for turn in range(self.rounds):
-            missing = max(0, len(tasks) - sum(map(mixed, groups)))
+            missing = max(0, len(tasks) - sum(map(self.teaches, of_tasks(groups))))
             met = {group.index for group in groups}
             more = further(self.env.tasks("train"), self.among, missing, met, key.at("refill", round=turn))
             if not more:
                 break
             groups += await self.play(more, key, self.group)
-        order = sorted(range(len(groups)), key=lambda place: (not mixed(groups[place]), place))
-        trained = set(order[: len(tasks)])
-        return [replace(group, spare=place not in trained) for place, group in enumerate(groups)]
+        return chosen(groups, len(tasks), self.teaches)
+
+    def teaches(self, groups: Sequence[Group]) -> bool:
+        """Whether a task was judged, and some rollouts that are compared are neither all right nor all wrong."""
+        compared = [[r for group in groups for r in group.rollouts]] if self.shared else [g.rollouts for g in groups]
+        return all(group.judged for group in groups) and any(map(mixed, compared))
 
 
 def further(
@@ -71,6 +79,23 @@ def further(
     return [(index, tasks[index]) for index in drawn if index not in met][:count]
 
 
-def mixed(group: Group) -> bool:
-    """Whether some of its rollouts are right, and some are not."""
-    return 0 < sum(rollout.verdict.correct for rollout in group.rollouts) < len(group.rollouts)
+def chosen(groups: Sequence[Group], count: int, worth: Callable[[Sequence[Group]], float]) -> list[Group]:
+    """The same groups; those of the worthiest tasks are for training, the others spare.
+
+    Args: count, of the tasks; worth, of the groups of a task. The first of equals is chosen, and a task that could not
+        be judged only where there is no other.
+    """
+    tasks = of_tasks(groups)
+    order = sorted(tasks, key=lambda task: (not all(group.judged for group in task), -worth(task)))
+    trained = {task[0].index for task in order[:count]}
+    return [replace(group, spare=group.index not in trained) for group in groups]
+
+
+def of_tasks(groups: Sequence[Group]) -> list[list[Group]]:
+    """The groups of each task of a step, one for each seat that learns."""
+    return [list(seats) for _, seats in groupby(groups, lambda group: group.index)]
+
+
+def mixed(rollouts: Sequence[Rollout]) -> bool:
+    """Whether some of them are right, and some are not."""
+    return 0 < sum(rollout.verdict.correct for rollout in rollouts) < len(rollouts)

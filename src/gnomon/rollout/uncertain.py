@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from gnomon.engines.base import Engine
@@ -12,7 +11,7 @@ from gnomon.envs.base import Env
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.actor import Actor
-from gnomon.rollout.refill import further
+from gnomon.rollout.refill import chosen, further
 from gnomon.types import Group, Task
 
 __all__ = ["Uncertain", "predictive_entropy"]
@@ -21,7 +20,8 @@ __all__ = ["Uncertain", "predictive_entropy"]
 class Uncertain(Actor):
     """Plays several times as many tasks as were planned, and trains on as many as planned, of the highest entropy.
 
-    All that was sampled is returned, and so recorded and counted; what is not trained is `spare`.
+    A task is trained on in all its seats, or in none. All that was sampled is returned, and so recorded and counted;
+    what is not trained is `spare`.
 
     Args:
         candidates: tasks sampled for each that is trained on.
@@ -49,15 +49,14 @@ class Uncertain(Actor):
         met = {index for index, _ in tasks}
         offered = [*tasks, *further(self.env.tasks("train"), self.among, more, met, key.at("candidates"))]
         groups = await self.play(offered, key, self.group)
-        order = sorted(range(len(groups)), key=lambda place: (-predictive_entropy(groups[place]), place))
-        trained = set(order[: len(tasks)])
-        return [replace(group, spare=place not in trained) for place, group in enumerate(groups)]
+        return chosen(groups, len(tasks), predictive_entropy)
 
 
-def predictive_entropy(group: Group) -> float:
-    """What the rollouts of a task say of the entropy of whole replies to it, in nats.
+def predictive_entropy(groups: Sequence[Group]) -> float:
+    """What the rollouts of a task, in all its seats, say of the entropy of what a seat replies to it, in nats.
 
     Equation: −1/N Σᵢ log π(yᵢ|x), an unbiased estimate of H(π(·|x)).
     """
-    said = (logp for rollout in group.rollouts for turn in rollout.turns for logp in turn.completion.logprobs)
-    return -math.fsum(said) / len(group.rollouts)
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    said = (logp for rollout in rollouts for turn in rollout.turns for logp in turn.completion.logprobs)
+    return -math.fsum(said) / len(rollouts)

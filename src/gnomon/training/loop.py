@@ -39,7 +39,7 @@ async def train(
                 log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
             chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step), config.rollout.tasks)
             groups = await actor.collect(chosen, key.at("rollouts", step=step))
-            batch = pack(judged(groups), sampling=actor.sampling, exact=actor.exact)
+            batch = pack(judged(groups), sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
             batch = learner.prepare(batch, objective, updates=config.optim.updates)
             log.rollouts(groups, batch.advantages)
             for part in batch.updates(config.optim.epochs, config.optim.minibatches, key.at("updates", step=step)):

@@ -1,0 +1,114 @@
+"""Why a gradient is not finite: the first thing in a step that is not, and whose it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gnomon.errors import NumericsError
+from gnomon.learners.batch import Batch, Row
+
+__all__ = ["not_finite"]
+
+RATES = {"policy": "optim.lr", "critic": "critic.lr"}
+MOST = 8
+"""Rollouts that are named one by one."""
+
+
+class Cause(NamedTuple):
+    """A reason for a gradient that is not finite, where the values before it are."""
+
+    holds: bool
+    why: str
+    fix: str
+    rollouts: Sequence[int] = ()
+    """Of the optimiser step, where it is known which."""
+
+
+def not_finite(
+    norms: Mapping[str, float],
+    gathered: Sequence[Batch] = (),
+    *,
+    weights: Mapping[str, Mapping[str, Tensor]],
+    logp: Callable[[Batch], Sequence[Sequence[float]]] | None = None,
+    where: str = "",
+    first: bool = False,
+) -> NumericsError:
+    """The error E203 of an optimiser step that was not taken.
+
+    Args:
+        norms: of the gradient of each model, `policy` or `critic`; one at least is not finite.
+        gathered: what the gradient is of.
+        weights: of each model, by name.
+        logp: log-probabilities of a batch under the policy, by row; it is asked only where all else is finite.
+        where: the step.
+        first: whether no optimiser step was taken before.
+    """
+    broken = [name for name, norm in norms.items() if not math.isfinite(norm)]
+    cause = next(cause for cause in causes(broken, gathered, weights, logp, first) if cause.holds)
+    rollouts = [str(rollout) for rollout in cause.rollouts[:MOST]]
+    more = f" and {len(cause.rollouts) - MOST} more" if len(cause.rollouts) > MOST else ""
+    named = f"rollouts {', '.join(rollouts)}{more} of those trained on, counted from 0" if rollouts else ""
+    return NumericsError(
+        "E203",
+        f"the gradient of the {' and of the '.join(f'{name} (norm {norms[name]})' for name in broken)} is not finite",
+        where=", ".join(filter(None, (where, named))),
+        why=f"{cause.why}; the step was not taken, and all weights are as they were",
+        fix=cause.fix,
+    )
+
+
+def causes(
+    broken: Sequence[str],
+    gathered: Sequence[Batch],
+    weights: Mapping[str, Mapping[str, Tensor]],
+    logp: Callable[[Batch], Sequence[Sequence[float]]] | None,
+    first: bool,
+) -> Iterator[Cause]:
+    """What may have happened, in the order in which a step computes; the last one holds."""
+    rates = " and ".join(f"a smaller {RATES[name]}" for name in broken)
+    slower = f"{rates}, in a new run"
+    finer = "policy.dtype=float32, or another model folder"
+    diverged = finer if first else slower
+    for name, state in weights.items():
+        bad = [key for key, value in state.items() if not bool(value.isfinite().all())]
+        why = f"weights of the {name} are not finite: {', '.join(bad[:3])}"
+        yield Cause(bool(bad), why, "a model folder or an earlier checkpoint whose weights are finite")
+    rows = [row for batch in gathered for row in batch.rows]
+    tables = [batch.rollouts.rewards.flatten().isfinite() for batch in gathered]
+    paid = sorted({i for table in tables for i in (~table).nonzero().flatten().tolist()})
+    yield Cause(bool(paid), "their rewards are not finite", "a finite reward for every rollout: gnomon check ENV", paid)
+    for what, read, fix in (
+        ("the engine's log-probabilities", sampled, "an engine that reports the distribution it samples from"),
+        ("log-probabilities under the reference", lambda row: row.reference_logp, "a reference of finite weights"),
+        ("log-probabilities as the step began", lambda row: row.proximal_logp, diverged),
+        ("the critic's returns", lambda row: row.returns, "a smaller critic.lr, in a new run"),
+        ("their advantages", lambda row: row.advantage, "objective=rloo, whose advantages are differences of rewards"),
+    ):
+        found = of_rows(rows, map(read, rows))
+        yield Cause(bool(found), f"{what} are not finite", fix, found)
+    if logp is not None:
+        found = of_rows(rows, chain.from_iterable(map(logp, gathered)))
+        why = "their log-probabilities under the policy are not finite"
+        yield Cause(bool(found), why, diverged, found)
+    if first:
+        why = "rewards, log-probabilities and credit are finite and no step was taken before: the passes overflow"
+        yield Cause(True, why, finer)
+    why = "rewards, log-probabilities and credit are finite: the weights have grown until the backward pass overflows"
+    yield Cause(True, why, slower)
+
+
+def sampled(row: Row) -> tuple[float, ...]:
+    """What the engine reported; a token that was given has none."""
+    return tuple(logp for logp in row.behavior_logp if not math.isnan(logp))
+
+
+def of_rows(rows: Sequence[Row], values: Iterator[Sequence[float] | None]) -> list[int]:
+    """The rollouts with a value that is not finite."""
+    found = zip(rows, values, strict=True)
+    return sorted({row.sequence for row, part in found if part and not bool(torch.tensor(part).isfinite().all())})

@@ -1,0 +1,169 @@
+"""A gradient that is not finite: nothing moves, and the error names the model, the step, the rollouts and the cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from gnomon.errors import NumericsError
+from gnomon.learners import Batch, Row
+from gnomon.learners.critic import Critic
+from gnomon.learners.local import LocalLearner
+from gnomon.models.policy import Policy
+from gnomon.objectives import Denominators, Objective, Rollouts, objective
+
+NAN, INF = float("nan"), float("inf")
+PPO = objective("ppo")
+
+
+def batch() -> Batch:
+    """Two groups of two short rollouts."""
+    rows = tuple(
+        Row(prompt_ids=(5, 9 + i // 2), token_ids=(20 + i, 31), behavior_logp=(-1.0, -1.0), sequence=i, group=i // 2)
+        for i in range(4)
+    )
+    seen = Rollouts(rewards=torch.tensor([[1.0, 0], [0, 1]], dtype=torch.float64), lengths=torch.full((2, 2), 2))
+    sizes = Denominators(groups=2, sequences=4, tokens=8, max_tokens=2, group_tokens=(4, 4))
+    return Batch(rows=rows, rollouts=seen, denominators=sizes, temperature=1.0, exact=False)
+
+
+def learner(dtype: torch.dtype | None = None) -> LocalLearner:
+    critic = Critic(Policy.load("tiny"), lr=1e-3, compute=dtype)
+    return LocalLearner(Policy.load("tiny"), compute=dtype, lr=1e-3, steps=10, critic=critic)
+
+
+def stepped(mind: LocalLearner, data: Batch, row: Objective = PPO) -> None:
+    mind.forward_backward(mind.prepare(data, row), row)
+    mind.optim_step()
+
+
+def all_of(mind: LocalLearner) -> list[Tensor]:
+    """Every weight of both models and everything that their optimisers remember."""
+    assert mind.critic
+    kept = [*mind.parameters.values(), *mind.policy.state().values(), *mind.critic.parameters.values()]
+    for optimizer in (mind.optimizer, mind.critic.optimizer):
+        kept += [value for state in optimizer.state.values() for value in state.values()]
+    return [value.detach().clone() for value in kept]
+
+
+def fails(mind: LocalLearner) -> str:
+    with pytest.raises(NumericsError, match="E203") as caught:
+        mind.optim_step()
+    return " ".join(str(caught.value).split())
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+@pytest.mark.parametrize("broken", [("policy",), ("critic",), ("policy", "critic")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_neither_model_moves_and_the_next_step_is_as_if_nothing_was(value, broken, dtype):
+    mind, twin = learner(dtype), learner(dtype)
+    for each in (mind, twin):
+        stepped(each, batch())
+    assert mind.critic
+    before, version = all_of(mind), mind.version
+    mind.forward_backward(mind.prepare(batch(), PPO), PPO)
+    models = {"policy": mind.parameters, "critic": mind.critic.parameters}
+    for name in broken:
+        grad = next(parameter.grad for parameter in models[name].values() if parameter.grad is not None)
+        grad.view(-1)[0] = value
+    said = fails(mind)
+    assert all(("of the " + name in said) == (name in broken) for name in models)
+    assert "step 1 of the run, optimiser step 2" in said
+    assert ("optim.lr" in said) == ("policy" in broken) and ("critic.lr" in said) == ("critic" in broken)
+    assert mind.version == version and all(map(torch.equal, all_of(mind), before))
+    for each in (mind, twin):
+        stepped(each, batch())
+    assert all(map(torch.equal, all_of(mind), all_of(twin)))
+
+
+def test_a_critic_alone_does_not_move_either():
+    critic = Critic(Policy.load("tiny"), lr=1e-3)
+    before = {name: value.detach().clone() for name, value in critic.parameters.items()}
+    for parameter in critic.parameters.values():
+        parameter.grad = torch.full_like(parameter, NAN)
+    with pytest.raises(NumericsError, match=r"E203.*critic \(norm nan\)"):
+        critic.optim_step()
+    assert all(torch.equal(value, before[name]) for name, value in critic.parameters.items())
+    assert all(parameter.grad is None for parameter in critic.parameters.values())
+
+
+def with_rewards(value: float) -> Batch:
+    data = batch()
+    rewards = data.rollouts.rewards.clone()
+    rewards[1, 0] = value
+    return replace(data, rollouts=replace(data.rollouts, rewards=rewards))
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+@pytest.mark.parametrize("name", ["ppo", "rloo", "grpo"])
+def test_a_reward_that_is_not_finite_is_named_with_its_rollout(value, name):
+    mind, row = learner(), objective(name)
+    mind.forward_backward(mind.prepare(with_rewards(value), row), row)
+    said = fails(mind)
+    assert "their rewards are not finite" in said and "rollouts 2 of those" in said and "gnomon check" in said
+    assert "optim.lr" not in said and "critic.lr" not in said
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("behavior_logp", "the engine's log-probabilities are not finite"),
+        ("reference_logp", "log-probabilities under the reference are not finite"),
+        ("proximal_logp", "log-probabilities as the step began are not finite"),
+        ("returns", "the critic's returns are not finite"),
+        ("advantage", "their advantages are not finite"),
+    ],
+)
+def test_what_was_given_to_a_row_is_named_with_its_rollouts(field, words):
+    """Every place where a number can come from, each alone."""
+    mind = learner()
+    ready = mind.prepare(batch(), PPO)
+    bad = tuple(replace(r, **{field: (INF, 0.0)}) if r.sequence in (1, 3) else r for r in ready.rows)
+    mind.forward_backward(replace(ready, rows=bad), PPO)
+    next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
+    said = fails(mind)
+    assert words in said and "rollouts 1, 3 of those" in said
+
+
+def test_a_token_that_was_given_is_no_fault():
+    mind = learner()
+    ready = mind.prepare(batch(), PPO)
+    given = replace(ready, rows=tuple(replace(r, behavior_logp=(NAN, NAN)) for r in ready.rows))
+    mind.forward_backward(given, PPO)
+    next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
+    assert "engine" not in fails(mind)
+
+
+@pytest.mark.parametrize("model", ["policy", "critic"])
+def test_weights_that_are_not_finite_are_named(model):
+    mind = learner()
+    assert mind.critic
+    state = mind.parameters if model == "policy" else mind.critic.parameters
+    name = next(name for name in state if "norm" in name)
+    with torch.no_grad():
+        state[name].view(-1)[0] = NAN
+    mind.forward_backward(mind.prepare(batch(), PPO), PPO)
+    assert f"weights of the {model} are not finite: {name}" in fails(mind)
+
+
+def test_before_any_step_no_learning_rate_is_blamed():
+    mind = learner()
+    mind.forward_backward(mind.prepare(batch(), PPO), PPO)
+    next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
+    said = fails(mind)
+    assert "no step was taken before" in said and "lr" not in said.replace("norm", "")
+
+
+def test_many_rollouts_are_counted():
+    data = batch()
+    rewards = torch.full((2, 8), NAN, dtype=torch.float64)
+    rows = tuple(replace(data.rows[0], sequence=i, group=i // 8) for i in range(16))
+    seen = Rollouts(rewards=rewards, lengths=torch.full((2, 8), 2))
+    sizes = Denominators(groups=2, sequences=16, tokens=32, max_tokens=2, group_tokens=(16, 16))
+    mind, row = learner(), objective("rloo")
+    many = replace(data, rows=rows, rollouts=seen, denominators=sizes)
+    mind.forward_backward(mind.prepare(many, row), row)
+    assert "rollouts 0, 1, 2, 3, 4, 5, 6, 7 and 8 more of those" in fails(mind)

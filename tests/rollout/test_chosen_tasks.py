@@ -1,0 +1,204 @@
+"""Which tasks of a step are trained on where several sit: whole tasks, and as many as were planned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import pytest
+
+from gnomon.engines.scripted import Scripted
+from gnomon.envs import Step
+from gnomon.keys import Key
+from gnomon.learners import pack
+from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.objectives import objective
+from gnomon.rollout import Actor, Referee
+from gnomon.rollout.actor import judged
+from gnomon.rollout.refill import Refilled, chosen, mixed, of_tasks
+from gnomon.rollout.uncertain import Uncertain, predictive_entropy
+from gnomon.types import Group, Sampling, Status, Task, Verdict
+from rollout.ladder import Ladder, won
+
+TOKENIZER = Tokenizer(model_folder("tiny"))
+SAMPLING = Sampling(max_tokens=8)
+PLANNED, GROUP = 4, 4
+SEATS = (1, 2, 3)
+Kind = Callable[..., Actor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bets(Ladder):
+    """Every seat says one word. "up" wins; of every third task nobody does, and every fifth cannot be judged."""
+
+    failing: bool = False
+
+    @property
+    def max_turns(self) -> int:
+        return self.seats
+
+    def start(self, task: Task, key: Key) -> Bet:
+        return Bet(self, task)
+
+
+class Bet:
+    def __init__(self, env: Bets, task: Task) -> None:
+        self.env, self.messages, self.task, self.said = env, task.messages, task, []
+
+    def step(self, reply: str) -> Step:
+        if self.env.failing and self.task.answer % 5 == 0:
+            raise RuntimeError("the judge is gone")
+        self.said.append(reply)
+        if len(self.said) < self.env.seats:
+            return Step(messages=self.messages, done=False, seat=len(self.said))
+        lost = self.task.answer % 3 == 0
+        verdicts = tuple(won(1.0 if word == "up" and not lost else -1.0) for word in self.said)
+        return Step(done=True, verdicts=verdicts) if self.env.seats > 1 else Step(done=True, verdict=verdicts[0])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Referees(dict[Ladder, Referee]):
+    """One process for each of the environments that the cases below have in common."""
+
+    def __missing__(self, env: Ladder) -> Referee:
+        self[env] = Referee(env, workers=1, retries=0)
+        return self[env]
+
+
+@pytest.fixture(scope="module")
+def referees() -> Iterator[Referees]:
+    started = Referees()
+    yield started
+    for referee in started.values():
+        referee.close()
+
+
+def by_place(prompt: str, place: int) -> str:
+    """Half of a group wins, in every seat."""
+    return "up" if place % 2 else "down"
+
+
+def by_seat(seats: int) -> Callable[[str, int], str]:
+    """The first seat always wins and the others never do: no seat has anything to compare within itself."""
+    calls = {"made": -1}
+
+    def reply(prompt: str, place: int) -> str:
+        calls["made"] += place == 0
+        return "up" if calls["made"] % seats == 0 else "down"
+
+    return reply
+
+
+def collected(
+    referees: Referees, kind: Kind, env: Bets, reply: Callable[[str, int], str], **options: object
+) -> list[Group]:
+    engine = Scripted(TOKENIZER, reply)
+    actor = kind(
+        env, TOKENIZER, engine, group=GROUP, sampling=SAMPLING, referee=referees[env], among=range(16), **options
+    )
+    actor.count = lambda plays: None  # An environment that breaks on purpose may go on.
+    tasks = [(index, env.tasks("train")[index]) for index in range(PLANNED)]
+    return asyncio.run(actor.collect(tasks, Key(0)))
+
+
+def whole(groups: list[Group], seats: int) -> list[int]:
+    """Indices of the tasks that are trained on; each is in all its seats, or in none."""
+    for task in of_tasks(groups):
+        assert [group.rollouts[0].seat for group in task] == list(range(seats))
+        assert len({group.spare for group in task}) == 1
+    return [task[0].index for task in of_tasks(groups) if not task[0].spare]
+
+
+@pytest.mark.parametrize("seats", SEATS)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_refilling_trains_whole_tasks_as_many_as_planned(referees, seats, shared, rounds):
+    """Tasks 0 and 3 of the planned four teach nothing; a round replaces them by those that do, if it draws such."""
+    groups = collected(referees, Refilled, Bets(seats=seats), by_place, rounds=rounds, shared=shared)
+    trained = whole(groups, seats)
+    assert len(trained) == PLANNED
+    assert (rounds == 0) == (len(of_tasks(groups)) == PLANNED)
+    teaching = [task[0].index for task in of_tasks(groups) if task[0].index % 3]
+    assert set(trained) >= set(teaching[:PLANNED])
+    if rounds == 3:
+        assert trained == teaching[:PLANNED]
+    batch = pack(judged(groups), sampling=SAMPLING, exact=False)
+    assert batch.denominators.groups == PLANNED * seats
+    assert batch.denominators.sequences == PLANNED * seats * GROUP
+    learner = LocalLearner(Policy.load("tiny"), lr=1e-3, steps=1, shared=shared)
+    ready = learner.prepare(batch, objective("rloo"))
+    assert ready.rollouts.rewards.shape == ((PLANNED, seats * GROUP) if shared else (PLANNED * seats, GROUP))
+    assert sum(any(row.advantage) for row in ready.rows) == seats * GROUP * sum(index % 3 > 0 for index in trained)
+
+
+@pytest.mark.parametrize("seats", SEATS)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("candidates", [1, 2, 3])
+def test_candidates_train_whole_tasks_as_many_as_planned(referees, seats, shared, candidates):
+    groups = collected(referees, Uncertain, Bets(seats=seats), by_place, candidates=candidates)
+    assert len(of_tasks(groups)) == candidates * PLANNED
+    assert len(whole(groups, seats)) == PLANNED
+    batch = pack(judged(groups), sampling=SAMPLING, exact=False)
+    assert batch.denominators.groups == PLANNED * seats
+    learner = LocalLearner(Policy.load("tiny"), lr=1e-3, steps=1, shared=shared)
+    ready = learner.prepare(batch, objective("rloo"))
+    assert ready.rollouts.rewards.shape == ((PLANNED, seats * GROUP) if shared else (PLANNED * seats, GROUP))
+
+
+@pytest.mark.parametrize("seats", [2, 3])
+def test_what_a_shared_baseline_compares_decides_which_tasks_teach(referees, seats):
+    """One seat always wins: within a seat there is nothing to compare, across the seats there is."""
+    for shared in (False, True):
+        groups = collected(referees, Refilled, Bets(seats=seats), by_seat(seats), rounds=1, shared=shared)
+        assert not any(mixed(group.rollouts) for group in groups)
+        met = [task[0].index for task in of_tasks(groups)]
+        missing = sum(index % 3 == 0 for index in met[:PLANNED]) if shared else PLANNED
+        assert len(met) == PLANNED + missing
+        assert len(whole(groups, seats)) == PLANNED
+
+
+@pytest.mark.parametrize("seats", SEATS)
+@pytest.mark.parametrize(("kind", "options"), [(Refilled, {"rounds": 3}), (Uncertain, {"candidates": 3})])
+def test_a_task_that_could_not_be_judged_is_replaced(referees, seats, kind, options):
+    """Task 0 is one of the four; it is not trained on while another was sampled."""
+    groups = collected(referees, kind, Bets(seats=seats, failing=True), by_place, **options)
+    assert any(not group.judged for group in groups)
+    trained = whole(groups, seats)
+    assert len(trained) == PLANNED and not any(index % 5 == 0 for index in trained)
+    assert pack(judged(groups), sampling=SAMPLING, exact=False).denominators.groups == PLANNED * seats
+
+
+def test_the_worthiest_tasks_are_chosen_and_the_first_of_equals():
+    groups = [
+        Group(task=Task(id=str(i), messages=(), answer=None), index=i, rollouts=rollouts(i, seat, i != 7))
+        for i in (3, 7, 1, 5)
+        for seat in (0, 1)
+    ]
+    worth = {3: 1.0, 7: 9.0, 1: 2.0, 5: 1.0}
+    for count, expected in ((1, [1]), (2, [3, 1]), (3, [3, 1, 5]), (4, [3, 7, 1, 5])):
+        found = chosen(groups, count, lambda task: worth[task[0].index])
+        assert [
+            index for index, part in groupby(found, lambda g: g.index) if not any(g.spare for g in part)
+        ] == expected
+        assert [group.rollouts for group in found] == [group.rollouts for group in groups]
+
+
+def rollouts(index: int, seat: int, good: bool):
+    from gnomon.types import Rollout, Stop
+
+    status = Status.CORRECT if good else Status.FAILED
+    task = Task(id=str(index), messages=(), answer=None)
+    verdict = Verdict(status=status, parts=())
+    return (Rollout(task=task, sample=seat, turns=(), verdict=verdict, stop=Stop.DONE, seat=seat),)
+
+
+def test_the_entropy_of_a_task_is_that_of_a_reply_in_any_of_its_seats(referees):
+    groups = collected(referees, Uncertain, Bets(seats=2), by_place, candidates=1)
+    assert predictive_entropy(of_tasks(groups)[0]) == 0.0  # A script is certain of every token.
