@@ -1,20 +1,27 @@
-r"""Mathematical equality in stages: the same text, the same number or polynomial, and only then computer algebra."""
+r"""Mathematical equality: an answer is read by a grammar, its kind is compared, and then the value of every part."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from gnomon.errors import ResourceError
+from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers.boxes import boxed
 from gnomon.verifiers.extract import Extraction
-from gnomon.verifiers.latex import assigned, elements, plain, refuse, tidy, worded
-from gnomon.verifiers.number import Percent, Quantity, Units, quantity
-from gnomon.verifiers.polynomial import polynomial
-from gnomon.verifiers.slot import Answered, Malformed
-from gnomon.verifiers.symbolic import equivalent, needed
+from gnomon.verifiers.mathematics.answer import Answer, ambiguous, option, read
+from gnomon.verifiers.mathematics.calendar import dated
+from gnomon.verifiers.mathematics.compare import Comparison, stripped
+from gnomon.verifiers.mathematics.echo import repeats
+from gnomon.verifiers.mathematics.node import Node, key
+from gnomon.verifiers.mathematics.notation import shown, tokens
+from gnomon.verifiers.mathematics.words import sorted_out
+from gnomon.verifiers.number import Percent, Units
+from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several
 
 __all__ = ["Math"]
 
@@ -23,109 +30,131 @@ __all__ = ["Math"]
 class Math(Answered):
     r"""The answer is a number, a formula, or a list of them, in one `\boxed{…}` or `<answer>…</answer>`.
 
-    What exact arithmetic can decide, it decides. The rest goes to math-verify, in place and without a limit: judge in
-    a `Pool`, as `judge` and training do, and a formula without end is `EXCEEDED` there.
+    An answer has to be worked out: what is still to be computed, as `6 \cdot 7` or `2x + 3x`, is rejected where the gold
+    is worked out. One that is written otherwise than the gold and stands in the task's messages is rejected too.
 
-    A list says its kind: `(1, 2)` in order, `\{1, 2\}` and the bare `1, 2` in any order, and no kind equals another.
-    Raises: ResourceError E111, where the package math-verify is missing.
+    A list says its kind: `(1, 2)` in order, `\{1, 2\}` and the bare `1, 2` in any order.
+    Raises: ResourceError E111, where the package mpmath is missing.
     """
 
     units: Units = Units.OPTIONAL
     percent: Percent = Percent.SHARE
     decimals: int = 6
-    """To which numbers without an exact form are compared; rational numbers are compared exactly."""
+    """Digits behind the point from which a decimal may stand for a number that is not rational, rounded or cut off."""
 
-    imports: ClassVar[tuple[str, ...]] = ("gnomon.verifiers.warm_algebra",)
+    imports: ClassVar[tuple[str, ...]] = ("mpmath",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "units", Units(self.units))
         object.__setattr__(self, "percent", Percent(self.percent))
-        needed()
+        if importlib.util.find_spec("mpmath") is None:
+            fix = 'pip install "gnomon[math]"'
+            raise ResourceError("E111", "the verifier Math needs the package mpmath", fix=fix)
 
     def extract(self, reply: str) -> Extraction:
         return boxed(reply, self.strictness)
 
+    def verify(self, task: Task, reply: str) -> Verdict:
+        question = "\n".join(message.content for message in task.messages if message.role != "assistant")
+
+        def accepts(answer: str) -> bool:
+            right = self.accepts(answer, task.answer)
+            if right and question and _echoed(answer, str(task.answer), question):
+                raise Rejected("the answer repeats a piece of the question")
+            return right
+
+        return self.judge(reply, accepts)
+
     def accepts(self, answer: str, gold: Any) -> bool:
-        right = self._gold(gold)
-        said = tidy(answer)
-        if said == right:
+        wanted = _gold(gold)
+        if (mine := dated(answer)) is not None and (right := dated(wanted)) is not None:
+            return _same_date(mine, right)
+        if (asked := option(wanted)) is not None and (chosen := option(answer)) is not None:
+            return self._chosen(chosen, asked)
+        if ambiguous(wanted) and ambiguous(answer) is False:
+            with suppress(Malformed, Rejected, Several):
+                if self._same(answer, wanted, thousands=False):
+                    return True
+        return self._same(answer, wanted)
+
+    def _same(self, answer: str, wanted: str, *, thousands: bool = True) -> bool:
+        right = _read_gold(wanted, thousands)
+        # The same text is right, whatever it says.
+        if shown(sorted_out_or_raw(answer, thousands)) == right.text:
             return True
-        refuse(said, right)
-        (name, said), (other, right) = assigned(said), assigned(right)
-        return (not name or not other or name == other) and self.same(said, right)
-
-    def same(self, said: str, right: str) -> bool:
-        """Whether two tidy texts have the same value. Raises: Malformed, when the first has none."""
-        mine, theirs = elements(said), elements(right)
-        if mine is None and theirs is None:
-            return self.equal(said, right)
-        if mine is None or theirs is None or mine[0] != theirs[0] or len(mine[1]) != len(theirs[1]):
+        said = read(answer, thousands=thousands)
+        if said.text == right.text:
+            return True
+        if right.node is None or said.node is None:
             return False
-        if mine[0] in ("", "{}"):
-            return self.matched(mine[1], theirs[1])
-        return all(self.same(one, other) for one, other in zip(mine[1], theirs[1], strict=True))
+        return Comparison(self.units, self.percent, self.decimals).same(said.node, right.node)
 
-    def matched(self, said: list[str], right: list[str]) -> bool:
-        """Whether two lists have the same elements, in any order, each as often."""
-        left = list(right)
-        for one in said:
-            place = next((place for place, other in enumerate(left) if self.same(one, other)), None)
-            if place is None:
-                return False
-            del left[place]
+    def _chosen(self, said: tuple[str, str], asked: tuple[str, str]) -> bool:
+        """Whether the letters of two options are one, and so what stands behind both."""
+        if said[0] != asked[0]:
+            return False
+        if said[1] and asked[1]:
+            return self._same(said[1], asked[1])
+        if said[1]:
+            found = read(said[1]).node
+            if found is None or found.kind in ("list", "words"):
+                raise Several("an option and more")
         return True
 
-    def equal(self, said: str, right: str) -> bool:
-        """Whether two single values are equal: as quantities, as polynomials, else by computer algebra."""
-        if said == right:
-            return True
-        mine, theirs = self.quantity(said), self.quantity(right)
-        if mine is not None and theirs is not None:
-            return self.agree(mine, theirs)
-        (said, words), (right, others) = worded(said), worded(right)
-        if words.lower() != others.lower() and ((words and others) or not said or not right):
-            return False
-        if bool(words) != bool(others) and self.units is not Units.OPTIONAL:
-            return False
-        if not said or not right:
-            return not said and not right
-        with suppress(Malformed):
-            one, other = polynomial(plain(said)), polynomial(plain(right))
-            # Letters side by side can be a function's name, and `e` and `i` are numbers: unequal proves nothing there.
-            if one.terms == other.terms or not re.search("[a-zA-Z]{2}|[ei]", said + " " + right):
-                return one.terms == other.terms
-        return equivalent(said, right, self.decimals)
 
-    def quantity(self, text: str) -> Quantity | None:
-        """The number with its unit that a text is, if it is one."""
-        with suppress(Malformed):
-            return quantity(text, percent=self.percent, thousands=",")
-        with suppress(Malformed):
-            value, words = worded(text)
-            constant = polynomial(plain(value)).constant if value else None
-            if constant is not None:
-                return Quantity(value=constant, unit=quantity(f"1 {words}").unit if words else None)
-        return None
+def sorted_out_or_raw(text: str, thousands: bool) -> list[Any]:
+    found = tokens(text, thousands=thousands)
+    try:
+        return sorted_out(found)
+    except Malformed:
+        return found
 
-    def agree(self, said: Quantity, right: Quantity) -> bool:
-        if said.unit is not None and right.unit is not None:
-            ratio: Fraction = said.unit.factor / right.unit.factor
-            return said.unit.dimension == right.unit.dimension and said.value * ratio == right.value
-        if (said.unit is None) != (right.unit is None) and self.units is not Units.OPTIONAL:
-            if said.unit is None:
-                raise Malformed("the unit is missing")
-            return False
-        return said.value == right.value
 
-    def _gold(self, gold: Any) -> str:
-        """The task's own answer, tidy. Raises: ValueError when it is none; this is never the policy's doing."""
-        if isinstance(gold, bool) or not isinstance(gold, str | int | float | Fraction):
-            raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text")
-        try:
-            right = tidy(str(gold))
-        except Malformed as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text: {problem}") from problem
-        if not right:
+def _gold(gold: Any) -> str:
+    """The task's own answer as text. Raises: ValueError when it is none; this is never the policy's doing."""
+    if isinstance(gold, bool) or not isinstance(gold, str | int | float | Fraction):
+        raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text")
+    text = repr(gold) if isinstance(gold, float) else str(gold)
+    try:
+        if not tokens(text):
             raise ValueError("the task's own answer is empty")
-        return right
+    except Malformed as problem:
+        raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text: {problem}") from problem
+    return text
+
+
+def _read_gold(text: str, thousands: bool) -> Answer:
+    try:
+        return read(text, thousands=thousands)
+    except (Malformed, Rejected, Several):
+        return Answer(shown(sorted_out_or_raw(text, thousands)), None)
+
+
+def _same_date(said: tuple[str, ...], right: tuple[str, ...]) -> bool:
+    """Whether two times or dates are one; the half of the day and the year may be left out of either."""
+    if said[0] != right[0]:
+        return False
+    optional = 3 if said[0] == "time" else 1
+    return all(
+        mine == theirs or (place == optional and not (mine and theirs))
+        for place, (mine, theirs) in enumerate(zip(said, right, strict=True))
+    )
+
+
+def _echoed(answer: str, gold: str, question: str) -> bool:
+    """Whether a right answer is written otherwise than the gold, and so in the question."""
+    try:
+        said, right = read(answer).node, read(gold).node
+    except (Malformed, Rejected, Several):
+        return False
+    if said is None or right is None:
+        return False
+    said, right = (_bare(node) for node in (said, right))
+    plain = said.kind == right.kind == "number" and said.text == right.text
+    return key(said) != key(right) and not plain and repeats(answer, question)
+
+
+def _bare(node: Node) -> Node:
+    """The value without its name; and without its unit, unless it is converted."""
+    return stripped(node)[1]

@@ -1,0 +1,440 @@
+"""Whether two answers are the same: their kinds first, then the value of every part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gnomon.verifiers.mathematics.finished import undone
+from gnomon.verifiers.mathematics.node import Node, integer, key, name, negative, number, rebuilt, walk
+from gnomon.verifiers.mathematics.region import ranged, region, same_region
+from gnomon.verifiers.mathematics.value import (
+    agree,
+    constant,
+    divided,
+    equal,
+    near,
+    rational_value,
+    variables,
+)
+from gnomon.verifiers.number import Percent, Units
+from gnomon.verifiers.slot import Malformed, Rejected, Several
+from gnomon.verifiers.units import measure
+
+__all__ = ["Comparison", "stripped"]
+
+MANY = ("list", "set")
+PLACED = ("tuple", "matrix")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The rules by which an answer is compared with a gold."""
+
+    units: Units
+    percent: Percent
+    decimals: int
+
+    def same(self, said: Node, right: Node) -> bool:
+        """Whether an answer is right. Raises: Rejected, Several or Malformed, for what is no single finished answer."""
+        said, right = self.prepared(said), self.prepared(right)
+        if key(said) == key(right):
+            return True
+        found = self.one(said, right)
+        if found or not any(part.kind == "call" and _bare_log(part) for tree in (said, right) for part in walk(tree)):
+            return found
+        return self.one(rebuilt(said, _decadic), rebuilt(right, _decadic))
+
+    def prepared(self, node: Node) -> Node:
+        """The tree with its percentages under the rule, angles inside functions in radians, and ± written out."""
+        if self.percent is not Percent.SHARE and any(_percentage(part) for part in walk(node)):
+            if self.percent is Percent.REFUSED:
+                raise Malformed("a percent sign")
+            node = rebuilt(node, lambda part: number(part.value * 100) if _percentage(part) else None)
+        node = rebuilt(node, lambda part: rebuilt_angle(part) if part.kind == "call" else None)
+        return _expanded(node)
+
+    def one(self, said: Node, right: Node) -> bool:
+        """The same for prepared trees, of one kind after the other."""
+        if key(said) == key(right):
+            return True
+        if ranged(said) or ranged(right):
+            return self.regions(said, right)
+        if said.kind in MANY or right.kind in MANY:
+            return self.many(said, right)
+        (called, mine), (asked, theirs) = stripped(said), stripped(right)
+        if said.kind == right.kind == "relation" and asked and not called and variables(theirs):
+            return self.relations(said, right)
+        said, right = mine, theirs
+        if called and asked and not _same_name(called, asked):
+            return False
+        if "relation" in (said.kind, right.kind):
+            return self.relations(said, right)
+        if called or asked:
+            return self.one(said, right)
+        if said.kind in PLACED or right.kind in PLACED:
+            return self.placed(said, right)
+        if "ratio" in (said.kind, right.kind):
+            return self.ratios(said, right)
+        if "modulo" in (said.kind, right.kind):
+            return self.residues(said, right)
+        if "based" in (said.kind, right.kind):
+            return _based(said, right)
+        if "words" in (said.kind, right.kind):
+            return False
+        if "quantity" in (said.kind, right.kind):
+            return self.quantities(said, right)
+        return self.formulas(said, right)
+
+    # Several values.
+
+    def many(self, said: Node, right: Node) -> bool:
+        mine = said.parts if said.kind in MANY else (said,)
+        theirs = right.parts if right.kind in MANY else (right,)
+        if said.kind == "list" and right.kind not in MANY and not (right.kind in PLACED and _assigns(said)):
+            raise Several("more than one answer where one is asked")
+        if _assigns(said) or _assigns(right):
+            mine, theirs = _by_name(said), _by_name(right)
+            if mine is None or theirs is None or len(mine) != len(theirs):
+                return False
+            return all(self.one(one, other) for one, other in zip(mine, theirs, strict=True))
+        return len(mine) == len(theirs) and self.matched(mine, theirs)
+
+    def matched(self, said: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
+        """Whether two lists have the same elements, in any order, each as often."""
+        left = list(right)
+        for one in said:
+            place = next((place for place, other in enumerate(left) if self.one(one, other)), None)
+            if place is None:
+                return False
+            del left[place]
+        return True
+
+    def placed(self, said: Node, right: Node) -> bool:
+        """Pairs, points, vectors and matrices."""
+        if said.kind not in PLACED or right.kind not in PLACED:
+            return False
+        if said.kind == right.kind == "tuple":
+            mine, theirs = said.parts, right.parts
+            if {said.text, right.text} - {"()", "<>"} and said.text != right.text:
+                return False
+        elif said.kind == right.kind:
+            if [len(row.parts) for row in said.parts] != [len(row.parts) for row in right.parts]:
+                return False
+            mine, theirs = _entries(said), _entries(right)
+        else:
+            flat = [_vector(one) for one in (said, right)]
+            if flat[0] is None or flat[1] is None:
+                return False
+            mine, theirs = flat[0], flat[1]
+        return len(mine) == len(theirs) and all(
+            self.one(one, other) for one, other in zip(mine, theirs, strict=True)
+        )
+
+    def regions(self, said: Node, right: Node) -> bool:
+        if right.kind in MANY and not ranged(right) and right.kind == "list":
+            return said.kind == "list" and len(said.parts) == len(right.parts) and self.matched(said.parts, right.parts)
+        mine, theirs = region(stripped(said)[1]), region(stripped(right)[1])
+        if said.kind == "relation" and said.text != right.text and "call" in {part.kind for part in said.parts}:
+            raise Rejected("the answer leaves work undone: an inequality that is not solved")
+        if mine is not None and theirs is not None:
+            return same_region(mine, theirs, self.one)
+        if said.kind == right.kind == "relation" and theirs is None:
+            return _same_inequality(said, right)
+        return False
+
+    # Single values.
+
+    def relations(self, said: Node, right: Node) -> bool:
+        """Equations that do not only give a value its name."""
+        if said.kind == "relation":
+            said = _closed(said)
+        if right.kind == "relation":
+            right = _closed(right)
+        if "relation" not in (said.kind, right.kind):
+            return self.one(said, right)
+        if said.kind != right.kind or said.text != right.text or said.text not in ("=", "\\equiv"):
+            raise Rejected("the answer leaves work undone: an equation that is not solved")
+        if len(variables(right)) < 2:
+            raise Rejected("the answer leaves work undone: an equation that is not solved")
+        if why := undone(said):
+            raise Rejected(f"the answer leaves work undone: {why}")
+        return _proportional(_difference(said), _difference(right))
+
+    def ratios(self, said: Node, right: Node) -> bool:
+        if said.kind != "ratio" and len(right.parts) == 2:
+            return self.formulas(said, Node("quotient", right.parts))
+        if right.kind != "ratio":
+            if said.kind == "ratio" and len(said.parts) == 2 and right.kind == "quotient":
+                return self.formulas(Node("quotient", said.parts), right)
+            return False
+        if len(said.parts) != len(right.parts) or (_clock(said) and _clock(right)):
+            return False
+        mine, theirs = said.parts, right.parts
+        return all(
+            equal(Node("product", (mine[0], theirs[place])), Node("product", (mine[place], theirs[0])))
+            for place in range(1, len(mine))
+        )
+
+    def residues(self, said: Node, right: Node) -> bool:
+        if said.kind != right.kind:
+            mine, theirs = (node.parts[0] if node.kind == "modulo" else node for node in (said, right))
+            return self.one(mine, theirs)
+        (mine, base), (theirs, other) = said.parts, right.parts
+        if not self.one(base, other):
+            return False
+        values = [constant(node) for node in (mine, theirs, base)]
+        if not all(isinstance(found, Fraction) for found in values) or not values[2]:
+            return self.one(mine, theirs)
+        if undone(mine):
+            raise Rejected("the answer leaves work undone")
+        return bool(divided(values[0] - values[1], values[2]).denominator == 1)
+
+    def quantities(self, said: Node, right: Node) -> bool:
+        """Values with what stands behind them."""
+        (mine, unit), (theirs, other) = _quantity(said), _quantity(right)
+        if unit and other:
+            one, two = measure(unit), measure(other)
+            if one is None or two is None:
+                return one is two and _singular(unit) == _singular(other) and self.one(mine, theirs)
+            if one[0] != two[0]:
+                return False
+            if one[1] != two[1]:
+                ratio = number(one[1] / two[1])
+                return equal(Node("product", (mine, ratio)), theirs) and self.finished(mine, theirs)
+        elif self.units is not Units.OPTIONAL:
+            if not unit:
+                raise Malformed("the unit is missing")
+            return False
+        return self.one(mine, theirs)
+
+    def formulas(self, said: Node, right: Node) -> bool:
+        if equal(said, right):
+            return self.finished(said, right)
+        return self.rounded(said, right) or self.rounded(right, said)
+
+    def finished(self, said: Node, right: Node) -> bool:
+        """True. Raises: Rejected, for an answer that is not worked out, where the gold is."""
+        why = undone(said)
+        shifted = any(part.kind == "number" and part.text == "scientific" for part in walk(right))
+        if why and not undone(right) and not (shifted and said.kind == "number"):
+            raise Rejected(f"the answer leaves work undone: {why}")
+        return True
+
+    def rounded(self, decimal: Node, exact: Node) -> bool:
+        """Whether one is a decimal of enough places that rounds or cuts off the other, which is no rational number."""
+        if decimal.kind == "negative":
+            return self.rounded(decimal.parts[0], negative(exact))
+        if decimal.kind != "number" or decimal.text != "plain" or variables(exact) or exact.kind == "number":
+            return False
+        places = _places(decimal.value)
+        found = constant(exact)
+        if places < self.decimals or found is None or isinstance(found, Fraction) or found.imag != 0:
+            return False
+        if rational_value(found) is not None:
+            return False
+        return bool(abs(found - decimal.value.numerator / (found * 0 + decimal.value.denominator)) < Fraction(1, 10**places))
+
+
+def stripped(node: Node) -> tuple[str, Node]:
+    r"""The name in front of `x = …`, `f(x) = …` or `x \in …`, if there is one, and the rest."""
+    if node.kind != "relation":
+        return "", node
+    signs = node.text.split()
+    if signs in (["="], ["\\in"], ["\\approx"]) and (called := _called(node.parts[0], node.parts[1])):
+        return called, node.parts[1]
+    if signs == ["="] and node.parts[1].kind == "name" and (called := _called(node.parts[1], node.parts[0])):
+        return called, node.parts[0]
+    if len(signs) > 1 and set(signs) <= {"=", "\\approx"}:
+        # `x = 6 \cdot 7 = 42` and `\sqrt2 \approx 1.41` say one thing, when they are true.
+        if (called := _called(node.parts[0], node.parts[1])) and not _valued(node.parts[0]):
+            return called, Node("relation", node.parts[1:], " ".join(signs[1:]))
+    return "", node
+
+
+def _valued(node: Node) -> bool:
+    return not variables(node)
+
+
+def _called(left: Node, right: Node) -> str:
+    """How a value is named by what stands on the left: `x`, `a_1`, `f(x)`, `(x, y)`."""
+    if left.kind == "name" and variables(left) and left.text not in {part.text for part in walk(right)}:
+        return left.text
+    if left.kind == "tuple" and all(part.kind == "name" for part in left.parts) and right.kind == "tuple":
+        return ",".join(part.text for part in left.parts)
+    if left.kind == "product" and len(left.parts) == 2 and left.parts[1].kind in ("name", "number"):
+        function = left.parts[0]
+        base = function.parts[0] if function.kind == "power" else function
+        if base.kind == "name" and base.text[0] in "fghFGHPpqQrRST" and base.text not in variables(right):
+            inverse = "^-1" if function.kind == "power" else ""
+            return f"{base.text}{inverse}()"
+    return ""
+
+
+def _same_name(said: str, right: str) -> bool:
+    return said == right or {said[-2:], right[-2:]} & {"()"} != set() and "y" in (said, right)
+
+
+def _closed(node: Node) -> Node:
+    """The last side of a chain of equal values, or its exact one. Raises: Malformed, where it contradicts itself."""
+    signs = node.text.split()
+    if not set(signs) <= {"=", "\\approx"} or (len(signs) == 1 and any(variables(part) for part in node.parts)):
+        return node
+    for sign, left, right in zip(signs, node.parts, node.parts[1:], strict=False):
+        if (variables(left) or variables(right)) and not (sign == "=" and len(signs) > 1 and equal(left, right)):
+            raise Malformed("more than one equation")
+        if sign == "=" and not equal(left, right):
+            raise Several("sides of an equation that are not equal")
+        if sign == "\\approx" and not _rounds(right, left):
+            raise Several("a value and another one beside it")
+    exact = node.parts[: signs.index("\\approx") + 1] if "\\approx" in signs else node.parts
+    return exact[-1]
+
+
+def _rounds(decimal: Node, exact: Node) -> bool:
+    found, shown = constant(exact), constant(decimal)
+    if found is None or not isinstance(shown, Fraction):
+        return False
+    gap = abs(found - shown) if isinstance(found, Fraction) else abs(found - float(shown))
+    return bool(gap <= Fraction(6, 10 ** (_places(shown) + 1)) if isinstance(gap, Fraction) else gap * 10 ** _places(shown) <= 0.6)
+
+
+def _places(value: Fraction) -> int:
+    """Digits behind the point of a decimal."""
+    places = 0
+    while value.denominator != 1 and places < 600:
+        value, places = value * 10, places + 1
+    return places
+
+
+def _percentage(node: Node) -> bool:
+    return node.kind == "number" and node.text == "percent"
+
+
+def _bare_log(node: Node) -> bool:
+    return node.text == "log" and len(node.parts) == 1
+
+
+def _decadic(node: Node) -> Node | None:
+    r"""`\log` without a base, read as the logarithm to the base of ten."""
+    if node.kind == "call" and _bare_log(node):
+        return Node("call", tuple(rebuilt(part, _decadic) for part in node.parts), "lg")
+    return None
+
+
+def rebuilt_angle(node: Node) -> Node:
+    """A function whose angles in degrees are written in radians."""
+
+    def radians(part: Node) -> Node | None:
+        if part.kind == "quantity" and part.text in ("°", "degrees", "degree"):
+            return Node("quotient", (Node("product", (part.parts[0], name("\\pi"))), number(180)))
+        return None
+
+    return rebuilt(node, radians)
+
+
+def _expanded(node: Node) -> Node:
+    """The tree with ± written out: two values in a list."""
+    if node.kind in MANY:
+        parts = list[Node]()
+        for part in node.parts:
+            found = _expanded(part)
+            parts += found.parts if found.kind == "list" and part.kind not in MANY else [found]
+        return Node(node.kind, tuple(parts), node.text)
+    if not any(part.kind == "pm" for part in walk(node)):
+        return node
+    return Node("list", tuple(rebuilt(node, lambda part, s=sign: _chosen(part, s)) for sign in (1, -1)))  # type: ignore[misc]
+
+
+def _chosen(node: Node, sign: int) -> Node | None:
+    if node.kind != "pm":
+        return None
+    minus = (node.text == "+") != (sign > 0)
+    parts = tuple(rebuilt(part, lambda inner: _chosen(inner, sign)) for part in node.parts)
+    last = negative(parts[-1]) if minus else parts[-1]
+    return last if len(parts) == 1 else Node("sum", (parts[0], last))
+
+
+def _assigns(node: Node) -> bool:
+    """Whether a list gives values to different names."""
+    names = [stripped(part)[0] for part in node.parts] if node.kind == "list" else []
+    return bool(names) and all(names) and len({called.partition("_")[0] for called in names}) > 1
+
+
+def _by_name(node: Node) -> tuple[Node, ...] | None:
+    """Values in the order of their names; those of a tuple or a bare list in theirs."""
+    if _assigns(node):
+        found = sorted((stripped(part) for part in node.parts), key=lambda pair: pair[0])
+        return tuple(value for _, value in found)
+    called, node = stripped(node)
+    if called and called != ",".join(sorted(called.split(","))):
+        return None
+    return node.parts if node.kind in ("tuple", "list") else None
+
+
+def _entries(node: Node) -> tuple[Node, ...]:
+    return tuple(entry for row in node.parts for entry in row.parts)
+
+
+def _vector(node: Node) -> tuple[Node, ...] | None:
+    """The entries of a tuple, a column or a row; rows of a matrix that is written as a tuple of tuples."""
+    if node.kind == "tuple":
+        return node.parts if node.text in ("()", "<>", "[]") else None
+    if len(node.parts) == 1:
+        return node.parts[0].parts
+    if all(len(row.parts) == 1 for row in node.parts):
+        return _entries(node)
+    return tuple(Node("tuple", row.parts, "[]") for row in node.parts)
+
+
+def _quantity(node: Node) -> tuple[Node, str]:
+    return (node.parts[0], node.text) if node.kind == "quantity" else (node, "")
+
+
+def _singular(text: str) -> str:
+    return " ".join(word.removesuffix("s") for word in text.lower().split())
+
+
+def _clock(node: Node) -> bool:
+    """Whether a ratio can be a time of day."""
+    hours, minutes = node.parts[0], node.parts[-1]
+    return (
+        len(node.parts) == 2 and integer(hours) and integer(minutes) and hours.value < 25 and 10 <= minutes.value < 60
+    )
+
+
+def _based(said: Node, right: Node) -> bool:
+    """Digits in a base: the base may be left out of the answer where the gold has it, and is ten otherwise."""
+    if said.kind == "based" and right.kind == "based":
+        return said.text == right.text
+    digits, _, base = (said if said.kind == "based" else right).text.partition("_")
+    other = right if said.kind == "based" else said
+    return integer(other) and str(other.value) == digits and (base == "10" or right.kind == "based")
+
+
+def _difference(node: Node) -> Node:
+    return Node("sum", (node.parts[0], negative(node.parts[1])))
+
+
+def _proportional(said: Node, right: Node, positive: bool = False) -> bool:
+    """Whether one formula is a multiple of the other, by a number."""
+    ratios = list[object]()
+
+    def same(one: object, other: object) -> bool:
+        if one == 0 or other == 0:
+            return one == other
+        ratios.append(divided(one, other))
+        return near(ratios[0], ratios[-1])
+
+    found = agree(said, right, same) and bool(ratios)
+    return found and not (positive and ratios[0].real <= 0)  # type: ignore[attr-defined]
+
+
+def _same_inequality(said: Node, right: Node) -> bool:
+    """Inequalities with several variables: multiples of one another by a positive number."""
+    signs = [node.text for node in (said, right)]
+    if any(sign not in ("<", ">", "\\le", "\\ge") for sign in signs) or len(variables(right)) < 2:
+        raise Rejected("the answer leaves work undone: an inequality that is not solved")
+    turned = [_difference(node) if node.text in (">", "\\ge") else negative(_difference(node)) for node in (said, right)]
+    strict = [sign in ("<", ">") for sign in signs]
+    return strict[0] == strict[1] and _proportional(turned[0], turned[1], positive=True)

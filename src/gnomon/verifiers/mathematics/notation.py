@@ -1,0 +1,256 @@
+r"""Characters to tokens: LaTeX, plain text and Unicode's mathematical signs are brought to one notation.
+
+What is only layout goes. A character that no answer needs is refused: invisible signs, and letters that look like others.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from gnomon.verifiers.slot import Malformed
+
+__all__ = ["Token", "shown", "tokens"]
+
+MAX_LENGTH = 1000
+"""Characters of an answer."""
+MAX_DIGITS = 512
+"""Digits of one number."""
+MAX_DEPTH = 32
+"""Brackets inside one another."""
+
+SIGNS = {
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ",
+    "∗": "*", "÷": r"\div ", "∕": "/", "⁄": "/", "√": r"\sqrt ", "∛": r"\sqrt[3] ", "∞": r"\infty ", "°": r"^\circ ",
+    "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ",
+    "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∖": r"\setminus ", "∅": r"\emptyset ",
+    "Ø": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}", "ℕ": r"\mathbb{N}",
+    "ℂ": r"\mathbb{C}", "⟨": r"\langle ", "⟩": r"\rangle ", "〈": r"\langle ", "〉": r"\rangle ", "′": "'", "’": "'",
+    "∶": ":", "…": r"\ldots ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "£": r"\pounds ",
+    "€": r"\euro ", "∧": r"\land ", "∨": r"\lor ", "¬": r"\neg ", "∼": r"\sim ", "→": r"\to ",
+    "∫": r"\int ", "∑": r"\sum ", "∏": r"\prod ", "，": ", ", "；": "; ", "：": ":", "µ": r"\mu ",
+}  # fmt: skip
+GREEK = dict(
+    zip(
+        "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩϕϵ",
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi "
+        "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega phi epsilon".split(),
+        strict=True,
+    )
+)
+SUPERSCRIPT = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
+SUBSCRIPT = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎", "0123456789+-=()", strict=True))
+ASCII = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 +-*/^_=(){}[]<>|,.;:!%$'\\&")
+
+LAYOUT = frozenset(
+    r"\left \right \displaystyle \textstyle \scriptstyle \limits \nolimits \middle \big \Big \bigg \Bigg \bigl \bigr "
+    r"\Bigl \Bigr \biggl \biggr \; \: \, \! \> \quad \qquad \thinspace \enspace \hline \boldmath \; \/".split()
+)
+RENAMED = {
+    r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\leq": r"\le", r"\leqslant": r"\le",
+    r"\leqq": r"\le", r"\geq": r"\ge", r"\geqslant": r"\ge", r"\geqq": r"\ge", r"\neq": r"\ne", r"\lt": "<", r"\gt": ">",
+    "<=": r"\le", ">=": r"\ge", "!=": r"\ne", r"\times": "*", r"\cdot": "*", r"\div": "/", "**": "^", r"\ast": "*",
+    r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lparen": "(", r"\rparen": ")", r"\lbrack": "[", r"\rbrack": "]",
+    r"\lvert": "|", r"\rvert": "|", r"\vert": "|", r"\%": "%", r"\varnothing": r"\emptyset", r"\colon": ":",
+    r"\ratio": ":", r"\simeq": r"\approx", r"\thickapprox": r"\approx", r"\sim": r"\approx", r"\backslash": r"\setminus",
+    r"\wedge": r"\land", r"\vee": r"\lor", r"\dots": r"\ldots", r"\cdots": r"\ldots", "...": r"\ldots",
+    r"\varphi": r"\phi", r"\varepsilon": r"\epsilon", r"\vartheta": r"\theta", r"\cr": "\\\\", r"\tbinom": r"\binom",
+    r"\dbinom": r"\binom", r"\degree": "°", r"\pounds": "£", r"\textsterling": "£", r"\euro": "€", r"\texteuro": "€",
+    r"\textdollar": "$", r"\$": "$", r"\lnot": r"\neg", r"\notag": "", r"\implies": r"\to", r"\rightarrow": r"\to",
+    r"\prime": "'", r"\mod": r"\bmod", r"\tg": r"\tan", r"\arctg": r"\arctan", r"\ctg": r"\cot",
+}  # fmt: skip
+TEXT = r"\\(?:text|textbf|textit|textrm|textnormal|textsf|textup|mbox|hbox|emph)\s*\{"
+ROMAN = r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|operatorname\*?|pmb|vec|overrightarrow|hat)(?:\s*\{|(?=\s*[a-zA-Z]))"
+SPACE = r"(?:[ ~\n\t]|\\[,;:! ]|\\q?quad(?![a-zA-Z]))"
+NUMBER = re.compile(
+    rf"""(?P<digits>[0-9]{{1,3}}(?:(?P<apart>,|\{{,\}}|\\,|\ )[0-9]{{3}}(?![0-9]))(?:(?P=apart)[0-9]{{3}}(?![0-9]))*|[0-9]+)?
+        (?P<decimals>(?:\.|(?<=[0-9])\{{,\}})[0-9]*)?
+        (?:(?P<repeat>\\overline\s*\{{[0-9]+\}}|\\bar\s*(?:\{{[0-9]+\}}|[0-9])|\\dot\s*(?:\{{[0-9]\}}|[0-9])(?:[0-9]*\\dot\s*(?:\{{[0-9]\}}|[0-9]))?|(?<=\.)\([0-9]+\)|(?<=\.[0-9])\([0-9]+\))
+          |(?P<ellipsis>{SPACE}*(?:\.\.\.|\\[lc]?dots(?![a-zA-Z])))
+          |[eE](?P<power>[+-]?[0-9]+)(?![0-9a-zA-Z.]))?""",
+    re.VERBOSE,
+)
+BASED = re.compile(
+    r"(?P<bracket>\()?(?P<digits>[0-9][0-9A-Fa-f]*)(?(bracket)\))_"
+    r"(?:\{\s*(?:\\(?:text|mathrm)\s*\{)?\s*(?P<base>[0-9]+|[a-z]+)\s*\}{1,2}|(?P<digit>[0-9]))"
+)
+BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+         "eleven": 11, "twelve": 12, "sixteen": 16}  # fmt: skip
+PIECE = re.compile(
+    r"\\begin\s*\{[a-zA-Z]+\*?\}(?:\{[lcr|]*\})?|\\end\s*\{[a-zA-Z]+\*?\}|\\\\(?:\[[^\]]*\])?|\\[a-zA-Z]+|\\.|\*\*|<=|>=|!=|"
+    r"\.\.\.|[a-zA-Z]+|.",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str
+    """number, based, letters, word (of a text), command, or sign."""
+    text: str
+    spaced: bool = False
+    """Whether space stands in front."""
+
+
+def tokens(text: str, *, thousands: bool = True) -> list[Token]:
+    r"""The tokens of an answer.
+
+    Args: thousands: whether `1,234` outside of brackets is one number.
+    Raises: Malformed, for signs that no answer has, and for anything beyond the caps of this module.
+    """
+    if len(text) > MAX_LENGTH:
+        raise Malformed(f"an answer of over {MAX_LENGTH} characters")
+    text = _undelimited(_plain(text).strip())
+    return _Reader(text, thousands).read()
+
+
+def shown(found: list[Token]) -> str:
+    """The tokens as one line, the same for texts that differ in layout alone."""
+    return " ".join(token.text for token in found)
+
+
+def _plain(text: str) -> str:
+    """The text in ASCII. Raises: Malformed, for a sign that has no place in an answer."""
+    pieces = list[str]()
+    for place, char in enumerate(text):
+        before = text[place - 1] if place else ""
+        if char in ASCII:
+            pieces.append(char)
+        elif char in "\n\t\r" or unicodedata.category(char) == "Zs":
+            pieces.append(" ")
+        elif char in SIGNS:
+            pieces.append(SIGNS[char])
+        elif char in GREEK:
+            pieces.append(f"\\{GREEK[char]} ")
+        elif char in SUPERSCRIPT or char in SUBSCRIPT:
+            table, sign = (SUPERSCRIPT, "^") if char in SUPERSCRIPT else (SUBSCRIPT, "_")
+            if before in table and before:
+                pieces[-1] = pieces[-1][:-1] + table[char] + "}"
+            else:
+                pieces.append(f"{sign}{{{table[char]}}}")
+        elif "FRACTION" in unicodedata.name(char, "") and unicodedata.decomposition(char).startswith("<fraction>"):
+            top, _, bottom = unicodedata.normalize("NFKC", char).partition("⁄")
+            pieces.append(f"\\frac{{{top}}}{{{bottom}}}")
+        elif "\uff01" <= char <= "\uff5e" or "\U0001d400" <= char <= "\U0001d7ff":
+            pieces.append(_plain(unicodedata.normalize("NFKC", char)))
+        else:
+            raise Malformed(f"{char!r} is no part of a mathematical answer")
+    return "".join(pieces)
+
+
+def _undelimited(text: str) -> str:
+    """The text without the signs that begin and end a formula, and without a full stop."""
+    for opening, closing in (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$")):
+        bare = text.rstrip(" .")
+        if bare.startswith(opening) and bare.endswith(closing) and len(bare) > len(opening + closing):
+            inner = bare[len(opening) : -len(closing)]
+            if "$" not in inner.replace("\\$", "") and not inner.endswith("\\"):
+                return inner.strip()
+    return text
+
+
+class _Reader:
+    """One pass from left to right."""
+
+    def __init__(self, text: str, thousands: bool) -> None:
+        self.text, self.thousands = text, thousands
+        self.place, self.spaced = 0, False
+        self.found = list[Token]()
+        self.braces = list[str]()
+        """What each open brace is: a group, a text or Roman letters."""
+        self.brackets = 0
+
+    def read(self) -> list[Token]:
+        while self.place < len(self.text):
+            if match := re.compile(SPACE).match(self.text, self.place):
+                self.spaced, self.place = self.spaced or match.group() != "\\!", match.end()
+            elif match := re.compile(TEXT).match(self.text, self.place):
+                self.open("text", match)
+            elif match := re.compile(ROMAN).match(self.text, self.place):
+                self.open("roman", match)
+            elif not self.number():
+                self.piece()
+        found = self.found
+        while found and found[-1].text in (".", "\\\\"):
+            found.pop()
+        if any(token.text == "__" for token in found):
+            raise Malformed("'__' is no part of a mathematical answer")
+        return found
+
+    def open(self, mode: str, match: re.Match[str]) -> None:
+        self.place = match.end()
+        if match.group().endswith("{"):
+            self.braces.append(mode)
+            self.spaced = self.spaced or mode == "text"
+
+    def add(self, kind: str, text: str) -> None:
+        self.found.append(Token(kind, text, self.spaced))
+        self.spaced = False
+
+    def number(self) -> bool:
+        """Whether a number stood here and was taken."""
+        based = BASED.match(self.text, self.place)
+        if based is not None and (found := _based(based)):
+            self.add("based", found)
+            self.place = based.end()
+            return True
+        match = NUMBER.match(self.text, self.place)
+        if match is None or not re.search("[0-9]", match.group()) or match.group()[0] not in ".0123456789":
+            return False
+        text = match.group()
+        if match["apart"] == "," and (self.brackets or not self.thousands):
+            # Inside brackets a comma separates elements.
+            text = self.text[self.place : self.text.index(",", self.place)]
+        elif match["apart"] == " " and (self.found and self.found[-1].kind == "number"):
+            raise Malformed("numbers side by side")
+        if sum(char.isdigit() for char in text) > MAX_DIGITS:
+            raise Malformed(f"a number of over {MAX_DIGITS} digits")
+        for sign in (",", "{,}", "\\,", " "):
+            if match["apart"] == sign and match["digits"] and sign in text:
+                whole = match["digits"].replace(sign, "")
+                text = whole + text[len(match["digits"]) :]
+        self.place += len(match.group()) if match["apart"] != "," or self.thousands and not self.brackets else len(text)
+        self.add("number", text.replace("{,}", "."))
+        return True
+
+    def piece(self) -> None:
+        match = PIECE.match(self.text, self.place)
+        assert match is not None
+        text, self.place = match.group(), match.end()
+        mode = next((mode for mode in reversed(self.braces) if mode != "group"), "math")
+        if text.startswith("\\\\"):
+            text = "\\\\"
+        text = RENAMED.get(text, text)
+        if text in LAYOUT or not text:
+            return
+        if text == "{":
+            self.braces.append("group")
+        elif text == "}":
+            if not self.braces:
+                raise Malformed("a brace closes that never opened")
+            if self.braces.pop() != "group":
+                self.spaced = self.spaced or mode == "text"
+                return
+        self.brackets += (text in ("(", "[", "\\{", "\\langle")) - (text in (")", "]", "\\}", "\\rangle"))
+        if max(self.brackets, len(self.braces)) > MAX_DEPTH:
+            raise Malformed(f"brackets nested over {MAX_DEPTH} deep")
+        if text.isalpha() and text.isascii():
+            if mode == "math" or (mode == "roman" and len(text) == 1):
+                self.add("letters", text)
+            else:
+                self.add("letters" if mode == "text" and len(text) == 1 and text.isupper() else "word", text)
+        elif text.startswith("\\begin") or text.startswith("\\end"):
+            self.add("command", re.sub(r"\s|\*|\}\{[lcr|]*(?=\})", "", text))
+        else:
+            self.add("command" if re.fullmatch(r"\\[a-zA-Z]+", text) else "sign", text)
+
+
+def _based(match: re.Match[str]) -> str:
+    """Digits with their base, `2516_8`; nothing, where the base has no such digits."""
+    spelled = match["base"] or match["digit"]
+    base = int(spelled[:4]) if spelled.isdigit() else BASES.get(spelled, 0)
+    digits = match["digits"].upper()
+    if not 2 <= base <= 36 or not all(int(digit, 36) < base for digit in digits):
+        return ""
+    return f"{digits}_{base}"

@@ -1,0 +1,122 @@
+"""Letters to names, functions, units and words: what a run of letters is depends on what stands around it."""
+
+from __future__ import annotations
+
+from gnomon.verifiers.mathematics.notation import Token
+from gnomon.verifiers.slot import Malformed
+from gnomon.verifiers.units import measure
+
+__all__ = ["FUNCTIONS", "SCALES", "noun", "sorted_out"]
+
+FUNCTIONS = frozenset(
+    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh ln log lg exp".split()
+)
+SPELLED = {"sqrt": r"\sqrt", "cbrt": r"\cbrt", "pi": r"\pi", "inf": r"\infty", "infty": r"\infty", "oo": r"\infty",
+           "mod": r"\bmod", "choose": r"\choose", "asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan",
+           "infinity": r"\infty"}  # fmt: skip
+SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
+CONNECTING = {"or": r"\lor", "and": r"\land", "nor": r"\lor"}
+LETTERS = frozenset("abcdhkmnpqrstuvwxyz")
+"""Letters that formulas are made of. Two or three of them are a product; a run with another one is a word."""
+FUNCTION_WORDS = frozenset(
+    "is isnt are was were be been not no none nor never without but if then else maybe perhaps probably possibly about "
+    "approximately roughly nearly almost around circa so yet though although however actually instead rather than more "
+    "less fewer over under between within from until till through up down off out only just also again still wrong "
+    "incorrect false untrue right correct true sure unsure guess answer answers question either neither both any all "
+    "some other others another or and to of as at by for in on with plus minus times divided multiplied squared cubed "
+    "half halves third thirds quarter quarters fifth fifths sixth sixths tenth tenths hundredth hundredths thousandth "
+    "thousandths millionth millionths mod modulo base factorial choose power root hundreds thousands millions billions "
+    "trillions dozens score gross hundred thousand million billion trillion dozen double triple twice thrice one two "
+    "three four five six seven eight nine ten the this that it they we you i hence therefore because since when where "
+    "which who what do does did dont doesnt can cannot could should would may might must will shall k m b bn mn".split()
+)
+"""Words that change, hedge or deny the number in front of them. Nouns are the rest."""
+
+
+def sorted_out(found: list[Token]) -> list[Token]:
+    """The tokens with every run of letters split or named: single letters, commands, words, and whole units."""
+    found = _degrees(found)
+    result = list[Token]()
+    place = 0
+    while place < len(found):
+        token = found[place]
+        behind = result[-1] if result else None
+        if token.kind in ("letters", "word") and behind is not None and _ends_a_number(behind):
+            length = _unit(found, place)
+            if length and (token.kind == "word" or len(token.text) > 1 or token.spaced or length > 1):
+                result.append(Token("word", _joined(found[place : place + length]), True))
+                place += length
+                continue
+        result += _run(token, behind) if token.kind in ("letters", "word") else [token]
+        place += 1
+    return result
+
+
+def noun(text: str) -> bool:
+    """Whether words behind a number can be what is counted: at most three, none of which says something about it."""
+    found = text.replace("-", " ").split()
+    return 1 <= len(found) <= 3 and not any(word in FUNCTION_WORDS or not word.isalpha() for word in found)
+
+
+def _ends_a_number(token: Token) -> bool:
+    return token.kind == "number" or token.text in ("}", ")", "\\pi", "°")
+
+
+def _degrees(found: list[Token]) -> list[Token]:
+    r"""The tokens with one sign for `^\circ` and `^{\circ}`."""
+    result = list[Token]()
+    place = 0
+    while place < len(found):
+        texts = [token.text for token in found[place : place + 4]]
+        for pattern in (["^", "\\circ"], ["^", "{", "\\circ", "}"]):
+            if texts[: len(pattern)] == pattern:
+                result.append(Token("sign", "°"))
+                place += len(pattern)
+                break
+        else:
+            result.append(found[place])
+            place += 1
+    return result
+
+
+def _unit(found: list[Token], place: int) -> int:
+    """How many tokens from here on are one known unit of measure."""
+    end = place
+    while end < len(found) and (
+        found[end].kind in ("letters", "word") or found[end].text in ("/", "^", "{", "}", "-")
+        or (found[end].kind == "number" and found[end - 1].text in ("^", "{", "-") and end > place)
+    ):  # fmt: skip
+        end += 1
+    return next((stop - place for stop in range(end, place, -1) if measure(_joined(found[place:stop]))), 0)
+
+
+def _joined(found: list[Token]) -> str:
+    text = ""
+    for token in found:
+        both = text and text[-1].isalpha() and token.kind in ("letters", "word")
+        text += (" " if both else "") + token.text
+    return text.replace("{", "").replace("}", "")
+
+
+def _run(token: Token, behind: Token | None) -> list[Token]:
+    text, lower = token.text, token.text.lower()
+    if lower in CONNECTING:
+        return [Token("command", CONNECTING[lower], True)]
+    if lower in FUNCTIONS:
+        return [Token("command", "\\" + lower, token.spaced)]
+    if lower in SPELLED:
+        return [Token("command", SPELLED[lower], token.spaced)]
+    if lower == "not":
+        raise Malformed("a denial is no answer")
+    if token.kind == "word":
+        return [Token("word", lower, token.spaced)]
+    if len(text) == 1:
+        return [Token("letter", text, token.spaced)]
+    start = next((name for name in sorted(FUNCTIONS, key=len, reverse=True) if text.startswith(name)), "")
+    if start and len(text) == len(start) + 1:
+        return [Token("command", "\\" + start, token.spaced), Token("letter", text[len(start) :])]
+    known = lower in FUNCTION_WORDS or lower in SCALES or measure(lower) is not None
+    foreign = behind is not None and behind.kind == "number" and token.spaced and not LETTERS.issuperset(lower)
+    if len(text) > 3 or known or foreign or (behind is not None and behind.kind == "word"):
+        return [Token("word", lower, token.spaced)]
+    return [Token("letter", char, token.spaced and not place) for place, char in enumerate(text)]
