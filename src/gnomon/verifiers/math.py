@@ -3,7 +3,6 @@ r"""Mathematical equality: an answer is read by a grammar, its kind is compared,
 from __future__ import annotations
 
 import importlib.util
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,13 +12,12 @@ from gnomon.errors import ResourceError
 from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers.boxes import boxed
 from gnomon.verifiers.extract import Extraction
-from gnomon.verifiers.mathematics.answer import Answer, ambiguous, option, read
+from gnomon.verifiers.mathematics.answer import Answer, ambiguous, option, read, spoken, written
 from gnomon.verifiers.mathematics.calendar import dated
 from gnomon.verifiers.mathematics.compare import Comparison, stripped
 from gnomon.verifiers.mathematics.echo import repeats
 from gnomon.verifiers.mathematics.node import Node, key
-from gnomon.verifiers.mathematics.notation import shown, tokens
-from gnomon.verifiers.mathematics.words import sorted_out
+from gnomon.verifiers.mathematics.notation import tokens
 from gnomon.verifiers.number import Percent, Units
 from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several
 
@@ -81,11 +79,11 @@ class Math(Answered):
     def _same(self, answer: str, wanted: str, *, thousands: bool = True) -> bool:
         right = _read_gold(wanted, thousands)
         # The same text is right, whatever it says.
-        if shown(sorted_out_or_raw(answer, thousands)) == right.text:
+        if written(answer, thousands) == right.text:
+            return True
+        if right.node is not None and right.node.kind == "words" and spoken(answer) == spoken(wanted):
             return True
         said = read(answer, thousands=thousands)
-        if said.text == right.text:
-            return True
         if right.node is None or said.node is None:
             return False
         return Comparison(self.units, self.percent, self.decimals).same(said.node, right.node)
@@ -101,14 +99,6 @@ class Math(Answered):
             if found is None or found.kind in ("list", "words"):
                 raise Several("an option and more")
         return True
-
-
-def sorted_out_or_raw(text: str, thousands: bool) -> list[Any]:
-    found = tokens(text, thousands=thousands)
-    try:
-        return sorted_out(found)
-    except Malformed:
-        return found
 
 
 def _gold(gold: Any) -> str:
@@ -128,7 +118,7 @@ def _read_gold(text: str, thousands: bool) -> Answer:
     try:
         return read(text, thousands=thousands)
     except (Malformed, Rejected, Several):
-        return Answer(shown(sorted_out_or_raw(text, thousands)), None)
+        return Answer(written(text, thousands), None)
 
 
 def _same_date(said: tuple[str, ...], right: tuple[str, ...]) -> bool:

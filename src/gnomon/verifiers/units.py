@@ -70,10 +70,14 @@ UNITS: Mapping[str, Unit] = MappingProxyType(
 """The units that are known unless a verifier is given others. Months and years have no one size and are not there."""
 
 
-DIMENSIONS: Mapping[str, tuple[tuple[str, int], Fraction]] = MappingProxyType(
-    {"area": (("length", 2), Fraction(1)), "volume": (("length", 3), Fraction(1, 1000))}
+DIMENSIONS: Mapping[str, tuple[dict[str, int], Fraction]] = MappingProxyType(
+    {
+        "area": ({"length": 2}, Fraction(1)),
+        "volume": ({"length": 3}, Fraction(1, 1000)),
+        "speed": ({"length": 1, "time": -1}, Fraction(1)),
+    }
 )
-"""Dimensions that are a power of another: which, and how much of it their first unit is."""
+"""Dimensions that are made of others: of which, and how much of them their first unit is."""
 EXTRA: Mapping[str, Unit] = MappingProxyType(
     {
         name: Unit(dimension, Fraction(factor))
@@ -102,14 +106,15 @@ def measure(text: str) -> tuple[tuple[tuple[str, int], ...], Fraction] | None:
         found = _simple(part.strip())
         if found is None:
             return None
-        (dimension, power), size = found
         sign = -1 if place else 1
-        powers[dimension] = powers.get(dimension, 0) + sign * power
-        factor *= size**sign
+        for dimension, power in found[0].items():
+            powers[dimension] = powers.get(dimension, 0) + sign * power
+        factor *= found[1] ** sign
     return tuple(sorted(powers.items())), factor
 
 
-def _simple(text: str) -> tuple[tuple[str, int], Fraction] | None:
+def _simple(text: str) -> tuple[dict[str, int], Fraction] | None:
+    """Powers and size of a unit without a stroke."""
     word, _, rest = text.partition(" ")
     power = POWERS.get(word.lower(), 1)
     if power > 1 and rest:
@@ -121,7 +126,5 @@ def _simple(text: str) -> tuple[tuple[str, int], Fraction] | None:
     unit = next((table[name] for table in (UNITS, EXTRA) for name in (text, text.lower()) if name in table), None)
     if unit is None:
         return None
-    (dimension, once), size = DIMENSIONS.get(unit.dimension, ((unit.dimension, 1), Fraction(1)))
-    if unit.dimension == "speed":
-        return None if power > 1 else (("speed", 1), unit.factor)
-    return (dimension, once * power), (size * unit.factor) ** power
+    powers, size = DIMENSIONS.get(unit.dimension, ({unit.dimension: 1}, Fraction(1)))
+    return {dimension: once * power for dimension, once in powers.items()}, (size * unit.factor) ** power

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gnomon.verifiers.mathematics.calendar import dated
+from gnomon.verifiers.mathematics.calendar import DRESS, dated
 from gnomon.verifiers.mathematics.grammar import parsed
 from gnomon.verifiers.mathematics.node import Node
 from gnomon.verifiers.mathematics.notation import shown, tokens
 from gnomon.verifiers.mathematics.words import sorted_out
 from gnomon.verifiers.slot import Malformed
 
-__all__ = ["Answer", "ambiguous", "option", "read"]
+__all__ = ["Answer", "ambiguous", "option", "read", "spoken", "written"]
 
 LEAD = re.compile(
     r"\s*(?:\\text(?:bf|it|rm)?\s*\{)?\s*(?:(?:the|my)\s+)?(?:final\s+)?answer\s*(?:is\s*:?|:|=)\s*(?P<close>\})?", re.I
@@ -39,10 +39,20 @@ def read(text: str, *, thousands: bool = True) -> Answer:
     text = text[lead.end() :] if lead is not None else text
     if (found := dated(text)) is not None and (found[0] == "date" or found[3]):
         return Answer(" ".join(found), Node("words", text=" ".join(found)))
-    found_tokens = sorted_out(tokens(text, thousands=thousands))
-    if not found_tokens:
+    signs = sorted_out(tokens(text, thousands=thousands))
+    if not signs:
         raise Malformed("nothing but layout")
-    return Answer(shown(found_tokens), parsed(found_tokens))
+    return Answer(shown(signs), parsed(signs))
+
+
+def written(text: str, thousands: bool = True) -> str:
+    """The text of an answer that need not be readable."""
+    return shown(sorted_out(tokens(text, thousands=thousands)))
+
+
+def spoken(text: str) -> str:
+    """The words of an answer in small letters."""
+    return " ".join(DRESS.sub(" ", text).lower().strip(" .").split())
 
 
 def ambiguous(text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["dated"]
+__all__ = ["DRESS", "dated"]
 
 MONTHS = "january february march april may june july august september october november december".split()
 MONTH = "|".join(f"{month}|{month[:3]}" for month in MONTHS)
@@ -14,7 +14,7 @@ FORMS = (
     re.compile(rf"(?P<day>[0-9]{{1,2}})(?:st|nd|rd|th)? (?:of )?(?P<month>{MONTH})\.?(?:,? (?P<year>[0-9]{{4}}))?"),
     re.compile(r"(?P<year>[0-9]{4})-(?P<number>[0-9]{2})-(?P<day>[0-9]{2})"),
 )
-DRESS = re.compile(r"\\(?:text|textbf|mathrm|textit)\s*|\\[,;:!]|[{}$~]|\\ ")
+DRESS = re.compile(r"\\(?:text(?:bf|it|rm)?|mathrm|mathbf|mbox|operatorname)(?![a-zA-Z])\s*|\\[,;:!]|[{}$~]|\\ ")
 
 
 def dated(text: str) -> tuple[str, ...] | None:

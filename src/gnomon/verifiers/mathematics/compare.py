@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -91,7 +92,9 @@ class Comparison:
     def many(self, said: Node, right: Node) -> bool:
         mine = said.parts if said.kind in MANY else (said,)
         theirs = right.parts if right.kind in MANY else (right,)
-        if said.kind == "list" and right.kind not in MANY and not (right.kind in PLACED and _assigns(said)):
+        if said.kind == "list" and right.kind not in MANY and not _assigns(said):
+            if right.kind in PLACED and not any(part.kind in PLACED for part in said.parts):
+                return False
             raise Several("more than one answer where one is asked")
         if _assigns(said) or _assigns(right):
             mine, theirs = _by_name(said), _by_name(right)
@@ -168,7 +171,7 @@ class Comparison:
             if said.kind == "ratio" and len(said.parts) == 2 and right.kind == "quotient":
                 return self.formulas(Node("quotient", said.parts), right)
             return False
-        if len(said.parts) != len(right.parts) or (_clock(said) and _clock(right)):
+        if len(said.parts) != len(right.parts) or (_clock(right) and (_clock(said) or not _lowest(right))):
             return False
         mine, theirs = said.parts, right.parts
         return all(
@@ -401,6 +404,11 @@ def _clock(node: Node) -> bool:
     return (
         len(node.parts) == 2 and integer(hours) and integer(minutes) and hours.value < 25 and 10 <= minutes.value < 60
     )
+
+
+def _lowest(node: Node) -> bool:
+    """Whether a ratio of two whole numbers cannot be reduced."""
+    return math.gcd(*(int(part.value) for part in node.parts)) == 1
 
 
 def _based(said: Node, right: Node) -> bool:

@@ -103,7 +103,7 @@ class _Parser:
         while self.kind() == "word" and self.peek() in ("either", "both", "approximately", "about", "roughly"):
             self.take()
         self.drop("\\approx")
-        if self.peek() == "\\neg":
+        if self.peek() == "\\neg" or (self.kind() == "word" and self.peek() == "not"):
             raise Malformed("a denial is no answer")
         if self.kind() == "word":
             return self.phrase()

@@ -41,11 +41,11 @@ GREEK = dict(
 )
 SUPERSCRIPT = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
 SUBSCRIPT = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎", "0123456789+-=()", strict=True))
-ASCII = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 +-*/^_=(){}[]<>|,.;:!%$'\\&")
+ASCII = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 +-*/^_=(){}[]<>|,.;:!%$'\\&~")
 
 LAYOUT = frozenset(
     r"\left \right \displaystyle \textstyle \scriptstyle \limits \nolimits \middle \big \Big \bigg \Bigg \bigl \bigr "
-    r"\Bigl \Bigr \biggl \biggr \; \: \, \! \> \quad \qquad \thinspace \enspace \hline \boldmath \; \/".split()
+    r"\Bigl \Bigr \biggl \biggr \; \: \, \> \quad \qquad \thinspace \enspace \hline \boldmath \/".split()
 )
 RENAMED = {
     r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\leq": r"\le", r"\leqslant": r"\le",
@@ -61,8 +61,8 @@ RENAMED = {
     r"\prime": "'", r"\mod": r"\bmod", r"\tg": r"\tan", r"\arctg": r"\arctan", r"\ctg": r"\cot",
 }  # fmt: skip
 TEXT = r"\\(?:text|textbf|textit|textrm|textnormal|textsf|textup|mbox|hbox|emph)\s*\{"
-ROMAN = r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|operatorname\*?|pmb|vec|overrightarrow|hat)(?:\s*\{|(?=\s*[a-zA-Z]))"
-SPACE = r"(?:[ ~\n\t]|\\[,;:! ]|\\q?quad(?![a-zA-Z]))"
+ROMAN = r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|operatorname\*?|pmb|vec|overrightarrow|hat)(?:\s*\{|\s+(?=[a-zA-Z]))"
+SPACE = r"(?:[ ~\n\t]|\\[,;: ]|\\q?quad(?![a-zA-Z]))"
 NUMBER = re.compile(
     rf"""(?P<digits>[0-9]{{1,3}}(?:(?P<apart>,|\{{,\}}|\\,|\ )[0-9]{{3}}(?![0-9]))(?:(?P=apart)[0-9]{{3}}(?![0-9]))*|[0-9]+)?
         (?P<decimals>(?:\.|(?<=[0-9])\{{,\}})[0-9]*)?
@@ -77,6 +77,7 @@ BASED = re.compile(
 )
 BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
          "eleven": 11, "twelve": 12, "sixteen": 16}  # fmt: skip
+NEGATIVE_SPACE = re.compile(r"(?<!\\)\\!")
 PIECE = re.compile(
     r"\\begin\s*\{[a-zA-Z]+\*?\}(?:\{[lcr|]*\})?|\\end\s*\{[a-zA-Z]+\*?\}|\\\\(?:\[[^\]]*\])?|\\[a-zA-Z]+|\\.|\*\*|<=|>=|!=|"
     r"\.\.\.|[a-zA-Z]+|.",
@@ -101,7 +102,7 @@ def tokens(text: str, *, thousands: bool = True) -> list[Token]:
     """
     if len(text) > MAX_LENGTH:
         raise Malformed(f"an answer of over {MAX_LENGTH} characters")
-    text = _undelimited(_plain(text).strip())
+    text = _undelimited(NEGATIVE_SPACE.sub("", _plain(text)).strip())
     return _Reader(text, thousands).read()
 
 
@@ -164,7 +165,7 @@ class _Reader:
     def read(self) -> list[Token]:
         while self.place < len(self.text):
             if match := re.compile(SPACE).match(self.text, self.place):
-                self.spaced, self.place = self.spaced or match.group() != "\\!", match.end()
+                self.spaced, self.place = True, match.end()
             elif match := re.compile(TEXT).match(self.text, self.place):
                 self.open("text", match)
             elif match := re.compile(ROMAN).match(self.text, self.place):

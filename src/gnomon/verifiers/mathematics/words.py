@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gnomon.verifiers.mathematics.notation import Token
-from gnomon.verifiers.slot import Malformed
 from gnomon.verifiers.units import measure
 
 __all__ = ["FUNCTIONS", "SCALES", "noun", "sorted_out"]
@@ -106,8 +105,6 @@ def _run(token: Token, behind: Token | None) -> list[Token]:
         return [Token("command", "\\" + lower, token.spaced)]
     if lower in SPELLED:
         return [Token("command", SPELLED[lower], token.spaced)]
-    if lower == "not":
-        raise Malformed("a denial is no answer")
     if token.kind == "word":
         return [Token("word", lower, token.spaced)]
     if len(text) == 1:

@@ -6,10 +6,8 @@ takes would depend on which worker it meets.
 
 from __future__ import annotations
 
-import importlib.util
-
 from gnomon.verifiers.slot import Malformed
-from gnomon.verifiers.symbolic import equivalent
+from verifiers.odd_verifiers import equivalent
 
 __all__ = ["warm"]
 
@@ -38,5 +36,4 @@ def warm() -> None:
             continue
 
 
-if importlib.util.find_spec("math_verify") is not None:
-    warm()
+warm()
