@@ -3,7 +3,6 @@ r"""Mathematical equality: an answer is read by a grammar, its kind is compared,
 from __future__ import annotations
 
 import importlib.util
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -12,10 +11,11 @@ from gnomon.errors import ResourceError
 from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers.boxes import boxed
 from gnomon.verifiers.extract import Extraction
-from gnomon.verifiers.mathematics.answer import Answer, ambiguous, option, read, spoken, written
+from gnomon.verifiers.mathematics.answer import USUAL, Answer, Reading, option, read, readings, spoken, written
 from gnomon.verifiers.mathematics.calendar import dated
-from gnomon.verifiers.mathematics.compare import Comparison, stripped
+from gnomon.verifiers.mathematics.compare import Comparison
 from gnomon.verifiers.mathematics.echo import repeats
+from gnomon.verifiers.mathematics.naming import stripped
 from gnomon.verifiers.mathematics.node import Node, key
 from gnomon.verifiers.mathematics.notation import tokens
 from gnomon.verifiers.number import Percent, Units
@@ -70,20 +70,27 @@ class Math(Answered):
             return _same_date(mine, right)
         if (asked := option(wanted)) is not None and (chosen := option(answer)) is not None:
             return self._chosen(chosen, asked)
-        if ambiguous(wanted) and ambiguous(answer) is False:
-            with suppress(Malformed, Rejected, Several):
-                if self._same(answer, wanted, thousands=False):
+        if asked is not None and asked[1]:
+            wanted = asked[1]
+        problem: Malformed | Rejected | Several | None = None
+        for reading in readings(answer + " " + wanted):
+            try:
+                if self._same(answer, wanted, reading):
                     return True
-        return self._same(answer, wanted)
+            except (Malformed, Rejected, Several) as found:
+                problem = found if reading is USUAL else problem
+        if problem is not None:
+            raise problem
+        return False
 
-    def _same(self, answer: str, wanted: str, *, thousands: bool = True) -> bool:
-        right = _read_gold(wanted, thousands)
+    def _same(self, answer: str, wanted: str, reading: Reading = USUAL) -> bool:
+        right = _read_gold(wanted, reading)
         # The same text is right, whatever it says.
-        if written(answer, thousands) == right.text:
+        if written(answer, reading) == right.text:
             return True
         if right.node is not None and right.node.kind == "words" and spoken(answer) == spoken(wanted):
             return True
-        said = read(answer, thousands=thousands)
+        said = read(answer, reading)
         if right.node is None or said.node is None:
             return False
         return Comparison(self.units, self.percent, self.decimals).same(said.node, right.node)
@@ -114,11 +121,11 @@ def _gold(gold: Any) -> str:
     return text
 
 
-def _read_gold(text: str, thousands: bool) -> Answer:
+def _read_gold(text: str, reading: Reading) -> Answer:
     try:
-        return read(text, thousands=thousands)
+        return read(text, reading)
     except (Malformed, Rejected, Several):
-        return Answer(written(text, thousands), None)
+        return Answer(written(text, reading), None)
 
 
 def _same_date(said: tuple[str, ...], right: tuple[str, ...]) -> bool:

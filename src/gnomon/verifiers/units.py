@@ -84,8 +84,8 @@ EXTRA: Mapping[str, Unit] = MappingProxyType(
         for names, dimension, factor in (
             ("in", "length", "0.0254"),
             ("rad radian radians", "radian", "1"),
-            ("°C degrees celsius|celsius|°c", "celsius", "1"),
-            ("°F degrees fahrenheit|fahrenheit|°f", "fahrenheit", "1"),
+            ("°C|degrees celsius|celsius", "celsius", "1"),
+            ("°F|degrees fahrenheit|fahrenheit", "fahrenheit", "1"),
             ("hrs", "time", "3600"),
             ("mins", "time", "60"),
             ("units unit", "unit", "1"),

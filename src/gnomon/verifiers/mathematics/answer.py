@@ -12,7 +12,7 @@ from gnomon.verifiers.mathematics.notation import shown, tokens
 from gnomon.verifiers.mathematics.words import sorted_out
 from gnomon.verifiers.slot import Malformed
 
-__all__ = ["Answer", "ambiguous", "option", "read", "spoken", "written"]
+__all__ = ["USUAL", "Answer", "Reading", "option", "read", "readings", "spoken", "written"]
 
 LEAD = re.compile(
     r"\s*(?:\\text(?:bf|it|rm)?\s*\{)?\s*(?:(?:the|my)\s+)?(?:final\s+)?answer\s*(?:is\s*:?|:|=)\s*(?P<close>\})?", re.I
@@ -22,7 +22,21 @@ OPTION = re.compile(
     r"(?P<letter>[A-J])\}?\s*(?(open)\)|[.):]?)\s*\}*(?P<rest>.*)",
     re.DOTALL,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How what has two readings is read."""
+
+    thousands: bool = True
+    """`1,234` outside of brackets is one number, else two."""
+    units: bool = True
+    """A letter behind a number and a space, as in `5 m`, is a unit, else a factor."""
+
+
+USUAL = Reading()
 GROUPED = re.compile(r"[0-9],[0-9]{3}")
+LETTER = re.compile(r"[0-9})]\s*(?:\s|~|\\[,;: ])\s*[a-zA-Z](?![a-zA-Z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +47,32 @@ class Answer:
     """None for a gold that cannot be read; it is equal to its own text alone."""
 
 
-def read(text: str, *, thousands: bool = True) -> Answer:
+def read(text: str, reading: Reading = USUAL) -> Answer:
     """An answer as a tree. Raises: Malformed, Rejected or Several, for what is none."""
     lead = LEAD.match(text)
     text = text[lead.end() :] if lead is not None else text
     if (found := dated(text)) is not None and (found[0] == "date" or found[3]):
         return Answer(" ".join(found), Node("words", text=" ".join(found)))
-    signs = sorted_out(tokens(text, thousands=thousands))
+    signs = sorted_out(tokens(text, thousands=reading.thousands), units=reading.units)
     if not signs:
         raise Malformed("nothing but layout")
     return Answer(shown(signs), parsed(signs))
 
 
-def written(text: str, thousands: bool = True) -> str:
+def readings(text: str) -> tuple[Reading, ...]:
+    """The readings that a text has, the usual one first. An answer is right if it is under one of them."""
+    others = [Reading(thousands=False)] * bool(GROUPED.search(text)) + [Reading(units=False)] * bool(LETTER.search(text))
+    return USUAL, *others
+
+
+def written(text: str, reading: Reading = USUAL) -> str:
     """The text of an answer that need not be readable."""
-    return shown(sorted_out(tokens(text, thousands=thousands)))
+    return shown(sorted_out(tokens(text, thousands=reading.thousands), units=reading.units))
 
 
 def spoken(text: str) -> str:
     """The words of an answer in small letters."""
     return " ".join(DRESS.sub(" ", text).lower().strip(" .").split())
-
-
-def ambiguous(text: str) -> bool:
-    """Whether a comma may separate thousands or elements."""
-    return GROUPED.search(text) is not None
 
 
 def option(text: str) -> tuple[str, str] | None:

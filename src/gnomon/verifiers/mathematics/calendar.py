@@ -22,7 +22,7 @@ def dated(text: str) -> tuple[str, ...] | None:
 
     A time of 13:00 or later says that it is after noon. What is left out is empty.
     """
-    text = " ".join(DRESS.sub(" ", text).replace(" :", ":").split()).strip(" .").lower()
+    text = " ".join(DRESS.sub(" ", text).split()).replace(" :", ":").replace(" ,", ",").strip(" .").lower()
     if time := TIME.fullmatch(text):
         hour, minute, half = int(time[1]), time[2], time[3] or ""
         if hour > 23 or (half and not 1 <= hour <= 12):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gnomon.verifiers.mathematics.finished import undone
+from gnomon.verifiers.mathematics.naming import same_name, stripped
 from gnomon.verifiers.mathematics.node import Node, integer, key, name, negative, number, rebuilt, walk
 from gnomon.verifiers.mathematics.region import ranged, region, same_region
 from gnomon.verifiers.mathematics.value import (
@@ -17,12 +18,13 @@ from gnomon.verifiers.mathematics.value import (
     near,
     rational_value,
     variables,
+    within,
 )
 from gnomon.verifiers.number import Percent, Units
 from gnomon.verifiers.slot import Malformed, Rejected, Several
 from gnomon.verifiers.units import measure
 
-__all__ = ["Comparison", "stripped"]
+__all__ = ["Comparison"]
 
 MANY = ("list", "set")
 PLACED = ("tuple", "matrix")
@@ -64,11 +66,11 @@ class Comparison:
         if said.kind in MANY or right.kind in MANY:
             return self.many(said, right)
         (called, mine), (asked, theirs) = stripped(said), stripped(right)
-        if said.kind == right.kind == "relation" and asked and not called and variables(theirs):
+        if said.kind == right.kind == "relation" and not (called and asked):
             return self.relations(said, right)
-        said, right = mine, theirs
-        if called and asked and not _same_name(called, asked):
+        if not same_name(called, asked):
             return False
+        said, right = mine, theirs
         if "relation" in (said.kind, right.kind):
             return self.relations(said, right)
         if called or asked:
@@ -138,7 +140,7 @@ class Comparison:
         if right.kind in MANY and not ranged(right) and right.kind == "list":
             return said.kind == "list" and len(said.parts) == len(right.parts) and self.matched(said.parts, right.parts)
         mine, theirs = region(stripped(said)[1]), region(stripped(right)[1])
-        if said.kind == "relation" and said.text != right.text and "call" in {part.kind for part in said.parts}:
+        if said.kind == "relation" and said.text != right.text and _absolute(said):
             raise Rejected("the answer leaves work undone: an inequality that is not solved")
         if mine is not None and theirs is not None:
             return same_region(mine, theirs, self.one)
@@ -236,46 +238,7 @@ class Comparison:
             return False
         if rational_value(found) is not None:
             return False
-        return bool(abs(found - decimal.value.numerator / (found * 0 + decimal.value.denominator)) < Fraction(1, 10**places))
-
-
-def stripped(node: Node) -> tuple[str, Node]:
-    r"""The name in front of `x = …`, `f(x) = …` or `x \in …`, if there is one, and the rest."""
-    if node.kind != "relation":
-        return "", node
-    signs = node.text.split()
-    if signs in (["="], ["\\in"], ["\\approx"]) and (called := _called(node.parts[0], node.parts[1])):
-        return called, node.parts[1]
-    if signs == ["="] and node.parts[1].kind == "name" and (called := _called(node.parts[1], node.parts[0])):
-        return called, node.parts[0]
-    if len(signs) > 1 and set(signs) <= {"=", "\\approx"}:
-        # `x = 6 \cdot 7 = 42` and `\sqrt2 \approx 1.41` say one thing, when they are true.
-        if (called := _called(node.parts[0], node.parts[1])) and not _valued(node.parts[0]):
-            return called, Node("relation", node.parts[1:], " ".join(signs[1:]))
-    return "", node
-
-
-def _valued(node: Node) -> bool:
-    return not variables(node)
-
-
-def _called(left: Node, right: Node) -> str:
-    """How a value is named by what stands on the left: `x`, `a_1`, `f(x)`, `(x, y)`."""
-    if left.kind == "name" and variables(left) and left.text not in {part.text for part in walk(right)}:
-        return left.text
-    if left.kind == "tuple" and all(part.kind == "name" for part in left.parts) and right.kind == "tuple":
-        return ",".join(part.text for part in left.parts)
-    if left.kind == "product" and len(left.parts) == 2 and left.parts[1].kind in ("name", "number"):
-        function = left.parts[0]
-        base = function.parts[0] if function.kind == "power" else function
-        if base.kind == "name" and base.text[0] in "fghFGHPpqQrRST" and base.text not in variables(right):
-            inverse = "^-1" if function.kind == "power" else ""
-            return f"{base.text}{inverse}()"
-    return ""
-
-
-def _same_name(said: str, right: str) -> bool:
-    return said == right or {said[-2:], right[-2:]} & {"()"} != set() and "y" in (said, right)
+        return within(found, decimal.value, Fraction(1, 10**places))
 
 
 def _closed(node: Node) -> Node:
@@ -298,8 +261,7 @@ def _rounds(decimal: Node, exact: Node) -> bool:
     found, shown = constant(exact), constant(decimal)
     if found is None or not isinstance(shown, Fraction):
         return False
-    gap = abs(found - shown) if isinstance(found, Fraction) else abs(found - float(shown))
-    return bool(gap <= Fraction(6, 10 ** (_places(shown) + 1)) if isinstance(gap, Fraction) else gap * 10 ** _places(shown) <= 0.6)
+    return within(found, shown, Fraction(6, 10 ** (_places(shown) + 1)))
 
 
 def _places(value: Fraction) -> int:
@@ -312,6 +274,10 @@ def _places(value: Fraction) -> int:
 
 def _percentage(node: Node) -> bool:
     return node.kind == "number" and node.text == "percent"
+
+
+def _absolute(node: Node) -> bool:
+    return any(part.kind == "call" and part.text == "abs" for part in node.parts)
 
 
 def _bare_log(node: Node) -> bool:

@@ -38,7 +38,7 @@ def undone(node: Node) -> str:
 def _written(node: Node) -> bool:
     """Whether it is a rational number as one writes it: digits, or a fraction of whole numbers that is not whole."""
     if node.kind == "negative":
-        return _written(node.parts[0])
+        return node.parts[0].kind == "quotient" and _written(node.parts[0])
     if node.kind == "quotient":
         top, bottom = node.parts
         return integer(top) and integer(bottom) and bottom.value != 0 and (top.value / bottom.value).denominator != 1

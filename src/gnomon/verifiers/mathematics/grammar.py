@@ -105,6 +105,8 @@ class _Parser:
         self.drop("\\approx")
         if self.peek() == "\\neg" or (self.kind() == "word" and self.peek() == "not"):
             raise Malformed("a denial is no answer")
+        if self.peek() in ("negative", "minus", "positive") and self.peek(1) == "\\infty":
+            return INFINITY if self.take() == "positive" and self.take() else negative(self.atom())
         if self.kind() == "word":
             return self.phrase()
         node = self.relation()
@@ -119,12 +121,15 @@ class _Parser:
             words.append(self.take())
         text = " ".join(word for word in words if word not in ("the", "a", "an", ".", "-"))
         text = PHRASES.get(text, text)
-        if text in ("reals", "infinity"):
-            return name(text)
+        if text in ("reals", "infinity") or (len(words) == len(text) == 1):
+            return name(words[0] if len(text) == 1 else text)
         return Node("set") if text == "no solution" else Node("words", text=text)
 
     def counted(self, node: Node) -> Node:
         """A value and the words behind it: a scale, percent, a unit, or what is counted."""
+        currency = ""
+        if node.kind == "quantity":
+            node, currency = node.parts[0], node.text
         words = list[str]()
         while self.kind() == "word":
             words.append(self.take())
@@ -133,8 +138,8 @@ class _Parser:
         if words and words[0] == "percent" and node.kind == "number":
             node = number(node.value / 100, "percent")
             del words[0]
-        text = " ".join(words)
-        if not words:
+        text = " ".join([currency] * bool(currency) + words)
+        if not text:
             return node
         if measure(text) is None and not noun(text):
             raise Malformed(f"{text!r} behind a value is no unit")

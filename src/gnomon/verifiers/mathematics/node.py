@@ -52,8 +52,8 @@ INFINITY = name("infinity")
 
 
 def negative(node: Node) -> Node:
-    """The node with the other sign; a number stays a number."""
-    if node.kind == "number":
+    """The node with the other sign; a positive number stays a number."""
+    if node.kind == "number" and node.value >= 0:
         return Node("number", text=node.text, value=-node.value)
     return node.parts[0] if node.kind == "negative" else Node("negative", (node,))
 
@@ -84,4 +84,4 @@ def key(node: Node) -> Any:
     if node.kind in ("sum", "product", "set", "list", "union"):
         parts.sort(key=repr)
     style = "" if node.kind in ("number", "list") else node.text
-    return (node.kind, style, str(node.value), *parts)
+    return (node.kind, style, hex(node.value.numerator), hex(node.value.denominator), *parts)

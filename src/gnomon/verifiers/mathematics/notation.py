@@ -77,6 +77,9 @@ BASED = re.compile(
 )
 BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
          "eleven": 11, "twelve": 12, "sixteen": 16}  # fmt: skip
+TEXT_DIGITS = re.compile(r"\\(?:text|mathrm)\{([0-9][0-9A-Fa-f]*)\}_")
+RAISED = re.compile(r"\^\{?([0-9]+)\}?/_\{?([0-9]+)\}?")
+"""A fraction of small digits."""
 NEGATIVE_SPACE = re.compile(r"(?<!\\)\\!")
 PIECE = re.compile(
     r"\\begin\s*\{[a-zA-Z]+\*?\}(?:\{[lcr|]*\})?|\\end\s*\{[a-zA-Z]+\*?\}|\\\\(?:\[[^\]]*\])?|\\[a-zA-Z]+|\\.|\*\*|<=|>=|!=|"
@@ -103,6 +106,7 @@ def tokens(text: str, *, thousands: bool = True) -> list[Token]:
     if len(text) > MAX_LENGTH:
         raise Malformed(f"an answer of over {MAX_LENGTH} characters")
     text = _undelimited(NEGATIVE_SPACE.sub("", _plain(text)).strip())
+    text = TEXT_DIGITS.sub(r"\1_", RAISED.sub(r"\\frac{\1}{\2}", text))
     return _Reader(text, thousands).read()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cmp_to_key
 
+from gnomon.verifiers.mathematics.naming import called, same_name
 from gnomon.verifiers.mathematics.node import INFINITY, Node, negative
 from gnomon.verifiers.mathematics.value import constant, near
 
@@ -68,24 +69,27 @@ def region(node: Node) -> Region | None:
 
 def _inequality(node: Node) -> Region | None:
     signs, sides = node.text.split(), node.parts
-    if signs == ["\\in"] and sides[0].kind == "name":
+    if signs == ["\\in"] and (name := called(sides[0])):
         inner = region(sides[1])
-        return None if inner is None else Region(sides[0].text, inner.spans)
-    if signs == ["\\ne"] and sides[0].kind == "name":
-        return Region(sides[0].text, tuple(_without((sides[1],))))
+        return None if inner is None else Region(name, inner.spans)
+    if signs == ["\\ne"] and (name := called(sides[0])):
+        return Region(name, tuple(_without((sides[1],))))
     if not all(sign in ORDER for sign in signs) or len({ORDER[sign][1] for sign in signs}) > 1:
         return None
     if not ORDER[signs[0]][1]:
         sides, signs = sides[::-1], signs[::-1]
     closed = [ORDER[sign][0] for sign in signs]
-    if len(sides) == 3 and sides[1].kind == "name":
-        return Region(sides[1].text, (Span(sides[0], sides[2], (closed[0], closed[1])),))
-    if len(sides) == 2 and sides[0].kind == "name" and sides[0].text != "infinity":
-        return Region(sides[0].text, (Span(LOWEST, sides[1], (False, closed[0])),))
-    if len(sides) == 2 and sides[1].kind == "name" and sides[1].text != "infinity":
-        return Region(sides[1].text, (Span(sides[0], INFINITY, (closed[0], False)),))
-    if len(sides) == 2 and sides[0].kind == "call" and sides[0].text == "abs" and sides[0].parts[0].kind == "name":
-        return Region(sides[0].parts[0].text, (Span(negative(sides[1]), sides[1], (closed[0], closed[0])),))
+    if len(sides) == 3 and (name := called(sides[1])):
+        return Region(name, (Span(sides[0], sides[2], (closed[0], closed[1])),))
+    if len(sides) != 2:
+        return None
+    left, right = sides
+    if name := called(left):
+        return Region(name, (Span(LOWEST, right, (False, closed[0])),))
+    if name := called(right):
+        return Region(name, (Span(left, INFINITY, (closed[0], False)),))
+    if left.kind == "call" and left.text == "abs" and (name := called(left.parts[0])):
+        return Region(name, (Span(negative(right), right, (closed[0], closed[0])),))
     return None
 
 
@@ -117,7 +121,7 @@ def _order(left: Node, right: Node) -> int:
 
 def same_region(said: Region, right: Region, same: Callable[[Node, Node], bool]) -> bool:
     """Whether two regions hold the same numbers. Args: same: whether two ends are equal."""
-    if said.name and right.name and said.name != right.name:
+    if not same_name(said.name, right.name):
         return False
     mine, theirs = _merged(said.spans), _merged(right.spans)
     return len(mine) == len(theirs) and all(

@@ -17,7 +17,7 @@ from typing import Any
 from gnomon.verifiers.mathematics.node import Node, walk
 from gnomon.verifiers.slot import Rejected
 
-__all__ = ["Undefined", "agree", "constant", "divided", "equal", "near", "rational_value", "value", "variables"]
+__all__ = ["Undefined", "agree", "constant", "divided", "equal", "near", "rational_value", "value", "variables", "within"]
 
 DIGITS = 80
 """Decimal digits that are computed."""
@@ -72,6 +72,13 @@ def near(left: Number, right: Number) -> bool:
     left, right = _inexact(left), _inexact(right)
     gap = abs(left - right)
     return bool(gap <= mp.mpf(10) ** -CLOSE * max(abs(left), abs(right)) or gap < mp.mpf(10) ** (10 - DIGITS))
+
+
+def within(left: Number, right: Number, width: Fraction) -> bool:
+    """Whether two values are at most so far apart."""
+    if isinstance(left, Fraction) and isinstance(right, Fraction):
+        return abs(left - right) <= width
+    return bool(abs(_inexact(left) - _inexact(right)) <= _inexact(width))
 
 
 def rational_value(number: Number) -> Fraction | None:
@@ -272,15 +279,15 @@ def _call(text: str, found: list[Number]) -> Number:
             return Fraction(math.factorial(int(first)))
         return mp.gamma(_inexact(first) + 1)
     if text == "binom":
-        if max(abs(one) for one in found) > MAX_FACTORIAL:
+        if any(abs(one) > MAX_FACTORIAL for one in found):
             raise Rejected("a number too large to be written out")
         if all(isinstance(one, Fraction) and one.denominator == 1 and one >= 0 for one in found):
             return Fraction(math.comb(int(first), int(found[1])))
         return mp.binomial(_inexact(first), _inexact(found[1]))
     if text in ("floor", "ceil"):
-        if not isinstance(first, Fraction):
-            first = first.real
-        return Fraction(int(first // 1 if text == "floor" else -(-first // 1)))
+        if isinstance(first, Fraction):
+            return Fraction(math.floor(first) if text == "floor" else math.ceil(first))
+        return Fraction(int(mp.floor(first.real) if text == "floor" else mp.ceil(first.real)))
     if text == "root":
         return _rooted(first, found[1])
     if text in ("ln", "log", "lg"):

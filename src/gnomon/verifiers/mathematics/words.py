@@ -15,6 +15,8 @@ SPELLED = {"sqrt": r"\sqrt", "cbrt": r"\cbrt", "pi": r"\pi", "inf": r"\infty", "
            "infinity": r"\infty"}  # fmt: skip
 SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
 CONNECTING = {"or": r"\lor", "and": r"\land", "nor": r"\lor"}
+ENDS = frozenset(", ; ) ] } \\} & \\\\ = < > \\le \\ge \\ne \\lor \\land \\approx \\rangle".split())
+"""What may follow a unit."""
 LETTERS = frozenset("abcdhkmnpqrstuvwxyz")
 """Letters that formulas are made of. Two or three of them are a product; a run with another one is a word."""
 FUNCTION_WORDS = frozenset(
@@ -32,8 +34,11 @@ FUNCTION_WORDS = frozenset(
 """Words that change, hedge or deny the number in front of them. Nouns are the rest."""
 
 
-def sorted_out(found: list[Token]) -> list[Token]:
-    """The tokens with every run of letters split or named: single letters, commands, words, and whole units."""
+def sorted_out(found: list[Token], *, units: bool = True) -> list[Token]:
+    """The tokens with every run of letters split or named: single letters, commands, words, and whole units.
+
+    Args: units: whether a single letter behind a number and a space can be one.
+    """
     found = _degrees(found)
     result = list[Token]()
     place = 0
@@ -42,9 +47,15 @@ def sorted_out(found: list[Token]) -> list[Token]:
         behind = result[-1] if result else None
         if token.kind in ("letters", "word") and behind is not None and _ends_a_number(behind):
             length = _unit(found, place)
-            if length and (token.kind == "word" or len(token.text) > 1 or token.spaced or length > 1):
+            long = token.kind == "word" or len(token.text) > 1
+            if length and (long or (units and (token.spaced or length > 1))):
                 result.append(Token("word", _joined(found[place : place + length]), True))
                 place += length
+                continue
+        if token.text == "/" and behind is not None and behind.kind == "number" and (length := _unit(found, place + 1)):
+            if len(found[place + 1].text) > 1:
+                result.append(Token("word", "per " + _joined(found[place + 1 : place + 1 + length]), True))
+                place += 1 + length
                 continue
         result += _run(token, behind) if token.kind in ("letters", "word") else [token]
         place += 1
@@ -86,7 +97,12 @@ def _unit(found: list[Token], place: int) -> int:
         or (found[end].kind == "number" and found[end - 1].text in ("^", "{", "-") and end > place)
     ):  # fmt: skip
         end += 1
-    return next((stop - place for stop in range(end, place, -1) if measure(_joined(found[place:stop]))), 0)
+    for stop in range(end, place, -1):
+        ahead = found[stop] if stop < len(found) else None
+        open_ended = ahead is None or ahead.kind == "word" or ahead.text in ENDS or ahead.text.lower() in CONNECTING
+        if open_ended and measure(_joined(found[place:stop])):
+            return stop - place
+    return 0
 
 
 def _joined(found: list[Token]) -> str:
