@@ -131,9 +131,7 @@ def equivalent(answer: str, gold: str) -> bool:
 
     def read(text: str) -> list[object]:
         config = [LatexExtractionConfig(boxed_match_priority=-1)]
-        return list(
-            parse(f"${text}$", config, fallback_mode="no_fallback", parsing_timeout=None, raise_on_error=True)
-        )
+        return list(parse(f"${text}$", config, fallback_mode="no_fallback", parsing_timeout=None, raise_on_error=True))
 
     try:
         said = read(answer)

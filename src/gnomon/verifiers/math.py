@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from gnomon.errors import ResourceError
-from gnomon.types import Status, Task, Verdict
+from gnomon.types import Task, Verdict
 from gnomon.verifiers.boxes import boxed
 from gnomon.verifiers.extract import Extraction
-from gnomon.verifiers.mathematics.answer import USUAL, Answer, Reading, option, read, readings, spoken, written
+from gnomon.verifiers.mathematics.answer import USUAL, Answer, Reading, option, read, readings, spoken, worded, written
 from gnomon.verifiers.mathematics.calendar import dated
 from gnomon.verifiers.mathematics.compare import Comparison
 from gnomon.verifiers.mathematics.echo import repeats
@@ -28,8 +28,8 @@ __all__ = ["Math"]
 class Math(Answered):
     r"""The answer is a number, a formula, or a list of them, in one `\boxed{…}` or `<answer>…</answer>`.
 
-    An answer has to be worked out: what is still to be computed, as `6 \cdot 7` or `2x + 3x`, is rejected where the gold
-    is worked out. One that is written otherwise than the gold and stands in the task's messages is rejected too.
+    An answer has to be worked out: what is still to be computed, as `6 \cdot 7` or `2x + 3x`, is rejected where the
+    gold is worked out. An answer that stands in the task's messages, and not so in the gold, is rejected too.
 
     A list says its kind: `(1, 2)` in order, `\{1, 2\}` and the bare `1, 2` in any order.
     Raises: ResourceError E111, where the package mpmath is missing.
@@ -88,7 +88,7 @@ class Math(Answered):
         # The same text is right, whatever it says.
         if written(answer, reading) == right.text:
             return True
-        if right.node is not None and right.node.kind == "words" and spoken(answer) == spoken(wanted):
+        if worded(wanted) and spoken(answer) == spoken(wanted):
             return True
         said = read(answer, reading)
         if right.node is None or said.node is None:
@@ -147,11 +147,14 @@ def _echoed(answer: str, gold: str, question: str) -> bool:
         return False
     if said is None or right is None:
         return False
-    said, right = (_bare(node) for node in (said, right))
-    plain = said.kind == right.kind == "number" and said.text == right.text
-    return key(said) != key(right) and not plain and repeats(answer, question)
+    said, right = _bare(said), _bare(right)
+    other = key(said) != key(right) or (said.kind == "number" and said.text != right.text)
+    return other and repeats(answer, question)
 
 
 def _bare(node: Node) -> Node:
-    """The value without its name; and without its unit, unless it is converted."""
-    return stripped(node)[1]
+    """The value without its name, its unit and the brackets of a set."""
+    node = stripped(node)[1]
+    if node.kind == "quantity":
+        return node.parts[0]
+    return Node("set", node.parts) if node.kind == "list" else node

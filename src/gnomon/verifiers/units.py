@@ -89,6 +89,15 @@ EXTRA: Mapping[str, Unit] = MappingProxyType(
             ("hrs", "time", "3600"),
             ("mins", "time", "60"),
             ("units unit", "unit", "1"),
+            ("N newton newtons", "force", "1"),
+            ("J joule joules", "energy", "1"),
+            ("kJ kilojoule kilojoules", "energy", "1000"),
+            ("W watt watts", "power", "1"),
+            ("kW kilowatt kilowatts", "power", "1000"),
+            ("V volt volts", "voltage", "1"),
+            ("Pa pascal pascals", "pressure", "1"),
+            ("Hz hertz", "frequency", "1"),
+            ("mol mole moles", "amount", "1"),
         )
         for name in (names.split("|") if "|" in names else names.split())
     }

@@ -12,7 +12,7 @@ from gnomon.verifiers.mathematics.notation import shown, tokens
 from gnomon.verifiers.mathematics.words import sorted_out
 from gnomon.verifiers.slot import Malformed
 
-__all__ = ["USUAL", "Answer", "Reading", "option", "read", "readings", "spoken", "written"]
+__all__ = ["USUAL", "Answer", "Reading", "option", "read", "readings", "spoken", "worded", "written"]
 
 LEAD = re.compile(
     r"\s*(?:\\text(?:bf|it|rm)?\s*\{)?\s*(?:(?:the|my)\s+)?(?:final\s+)?answer\s*(?:is\s*:?|:|=)\s*(?P<close>\})?", re.I
@@ -35,6 +35,8 @@ class Reading:
 
 
 USUAL = Reading()
+WORDED = re.compile(r"[a-z0-9 ,.'-]*[a-z]{2}[a-z0-9 ,.'-]*")
+LONG = re.compile("[a-zA-Z]{4}")
 GROUPED = re.compile(r"[0-9],[0-9]{3}")
 LETTER = re.compile(r"[0-9})]\s*(?:\s|~|\\[,;: ])\s*[a-zA-Z](?![a-zA-Z])")
 
@@ -61,13 +63,20 @@ def read(text: str, reading: Reading = USUAL) -> Answer:
 
 def readings(text: str) -> tuple[Reading, ...]:
     """The readings that a text has, the usual one first. An answer is right if it is under one of them."""
-    others = [Reading(thousands=False)] * bool(GROUPED.search(text)) + [Reading(units=False)] * bool(LETTER.search(text))
+    others = [Reading(thousands=False)] * bool(GROUPED.search(text)) + [Reading(units=False)] * bool(
+        LETTER.search(text)
+    )
     return USUAL, *others
 
 
 def written(text: str, reading: Reading = USUAL) -> str:
     """The text of an answer that need not be readable."""
     return shown(sorted_out(tokens(text, thousands=reading.thousands), units=reading.units))
+
+
+def worded(text: str) -> bool:
+    """Whether a text is words, with nothing but numbers and commas among them."""
+    return WORDED.fullmatch(spoken(text)) is not None and ("\\text" in text or LONG.search(text) is not None)
 
 
 def spoken(text: str) -> str:

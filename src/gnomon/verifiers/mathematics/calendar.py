@@ -6,7 +6,20 @@ import re
 
 __all__ = ["DRESS", "dated"]
 
-MONTHS = "january february march april may june july august september october november december".split()
+MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
 MONTH = "|".join(f"{month}|{month[:3]}" for month in MONTHS)
 TIME = re.compile(r"([0-9]{1,2}) ?: ?([0-5][0-9])(?: ?([ap]) ?\.? ?m ?\.?)?")
 FORMS = (

@@ -26,6 +26,7 @@ from gnomon.verifiers.units import measure
 
 __all__ = ["Comparison"]
 
+KINDS = ("integers", "naturals", "reals", "rationals", "complexes")
 MANY = ("list", "set")
 PLACED = ("tuple", "matrix")
 
@@ -99,10 +100,8 @@ class Comparison:
                 return False
             raise Several("more than one answer where one is asked")
         if _assigns(said) or _assigns(right):
-            mine, theirs = _by_name(said), _by_name(right)
-            if mine is None or theirs is None or len(mine) != len(theirs):
-                return False
-            return all(self.one(one, other) for one, other in zip(mine, theirs, strict=True))
+            one, other = _by_name(said), _by_name(right)
+            return one is not None and other is not None and self.in_order(one, other)
         return len(mine) == len(theirs) and self.matched(mine, theirs)
 
     def matched(self, said: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
@@ -120,21 +119,17 @@ class Comparison:
         if said.kind not in PLACED or right.kind not in PLACED:
             return False
         if said.kind == right.kind == "tuple":
-            mine, theirs = said.parts, right.parts
             if {said.text, right.text} - {"()", "<>"} and said.text != right.text:
                 return False
-        elif said.kind == right.kind:
-            if [len(row.parts) for row in said.parts] != [len(row.parts) for row in right.parts]:
-                return False
-            mine, theirs = _entries(said), _entries(right)
-        else:
-            flat = [_vector(one) for one in (said, right)]
-            if flat[0] is None or flat[1] is None:
-                return False
-            mine, theirs = flat[0], flat[1]
-        return len(mine) == len(theirs) and all(
-            self.one(one, other) for one, other in zip(mine, theirs, strict=True)
-        )
+            return self.in_order(said.parts, right.parts)
+        if said.kind == right.kind:
+            shapes = [[len(row.parts) for row in node.parts] for node in (said, right)]
+            return shapes[0] == shapes[1] and self.in_order(_entries(said), _entries(right))
+        return self.in_order(_vector(said), _vector(right))
+
+    def in_order(self, said: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
+        """Whether two rows have the same elements in the same order."""
+        return len(said) == len(right) and all(self.one(one, other) for one, other in zip(said, right, strict=True))
 
     def regions(self, said: Node, right: Node) -> bool:
         if right.kind in MANY and not ranged(right) and right.kind == "list":
@@ -188,12 +183,10 @@ class Comparison:
         (mine, base), (theirs, other) = said.parts, right.parts
         if not self.one(base, other):
             return False
-        values = [constant(node) for node in (mine, theirs, base)]
-        if not all(isinstance(found, Fraction) for found in values) or not values[2]:
+        one, two, modulus = (constant(node) for node in (mine, theirs, base))
+        if not (isinstance(one, Fraction) and isinstance(two, Fraction) and isinstance(modulus, Fraction) and modulus):
             return self.one(mine, theirs)
-        if undone(mine):
-            raise Rejected("the answer leaves work undone")
-        return bool(divided(values[0] - values[1], values[2]).denominator == 1)
+        return ((one - two) / modulus).denominator == 1 and self.finished(mine, theirs)
 
     def quantities(self, said: Node, right: Node) -> bool:
         """Values with what stands behind them."""
@@ -214,7 +207,7 @@ class Comparison:
         return self.one(mine, theirs)
 
     def formulas(self, said: Node, right: Node) -> bool:
-        if equal(said, right):
+        if equal(_constant_of_integration(said, right), right):
             return self.finished(said, right)
         return self.rounded(said, right) or self.rounded(right, said)
 
@@ -307,12 +300,19 @@ def _expanded(node: Node) -> Node:
     if node.kind in MANY:
         parts = list[Node]()
         for part in node.parts:
+            if node.kind == "list" and _condition(part) and len(node.parts) > 1:
+                continue
             found = _expanded(part)
             parts += found.parts if found.kind == "list" and part.kind not in MANY else [found]
-        return Node(node.kind, tuple(parts), node.text)
+        return parts[0] if node.kind == "list" and len(parts) == 1 else Node(node.kind, tuple(parts), node.text)
     if not any(part.kind == "pm" for part in walk(node)):
         return node
     return Node("list", tuple(rebuilt(node, lambda part, s=sign: _chosen(part, s)) for sign in (1, -1)))  # type: ignore[misc]
+
+
+def _condition(node: Node) -> bool:
+    r"""Whether it says of a letter only what kind of number it is: `k \in \mathbb{Z}`."""
+    return node.kind == "relation" and node.text == "\\in" and node.parts[1].text in KINDS
 
 
 def _chosen(node: Node, sign: int) -> Node | None:
@@ -341,14 +341,23 @@ def _by_name(node: Node) -> tuple[Node, ...] | None:
     return node.parts if node.kind in ("tuple", "list") else None
 
 
+def _constant_of_integration(said: Node, right: Node) -> Node:
+    """The answer with the letter C for its own constant, where the gold adds one that the answer does not have."""
+    free = [name(letter) for letter in "cKk"]
+    if right.kind != "sum" or said.kind != "sum" or name("C") not in right.parts or "C" in variables(said):
+        return said
+    other = next((letter for letter in free if letter in said.parts and letter.text not in variables(right)), None)
+    return said if other is None else rebuilt(said, lambda part: name("C") if part == other else None)
+
+
 def _entries(node: Node) -> tuple[Node, ...]:
     return tuple(entry for row in node.parts for entry in row.parts)
 
 
-def _vector(node: Node) -> tuple[Node, ...] | None:
-    """The entries of a tuple, a column or a row; rows of a matrix that is written as a tuple of tuples."""
+def _vector(node: Node) -> tuple[Node, ...]:
+    """The entries of a tuple, a column or a row; the rows of any other matrix, as tuples."""
     if node.kind == "tuple":
-        return node.parts if node.text in ("()", "<>", "[]") else None
+        return node.parts
     if len(node.parts) == 1:
         return node.parts[0].parts
     if all(len(row.parts) == 1 for row in node.parts):
@@ -409,6 +418,8 @@ def _same_inequality(said: Node, right: Node) -> bool:
     signs = [node.text for node in (said, right)]
     if any(sign not in ("<", ">", "\\le", "\\ge") for sign in signs) or len(variables(right)) < 2:
         raise Rejected("the answer leaves work undone: an inequality that is not solved")
-    turned = [_difference(node) if node.text in (">", "\\ge") else negative(_difference(node)) for node in (said, right)]
+    turned = [
+        _difference(node) if node.text in (">", "\\ge") else negative(_difference(node)) for node in (said, right)
+    ]
     strict = [sign in ("<", ">") for sign in signs]
     return strict[0] == strict[1] and _proportional(turned[0], turned[1], positive=True)

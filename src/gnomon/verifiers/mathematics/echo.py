@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from gnomon.verifiers.mathematics.notation import GREEK, LAYOUT, RENAMED, SIGNS, SUPERSCRIPT
+from gnomon.verifiers.mathematics.signs import GREEK, LAYOUT, RENAMED, SIGNS, SUPERSCRIPT
 
 __all__ = ["repeats"]
 
@@ -35,10 +35,10 @@ def _pieces(text: str) -> list[str]:
         text = text.replace(sign, plain)
     text = re.sub(f"[{''.join(SUPERSCRIPT)}]", lambda match: "^" + SUPERSCRIPT[match.group()], text)
     text = re.sub(r"\\[dt]?frac\s*([0-9])\s*([0-9])", r"\\frac{\1}{\2}", text)
-    text = re.sub(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", r" \1 / \2 ", text)
     found = list[str]()
     for piece in PIECE.findall(text):
         piece = RENAMED.get(piece, piece)
+        piece = "/" if piece == "\\frac" else piece
         if piece in LAYOUT or piece in ("{", "}", "$", "\\(", "\\)", "\\[", "\\]", "\\,", "\\ ", "~", ".", ""):
             continue
         known = piece.startswith("\\") or not piece.isalpha() or len(piece) > 3

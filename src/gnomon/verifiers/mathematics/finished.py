@@ -16,11 +16,11 @@ MAX_TERMS = 24
 
 
 def undone(node: Node) -> str:
-    """What is left to be worked out in an answer; empty, when nothing is.
+    r"""What is left to be worked out in an answer; empty, when nothing is.
 
-    That is: numbers alone that make a rational number and are not written as one (`6*7`, `2^{10}`, `\\sqrt{4}`, `84/2`);
-    a product with two numbers (`2\\pi\\cdot 3`); a sum with two terms of which one is a rational multiple of the other
-    (`2x + 3x`, `\\sqrt2 + \\sqrt8`). Deeper parts count too.
+    That is numbers alone that make a rational number and are not written as one (`6*7`, `2^{10}`, `\sqrt{4}`, `84/2`),
+    a product with two numbers (`2\pi\cdot 3`), and a sum with two terms of which one is a rational multiple of the
+    other (`2x + 3x`, `\sqrt2 + \sqrt8`). Deeper parts count too.
     """
     for part in walk(node):
         if part.kind in FORMULAS and not _written(part):

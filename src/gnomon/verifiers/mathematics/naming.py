@@ -33,6 +33,11 @@ def called(node: Node) -> str:
         return node.text if variables(node) and node.text not in ("reals", "integers") else ""
     if node.kind == "tuple" and all(part.kind == "name" for part in node.parts):
         return ",".join(part.text for part in node.parts)
+    if node.kind == "call" and node.text == "abs" and called(node.parts[0]).isupper():
+        return called(node.parts[0])
+    if node.kind == "product" and all(part.kind == "name" and part.text[:1].isupper() for part in node.parts):
+        letters = "".join(part.text for part in node.parts)  # A segment, such as AB.
+        return letters if len(letters) > 1 and letters[0] not in "P" else f"{letters[0]}()"
     if node.kind == "product" and len(node.parts) == 2 and node.parts[1].kind in ("name", "number"):
         function = node.parts[0]
         base = function.parts[0] if function.kind == "power" else function
@@ -52,5 +57,5 @@ def _free(left: Node, right: Node) -> bool:
     """Whether what is named does not stand in its own value."""
     if left.kind == "tuple":
         return right.kind in ("tuple", "list")
-    own = left.text if left.kind == "name" else next(part.text for part in walk(left) if part.kind == "name")
+    own = next(part.text for part in walk(left) if part.kind == "name")
     return own not in variables(right)

@@ -1,6 +1,7 @@
 r"""Characters to tokens: LaTeX, plain text and Unicode's mathematical signs are brought to one notation.
 
-What is only layout goes. A character that no answer needs is refused: invisible signs, and letters that look like others.
+What is only layout goes. A character that no answer needs is refused, such as an invisible sign or a letter that looks
+like another one.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from gnomon.verifiers.mathematics.signs import ASCII, GREEK, LAYOUT, RENAMED, SIGNS, SUBSCRIPT, SUPERSCRIPT
 from gnomon.verifiers.slot import Malformed
 
 __all__ = ["Token", "shown", "tokens"]
@@ -20,56 +22,21 @@ MAX_DIGITS = 512
 MAX_DEPTH = 32
 """Brackets inside one another."""
 
-SIGNS = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ",
-    "∗": "*", "÷": r"\div ", "∕": "/", "⁄": "/", "√": r"\sqrt ", "∛": r"\sqrt[3] ", "∞": r"\infty ", "°": r"^\circ ",
-    "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ",
-    "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∖": r"\setminus ", "∅": r"\emptyset ",
-    "Ø": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}", "ℕ": r"\mathbb{N}",
-    "ℂ": r"\mathbb{C}", "⟨": r"\langle ", "⟩": r"\rangle ", "〈": r"\langle ", "〉": r"\rangle ", "′": "'", "’": "'",
-    "∶": ":", "…": r"\ldots ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "£": r"\pounds ",
-    "€": r"\euro ", "∧": r"\land ", "∨": r"\lor ", "¬": r"\neg ", "∼": r"\sim ", "→": r"\to ",
-    "∫": r"\int ", "∑": r"\sum ", "∏": r"\prod ", "，": ", ", "；": "; ", "：": ":", "µ": r"\mu ",
-}  # fmt: skip
-GREEK = dict(
-    zip(
-        "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩϕϵ",
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi "
-        "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega phi epsilon".split(),
-        strict=True,
-    )
-)
-SUPERSCRIPT = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
-SUBSCRIPT = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎", "0123456789+-=()", strict=True))
-ASCII = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 +-*/^_=(){}[]<>|,.;:!%$'\\&~")
-
-LAYOUT = frozenset(
-    r"\left \right \displaystyle \textstyle \scriptstyle \limits \nolimits \middle \big \Big \bigg \Bigg \bigl \bigr "
-    r"\Bigl \Bigr \biggl \biggr \; \: \, \> \quad \qquad \thinspace \enspace \hline \boldmath \/".split()
-)
-RENAMED = {
-    r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\leq": r"\le", r"\leqslant": r"\le",
-    r"\leqq": r"\le", r"\geq": r"\ge", r"\geqslant": r"\ge", r"\geqq": r"\ge", r"\neq": r"\ne", r"\lt": "<", r"\gt": ">",
-    "<=": r"\le", ">=": r"\ge", "!=": r"\ne", r"\times": "*", r"\cdot": "*", r"\div": "/", "**": "^", r"\ast": "*",
-    r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lparen": "(", r"\rparen": ")", r"\lbrack": "[", r"\rbrack": "]",
-    r"\lvert": "|", r"\rvert": "|", r"\vert": "|", r"\%": "%", r"\varnothing": r"\emptyset", r"\colon": ":",
-    r"\ratio": ":", r"\simeq": r"\approx", r"\thickapprox": r"\approx", r"\sim": r"\approx", r"\backslash": r"\setminus",
-    r"\wedge": r"\land", r"\vee": r"\lor", r"\dots": r"\ldots", r"\cdots": r"\ldots", "...": r"\ldots",
-    r"\varphi": r"\phi", r"\varepsilon": r"\epsilon", r"\vartheta": r"\theta", r"\cr": "\\\\", r"\tbinom": r"\binom",
-    r"\dbinom": r"\binom", r"\degree": "°", r"\pounds": "£", r"\textsterling": "£", r"\euro": "€", r"\texteuro": "€",
-    r"\textdollar": "$", r"\$": "$", r"\lnot": r"\neg", r"\notag": "", r"\implies": r"\to", r"\rightarrow": r"\to",
-    r"\prime": "'", r"\mod": r"\bmod", r"\tg": r"\tan", r"\arctg": r"\arctan", r"\ctg": r"\cot",
-}  # fmt: skip
 TEXT = r"\\(?:text|textbf|textit|textrm|textnormal|textsf|textup|mbox|hbox|emph)\s*\{"
-ROMAN = r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|operatorname\*?|pmb|vec|overrightarrow|hat)(?:\s*\{|\s+(?=[a-zA-Z]))"
+ROMAN = (
+    r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|operatorname\*?|pmb|vec|overrightarrow|hat)"
+    r"(?:\s*\{|\s+(?=[a-zA-Z]))"
+)
 SPACE = r"(?:[ ~\n\t]|\\[,;: ]|\\q?quad(?![a-zA-Z]))"
 NUMBER = re.compile(
-    rf"""(?P<digits>[0-9]{{1,3}}(?:(?P<apart>,|\{{,\}}|\\,|\ )[0-9]{{3}}(?![0-9]))(?:(?P=apart)[0-9]{{3}}(?![0-9]))*|[0-9]+)?
-        (?P<decimals>(?:\.|(?<=[0-9])\{{,\}})[0-9]*)?
-        (?:(?P<repeat>\\overline\s*\{{[0-9]+\}}|\\bar\s*(?:\{{[0-9]+\}}|[0-9])|\\dot\s*(?:\{{[0-9]\}}|[0-9])(?:[0-9]*\\dot\s*(?:\{{[0-9]\}}|[0-9]))?|(?<=\.)\([0-9]+\)|(?<=\.[0-9])\([0-9]+\))
-          |(?P<ellipsis>{SPACE}*(?:\.\.\.|\\[lc]?dots(?![a-zA-Z])))
-          |[eE](?P<power>[+-]?[0-9]+)(?![0-9a-zA-Z.]))?""",
-    re.VERBOSE,
+    r"(?P<digits>[0-9]{1,3}(?:(?P<apart>,|\{,\}|\\,| )[0-9]{3}(?![0-9]))(?:(?P=apart)[0-9]{3}(?![0-9]))*|[0-9]+)?"
+    r"(?P<decimals>(?:\.|(?<=[0-9])\{,\})[0-9]*)?"
+)
+ONE_OR_MORE = r"(?:\{[0-9]+\}|[0-9])"
+BEHIND = re.compile(
+    # A cycle of repeating digits, an ellipsis, or a power of ten.
+    rf"\\(?:overline|bar)\s*{ONE_OR_MORE}|\\dot\s*{ONE_OR_MORE}(?:[0-9]*\\dot\s*{ONE_OR_MORE})?|\([0-9]+\)"
+    rf"|{SPACE}*(?:\.\.\.|\\[lc]?dots(?![a-zA-Z]))|[eE][+-]?[0-9]+(?![0-9a-zA-Z.])"
 )
 BASED = re.compile(
     r"(?P<bracket>\()?(?P<digits>[0-9][0-9A-Fa-f]*)(?(bracket)\))_"
@@ -80,6 +47,7 @@ BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eigh
 TEXT_DIGITS = re.compile(r"\\(?:text|mathrm)\{([0-9][0-9A-Fa-f]*)\}_")
 RAISED = re.compile(r"\^\{?([0-9]+)\}?/_\{?([0-9]+)\}?")
 """A fraction of small digits."""
+SINGLE = re.compile(r"\{ ([^ {}]+) \}")
 NEGATIVE_SPACE = re.compile(r"(?<!\\)\\!")
 PIECE = re.compile(
     r"\\begin\s*\{[a-zA-Z]+\*?\}(?:\{[lcr|]*\})?|\\end\s*\{[a-zA-Z]+\*?\}|\\\\(?:\[[^\]]*\])?|\\[a-zA-Z]+|\\.|\*\*|<=|>=|!=|"
@@ -111,8 +79,8 @@ def tokens(text: str, *, thousands: bool = True) -> list[Token]:
 
 
 def shown(found: list[Token]) -> str:
-    """The tokens as one line, the same for texts that differ in layout alone."""
-    return " ".join(token.text for token in found)
+    """The tokens as one line, the same for texts that differ in layout alone; braces around one token are layout."""
+    return SINGLE.sub(r"\1", " ".join(token.text for token in found))
 
 
 def _plain(text: str) -> str:
@@ -201,21 +169,23 @@ class _Reader:
             self.place = based.end()
             return True
         match = NUMBER.match(self.text, self.place)
-        if match is None or not re.search("[0-9]", match.group()) or match.group()[0] not in ".0123456789":
+        if match is None or not match.group().strip(".,{}\\ "):
             return False
-        text = match.group()
-        if match["apart"] == "," and (self.brackets or not self.thousands):
-            # Inside brackets a comma separates elements.
-            text = self.text[self.place : self.text.index(",", self.place)]
-        elif match["apart"] == " " and (self.found and self.found[-1].kind == "number"):
-            raise Malformed("numbers side by side")
+        text, apart = match.group(), match["apart"]
+        self.place = match.end()
+        if apart == "," and (self.brackets or not self.thousands):
+            text = text[: text.index(",")]  # The comma separates elements.
+            self.place = match.start() + len(text)
+        elif apart is not None:
+            if apart == " " and self.found and self.found[-1].kind == "number":
+                raise Malformed("numbers side by side")
+            text = match["digits"].replace(apart, "") + (match["decimals"] or "")
+        behind = BEHIND.match(self.text, self.place)
+        if behind is not None and ("." in text or behind.group()[0] in "eE"):
+            text += behind.group()
+            self.place = behind.end()
         if sum(char.isdigit() for char in text) > MAX_DIGITS:
             raise Malformed(f"a number of over {MAX_DIGITS} digits")
-        for sign in (",", "{,}", "\\,", " "):
-            if match["apart"] == sign and match["digits"] and sign in text:
-                whole = match["digits"].replace(sign, "")
-                text = whole + text[len(match["digits"]) :]
-        self.place += len(match.group()) if match["apart"] != "," or self.thousands and not self.brackets else len(text)
         self.add("number", text.replace("{,}", "."))
         return True
 
@@ -226,6 +196,8 @@ class _Reader:
         mode = next((mode for mode in reversed(self.braces) if mode != "group"), "math")
         if text.startswith("\\\\"):
             text = "\\\\"
+        if text == "$" and mode == "text":  # A formula inside of a text.
+            return
         text = RENAMED.get(text, text)
         if text in LAYOUT or not text:
             return

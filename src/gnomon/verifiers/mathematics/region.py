@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cmp_to_key
+from itertools import pairwise
+from typing import Any
 
 from gnomon.verifiers.mathematics.naming import called, same_name
 from gnomon.verifiers.mathematics.node import INFINITY, Node, negative
@@ -96,13 +98,12 @@ def _inequality(node: Node) -> Region | None:
 def _without(points: tuple[Node, ...]) -> list[Span]:
     """All real numbers but some."""
     ends = [LOWEST, *sorted(points, key=cmp_to_key(_order)), INFINITY]
-    return [Span(low, high, (False, False)) for low, high in zip(ends, ends[1:], strict=False)]
+    return [Span(low, high, (False, False)) for low, high in pairwise(ends)]
 
 
 def _common(spans: list[Span]) -> list[Span]:
     """What lies in all of them, each being one interval."""
-    low = max(spans, key=cmp_to_key(lambda a, b: _order(a.low, b.low)))
-    high = min(spans, key=cmp_to_key(lambda a, b: _order(a.high, b.high)))
+    low, high = max(spans, key=_by_low), min(spans, key=_by_high)
     return [Span(low.low, high.high, (low.closed[0], high.closed[1]))]
 
 
@@ -117,6 +118,14 @@ def _order(left: Node, right: Node) -> int:
     if one is None or other is None or near(one, other):
         return 0
     return 1 if (one - other if type(one) is type(other) else float(one) - float(other)).real > 0 else -1
+
+
+def _by_low(span: Span) -> Any:
+    return cmp_to_key(_order)(span.low)
+
+
+def _by_high(span: Span) -> Any:
+    return cmp_to_key(_order)(span.high)
 
 
 def same_region(said: Region, right: Region, same: Callable[[Node, Node], bool]) -> bool:
@@ -138,7 +147,7 @@ def _same_end(said: Node, right: Node, same: Callable[[Node, Node], bool]) -> bo
 def _merged(spans: tuple[Span, ...]) -> list[Span]:
     """Sorted, and those put together that touch."""
     found = list[Span]()
-    for span in sorted(spans, key=cmp_to_key(lambda a, b: _order(a.low, b.low))):
+    for span in sorted(spans, key=_by_low):
         last = found[-1] if found else None
         gap = _order(last.high, span.low) if last is not None else -1
         if last is not None and (gap > 0 or (gap == 0 and (last.closed[1] or span.closed[0]))):

@@ -17,7 +17,18 @@ from typing import Any
 from gnomon.verifiers.mathematics.node import Node, walk
 from gnomon.verifiers.slot import Rejected
 
-__all__ = ["Undefined", "agree", "constant", "divided", "equal", "near", "rational_value", "value", "variables", "within"]
+__all__ = [
+    "Undefined",
+    "agree",
+    "constant",
+    "divided",
+    "equal",
+    "near",
+    "rational_value",
+    "value",
+    "variables",
+    "within",
+]
 
 DIGITS = 80
 """Decimal digits that are computed."""
@@ -159,7 +170,8 @@ def _kept(number: Number) -> Number:
 def value(node: Node, point: Mapping[str, Fraction], *, real: bool) -> Number:
     """The value of a tree at a point.
 
-    Raises: Undefined, where there is none, or with `real` none that is real on the way; Rejected, for what is too large.
+    Args: real: whether every value on the way has to be real.
+    Raises: Undefined, where there is none; Rejected, for what is too large.
     """
     kind, parts = node.kind, node.parts
     if kind == "number":

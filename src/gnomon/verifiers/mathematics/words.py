@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 from gnomon.verifiers.mathematics.notation import Token
+from gnomon.verifiers.mathematics.vocabulary import (
+    CONNECTING,
+    ENDS,
+    FUNCTION_WORDS,
+    FUNCTIONS,
+    LETTERS,
+    ONES,
+    SCALES,
+    SPELLED,
+    TENS,
+)
 from gnomon.verifiers.units import measure
 
-__all__ = ["FUNCTIONS", "SCALES", "noun", "sorted_out"]
-
-FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh ln log lg exp".split()
-)
-SPELLED = {"sqrt": r"\sqrt", "cbrt": r"\cbrt", "pi": r"\pi", "inf": r"\infty", "infty": r"\infty", "oo": r"\infty",
-           "mod": r"\bmod", "choose": r"\choose", "asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan",
-           "infinity": r"\infty"}  # fmt: skip
-SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
-CONNECTING = {"or": r"\lor", "and": r"\land", "nor": r"\lor"}
-ENDS = frozenset(", ; ) ] } \\} & \\\\ = < > \\le \\ge \\ne \\lor \\land \\approx \\rangle".split())
-"""What may follow a unit."""
-LETTERS = frozenset("abcdhkmnpqrstuvwxyz")
-"""Letters that formulas are made of. Two or three of them are a product; a run with another one is a word."""
-FUNCTION_WORDS = frozenset(
-    "is isnt are was were be been not no none nor never without but if then else maybe perhaps probably possibly about "
-    "approximately roughly nearly almost around circa so yet though although however actually instead rather than more "
-    "less fewer over under between within from until till through up down off out only just also again still wrong "
-    "incorrect false untrue right correct true sure unsure guess answer answers question either neither both any all "
-    "some other others another or and to of as at by for in on with plus minus times divided multiplied squared cubed "
-    "half halves third thirds quarter quarters fifth fifths sixth sixths tenth tenths hundredth hundredths thousandth "
-    "thousandths millionth millionths mod modulo base factorial choose power root hundreds thousands millions billions "
-    "trillions dozens score gross hundred thousand million billion trillion dozen double triple twice thrice one two "
-    "three four five six seven eight nine ten the this that it they we you i hence therefore because since when where "
-    "which who what do does did dont doesnt can cannot could should would may might must will shall k m b bn mn".split()
-)
-"""Words that change, hedge or deny the number in front of them. Nouns are the rest."""
+__all__ = ["noun", "numeral", "sorted_out"]
 
 
 def sorted_out(found: list[Token], *, units: bool = True) -> list[Token]:
@@ -52,8 +37,9 @@ def sorted_out(found: list[Token], *, units: bool = True) -> list[Token]:
                 result.append(Token("word", _joined(found[place : place + length]), True))
                 place += length
                 continue
-        if token.text == "/" and behind is not None and behind.kind == "number" and (length := _unit(found, place + 1)):
-            if len(found[place + 1].text) > 1:
+        if token.text == "/" and behind is not None and behind.kind == "number":
+            length = _unit(found, place + 1)
+            if length and len(found[place + 1].text) > 1:  # `$12/hour`
                 result.append(Token("word", "per " + _joined(found[place + 1 : place + 1 + length]), True))
                 place += 1 + length
                 continue
@@ -66,6 +52,16 @@ def noun(text: str) -> bool:
     """Whether words behind a number can be what is counted: at most three, none of which says something about it."""
     found = text.replace("-", " ").split()
     return 1 <= len(found) <= 3 and not any(word in FUNCTION_WORDS or not word.isalpha() for word in found)
+
+
+def numeral(text: str) -> int | None:
+    """The whole number below a hundred that words say."""
+    first, _, second = text.partition(" ")
+    if not second and first in ONES:
+        return ONES.index(first)
+    if first in TENS and (not second or second in ONES[1:10]):
+        return 10 * TENS.index(first) + 20 + (ONES.index(second) if second else 0)
+    return None
 
 
 def _ends_a_number(token: Token) -> bool:
