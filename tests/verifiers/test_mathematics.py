@@ -29,6 +29,7 @@ MISTAKES = {
     ("\\$12", "\\$12 \\text{ per hour}"): "half of a unit is another unit",
     ("|x| < \\sqrt{3}", "\\left(-\\sqrt{3}, \\sqrt{3}\\right)"): "an inequality that is not solved",
     ("0+2i", "2i"): "terms that are not put together",
+    ("y=\\frac{6}{x}", "xy = 6"): "equations are compared as multiples of one another by a number",
 }
 """Pairs on which the rules and the reader who wrote them down disagree, and by which rule."""
 

@@ -16,7 +16,7 @@ from gnomon.verifiers.mathematics.signs import GREEK_COMMANDS as GREEK
 from gnomon.verifiers.mathematics.vocabulary import FUNCTIONS, NUMBERS, WORK
 from gnomon.verifiers.slot import Malformed, Rejected
 
-__all__ = ["MAX_ELEMENTS", "Arithmetic"]
+__all__ = ["CURRENCIES", "MAX_ELEMENTS", "Arithmetic"]
 
 MAX_ELEMENTS = 64
 """Elements of a list."""
@@ -24,6 +24,7 @@ MAX_TERMS = 256
 """Terms of a sum, entries of a matrix."""
 MAX_NESTED = 40
 """Formulas inside one another."""
+CURRENCIES = ("$", "£", "€")
 OPENERS = frozenset(
     ("(", "{", "\\{", "\\langle", "\\lfloor", "\\lceil", "\\frac", "\\sqrt", "\\cbrt", "\\binom", "\\infty")
 )
@@ -206,7 +207,7 @@ class Arithmetic(ABC):
             inner = self.sum()
             self.take("\\rfloor" if text == "\\lfloor" else "\\rceil")
             return Node("call", (inner,), text[2:])
-        if text in ("$", "£", "€"):
+        if text in CURRENCIES:
             self.take()
             return Node("quantity", (self.literal(),), text)
         if kind == "command":
@@ -271,7 +272,11 @@ class Arithmetic(ABC):
         self.take("{")
         if loose and self.drop("}"):
             return Node("set")
-        node = self.many() if loose else self.sum()
+        if loose and self.builder():
+            loose = False
+            node = self.many()
+        else:
+            node = self.many() if loose else self.sum()
         if self.drop("\\choose"):
             node = Node("call", (node, self.sum()), "binom")
         self.take("}")
@@ -299,16 +304,21 @@ class Arithmetic(ABC):
         self.take("\\{")
         if self.drop("\\}"):
             return Node("set")
-        if self.kind() == "letter":
-            ahead = 3 if self.peek(1) == "\\in" and self.peek(2) == "\\mathbb{R}" else 1
-            if self.peek(ahead) in ("|", "\\mid", ":"):
-                self.place += ahead + 1
-                node = self.many()
-                self.take("\\}")
-                return node
+        if self.builder():
+            node = self.many()
+            self.take("\\}")
+            return node
         node = self.many()
         self.take("\\}")
         return Node("set", node.parts if node.kind == "list" else (node,))
+
+    def builder(self) -> bool:
+        r"""Whether `x \mid` stood here, behind which a condition says what a set holds; it is taken."""
+        ahead = 3 if self.peek(1) == "\\in" else 1
+        if self.kind() != "letter" or self.peek(ahead) not in ("|", "\\mid", ":"):
+            return False
+        self.place += ahead + 1
+        return True
 
     def absolute(self) -> Node:
         self.take("|")

@@ -56,6 +56,7 @@ class Comparison:
                 raise Malformed("a percent sign")
             node = rebuilt(node, lambda part: number(part.value * 100) if _percentage(part) else None)
         node = rebuilt(node, lambda part: rebuilt_angle(part) if part.kind == "call" else None)
+        node = rebuilt(node, _without_points)
         return _expanded(node)
 
     def one(self, said: Node, right: Node) -> bool:
@@ -284,6 +285,18 @@ def _decadic(node: Node) -> Node | None:
     return None
 
 
+def _without_points(node: Node) -> Node | None:
+    r"""`\mathbb{R} - \{1\}`, a difference of sets, which is written like one of numbers."""
+    if (
+        node.kind == "sum"
+        and node.parts[0] == name("reals")
+        and len(node.parts) == 2
+        and node.parts[1].kind == "negative"
+    ):
+        return Node("difference", (node.parts[0], node.parts[1].parts[0]))
+    return None
+
+
 def rebuilt_angle(node: Node) -> Node:
     """A function whose angles in degrees are written in radians."""
 
@@ -370,7 +383,7 @@ def _quantity(node: Node) -> tuple[Node, str]:
 
 
 def _singular(text: str) -> str:
-    return " ".join(word.removesuffix("s") for word in text.lower().split())
+    return " ".join(word.removesuffix("s") for word in text.lower().removesuffix(" old").split())
 
 
 def _clock(node: Node) -> bool:

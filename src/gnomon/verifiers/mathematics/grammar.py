@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.verifiers.mathematics.arithmetic import MAX_ELEMENTS, Arithmetic
+from gnomon.verifiers.mathematics.arithmetic import CURRENCIES, MAX_ELEMENTS, Arithmetic
 from gnomon.verifiers.mathematics.node import Node, name, negative, number
 from gnomon.verifiers.mathematics.notation import Token
 from gnomon.verifiers.mathematics.vocabulary import PHRASES, SCALES
@@ -53,7 +53,7 @@ class _Answers(Arithmetic):
         node = self.relation()
         if self.peek() in ("\\pmod", "\\bmod") or (self.peek() == "(" and self.peek(1) == "\\bmod"):
             return self.modulo(node)
-        return self.counted(node) if self.kind() == "word" else node
+        return self.counted(node) if self.kind() == "word" or self.peek() in CURRENCIES else node
 
     def phrase(self) -> Node:
         """Words alone; numbers may stand among them."""
@@ -74,7 +74,7 @@ class _Answers(Arithmetic):
         if node.kind == "quantity":
             node, currency = node.parts[0], node.text
         words = list[str]()
-        while self.kind() == "word":
+        while self.kind() == "word" or (self.peek() in CURRENCIES and not currency):
             words.append(self.take())
         if words[0] in SCALES and node.kind == "number":
             node = number(node.value * SCALES[words.pop(0)], "scaled")

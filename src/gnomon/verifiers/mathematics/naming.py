@@ -38,6 +38,8 @@ def called(node: Node) -> str:
     if node.kind == "product" and all(part.kind == "name" and part.text[:1].isupper() for part in node.parts):
         letters = "".join(part.text for part in node.parts)  # A segment, such as AB.
         return letters if len(letters) > 1 and letters[0] not in "P" else f"{letters[0]}()"
+    if node.kind == "quotient" and all(_differential(part) for part in node.parts):
+        return node.parts[0].parts[1].text + "'"  # dy/dx
     if node.kind == "product" and len(node.parts) == 2 and node.parts[1].kind in ("name", "number"):
         function = node.parts[0]
         base = function.parts[0] if function.kind == "power" else function
@@ -47,10 +49,19 @@ def called(node: Node) -> str:
 
 
 def same_name(said: str, right: str) -> bool:
-    """Whether two names can be of one value: y is as good as f(x)."""
+    """Whether two names can be of one value: y is as good as f(x), and dy/dx as f'(x)."""
     if not said or not right or said == right:
         return True
-    return "y" in (said, right) and (said.endswith("()") or right.endswith("()"))
+    if said.count("'") != right.count("'"):
+        return False
+    said, right = said.replace("'", ""), right.replace("'", "")
+    return said.removesuffix("()") == right.removesuffix("()") or ("y" in (said, right) and "()" in said + right)
+
+
+def _differential(node: Node) -> bool:
+    return (
+        node.kind == "product" and len(node.parts) == 2 and node.parts[0].text == "d" and node.parts[1].kind == "name"
+    )
 
 
 def _free(left: Node, right: Node) -> bool:

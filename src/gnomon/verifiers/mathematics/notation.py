@@ -40,7 +40,7 @@ BEHIND = re.compile(
 )
 BASED = re.compile(
     r"(?P<bracket>\()?(?P<digits>[0-9][0-9A-Fa-f]*)(?(bracket)\))_"
-    r"(?:\{\s*(?:\\(?:text|mathrm)\s*\{)?\s*(?P<base>[0-9]+|[a-z]+)\s*\}{1,2}|(?P<digit>[0-9]))"
+    r"(?:\{\s*(?:\\(?:text|mathrm)\s*\{)?\s*\(?(?P<base>[0-9]+|[a-z]+)\)?\s*\}{1,2}|(?P<digit>[0-9]))"
 )
 BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
          "eleven": 11, "twelve": 12, "sixteen": 16}  # fmt: skip

@@ -40,7 +40,7 @@ def ranged(node: Node) -> bool:
     if node.kind == "relation":
         return any(sign in (*ORDER, "\\ne") for sign in node.text.split())
     if node.kind == "list":
-        return bool(node.text) and all(ranged(part) for part in node.parts)
+        return _excluding(node) or (bool(node.text) and all(ranged(part) for part in node.parts))
     return node.kind in ("union", "difference") or (node.kind == "name" and node.text == "reals")
 
 
@@ -54,6 +54,9 @@ def region(node: Node) -> Region | None:
         return Region("", (Span(*node.parts, (node.text[0] == "[", node.text[1] == "]")),))
     if node.kind == "set" and node.parts:
         return Region("", tuple(Span(part, part, (True, True)) for part in node.parts))
+    if node.kind == "list" and _excluding(node):
+        points = tuple(part.parts[1] if part.kind == "relation" else part for part in node.parts)
+        return Region(called(node.parts[0].parts[0]), tuple(_without(points)))
     if node.kind in ("union", "list"):
         parts = [region(part) for part in node.parts]
         found = [part for part in parts if part is not None]
@@ -93,6 +96,17 @@ def _inequality(node: Node) -> Region | None:
     if left.kind == "call" and left.text == "abs" and (name := called(left.parts[0])):
         return Region(name, (Span(negative(right), right, (closed[0], closed[0])),))
     return None
+
+
+def _excluding(node: Node) -> bool:
+    r"""Whether a list says what a number is not: `x \ne 1, x \ne 2` or `x \ne 1, 2`."""
+    first, *others = node.parts
+    return (
+        first.kind == "relation"
+        and first.text == "\\ne"
+        and all(part.text == "\\ne" if part.kind == "relation" else not ranged(part) for part in others)
+        and node.text != "or"
+    )
 
 
 def _without(points: tuple[Node, ...]) -> list[Span]:
