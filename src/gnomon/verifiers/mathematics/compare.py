@@ -6,16 +6,15 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from gnomon.verifiers.mathematics.equation import closed, decimals, difference, proportional, same_inequality
 from gnomon.verifiers.mathematics.finished import undone
 from gnomon.verifiers.mathematics.naming import same_name, stripped
 from gnomon.verifiers.mathematics.node import Node, integer, key, name, negative, number, rebuilt, walk
+from gnomon.verifiers.mathematics.prepare import bare_log, decadic, percentage, prepared
 from gnomon.verifiers.mathematics.region import ranged, region, same_region
 from gnomon.verifiers.mathematics.value import (
-    agree,
     constant,
-    divided,
     equal,
-    near,
     rational_value,
     variables,
     within,
@@ -26,7 +25,6 @@ from gnomon.verifiers.units import measure
 
 __all__ = ["Comparison"]
 
-KINDS = ("integers", "naturals", "reals", "rationals", "complexes")
 MANY = ("list", "set")
 PLACED = ("tuple", "matrix")
 
@@ -45,19 +43,17 @@ class Comparison:
         if key(said) == key(right):
             return True
         found = self.one(said, right)
-        if found or not any(part.kind == "call" and _bare_log(part) for tree in (said, right) for part in walk(tree)):
+        if found or not any(part.kind == "call" and bare_log(part) for tree in (said, right) for part in walk(tree)):
             return found
-        return self.one(rebuilt(said, _decadic), rebuilt(right, _decadic))
+        return self.one(rebuilt(said, decadic), rebuilt(right, decadic))
 
     def prepared(self, node: Node) -> Node:
-        """The tree with its percentages under the rule, angles inside functions in radians, and ± written out."""
-        if self.percent is not Percent.SHARE and any(_percentage(part) for part in walk(node)):
-            if self.percent is Percent.REFUSED:
-                raise Malformed("a percent sign")
-            node = rebuilt(node, lambda part: number(part.value * 100) if _percentage(part) else None)
-        node = rebuilt(node, lambda part: rebuilt_angle(part) if part.kind == "call" else None)
-        node = rebuilt(node, _without_points)
-        return _expanded(node)
+        """The tree with its percentages under the rule of this comparison."""
+        if self.percent is Percent.REFUSED and any(percentage(part) for part in walk(node)):
+            raise Malformed("a percent sign")
+        if self.percent is Percent.POINTS:
+            node = rebuilt(node, lambda part: number(part.value * 100) if percentage(part) else None)
+        return prepared(node)
 
     def one(self, said: Node, right: Node) -> bool:
         """The same for prepared trees, of one kind after the other."""
@@ -136,31 +132,29 @@ class Comparison:
         if right.kind in MANY and not ranged(right) and right.kind == "list":
             return said.kind == "list" and len(said.parts) == len(right.parts) and self.matched(said.parts, right.parts)
         mine, theirs = region(stripped(said)[1]), region(stripped(right)[1])
-        if said.kind == "relation" and said.text != right.text and _absolute(said):
+        if theirs is None:
+            return said.kind == right.kind == "relation" and same_inequality(said, right)
+        absolute = said.kind == "relation" and said.text != right.text and _absolute(said)
+        if absolute or (mine is None and said.kind == "relation"):
             raise Rejected("the answer leaves work undone: an inequality that is not solved")
-        if mine is not None and theirs is not None:
-            return same_region(mine, theirs, self.one)
-        if said.kind == right.kind == "relation" and theirs is None:
-            return _same_inequality(said, right)
-        return False
+        return mine is not None and same_region(mine, theirs, self.one)
 
     # Single values.
 
     def relations(self, said: Node, right: Node) -> bool:
         """Equations that do not only give a value its name."""
-        if said.kind == "relation":
-            said = _closed(said)
-        if right.kind == "relation":
-            right = _closed(right)
-        if "relation" not in (said.kind, right.kind):
-            return self.one(said, right)
+        mine = closed(said) if said.kind == "relation" else ()
+        theirs = closed(right) if right.kind == "relation" else ()
+        if mine or theirs:
+            wanted = theirs[0] if theirs else right
+            return any(self.one(value, wanted) for value in mine or (said,))
         if said.kind != right.kind or said.text != right.text or said.text not in ("=", "\\equiv"):
             raise Rejected("the answer leaves work undone: an equation that is not solved")
         if len(variables(right)) < 2:
             raise Rejected("the answer leaves work undone: an equation that is not solved")
         if why := undone(said):
             raise Rejected(f"the answer leaves work undone: {why}")
-        return _proportional(_difference(said), _difference(right))
+        return proportional(difference(said), difference(right))
 
     def ratios(self, said: Node, right: Node) -> bool:
         if said.kind != "ratio" and len(right.parts) == 2:
@@ -226,115 +220,17 @@ class Comparison:
             return self.rounded(decimal.parts[0], negative(exact))
         if decimal.kind != "number" or decimal.text != "plain" or variables(exact) or exact.kind == "number":
             return False
-        places = _places(decimal.value)
+        shown = decimals(decimal.value)
         found = constant(exact)
-        if places < self.decimals or found is None or isinstance(found, Fraction) or found.imag != 0:
+        if shown < self.decimals or found is None or isinstance(found, Fraction) or found.imag != 0:
             return False
         if rational_value(found) is not None:
             return False
-        return within(found, decimal.value, Fraction(1, 10**places))
-
-
-def _closed(node: Node) -> Node:
-    """The last side of a chain of equal values, or its exact one. Raises: Malformed, where it contradicts itself."""
-    signs = node.text.split()
-    if not set(signs) <= {"=", "\\approx"} or (len(signs) == 1 and any(variables(part) for part in node.parts)):
-        return node
-    for sign, left, right in zip(signs, node.parts, node.parts[1:], strict=False):
-        if (variables(left) or variables(right)) and not (sign == "=" and len(signs) > 1 and equal(left, right)):
-            raise Malformed("more than one equation")
-        if sign == "=" and not equal(left, right):
-            raise Several("sides of an equation that are not equal")
-        if sign == "\\approx" and not _rounds(right, left):
-            raise Several("a value and another one beside it")
-    exact = node.parts[: signs.index("\\approx") + 1] if "\\approx" in signs else node.parts
-    return exact[-1]
-
-
-def _rounds(decimal: Node, exact: Node) -> bool:
-    found, shown = constant(exact), constant(decimal)
-    if found is None or not isinstance(shown, Fraction):
-        return False
-    return within(found, shown, Fraction(6, 10 ** (_places(shown) + 1)))
-
-
-def _places(value: Fraction) -> int:
-    """Digits behind the point of a decimal."""
-    places = 0
-    while value.denominator != 1 and places < 600:
-        value, places = value * 10, places + 1
-    return places
-
-
-def _percentage(node: Node) -> bool:
-    return node.kind == "number" and node.text == "percent"
+        return within(found, decimal.value, Fraction(1, 10**shown))
 
 
 def _absolute(node: Node) -> bool:
     return any(part.kind == "call" and part.text == "abs" for part in node.parts)
-
-
-def _bare_log(node: Node) -> bool:
-    return node.text == "log" and len(node.parts) == 1
-
-
-def _decadic(node: Node) -> Node | None:
-    r"""`\log` without a base, read as the logarithm to the base of ten."""
-    if node.kind == "call" and _bare_log(node):
-        return Node("call", tuple(rebuilt(part, _decadic) for part in node.parts), "lg")
-    return None
-
-
-def _without_points(node: Node) -> Node | None:
-    r"""`\mathbb{R} - \{1\}`, a difference of sets, which is written like one of numbers."""
-    if (
-        node.kind == "sum"
-        and node.parts[0] == name("reals")
-        and len(node.parts) == 2
-        and node.parts[1].kind == "negative"
-    ):
-        return Node("difference", (node.parts[0], node.parts[1].parts[0]))
-    return None
-
-
-def rebuilt_angle(node: Node) -> Node:
-    """A function whose angles in degrees are written in radians."""
-
-    def radians(part: Node) -> Node | None:
-        if part.kind == "quantity" and part.text in ("°", "degrees", "degree"):
-            return Node("quotient", (Node("product", (part.parts[0], name("\\pi"))), number(180)))
-        return None
-
-    return rebuilt(node, radians)
-
-
-def _expanded(node: Node) -> Node:
-    """The tree with ± written out: two values in a list."""
-    if node.kind in MANY:
-        parts = list[Node]()
-        for part in node.parts:
-            if node.kind == "list" and _condition(part) and len(node.parts) > 1:
-                continue
-            found = _expanded(part)
-            parts += found.parts if found.kind == "list" and part.kind not in MANY else [found]
-        return parts[0] if node.kind == "list" and len(parts) == 1 else Node(node.kind, tuple(parts), node.text)
-    if not any(part.kind == "pm" for part in walk(node)):
-        return node
-    return Node("list", tuple(rebuilt(node, lambda part, s=sign: _chosen(part, s)) for sign in (1, -1)))  # type: ignore[misc]
-
-
-def _condition(node: Node) -> bool:
-    r"""Whether it says of a letter only what kind of number it is: `k \in \mathbb{Z}`."""
-    return node.kind == "relation" and node.text == "\\in" and node.parts[1].text in KINDS
-
-
-def _chosen(node: Node, sign: int) -> Node | None:
-    if node.kind != "pm":
-        return None
-    minus = (node.text == "+") != (sign > 0)
-    parts = tuple(rebuilt(part, lambda inner: _chosen(inner, sign)) for part in node.parts)
-    last = negative(parts[-1]) if minus else parts[-1]
-    return last if len(parts) == 1 else Node("sum", (parts[0], last))
 
 
 def _assigns(node: Node) -> bool:
@@ -406,33 +302,3 @@ def _based(said: Node, right: Node) -> bool:
     digits, _, base = (said if said.kind == "based" else right).text.partition("_")
     other = right if said.kind == "based" else said
     return integer(other) and str(other.value) == digits and (base == "10" or right.kind == "based")
-
-
-def _difference(node: Node) -> Node:
-    return Node("sum", (node.parts[0], negative(node.parts[1])))
-
-
-def _proportional(said: Node, right: Node, positive: bool = False) -> bool:
-    """Whether one formula is a multiple of the other, by a number."""
-    ratios = list[object]()
-
-    def same(one: object, other: object) -> bool:
-        if one == 0 or other == 0:
-            return one == other
-        ratios.append(divided(one, other))
-        return near(ratios[0], ratios[-1])
-
-    found = agree(said, right, same) and bool(ratios)
-    return found and not (positive and ratios[0].real <= 0)  # type: ignore[attr-defined]
-
-
-def _same_inequality(said: Node, right: Node) -> bool:
-    """Inequalities with several variables: multiples of one another by a positive number."""
-    signs = [node.text for node in (said, right)]
-    if any(sign not in ("<", ">", "\\le", "\\ge") for sign in signs) or len(variables(right)) < 2:
-        raise Rejected("the answer leaves work undone: an inequality that is not solved")
-    turned = [
-        _difference(node) if node.text in (">", "\\ge") else negative(_difference(node)) for node in (said, right)
-    ]
-    strict = [sign in ("<", ">") for sign in signs]
-    return strict[0] == strict[1] and _proportional(turned[0], turned[1], positive=True)

@@ -16,7 +16,7 @@ class Node:
 
     | kind | parts | text |
     |---|---|---|
-    | number | | how it is written: plain, mixed, repeating, scientific, percent, scaled, rounded |
+    | number | | how it is written: plain, mixed, repeating, percent, scaled (3 million), scientific, shifted (17·10²) |
     | name | | a variable or constant |
     | sum, product | two or more | |
     | quotient, power | two | |
@@ -83,5 +83,5 @@ def key(node: Node) -> Any:
     parts = [key(part) for part in node.parts]
     if node.kind in ("sum", "product", "set", "list", "union"):
         parts.sort(key=repr)
-    style = "" if node.kind in ("number", "list") else node.text
+    style = "" if node.kind in ("number", "list") and node.text != "shifted" else node.text
     return (node.kind, style, hex(node.value.numerator), hex(node.value.denominator), *parts)
