@@ -96,10 +96,22 @@ class Comparison:
             if right.kind in PLACED and not any(part.kind in PLACED for part in said.parts):
                 return False
             raise Several("more than one answer where one is asked")
+        if _assigns(said) and _assigns(right):
+            return self.in_order(_by_name(said), _by_name(right))
         if _assigns(said) or _assigns(right):
-            one, other = _by_name(said), _by_name(right)
-            return one is not None and other is not None and self.in_order(one, other)
+            return self.assigned(said, right)
         return len(mine) == len(theirs) and self.matched(mine, theirs)
+
+    def assigned(self, said: Node, right: Node) -> bool:
+        """Values of several names beside a row of values: in the order of the names, or as the gold writes them."""
+        names, row = (said, right) if _assigns(said) else (right, said)
+        called, row = stripped(row)
+        if row.kind not in ("tuple", "list") or called != ",".join(sorted(called.split(","))):
+            return False
+        if names is said:
+            return self.in_order(_by_name(names), row.parts)
+        written = tuple(stripped(part)[1] for part in names.parts)
+        return self.in_order(row.parts, _by_name(names)) or self.in_order(row.parts, written)
 
     def matched(self, said: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
         """Whether two lists have the same elements, in any order, each as often."""
@@ -239,15 +251,9 @@ def _assigns(node: Node) -> bool:
     return bool(names) and all(names) and len({called.partition("_")[0] for called in names}) > 1
 
 
-def _by_name(node: Node) -> tuple[Node, ...] | None:
-    """Values in the order of their names; those of a tuple or a bare list in theirs."""
-    if _assigns(node):
-        found = sorted((stripped(part) for part in node.parts), key=lambda pair: pair[0])
-        return tuple(value for _, value in found)
-    called, node = stripped(node)
-    if called and called != ",".join(sorted(called.split(","))):
-        return None
-    return node.parts if node.kind in ("tuple", "list") else None
+def _by_name(node: Node) -> tuple[Node, ...]:
+    """Values in the order of their names."""
+    return tuple(value for _, value in sorted((stripped(part) for part in node.parts), key=lambda pair: pair[0]))
 
 
 def _constant_of_integration(said: Node, right: Node) -> Node:

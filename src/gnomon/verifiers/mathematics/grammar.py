@@ -76,6 +76,8 @@ class _Answers(Arithmetic):
         words = list[str]()
         while self.kind() == "word" or (self.peek() in CURRENCIES and not currency):
             words.append(self.take())
+        if not words:
+            raise Malformed(f"unexpected {self.peek()!r}")
         if words[0] in SCALES and node.kind == "number":
             node = number(node.value * SCALES[words.pop(0)], "scaled")
         if words and words[0] == "percent" and node.kind == "number":

@@ -40,6 +40,8 @@ def called(node: Node) -> str:
         return letters if len(letters) > 1 and letters[0] not in "P" else f"{letters[0]}()"
     if node.kind == "quotient" and all(_differential(part) for part in node.parts):
         return node.parts[0].parts[1].text + "'"  # dy/dx
+    if node.kind in ("quotient", "ratio") and all(called(part) for part in node.parts):
+        return ":".join(called(part) for part in node.parts)
     if node.kind == "product" and len(node.parts) == 2 and node.parts[1].kind in ("name", "number"):
         function = node.parts[0]
         base = function.parts[0] if function.kind == "power" else function

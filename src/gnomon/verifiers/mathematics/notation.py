@@ -48,7 +48,7 @@ TEXT_DIGITS = re.compile(r"\\(?:text|mathrm)\{([0-9][0-9A-Fa-f]*)\}_")
 RAISED = re.compile(r"\^\{?([0-9]+)\}?/_\{?([0-9]+)\}?")
 """A fraction of small digits."""
 SINGLE = re.compile(r"\{ ([^ {}]+) \}")
-NEGATIVE_SPACE = re.compile(r"(?<!\\)\\!")
+NEGATIVE_SPACE = re.compile(r"(?<!\\)\\!(?: +(?=[0-9]{3}))?")
 PIECE = re.compile(
     r"\\begin\s*\{[a-zA-Z]+\*?\}(?:\{[lcr|]*\})?|\\end\s*\{[a-zA-Z]+\*?\}|\\\\(?:\[[^\]]*\])?|\\[a-zA-Z]+|\\.|\*\*|<=|>=|!=|"
     r"\.\.\.|[a-zA-Z]+|.",
