@@ -3,6 +3,7 @@ r"""Mathematical equality: an answer is read by a grammar, its kind is compared,
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -14,14 +15,17 @@ from gnomon.verifiers.extract import Extraction
 from gnomon.verifiers.mathematics.answer import USUAL, Answer, Reading, option, read, readings, spoken, worded, written
 from gnomon.verifiers.mathematics.calendar import dated
 from gnomon.verifiers.mathematics.compare import Comparison
-from gnomon.verifiers.mathematics.echo import repeats
 from gnomon.verifiers.mathematics.naming import stripped
 from gnomon.verifiers.mathematics.node import Node, key
 from gnomon.verifiers.mathematics.notation import tokens
+from gnomon.verifiers.mathematics.question import misses_form, repeats
 from gnomon.verifiers.number import Percent, Units
 from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several
 
 __all__ = ["Math"]
+
+LETTER = re.compile(r"\([A-J]\)")
+NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +62,8 @@ class Math(Answered):
 
         def accepts(answer: str) -> bool:
             right = self.accepts(answer, task.answer)
-            if right and question and _echoed(answer, str(task.answer), question):
-                raise Rejected("the answer repeats a piece of the question")
+            if right and question and (why := _ruled_out(answer, str(task.answer), question)):
+                raise Rejected(why)
             return right
 
         return self.judge(reply, accepts)
@@ -103,7 +107,7 @@ class Math(Answered):
             return self._same(said[1], asked[1])
         if said[1]:
             found = read(said[1]).node
-            if found is None or found.kind in ("list", "words"):
+            if found is None or found.kind in ("list", "words") or LETTER.search(said[1]):
                 raise Several("an option and more")
         return True
 
@@ -139,17 +143,23 @@ def _same_date(said: tuple[str, ...], right: tuple[str, ...]) -> bool:
     )
 
 
-def _echoed(answer: str, gold: str, question: str) -> bool:
-    """Whether a right answer is written otherwise than the gold, and so in the question."""
+def _ruled_out(answer: str, gold: str, question: str) -> str:
+    """Why a right answer is none to this question; empty, when it is one. An option may stand in the question."""
+    if option(gold) is not None:
+        return ""
     try:
         said, right = read(answer).node, read(gold).node
     except (Malformed, Rejected, Several):
-        return False
+        return ""
     if said is None or right is None:
-        return False
-    said, right = _bare(said), _bare(right)
-    other = key(said) != key(right) or (said.kind == "number" and said.text != right.text)
-    return other and repeats(answer, question)
+        return ""
+    mine, theirs = _bare(said), _bare(right)
+    other = key(mine) != key(theirs) or (mine.kind == "number" and mine.text != theirs.text)
+    if other and said.kind == right.kind == "quantity" and (number := NUMBER.search(answer)):
+        answer = number.group()  # In whatever words its unit is written.
+    if other and repeats(answer, question):
+        return "the answer repeats a piece of the question"
+    return misses_form(mine, theirs, question)
 
 
 def _bare(node: Node) -> Node:

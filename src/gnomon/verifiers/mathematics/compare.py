@@ -220,7 +220,7 @@ class Comparison:
 
     def finished(self, said: Node, right: Node) -> bool:
         """True. Raises: Rejected, for an answer that is not worked out, where the gold is."""
-        why = undone(said)
+        why = undone(said) or ("letters that cancel" if variables(said) - variables(right) else "")
         shifted = any(part.kind == "number" and part.text == "scientific" for part in walk(right))
         if why and not undone(right) and not (shifted and said.kind == "number"):
             raise Rejected(f"the answer leaves work undone: {why}")
