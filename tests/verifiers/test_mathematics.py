@@ -69,6 +69,20 @@ def test_a_gold_is_right_for_itself(path: Path) -> None:
         assert judged(gold, gold).correct, gold
 
 
+@pytest.mark.parametrize(
+    "gold", ["无解", "# 3 @ home", "\\unknown{4}", "{3", "3 4", "\\int_0^1 x dx", "not 3", "3 is odd"]
+)
+def test_a_gold_that_cannot_be_read_is_right_for_itself_alone(gold: str) -> None:
+    assert judged(gold, gold).correct
+    assert not judged("3", gold).correct and not judged("4", gold).correct
+
+
+@pytest.mark.parametrize("gold", ["", "  ", "$$", None, True, ["3"]])
+def test_a_gold_that_is_none_is_the_tasks_fault(gold: Any) -> None:
+    with pytest.raises(ValueError, match="the task's own answer"):
+        judged("3", gold)
+
+
 PIECES = re.compile(r"\\[a-zA-Z]+|\\.|[0-9]+|[a-zA-Z]+|.", re.DOTALL)
 
 

@@ -17,7 +17,6 @@ from gnomon.verifiers.mathematics.calendar import dated
 from gnomon.verifiers.mathematics.compare import Comparison
 from gnomon.verifiers.mathematics.naming import stripped
 from gnomon.verifiers.mathematics.node import Node, key
-from gnomon.verifiers.mathematics.notation import tokens
 from gnomon.verifiers.mathematics.question import misses_form, repeats
 from gnomon.verifiers.number import Percent, Units
 from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several
@@ -89,6 +88,8 @@ class Math(Answered):
 
     def _same(self, answer: str, wanted: str, reading: Reading = USUAL) -> bool:
         right = _read_gold(wanted, reading)
+        if not right.text:  # Signs that no mathematical text has.
+            return spoken(answer) == spoken(wanted)
         # The same text is right, whatever it says.
         if written(answer, reading) == right.text:
             return True
@@ -117,11 +118,8 @@ def _gold(gold: Any) -> str:
     if isinstance(gold, bool) or not isinstance(gold, str | int | float | Fraction):
         raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text")
     text = repr(gold) if isinstance(gold, float) else str(gold)
-    try:
-        if not tokens(text):
-            raise ValueError("the task's own answer is empty")
-    except Malformed as problem:
-        raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text: {problem}") from problem
+    if not spoken(text):
+        raise ValueError("the task's own answer is empty")
     return text
 
 
@@ -129,7 +127,11 @@ def _read_gold(text: str, reading: Reading) -> Answer:
     try:
         return read(text, reading)
     except (Malformed, Rejected, Several):
+        pass
+    try:
         return Answer(written(text, reading), None)
+    except Malformed:
+        return Answer("", None)
 
 
 def _same_date(said: tuple[str, ...], right: tuple[str, ...]) -> bool:

@@ -22,12 +22,12 @@ MAX_DIGITS = 512
 MAX_DEPTH = 32
 """Brackets inside one another."""
 
-TEXT = r"\\(?:text|textbf|textit|textrm|textnormal|textsf|textup|mbox|hbox|emph)\s*\{"
-ROMAN = (
+TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|textnormal|textsf|textup|mbox|hbox|emph)\s*\{")
+ROMAN = re.compile(
     r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|operatorname\*?|pmb|vec|overrightarrow|hat)"
     r"(?:\s*\{|\s+(?=[a-zA-Z]))"
 )
-SPACE = r"(?:[ ~\n\t]|\\[,;: ]|\\q?quad(?![a-zA-Z]))"
+SPACE = re.compile(r"(?:[ ~\n\t]|\\[,;: ]|\\q?quad(?![a-zA-Z]))")
 NUMBER = re.compile(
     r"(?P<digits>[0-9]{1,3}(?:(?P<apart>,|\{,\}|\\,| )[0-9]{3}(?![0-9]))(?:(?P=apart)[0-9]{3}(?![0-9]))*|[0-9]+)?"
     r"(?P<decimals>(?:\.|(?<=[0-9])\{,\})[0-9]*)?"
@@ -36,7 +36,7 @@ ONE_OR_MORE = r"(?:\{[0-9]+\}|[0-9])"
 BEHIND = re.compile(
     # A cycle of repeating digits, an ellipsis, or a power of ten.
     rf"\\(?:overline|bar)\s*{ONE_OR_MORE}|\\dot\s*{ONE_OR_MORE}(?:[0-9]*\\dot\s*{ONE_OR_MORE})?|\([0-9]+\)"
-    rf"|{SPACE}*(?:\.\.\.|\\[lc]?dots(?![a-zA-Z]))|[eE][+-]?[0-9]+(?![0-9a-zA-Z.])"
+    rf"|{SPACE.pattern}*(?:\.\.\.|\\[lc]?dots(?![a-zA-Z]))|[eE][+-]?[0-9]+(?![0-9a-zA-Z.])"
 )
 BASED = re.compile(
     r"(?P<bracket>\()?(?P<digits>[0-9][0-9A-Fa-f]*)(?(bracket)\))_"
@@ -136,11 +136,11 @@ class _Reader:
 
     def read(self) -> list[Token]:
         while self.place < len(self.text):
-            if match := re.compile(SPACE).match(self.text, self.place):
+            if match := SPACE.match(self.text, self.place):
                 self.spaced, self.place = True, match.end()
-            elif match := re.compile(TEXT).match(self.text, self.place):
+            elif match := TEXT.match(self.text, self.place):
                 self.open("text", match)
-            elif match := re.compile(ROMAN).match(self.text, self.place):
+            elif match := ROMAN.match(self.text, self.place):
                 self.open("roman", match)
             elif not self.number():
                 self.piece()
