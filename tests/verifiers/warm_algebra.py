@@ -1,6 +1,6 @@
 """Imported where workers are forked: math-verify takes its first, slow steps here, and every worker has them done.
 
-The first formula costs up to half a second of processor time, the second a millisecond. Without this the time that a reply
+The first formula costs up to half a second, the second a millisecond. Without this the time that a reply
 takes would depend on which worker it meets.
 """
 
