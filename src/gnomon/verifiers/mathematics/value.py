@@ -329,15 +329,21 @@ def _rooted(number: Number, degree: Number) -> Number:
     return _power(number, 1 / degree if isinstance(degree, Fraction) else 1 / _inexact(degree))
 
 
-OTHERS = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arcsec": "asec", "arccsc": "acsc",
-          "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh"}  # fmt: skip
+@cache
+def _functions() -> dict[str, Callable[[Number], Number]]:
+    mp = _mp()
+    return {
+        "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "cot": mp.cot, "sec": mp.sec, "csc": mp.csc,
+        "arcsin": mp.asin, "arccos": mp.acos, "arctan": mp.atan, "arccot": mp.acot, "arcsec": mp.asec,
+        "arccsc": mp.acsc, "sinh": mp.sinh, "cosh": mp.cosh, "tanh": mp.tanh, "arcsinh": mp.asinh,
+        "arccosh": mp.acosh, "arctanh": mp.atanh, "exp": mp.exp,
+    }  # fmt: skip
 
 
 def _analytic(text: str, number: Number) -> Number:
-    mp = _mp()
     if abs(number) > MAX_LOG:
         raise Rejected("a number too large to be written out")
     try:
-        return getattr(mp, OTHERS.get(text, text))(number)
+        return _functions()[text](number)
     except (ValueError, ZeroDivisionError, OverflowError) as problem:
         raise Undefined from problem
