@@ -185,4 +185,5 @@ def test_nothing_is_ever_run() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                assert name not in running, f"{path.name}:{node.lineno}"
+                pattern = ast.unparse(node.func) == "re.compile"
+                assert pattern or name not in running, f"{path.name}:{node.lineno}"
