@@ -105,7 +105,7 @@ def cards() -> None:
         (SetMatch(items="number"), [1, 2, 3], "3, 2, 1"),
         (Pattern(), r"\d+", "1729"),
     ]
-    if importlib.util.find_spec("math_verify"):
+    if importlib.util.find_spec("mpmath"):
         from gnomon.verifiers import Math
 
         cases += [(Math(), r"\frac{1}{2}", "0.5"), (Math(), r"\sqrt{2}", r"\frac{2}{\sqrt{2}}")]

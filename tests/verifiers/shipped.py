@@ -102,8 +102,8 @@ def shipped() -> list[Shipped]:
             wrong=(slot('{"x": 18, "y": 1}'), slot('{"x": 17, "x": 17, "y": 1}'), slot('{"x": 17, "y": NaN}')),
         ),
         Shipped(
-            name="math", verifier=Math() if there("math_verify") else text, task=task(r"\frac{\sqrt{3}}{17}"),
-            needs="math_verify",
+            name="math", verifier=Math() if there("mpmath") else text, task=task(r"\frac{\sqrt{3}}{17}"),
+            needs="mpmath",
             right=(r"So $\boxed{\frac{\sqrt{3}}{17}}$.", r"\boxed{\frac{3}{17\sqrt{3}}}", slot(r"\sqrt{3}/17")),
             wrong=(r"\boxed{\frac{\sqrt{3}}{18}}", r"\boxed{0.1} \boxed{\frac{\sqrt{3}}{17}}"),
         ),

@@ -24,7 +24,7 @@ KINDS: dict[str, type] = {
     "choice": Choice, "math": Math, "number": Number, "pattern": Pattern, "polynomial": PolynomialAnswer,
     "schema": JsonSchema, "sets": SetMatch, "text": Text,
 }  # fmt: skip
-NEEDS = {"math": "math_verify", "schema": "jsonschema"}
+NEEDS = {"math": "mpmath", "schema": "jsonschema"}
 
 
 def rows(name: str) -> list[Any]:

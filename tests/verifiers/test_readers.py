@@ -19,7 +19,7 @@ from gnomon.verifiers import JsonSchema, Malformed, Math, Pattern, Rejected, Sev
 from gnomon.verifiers.boxes import boxed
 from gnomon.verifiers.choice import choice
 from gnomon.verifiers.fences import fenced
-from gnomon.verifiers.latex import assigned, elements, plain, refuse, tidy, worded
+from gnomon.verifiers.mathematics.answer import read
 from gnomon.verifiers.number import quantity, rational
 from gnomon.verifiers.polynomial import polynomial
 from gnomon.verifiers.strict_json import strict_json
@@ -32,15 +32,8 @@ MATHS = st.lists(
 ANY = st.text(CHARACTERS, max_size=60) | MATHS
 
 
-def latex(text: str) -> None:
-    said = tidy(text)
-    refuse(said, "1")
-    elements(assigned(said)[1])
-    plain(worded(said)[0])
-
-
 READERS: list[Callable[[str], Any]] = [
-    rational, quantity, polynomial, strict_json, latex, lambda text: choice(text, ("a", "b", text[:3])),
+    rational, quantity, polynomial, strict_json, read, lambda text: choice(text, ("a", "b", text[:3])),
 ]  # fmt: skip
 
 

@@ -178,11 +178,12 @@ def test_the_hostile_corpus() -> None:
 def test_nothing_is_ever_run() -> None:
     """No call that could run a text, in the source of what reads texts. A pool runs functions, and reads none."""
     running = {"eval", "exec", "compile", "__import__", "getattr", "literal_eval", "parse_expr", "sympify"}
-    sources = set(Path(gnomon.verifiers.__file__).parent.glob("*.py"))
+    sources = set(Path(gnomon.verifiers.__file__).parent.rglob("*.py"))
     sources = {path for path in sources if path.name not in ("pool.py", "worker.py")}
     assert len(sources) >= 3
     for path in sources:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                assert name not in running, f"{path.name}:{node.lineno}"
+                pattern = ast.unparse(node.func) == "re.compile"
+                assert pattern or name not in running, f"{path.name}:{node.lineno}"

@@ -8,15 +8,15 @@ from gnomon.verifiers.extract import ANY, MAX_SLOT, NEVER_CLOSES, Extraction, St
 __all__ = ["boxed"]
 
 OPENING = "\\boxed{"
-CLOSERS = " \t\r\n$.\\)]"
-"""What may follow a box under `trimmed`: the end of a formula or of a sentence."""
+CLOSERS = " \t\r\n$.\\)]*"
+"""What may follow a box under `trimmed`: the end of a formula, of a sentence or of bold text."""
 
 
 def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction:
     r"""The content of the one box or slot of a reply. Total, in linear time; reasoning is passed over.
 
     Several with the same content are one answer. A slot that holds nothing but a box holds what is in the box. Under
-    `exact` nothing may follow; under `trimmed` only `$`, `\)`, `\]`, a full stop and white space.
+    `exact` nothing may follow; under `trimmed` only `$`, `\)`, `\]`, `*`, a full stop and white space.
     """
     begin = after_reasoning(reply)
     if begin is None:

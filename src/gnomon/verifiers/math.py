@@ -1,131 +1,172 @@
-r"""Mathematical equality in stages: the same text, the same number or polynomial, and only then computer algebra."""
+r"""Mathematical equality: an answer is read by a grammar, its kind is compared, and then the value of every part."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from gnomon.errors import ResourceError
+from gnomon.types import Task, Verdict
 from gnomon.verifiers.boxes import boxed
 from gnomon.verifiers.extract import Extraction
-from gnomon.verifiers.latex import assigned, elements, plain, refuse, tidy, worded
-from gnomon.verifiers.number import Percent, Quantity, Units, quantity
-from gnomon.verifiers.polynomial import polynomial
-from gnomon.verifiers.slot import Answered, Malformed
-from gnomon.verifiers.symbolic import equivalent, needed
+from gnomon.verifiers.mathematics.answer import USUAL, Answer, Reading, option, read, readings, spoken, worded, written
+from gnomon.verifiers.mathematics.calendar import dated
+from gnomon.verifiers.mathematics.compare import Comparison
+from gnomon.verifiers.mathematics.naming import stripped
+from gnomon.verifiers.mathematics.node import Node, key
+from gnomon.verifiers.mathematics.question import misses_form, repeats
+from gnomon.verifiers.number import Percent, Units
+from gnomon.verifiers.slot import Answered, Malformed, Rejected, Several
 
 __all__ = ["Math"]
+
+LETTER = re.compile(r"\([A-J]\)")
+NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Math(Answered):
     r"""The answer is a number, a formula, or a list of them, in one `\boxed{…}` or `<answer>…</answer>`.
 
-    What exact arithmetic can decide, it decides. The rest goes to math-verify, in place and without a limit: judge in
-    a `Pool`, as `judge` and training do, and a formula without end is `EXCEEDED` there.
+    An answer has to be worked out: what is still to be computed, as `6 \cdot 7` or `2x + 3x`, is rejected where the
+    gold is worked out. An answer that stands in the task's messages, and not so in the gold, is rejected too.
 
-    A list says its kind: `(1, 2)` in order, `\{1, 2\}` and the bare `1, 2` in any order, and no kind equals another.
-    Raises: ResourceError E111, where the package math-verify is missing.
+    A list says its kind: `(1, 2)` in order, `\{1, 2\}` and the bare `1, 2` in any order.
+    Raises: ResourceError E111, where the package mpmath is missing.
     """
 
     units: Units = Units.OPTIONAL
     percent: Percent = Percent.SHARE
     decimals: int = 6
-    """To which numbers without an exact form are compared; rational numbers are compared exactly."""
+    """Digits behind the point from which a decimal may stand for a number that is not rational, rounded or cut off."""
 
-    imports: ClassVar[tuple[str, ...]] = ("gnomon.verifiers.warm_algebra",)
+    imports: ClassVar[tuple[str, ...]] = ("mpmath",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "units", Units(self.units))
         object.__setattr__(self, "percent", Percent(self.percent))
-        needed()
+        if importlib.util.find_spec("mpmath") is None:
+            fix = 'pip install "gnomon[math]"'
+            raise ResourceError("E111", "the verifier Math needs the package mpmath", fix=fix)
 
     def extract(self, reply: str) -> Extraction:
         return boxed(reply, self.strictness)
 
+    def verify(self, task: Task, reply: str) -> Verdict:
+        question = "\n".join(message.content for message in task.messages if message.role != "assistant")
+
+        def accepts(answer: str) -> bool:
+            right = self.accepts(answer, task.answer)
+            if right and question and (why := _ruled_out(answer, str(task.answer), question)):
+                raise Rejected(why)
+            return right
+
+        return self.judge(reply, accepts)
+
     def accepts(self, answer: str, gold: Any) -> bool:
-        right = self._gold(gold)
-        said = tidy(answer)
-        if said == right:
+        wanted = _gold(gold)
+        if (mine := dated(answer)) is not None and (right := dated(wanted)) is not None:
+            return _same_date(mine, right)
+        if (asked := option(wanted)) is not None and (chosen := option(answer)) is not None:
+            return self._chosen(chosen, asked)
+        if asked is not None and asked[1]:
+            wanted = asked[1]
+        problem: Malformed | Rejected | Several | None = None
+        for reading in readings(answer + " " + wanted):
+            try:
+                if self._same(answer, wanted, reading):
+                    return True
+            except (Malformed, Rejected, Several) as found:
+                problem = found if reading is USUAL else problem
+        if problem is not None:
+            raise problem
+        return False
+
+    def _same(self, answer: str, wanted: str, reading: Reading = USUAL) -> bool:
+        right = _read_gold(wanted, reading)
+        if not right.text:  # Signs that no mathematical text has.
+            return spoken(answer) == spoken(wanted)
+        # The same text is right, whatever it says.
+        if written(answer, reading) == right.text:
             return True
-        refuse(said, right)
-        (name, said), (other, right) = assigned(said), assigned(right)
-        return (not name or not other or name == other) and self.same(said, right)
-
-    def same(self, said: str, right: str) -> bool:
-        """Whether two tidy texts have the same value. Raises: Malformed, when the first has none."""
-        mine, theirs = elements(said), elements(right)
-        if mine is None and theirs is None:
-            return self.equal(said, right)
-        if mine is None or theirs is None or mine[0] != theirs[0] or len(mine[1]) != len(theirs[1]):
+        if worded(wanted) and spoken(answer) == spoken(wanted):
+            return True
+        said = read(answer, reading)
+        if right.node is None or said.node is None:
             return False
-        if mine[0] in ("", "{}"):
-            return self.matched(mine[1], theirs[1])
-        return all(self.same(one, other) for one, other in zip(mine[1], theirs[1], strict=True))
+        return Comparison(self.units, self.percent, self.decimals).same(said.node, right.node)
 
-    def matched(self, said: list[str], right: list[str]) -> bool:
-        """Whether two lists have the same elements, in any order, each as often."""
-        left = list(right)
-        for one in said:
-            place = next((place for place, other in enumerate(left) if self.same(one, other)), None)
-            if place is None:
-                return False
-            del left[place]
+    def _chosen(self, said: tuple[str, str], asked: tuple[str, str]) -> bool:
+        """Whether the letters of two options are one, and so what stands behind both."""
+        if said[0] != asked[0]:
+            return False
+        if said[1] and asked[1]:
+            return self._same(said[1], asked[1])
+        if said[1]:
+            found = read(said[1]).node
+            if found is None or found.kind in ("list", "words") or LETTER.search(said[1]):
+                raise Several("an option and more")
         return True
 
-    def equal(self, said: str, right: str) -> bool:
-        """Whether two single values are equal: as quantities, as polynomials, else by computer algebra."""
-        if said == right:
-            return True
-        mine, theirs = self.quantity(said), self.quantity(right)
-        if mine is not None and theirs is not None:
-            return self.agree(mine, theirs)
-        (said, words), (right, others) = worded(said), worded(right)
-        if words.lower() != others.lower() and ((words and others) or not said or not right):
-            return False
-        if bool(words) != bool(others) and self.units is not Units.OPTIONAL:
-            return False
-        if not said or not right:
-            return not said and not right
-        with suppress(Malformed):
-            one, other = polynomial(plain(said)), polynomial(plain(right))
-            # Letters side by side can be a function's name, and `e` and `i` are numbers: unequal proves nothing there.
-            if one.terms == other.terms or not re.search("[a-zA-Z]{2}|[ei]", said + " " + right):
-                return one.terms == other.terms
-        return equivalent(said, right, self.decimals)
 
-    def quantity(self, text: str) -> Quantity | None:
-        """The number with its unit that a text is, if it is one."""
-        with suppress(Malformed):
-            return quantity(text, percent=self.percent, thousands=",")
-        with suppress(Malformed):
-            value, words = worded(text)
-            constant = polynomial(plain(value)).constant if value else None
-            if constant is not None:
-                return Quantity(value=constant, unit=quantity(f"1 {words}").unit if words else None)
-        return None
+def _gold(gold: Any) -> str:
+    """The task's own answer as text. Raises: ValueError when it is none; this is never the policy's doing."""
+    if isinstance(gold, bool) or not isinstance(gold, str | int | float | Fraction):
+        raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text")
+    text = repr(gold) if isinstance(gold, float) else str(gold)
+    if not spoken(text):
+        raise ValueError("the task's own answer is empty")
+    return text
 
-    def agree(self, said: Quantity, right: Quantity) -> bool:
-        if said.unit is not None and right.unit is not None:
-            ratio: Fraction = said.unit.factor / right.unit.factor
-            return said.unit.dimension == right.unit.dimension and said.value * ratio == right.value
-        if (said.unit is None) != (right.unit is None) and self.units is not Units.OPTIONAL:
-            if said.unit is None:
-                raise Malformed("the unit is missing")
-            return False
-        return said.value == right.value
 
-    def _gold(self, gold: Any) -> str:
-        """The task's own answer, tidy. Raises: ValueError when it is none; this is never the policy's doing."""
-        if isinstance(gold, bool) or not isinstance(gold, str | int | float | Fraction):
-            raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text")
-        try:
-            right = tidy(str(gold))
-        except Malformed as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text: {problem}") from problem
-        if not right:
-            raise ValueError("the task's own answer is empty")
-        return right
+def _read_gold(text: str, reading: Reading) -> Answer:
+    try:
+        return read(text, reading)
+    except (Malformed, Rejected, Several):
+        pass
+    try:
+        return Answer(written(text, reading), None)
+    except Malformed:
+        return Answer("", None)
+
+
+def _same_date(said: tuple[str, ...], right: tuple[str, ...]) -> bool:
+    """Whether two times or dates are one; the half of the day and the year may be left out of either."""
+    if said[0] != right[0]:
+        return False
+    optional = 3 if said[0] == "time" else 1
+    return all(
+        mine == theirs or (place == optional and not (mine and theirs))
+        for place, (mine, theirs) in enumerate(zip(said, right, strict=True))
+    )
+
+
+def _ruled_out(answer: str, gold: str, question: str) -> str:
+    """Why a right answer is none to this question; empty, when it is one. An option may stand in the question."""
+    if option(gold) is not None:
+        return ""
+    try:
+        said, right = read(answer).node, read(gold).node
+    except (Malformed, Rejected, Several):
+        return ""
+    if said is None or right is None:
+        return ""
+    mine, theirs = _bare(said), _bare(right)
+    other = key(mine) != key(theirs) or (mine.kind == "number" and mine.text != theirs.text)
+    if other and said.kind == right.kind == "quantity" and (number := NUMBER.search(answer)):
+        answer = number.group()  # In whatever words its unit is written.
+    if other and repeats(answer, question):
+        return "the answer repeats a piece of the question"
+    return misses_form(mine, theirs, question)
+
+
+def _bare(node: Node) -> Node:
+    """The value without its name, its unit and the brackets of a set."""
+    node = stripped(node)[1]
+    if node.kind == "quantity":
+        return node.parts[0]
+    return Node("set", node.parts) if node.kind == "list" else node

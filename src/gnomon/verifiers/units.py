@@ -68,3 +68,72 @@ UNITS: Mapping[str, Unit] = MappingProxyType(
     }
 )
 """The units that are known unless a verifier is given others. Months and years have no one size and are not there."""
+
+
+DIMENSIONS: Mapping[str, tuple[dict[str, int], Fraction]] = MappingProxyType(
+    {
+        "area": ({"length": 2}, Fraction(1)),
+        "volume": ({"length": 3}, Fraction(1, 1000)),
+        "speed": ({"length": 1, "time": -1}, Fraction(1)),
+    }
+)
+"""Dimensions that are made of others: of which, and how much of them their first unit is."""
+EXTRA: Mapping[str, Unit] = MappingProxyType(
+    {
+        name: Unit(dimension, Fraction(factor))
+        for names, dimension, factor in (
+            ("in", "length", "0.0254"),
+            ("rad radian radians", "radian", "1"),
+            ("°C|degrees celsius|celsius", "celsius", "1"),
+            ("°F|degrees fahrenheit|fahrenheit", "fahrenheit", "1"),
+            ("hrs", "time", "3600"),
+            ("mins", "time", "60"),
+            ("units unit", "unit", "1"),
+            ("N newton newtons", "force", "1"),
+            ("J joule joules", "energy", "1"),
+            ("kJ kilojoule kilojoules", "energy", "1000"),
+            ("W watt watts", "power", "1"),
+            ("kW kilowatt kilowatts", "power", "1000"),
+            ("V volt volts", "voltage", "1"),
+            ("Pa pascal pascals", "pressure", "1"),
+            ("Hz hertz", "frequency", "1"),
+            ("mol mole moles", "amount", "1"),
+        )
+        for name in (names.split("|") if "|" in names else names.split())
+    }
+)
+POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
+
+
+def measure(text: str) -> tuple[tuple[tuple[str, int], ...], Fraction] | None:
+    """The dimension and the size of a unit as it is written, such as `square feet`, `cm^2` or `miles per hour`.
+
+    A dimension is the powers of those of the table, sorted. None, where the text is no known unit.
+    """
+    powers, factor = dict[str, int](), Fraction(1)
+    for place, part in enumerate(text.replace(" per ", "/").split("/")):
+        found = _simple(part.strip())
+        if found is None:
+            return None
+        sign = -1 if place else 1
+        for dimension, power in found[0].items():
+            powers[dimension] = powers.get(dimension, 0) + sign * power
+        factor *= found[1] ** sign
+    return tuple(sorted(powers.items())), factor
+
+
+def _simple(text: str) -> tuple[dict[str, int], Fraction] | None:
+    """Powers and size of a unit without a stroke."""
+    word, _, rest = text.partition(" ")
+    power = POWERS.get(word.lower(), 1)
+    if power > 1 and rest:
+        text = rest
+    if text[-2:] in ("^2", "^3") and power == 1:
+        text, power = text[:-2], int(text[-1])
+    if text.endswith((" squared", " cubed")):
+        text, power = text.rpartition(" ")[0], 2 if text.endswith("squared") else 3
+    unit = next((table[name] for table in (UNITS, EXTRA) for name in (text, text.lower()) if name in table), None)
+    if unit is None:
+        return None
+    powers, size = DIMENSIONS.get(unit.dimension, ({unit.dimension: 1}, Fraction(1)))
+    return {dimension: once * power for dimension, once in powers.items()}, (size * unit.factor) ** power

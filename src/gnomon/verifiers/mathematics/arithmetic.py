@@ -1,0 +1,440 @@
+r"""Tokens to formulas: recursive descent.
+
+A number in front of a fraction is a mixed number, and two numbers side by side are none. Letters side by side are a
+product. `\pm` stays one node until it is expanded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from fractions import Fraction
+
+from gnomon.verifiers.mathematics.literal import literal, scientific
+from gnomon.verifiers.mathematics.node import INFINITY, Node, integer, name, negative, number
+from gnomon.verifiers.mathematics.notation import Token
+from gnomon.verifiers.mathematics.signs import GREEK_COMMANDS as GREEK
+from gnomon.verifiers.mathematics.vocabulary import FUNCTIONS, NUMBERS, WORK
+from gnomon.verifiers.slot import Malformed, Rejected
+
+__all__ = ["CURRENCIES", "MAX_ELEMENTS", "Arithmetic"]
+
+MAX_ELEMENTS = 64
+"""Elements of a list."""
+MAX_TERMS = 256
+"""Terms of a sum, entries of a matrix."""
+MAX_NESTED = 40
+"""Formulas inside one another."""
+CURRENCIES = ("$", "£", "€")
+OPENERS = frozenset(
+    ("(", "{", "\\{", "\\langle", "\\lfloor", "\\lceil", "\\frac", "\\sqrt", "\\cbrt", "\\binom", "\\infty")
+)
+MARKS = frozenset((r"\bar", r"\overline", r"\tilde", r"\widetilde", r"\angle", r"\triangle", r"\measuredangle"))
+"""What makes a name of the letters behind it."""
+
+
+class Arithmetic(ABC):
+    """Sums, products, powers and what they are made of. What may stand between brackets is said by `many`."""
+
+    def __init__(self, found: list[Token]) -> None:
+        self.found, self.place, self.depth, self.bars = found, 0, 0, 0
+
+    @abstractmethod
+    def many(self) -> Node:
+        """A single answer, or a list of them."""
+
+    @abstractmethod
+    def item(self) -> Node:
+        """A single answer."""
+
+    # The tokens.
+
+    def peek(self, ahead: int = 0) -> str:
+        place = self.place + ahead
+        return self.found[place].text if place < len(self.found) else ""
+
+    def kind(self, ahead: int = 0) -> str:
+        place = self.place + ahead
+        return self.found[place].kind if place < len(self.found) else ""
+
+    def take(self, expected: str = "") -> str:
+        text = self.peek()
+        if not text or (expected and text != expected):
+            raise Malformed(f"{expected or 'something'} is missing before {text or 'the end'!r}")
+        self.place += 1
+        return text
+
+    def drop(self, *texts: str) -> bool:
+        """Whether one of these stood here; it is taken."""
+        if self.peek() in texts and self.peek():
+            self.place += 1
+            return True
+        return False
+
+    # Formulas.
+
+    def sum(self) -> Node:
+        sign = self.peek()
+        if self.drop("+", "-", "\\pm", "\\mp"):
+            if self.peek() in ("+", "-", "\\pm", "\\mp"):
+                raise Malformed("two signs in a row")
+        else:
+            sign = "+"
+        node = _signed(sign, None, self.product())
+        terms = [node]
+        while (sign := self.peek()) in ("+", "-", "\\pm", "\\mp"):
+            self.take()
+            other = self.product()
+            if sign in ("\\pm", "\\mp"):
+                terms = [_signed(sign, _summed(terms), other)]
+            else:
+                terms.append(_signed(sign, None, other))
+        if len(terms) > MAX_TERMS:
+            raise Malformed(f"a sum of over {MAX_TERMS} terms")
+        return _summed(terms)
+
+    def product(self) -> Node:
+        factors = [self.power()]
+        while True:
+            sign = self.peek()
+            if sign in ("*", "/"):
+                self.take()
+                minus = self.drop("-")
+                other = self.power()
+                other = negative(other) if minus else other
+                if sign == "/":
+                    factors = [_quotient(_multiplied(factors), other)]
+                else:
+                    factors.append(other)
+            elif self.begins():
+                factors.append(self.beside(factors))
+            else:
+                return _multiplied(factors)
+
+    def begins(self) -> bool:
+        """Whether a factor begins here, without a sign in front of it."""
+        text, kind = self.peek(), self.kind()
+        if text == "|":
+            return not self.bars
+        if text == "(" and self.peek(1) == "\\bmod":
+            return False
+        if kind in ("number", "letter", "based") or (text[:1] == "\\" and text[1:] in FUNCTIONS):
+            return True
+        return text in OPENERS or text in GREEK or text in MARKS or text in WORK or text.startswith("\\begin")
+
+    def beside(self, factors: list[Node]) -> Node:
+        """The next factor. Raises: Malformed, where it is a number beside a number."""
+        whole = factors[-1]
+        fraction = self.peek() == "\\frac" or (self.kind() == "number" and self.peek(1) == "/")
+        start = self.place
+        if integer(whole) and fraction and (part := self.proper()) is not None:
+            factors.pop()
+            return number(whole.value + part, "mixed")
+        self.place = start
+        if self.kind() in ("number", "based") and whole.kind in ("number", "based"):
+            raise Malformed("numbers side by side")
+        return self.power()
+
+    def proper(self) -> Fraction | None:
+        """The proper fraction of two whole numbers that stands here, if it does."""
+        parts: tuple[Node, ...]
+        if self.kind() == "number":
+            top, _, bottom = self.atom(), self.take("/"), self.atom()
+            parts = (top, bottom)
+        else:
+            parts = self.atom().parts
+        if len(parts) != 2 or not all(integer(part) for part in parts) or self.peek() in ("^", "!"):
+            return None
+        top, bottom = parts
+        return top.value / bottom.value if 0 < top.value < bottom.value else None
+
+    def power(self) -> Node:
+        """An atom with what is written behind it: `^`, `!`, `%`, `°`."""
+        node = self.atom()
+        while True:
+            if self.drop("^"):
+                exponent = self.exponent()
+                if self.peek() == "^":
+                    raise Malformed("a power of a power needs parentheses")
+                node = Node("power", (node, exponent))
+            elif self.drop("!"):
+                node = Node("call", (node,), "factorial")
+            elif self.drop("%"):
+                node = number(node.value / 100, "percent") if node.kind == "number" else _quotient(node, number(100))
+            elif self.drop("°"):
+                text = "°" if self.kind() != "letter" or self.peek() not in ("C", "F") else "°" + self.take()
+                node = Node("quantity", (node,), text)
+            else:
+                return node
+
+    def exponent(self) -> Node:
+        if self.peek() == "{":
+            return self.group()
+        if self.peek() in ("-", "+"):
+            minus = self.take() == "-"
+            node = self.atom()
+            return negative(node) if minus else node
+        return self.atom()
+
+    def atom(self) -> Node:
+        self.depth += 1
+        if self.depth > MAX_NESTED:
+            raise Malformed("an answer that is nested too deep")
+        node = self.unit()
+        self.depth -= 1
+        return node
+
+    def unit(self) -> Node:
+        """A number, a name, a bracket or a command."""
+        text, kind = self.peek(), self.kind()
+        if kind == "number":
+            return self.literal()
+        if kind == "based":
+            return Node("based", text=self.take())
+        if kind == "letter" or text in GREEK:
+            return self.variable()
+        if text in MARKS:
+            return self.marked()
+        if text in ("(", "[", "]", "\\langle"):
+            return self.bracketed()
+        if text == "{":
+            return self.group(loose=True)
+        if text == "\\{":
+            return self.braced()
+        if text == "|":
+            return self.absolute()
+        if text in ("\\lfloor", "\\lceil"):
+            self.take()
+            inner = self.sum()
+            self.take("\\rfloor" if text == "\\lfloor" else "\\rceil")
+            return Node("call", (inner,), text[2:])
+        if text in CURRENCIES:
+            self.take()
+            return Node("quantity", (self.literal(),), text)
+        if kind == "command":
+            return self.command()
+        raise Malformed(f"unexpected {text!r}" if text else "the answer ends too early")
+
+    def literal(self) -> Node:
+        """A number, with a power of ten behind it if there is one."""
+        if self.kind() != "number":
+            raise Malformed(f"a number is missing before {self.peek()!r}")
+        node = literal(self.take())
+        if self.peek() == "*" and self.peek(1) == "10" and self.peek(2) == "^" and node.text == "plain":
+            start = self.place
+            self.place += 3
+            power = self.exponent()
+            if integer(power) and abs(power.value) <= 9999 and self.peek() != "!":
+                return number(node.value * Fraction(10) ** int(power.value), scientific(node.value))
+            self.place = start
+        elif node.value == 10 and self.peek() == "^":
+            start = self.place
+            self.take()
+            power = self.exponent()
+            if integer(power) and abs(power.value) <= 9999:
+                return number(Fraction(10) ** int(power.value), "scientific")
+            self.place = start
+        return node
+
+    def variable(self) -> Node:
+        """A letter with its index and its primes."""
+        text = self.take()
+        if self.drop("_"):
+            text += "_" + self.index()
+        while self.drop("'"):
+            text += "'"
+        return name(text)
+
+    def marked(self) -> Node:
+        """Letters under a bar, or behind the sign of an angle: one name."""
+        mark, letters = self.take(), ""
+        braced = self.drop("{")
+        while self.kind() == "letter":
+            letters += self.take()
+        if braced:
+            self.take("}")
+        if not letters:
+            raise Malformed(f"letters are missing behind {mark}")
+        return name(f"{mark} {letters}")
+
+    def index(self) -> str:
+        if self.peek() != "{":
+            return self.take()
+        depth, parts = 0, list[str]()
+        while True:
+            token = self.take()
+            depth += (token == "{") - (token == "}")
+            if not depth:
+                return " ".join(parts[1:])
+            parts.append(token)
+
+    def group(self, loose: bool = False) -> Node:
+        """What stands between braces. Args: loose: whether a list makes it a set."""
+        self.take("{")
+        if loose and self.drop("}"):
+            return Node("set")
+        if loose and self.builder():
+            loose = False
+            node = self.many()
+        else:
+            node = self.many() if loose else self.sum()
+        if self.drop("\\choose"):
+            node = Node("call", (node, self.sum()), "binom")
+        self.take("}")
+        return Node("set", node.parts) if node.kind == "list" else node
+
+    def bracketed(self) -> Node:
+        opening = self.take()
+        bars, self.bars = self.bars, 0
+        node = self.many()
+        self.bars = bars
+        closing = self.take()
+        if opening == "\\langle":
+            if closing != "\\rangle":
+                raise Malformed("a bracket never closes")
+            return Node("tuple", node.parts if node.kind == "list" else (node,), "<>")
+        if closing not in (")", "]", "["):
+            raise Malformed("a bracket never closes")
+        if node.kind != "list":
+            if (opening, closing) not in (("(", ")"), ("[", "]")):
+                raise Malformed("a bracket is closed by another")
+            return node
+        return Node("tuple", node.parts, ("(" if opening == "]" else opening) + (")" if closing == "[" else closing))
+
+    def braced(self) -> Node:
+        self.take("\\{")
+        if self.drop("\\}"):
+            return Node("set")
+        if self.builder():
+            node = self.many()
+            self.take("\\}")
+            return node
+        node = self.many()
+        self.take("\\}")
+        return Node("set", node.parts if node.kind == "list" else (node,))
+
+    def builder(self) -> bool:
+        r"""Whether `x \mid` stood here, behind which a condition says what a set holds; it is taken."""
+        ahead = 3 if self.peek(1) == "\\in" else 1
+        if self.kind() != "letter" or self.peek(ahead) not in ("|", "\\mid", ":"):
+            return False
+        self.place += ahead + 1
+        return True
+
+    def absolute(self) -> Node:
+        self.take("|")
+        self.bars += 1
+        node = self.sum()
+        self.bars -= 1
+        self.take("|")
+        return Node("call", (node,), "abs")
+
+    def command(self) -> Node:
+        text = self.take()
+        if text in WORK:
+            raise Rejected(f"the answer leaves work undone: {WORK[text]}")
+        if text == "\\infty":
+            return INFINITY
+        if text == "\\emptyset":
+            return Node("set")
+        if text == "\\mathbb":
+            self.drop("{")
+            letter = self.take()
+            self.drop("}")
+            return name(NUMBERS.get(letter, f"set {letter}"))
+        if text == "\\frac":
+            top = self.argument()
+            bottom = self.argument()
+            if top == name("d"):
+                raise Rejected("the answer leaves work undone: a derivative")
+            return _quotient(top, bottom)
+        if text == "\\binom":
+            return Node("call", (self.argument(), self.argument()), "binom")
+        if text in ("\\sqrt", "\\cbrt"):
+            return self.root(text)
+        if text.startswith("\\begin"):
+            return self.matrix(text[len("\\begin{") :].rstrip("}"))
+        if text[1:] in FUNCTIONS:
+            return self.function(text[1:])
+        raise Malformed(f"{text} is no part of a mathematical answer")
+
+    def argument(self) -> Node:
+        r"""The argument of a command: a group in braces, or one sign: `\frac12` is a half."""
+        if self.peek() == "{":
+            return self.group()
+        if self.kind() == "number":
+            token = self.found[self.place]
+            if len(token.text) > 1 and token.text.isdigit():
+                self.found[self.place] = Token("number", token.text[1:])
+                return number(int(token.text[0]))
+            return literal(self.take())
+        return self.variable() if self.kind() == "letter" else self.atom()
+
+    def root(self, text: str) -> Node:
+        degree = number(3) if text == "\\cbrt" else number(2)
+        if self.peek() == "[":
+            self.take()
+            degree = self.sum()
+            self.take("]")
+        if self.kind() == "number":  # \sqrt12 is meant as it is read.
+            return Node("call", (literal(self.take()), degree), "root")
+        return Node("call", (self.argument(), degree), "root")
+
+    def function(self, text: str) -> Node:
+        """A function with its base, its power and its argument, which need no brackets: `\\sin 2x`."""
+        parts = list[Node]()
+        if text == "log" and self.drop("_"):
+            parts.append(self.argument())
+        power = self.exponent() if self.drop("^") else None
+        if power == number(-1) and text in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh"):
+            text, power = f"arc{text}", None
+        node = Node("call", (self.applied(), *parts), text)
+        return node if power is None else Node("power", (node, power))
+
+    def applied(self) -> Node:
+        if self.peek() in ("(", "{", "[", "|"):
+            inner = self.atom() if self.peek() != "{" else self.group()
+            return inner
+        if self.drop("-"):
+            return negative(self.power())
+        factors = [self.power()]
+        while self.begins() and self.peek()[1:] not in FUNCTIONS and self.peek() not in ("(", "["):
+            factors.append(self.beside(factors))
+        return _multiplied(factors)
+
+    def matrix(self, kind: str) -> Node:
+        if kind not in ("pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "Bmatrix", "cases"):
+            raise Rejected(f"the answer leaves work undone: {kind}")
+        rows = [list[Node]()]
+        while True:
+            if self.peek() == f"\\end{{{kind}}}":
+                self.take()
+                break
+            rows[-1].append(self.item())
+            if self.drop("\\\\"):
+                if self.peek() != f"\\end{{{kind}}}":
+                    rows.append([])
+            elif not self.drop("&") and self.peek() != f"\\end{{{kind}}}":
+                raise Malformed(f"unexpected {self.peek()!r} in a matrix")
+        if len({len(row) for row in rows}) != 1 or not rows[0]:
+            raise Malformed("a matrix whose rows are not of one length")
+        if len(rows) * len(rows[0]) > MAX_TERMS:
+            raise Malformed(f"a matrix of over {MAX_TERMS} entries")
+        return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
+
+
+def _signed(sign: str, left: Node | None, node: Node) -> Node:
+    if sign in ("\\pm", "\\mp"):
+        return Node("pm", (left, node) if left is not None else (node,), "+" if sign == "\\pm" else "-")
+    return negative(node) if sign == "-" else node
+
+
+def _summed(terms: list[Node]) -> Node:
+    return terms[0] if len(terms) == 1 else Node("sum", tuple(terms))
+
+
+def _multiplied(factors: list[Node]) -> Node:
+    return factors[0] if len(factors) == 1 else Node("product", tuple(factors))
+
+
+def _quotient(top: Node, bottom: Node) -> Node:
+    return Node("quotient", (top, bottom))

@@ -1,0 +1,74 @@
+"""Equations and inequalities that do not only give a value its name, and chains of equal values."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from gnomon.verifiers.mathematics.node import Node, negative
+from gnomon.verifiers.mathematics.value import agree, constant, divided, equal, near, variables, within
+from gnomon.verifiers.slot import Malformed, Rejected, Several
+
+__all__ = ["closed", "decimals", "difference", "proportional", "same_inequality"]
+
+
+def closed(node: Node) -> tuple[Node, ...]:
+    r"""The last exact value of a chain such as `6 \cdot 7 = 42` or `\sqrt2 \approx 1.41`, and what it is rounded to.
+
+    Empty, where the relation is no chain of values. Raises: Several or Malformed, where its sides are not equal.
+    """
+    signs = node.text.split()
+    if not set(signs) <= {"=", "\\approx"} or (len(signs) == 1 and any(variables(part) for part in node.parts)):
+        return ()
+    for sign, left, right in zip(signs, node.parts, node.parts[1:], strict=False):
+        if (variables(left) or variables(right)) and not (sign == "=" and equal(left, right)):
+            raise Malformed("more than one equation")
+        if sign == "=" and not equal(left, right):
+            raise Several("sides of an equation that are not equal")
+        if sign == "\\approx" and not _rounds(right, left):
+            raise Several("a value and another one beside it")
+    if "\\approx" not in signs:
+        return (node.parts[-1],)
+    return node.parts[signs.index("\\approx")], node.parts[-1]
+
+
+def _rounds(decimal: Node, exact: Node) -> bool:
+    found, shown = constant(exact), constant(decimal)
+    if found is None or not isinstance(shown, Fraction):
+        return False
+    return within(found, shown, Fraction(6, 10 ** (decimals(shown) + 1)))
+
+
+def decimals(value: Fraction) -> int:
+    """Digits behind the point of a decimal."""
+    places = 0
+    while value.denominator != 1 and places < 600:
+        value, places = value * 10, places + 1
+    return places
+
+
+def difference(node: Node) -> Node:
+    return Node("sum", (node.parts[0], negative(node.parts[1])))
+
+
+def proportional(said: Node, right: Node, positive: bool = False) -> bool:
+    """Whether one formula is a multiple of the other, by a number."""
+    ratios = list[object]()
+
+    def same(one: object, other: object) -> bool:
+        if one == 0 or other == 0:
+            return one == other
+        ratios.append(divided(one, other))
+        return near(ratios[0], ratios[-1])
+
+    found = agree(said, right, same) and bool(ratios)
+    return found and not (positive and ratios[0].real <= 0)  # type: ignore[attr-defined]
+
+
+def same_inequality(said: Node, right: Node) -> bool:
+    """Inequalities with several variables: multiples of one another by a positive number."""
+    signs = [node.text for node in (said, right)]
+    if any(sign not in ("<", ">", "\\le", "\\ge") for sign in signs) or len(variables(right)) < 2:
+        raise Rejected("the answer leaves work undone: an inequality that is not solved")
+    turned = [difference(node) if node.text in (">", "\\ge") else negative(difference(node)) for node in (said, right)]
+    strict = [sign in ("<", ">") for sign in signs]
+    return strict[0] == strict[1] and proportional(turned[0], turned[1], positive=True)

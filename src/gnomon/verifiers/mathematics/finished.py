@@ -1,0 +1,79 @@
+"""Whether an answer is worked out: an expression to be computed is no answer to the question what it is worth."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from gnomon.verifiers.mathematics.node import Node, integer, walk
+from gnomon.verifiers.mathematics.value import Undefined, divided, points, rational_value, value, variables
+from gnomon.verifiers.slot import Rejected
+
+__all__ = ["undone"]
+
+FORMULAS = frozenset(("sum", "product", "quotient", "power", "negative", "call"))
+MAX_TERMS = 24
+"""Terms of a sum that are compared with one another."""
+
+
+def undone(node: Node) -> str:
+    r"""What is left to be worked out in an answer; empty, when nothing is.
+
+    That is numbers alone that make a rational number and are not written as one (`6*7`, `2^{10}`, `\sqrt{4}`, `84/2`),
+    a product with two numbers (`2\pi\cdot 3`), and a sum with two terms of which one is a rational multiple of the
+    other (`2x + 3x`, `\sqrt2 + \sqrt8`). Deeper parts count too.
+    """
+    for part in walk(node):
+        if part.kind in FORMULAS and not _written(part):
+            if not variables(part) and _rational(part):
+                return "numbers that are not put together"
+            if part.kind == "product" and sum(_written(one) for one in part.parts) > 1:
+                return "factors that are not multiplied"
+            if part.kind == "sum" and _alike(part):
+                return "terms that are not put together"
+        if part.kind == "number" and part.text == "shifted":
+            return "a power of ten that is not multiplied"
+    return ""
+
+
+def _written(node: Node) -> bool:
+    """Whether it is a rational number as one writes it: digits, or a fraction of whole numbers that is not whole."""
+    if node.kind == "negative":
+        return node.parts[0].kind == "quotient" and _written(node.parts[0])
+    if node.kind == "quotient":
+        top, bottom = node.parts
+        return integer(top) and integer(bottom) and bottom.value != 0 and (top.value / bottom.value).denominator != 1
+    return node.kind == "number"
+
+
+def _rational(node: Node) -> bool:
+    try:
+        return rational_value(value(node, {}, real=False)) is not None
+    except Undefined:
+        return False
+
+
+def _alike(node: Node) -> bool:
+    """Whether one term is a rational multiple of another."""
+    if len(node.parts) > MAX_TERMS:
+        raise Rejected("a sum of too many terms")
+    names = sorted(variables(node))
+    values = list[list[object]]()
+    for point in points(names)[:2]:
+        row = list[object]()
+        for term in node.parts:
+            try:
+                row.append(value(term, point, real=False))
+            except Undefined:
+                row.append(None)
+        values.append(row)
+    for one, other in combinations(range(len(node.parts)), 2):
+        ratios = {_ratio(row[one], row[other]) for row in values}
+        if len(ratios) == 1 and None not in ratios:
+            return True
+    return False
+
+
+def _ratio(left: object, right: object) -> object:
+    if left is None or right is None:
+        return None
+    return 0 if left == 0 or right == 0 else rational_value(divided(left, right))

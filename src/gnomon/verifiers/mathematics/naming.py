@@ -1,0 +1,74 @@
+r"""The name in front of a value: `x = …`, `f(x) = …`, `x \in …`, `(x, y) = …`."""
+
+from __future__ import annotations
+
+from gnomon.verifiers.mathematics.node import Node, walk
+from gnomon.verifiers.mathematics.value import variables
+
+__all__ = ["called", "same_name", "stripped"]
+
+FUNCTIONS = "fghpqrstuFGHPQRST"
+"""Letters that name a function, where a bracket follows."""
+
+
+def stripped(node: Node) -> tuple[str, Node]:
+    """The name of a value, if it has one, and the value."""
+    if node.kind != "relation":
+        return "", node
+    signs, sides = node.text.split(), node.parts
+    name = called(sides[0])
+    if signs in (["="], ["\\in"], ["\\approx"]) and name and _free(sides[0], sides[1]):
+        return name, sides[1]
+    if signs == ["="] and sides[1].kind == "name" and called(sides[1]) and _free(sides[1], sides[0]):
+        return called(sides[1]), sides[0]
+    if len(signs) > 1 and set(signs) <= {"=", "\\approx"} and name:
+        # `x = 6 \cdot 7 = 42` says one thing, when it is true.
+        return name, Node("relation", sides[1:], " ".join(signs[1:]))
+    return "", node
+
+
+def called(node: Node) -> str:
+    """The name that a left side is: `x`, `a_1`, `f()` for f(x), `x,y` for (x, y); empty for any other."""
+    if node.kind == "name":
+        return node.text if variables(node) and node.text not in ("reals", "integers") else ""
+    if node.kind == "tuple" and all(part.kind == "name" for part in node.parts):
+        return ",".join(part.text for part in node.parts)
+    if node.kind == "call" and node.text == "abs" and called(node.parts[0]).isupper():
+        return called(node.parts[0])
+    if node.kind == "product" and all(part.kind == "name" and part.text[:1].isupper() for part in node.parts):
+        letters = "".join(part.text for part in node.parts)  # A segment, such as AB.
+        return letters if len(letters) > 1 and letters[0] not in "P" else f"{letters[0]}()"
+    if node.kind == "quotient" and all(_differential(part) for part in node.parts):
+        return node.parts[0].parts[1].text + "'"  # dy/dx
+    if node.kind in ("quotient", "ratio") and all(called(part) for part in node.parts):
+        return ":".join(called(part) for part in node.parts)
+    if node.kind == "product" and len(node.parts) == 2 and node.parts[1].kind in ("name", "number"):
+        function = node.parts[0]
+        base = function.parts[0] if function.kind == "power" else function
+        if base.kind == "name" and base.text[0] in FUNCTIONS:
+            return f"{base.text}^-1()" if function.kind == "power" else f"{base.text}()"
+    return ""
+
+
+def same_name(said: str, right: str) -> bool:
+    """Whether two names can be of one value: y is as good as f(x), and dy/dx as f'(x)."""
+    if not said or not right or said == right:
+        return True
+    if said.count("'") != right.count("'"):
+        return False
+    said, right = said.replace("'", ""), right.replace("'", "")
+    return said.removesuffix("()") == right.removesuffix("()") or ("y" in (said, right) and "()" in said + right)
+
+
+def _differential(node: Node) -> bool:
+    return (
+        node.kind == "product" and len(node.parts) == 2 and node.parts[0].text == "d" and node.parts[1].kind == "name"
+    )
+
+
+def _free(left: Node, right: Node) -> bool:
+    """Whether what is named does not stand in its own value."""
+    if left.kind == "tuple":
+        return right.kind in ("tuple", "list")
+    own = next(part.text for part in walk(left) if part.kind == "name")
+    return own not in variables(right)

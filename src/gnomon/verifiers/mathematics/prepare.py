@@ -1,0 +1,78 @@
+"""What is rewritten in an answer before it is compared: ±, angles in functions, conditions, bare logarithms."""
+
+from __future__ import annotations
+
+from gnomon.verifiers.mathematics.node import Node, name, negative, number, rebuilt, walk
+
+__all__ = ["KINDS", "bare_log", "decadic", "percentage", "prepared"]
+
+KINDS = ("integers", "naturals", "reals", "rationals", "complexes")
+LISTS = ("list", "set")
+
+
+def prepared(node: Node) -> Node:
+    """The tree with angles inside functions in radians, differences of sets as such, and ± written out."""
+    node = rebuilt(node, lambda part: _in_radians(part) if part.kind == "call" else None)
+    return _expanded(rebuilt(node, _without_points))
+
+
+def percentage(node: Node) -> bool:
+    return node.kind == "number" and node.text == "percent"
+
+
+def bare_log(node: Node) -> bool:
+    return node.text == "log" and len(node.parts) == 1
+
+
+def decadic(node: Node) -> Node | None:
+    r"""`\log` without a base, read as the logarithm to the base of ten."""
+    if node.kind == "call" and bare_log(node):
+        return Node("call", tuple(rebuilt(part, decadic) for part in node.parts), "lg")
+    return None
+
+
+def _without_points(node: Node) -> Node | None:
+    r"""`\mathbb{R} - \{1\}`, a difference of sets, which is written like one of numbers."""
+    if node.kind != "sum" or node.parts[0] != name("reals") or [part.kind for part in node.parts[1:]] != ["negative"]:
+        return None
+    return Node("difference", (node.parts[0], node.parts[1].parts[0]))
+
+
+def _in_radians(node: Node) -> Node:
+    """A function whose angles in degrees are written in radians."""
+
+    def radians(part: Node) -> Node | None:
+        if part.kind == "quantity" and part.text in ("°", "degrees", "degree"):
+            return Node("quotient", (Node("product", (part.parts[0], name("\\pi"))), number(180)))
+        return None
+
+    return rebuilt(node, radians)
+
+
+def _expanded(node: Node) -> Node:
+    """The tree with ± written out: two values in a list."""
+    if node.kind in LISTS:
+        parts = list[Node]()
+        for part in node.parts:
+            if node.kind == "list" and _condition(part) and len(node.parts) > 1:
+                continue
+            found = _expanded(part)
+            parts += found.parts if found.kind == "list" and part.kind not in LISTS else [found]
+        return parts[0] if node.kind == "list" and len(parts) == 1 else Node(node.kind, tuple(parts), node.text)
+    if not any(part.kind == "pm" for part in walk(node)):
+        return node
+    return Node("list", tuple(rebuilt(node, lambda part, s=sign: _chosen(part, s)) for sign in (1, -1)))  # type: ignore[misc]
+
+
+def _condition(node: Node) -> bool:
+    r"""Whether it says of a letter only what kind of number it is: `k \in \mathbb{Z}`."""
+    return node.kind == "relation" and node.text == "\\in" and node.parts[1].text in KINDS
+
+
+def _chosen(node: Node, sign: int) -> Node | None:
+    if node.kind != "pm":
+        return None
+    minus = (node.text == "+") != (sign > 0)
+    parts = tuple(rebuilt(part, lambda inner: _chosen(inner, sign)) for part in node.parts)
+    last = negative(parts[-1]) if minus else parts[-1]
+    return last if len(parts) == 1 else Node("sum", (parts[0], last))

@@ -1,0 +1,77 @@
+"""What a question rules out: an answer that is a piece of it, and one that has not the form that it asks for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from gnomon.verifiers.mathematics.node import Node, walk
+from gnomon.verifiers.mathematics.signs import GREEK, LAYOUT, RENAMED, SIGNS, SUPERSCRIPT
+from gnomon.verifiers.mathematics.value import variables
+
+__all__ = ["misses_form", "repeats"]
+
+PIECE = re.compile(r"\\[a-zA-Z]+|\\.|[0-9]+(?:[.,][0-9]+)*|[a-zA-Z]+|\*\*|[^\s]")
+SAME = {"\\frac": "/", ":": "/", "to": "/", "over": "/", "plus": "+", "minus": "-", "times": "*"}
+EXPAND = re.compile(r"expand|multipl|distribut|simplif", re.I)
+FACTOR = re.compile(r"factor", re.I)
+SIMPLIFY = re.compile(r"simplif|reduce|cancel", re.I)
+MAX_QUESTION = 20_000
+"""Characters of a question that are looked at."""
+
+
+def repeats(answer: str, question: str) -> bool:
+    """Whether the signs of the answer stand side by side in the question, in any order."""
+    said, asked = _pieces(answer), _pieces(question[:MAX_QUESTION])
+    if not said or len(said) > len(asked):
+        return False
+    wanted, window = Counter(said), Counter(asked[: len(said)])
+    for place in range(len(asked) - len(said) + 1):
+        if place:
+            window[asked[place - 1]] -= 1
+            window[asked[place + len(said) - 1]] += 1
+        if all(window[piece] == count for piece, count in wanted.items()):
+            return True
+    return False
+
+
+def misses_form(said: Node, right: Node, question: str) -> str:
+    """What a question asks for that the gold does and an answer of its value does not; empty, for nothing."""
+    if EXPAND.search(question) and right.kind == "sum" and _bracketed(said) and not _bracketed(right):
+        return "it is not multiplied out"
+    if FACTOR.search(question) and right.kind in ("product", "power") and said.kind == "sum":
+        return "it is not factored"
+    if SIMPLIFY.search(question) and _divided(said) and not _divided(right):
+        return "it is not simplified"
+    return ""
+
+
+def _bracketed(node: Node) -> bool:
+    """Whether a sum with a variable is multiplied or raised to a power."""
+    return any(
+        part.kind in ("product", "power") and any(one.kind == "sum" and variables(one) for one in part.parts[:2])
+        for part in walk(node)
+        if part.kind != "power" or part.parts[0].kind == "sum"
+    )
+
+
+def _divided(node: Node) -> bool:
+    """Whether something is divided by a formula with a variable."""
+    return any(part.kind == "quotient" and variables(part.parts[1]) for part in walk(node))
+
+
+def _pieces(text: str) -> list[str]:
+    """Signs in one notation, without layout, braces and the signs around formulas."""
+    for sign, plain in {**SIGNS, **{sign: f"\\{name} " for sign, name in GREEK.items()}}.items():
+        text = text.replace(sign, plain)
+    text = re.sub(f"[{''.join(SUPERSCRIPT)}]", lambda match: "^" + SUPERSCRIPT[match.group()], text)
+    text = re.sub(r"\\[dt]?frac\s*([0-9])\s*([0-9])", r"\\frac{\1}{\2}", text)
+    found = list[str]()
+    for piece in PIECE.findall(text):
+        piece = RENAMED.get(piece, piece)
+        piece = SAME.get(piece.lower(), piece)
+        if piece in LAYOUT or piece in ("{", "}", "$", "\\(", "\\)", "\\[", "\\]", "\\,", "\\ ", "~", ".", ""):
+            continue
+        known = piece.startswith("\\") or not piece.isalpha() or len(piece) > 3
+        found += [piece] if known else list(piece)
+    return found
