@@ -16,8 +16,8 @@ LONGEST = 60
 """Characters of a literal that is worth saying."""
 
 
-def literals(verifier: object) -> tuple[str, ...]:
-    """Short texts of the modules that a verifier's class, its functions and its parts come from.
+def literals(verifier: object, longest: int = LONGEST) -> tuple[str, ...]:
+    """Texts of the modules that a verifier's class, its functions and its parts come from.
 
     Docstrings are left out; signs that mean something in a regular expression are dropped from what holds them.
     """
@@ -30,8 +30,8 @@ def literals(verifier: object) -> tuple[str, ...]:
         said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
-                for text in (node.value, plain(node.value)):
-                    if 0 < len(text.strip()) <= LONGEST:
+                for text in (node.value, plain(node.value)) if longest <= LONGEST else (node.value,):
+                    if 0 < len(text.strip()) <= longest:
                         found.setdefault(text)
     return tuple(found)
 
@@ -47,10 +47,11 @@ def modules(verifier: object) -> list[str]:
     """Names of the modules that a verifier is written in, those of Gnomon's own shared pieces left out."""
     kinds: list[Any] = [*type(verifier).__mro__]
     for field in fields(verifier) if is_dataclass(verifier) and not isinstance(verifier, type) else ():
-        value = getattr(verifier, field.name)
-        kinds.append(value if isfunction(value) or ismethod(value) or isinstance(value, type) else type(value))
-        if isinstance(value, str) and ":" in value:
-            kinds += named(value)
+        held = getattr(verifier, field.name)
+        for value in held if isinstance(held, tuple) else (held,):
+            kinds.append(value if isfunction(value) or ismethod(value) or isinstance(value, type) else type(value))
+            if isinstance(value, str) and ":" in value:
+                kinds += named(value)
     names = [kind.__module__ for kind in kinds]
     shared = ("builtins", "abc", "typing", "enum", "gnomon.envs.base", "gnomon.verifiers.slot", "gnomon.audit.subject")
     return list(dict.fromkeys(name for name in names if name not in shared))
