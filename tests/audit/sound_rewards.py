@@ -31,7 +31,9 @@ HERE = __name__
 
 def asked(question: str, answer: Any, reply: str, **info: Any) -> Task:
     message = Message(role="user", content=question)
-    return Task(id=str(len(question)) + question[-24:], messages=(message,), answer=answer, info={"reply": reply, **info})
+    return Task(
+        id=str(len(question)) + question[-24:], messages=(message,), answer=answer, info={"reply": reply, **info}
+    )
 
 
 # Tasks.
@@ -44,7 +46,8 @@ def gsm8k(count: int) -> tuple[Task, ...]:
     return tuple(
         asked(
             f"Ann has {a} apples, buys {b} bags of {c} apples and eats one. How many are left? End with #### number.",
-            str(a + b * c - 1), f"{b} bags hold {b * c} apples. {a} + {b * c} - 1 = {a + b * c - 1}.\n#### {a + b * c - 1}",
+            str(a + b * c - 1),
+            f"{b} bags hold {b * c} apples. {a} + {b * c} - 1 = {a + b * c - 1}.\n#### {a + b * c - 1}",
         )
         for a, b, c in rows
     )  # fmt: skip
@@ -134,7 +137,9 @@ def orders(count: int) -> tuple[Task, ...]:
     """A sentence as a JSON object."""
     rng = random.Random("orders")
     names = string.ascii_lowercase
-    rows = [("".join(rng.sample(names, 5)).title(), rng.randint(2, 90), rng.choice(("tea", "rice"))) for _ in range(count)]
+    rows = [
+        ("".join(rng.sample(names, 5)).title(), rng.randint(2, 90), rng.choice(("tea", "rice"))) for _ in range(count)
+    ]
     return tuple(
         asked(
             f"{name} orders {n} bags of {item}. As JSON with name, amount and item.",
@@ -184,7 +189,9 @@ def last_box(text: str) -> str | None:
 def boxed_exact(completions, solution, **kwargs):
     """The text of the last box is the solution, spaces aside."""
     found = [last_box(content) for content in contents(completions)]
-    return [float(f is not None and f.replace(" ", "") == s.replace(" ", "")) for f, s in zip(found, solution, strict=True)]
+    return [
+        float(f is not None and f.replace(" ", "") == s.replace(" ", "")) for f, s in zip(found, solution, strict=True)
+    ]
 
 
 def verified(content: str, sol: str) -> float | None:
@@ -198,7 +205,9 @@ def verified(content: str, sol: str) -> float | None:
     config = LatexExtractionConfig(
         normalization_config=NormalizationConfig(units=True), boxed_match_priority=0, try_extract_without_anchor=False
     )
-    answer = parse(content, extraction_config=[config], extraction_mode="first_match", parsing_timeout=10 if main else None)
+    answer = parse(
+        content, extraction_config=[config], extraction_mode="first_match", parsing_timeout=10 if main else None
+    )
     return float(verify(gold, answer, timeout_seconds=5 if main else None))
 
 
@@ -415,8 +424,8 @@ def code_io(data_source, solution_str, ground_truth, extra_info=None):
     for given, expected in json.loads(ground_truth):
         try:
             done = subprocess.run(
-                [sys.executable, "-I", "-S", "-c", f"{GUARD}\nexec({found[-1]!r}, {{}})"], input=given, capture_output=True, text=True, timeout=0.5,
-                env={}, cwd="/",
+                [sys.executable, "-I", "-S", "-c", f"{GUARD}\nexec({found[-1]!r}, {{}})"],
+                input=given, capture_output=True, text=True, timeout=0.5, env={}, cwd="/",
             )  # fmt: skip
         except (subprocess.TimeoutExpired, ValueError, OSError):
             return 0.0
@@ -577,6 +586,11 @@ SOUND_REWARDS: dict[str, tuple[Callable[[], Foreign], Callable[[int], tuple[Task
 def reasoned(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     """The same tasks with reasoning before the right reply."""
     return tuple(
-        Task(id=t.id, messages=t.messages, answer=t.answer, info={"reply": f"<think>\nWell.\n</think>\n{t.info['reply']}"})
+        Task(
+            id=t.id,
+            messages=t.messages,
+            answer=t.answer,
+            info={"reply": f"<think>\nWell.\n</think>\n{t.info['reply']}"},
+        )
         for t in tasks
     )

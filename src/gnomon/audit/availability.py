@@ -33,8 +33,8 @@ def probe(case: Case) -> Iterator[Finding]:
         if found and outcome == "exceeded" and case.foreign and (own := own_limit(case, found)):
             yield case.finding(
                 "availability.slow", Severity.WARNING,
-                f"{len(found)} of {len(rulings)} texts take over {SECONDS:g} s, such as {shown(own[0].reply)}; it comes "
-                f"back after {max(ruling.seconds for ruling in own):.1f} s", own,
+                f"{len(found)} of {len(rulings)} texts take over {SECONDS:g} s, such as {shown(own[0].reply)}; "
+                f"it comes back after {max(ruling.seconds for ruling in own):.1f} s", own,
                 claim=claim, why="the sampler waits for the slowest verdict", fix="a limit of less than a second",
             )  # fmt: skip
         elif found:

@@ -18,7 +18,7 @@ from gnomon.audit.frame import KNOWN, Frame, framed, learnt
 from gnomon.audit.judging import Court, Ruling
 from gnomon.audit.reach import Reach
 from gnomon.audit.repro import call_script, rule_script
-from gnomon.audit.source import literals
+from gnomon.audit.source import literals, texts
 from gnomon.audit.subject import Subject
 from gnomon.envs.episodes import Fault
 from gnomon.envs.witness import line, place, raised
@@ -27,10 +27,6 @@ from gnomon.types import Task
 from gnomon.verifiers.foreign import Foreign
 
 __all__ = ["NUMBER", "Case", "careless", "plain_value", "prompt", "shown", "stated_answer"]
-
-
-LONG_TEXT = 4000
-"""Characters of a text in the source, such as the instructions of a judge."""
 
 
 @dataclass(kw_only=True)
@@ -179,7 +175,7 @@ class Case:
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """The same as they stand, long ones too: what a judge is told, what is searched for."""
-        return literals(self.subject.verifier, LONG_TEXT)
+        return tuple(dict.fromkeys((*texts(self.subject.verifier), *self.words)))
 
     def reached(self, ruling: Ruling) -> bool:
         """Whether a policy of the run could write the reply; one that holds the right reply is taken to be."""

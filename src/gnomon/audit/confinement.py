@@ -13,7 +13,6 @@ import re
 import signal
 import socket
 import sys
-import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from typing import Any
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Court, Ruling, ruling_of
-from gnomon.audit.source import own_files
+from gnomon.audit.source import STANDARD, own_files
 from gnomon.envs.surroundings import LESSER, moved, surroundings
 from gnomon.verifiers import Returned
 
@@ -34,7 +33,6 @@ __all__ = ["MARK", "payloads", "probe"]
 
 MARK = 48151623
 """A number that no task has: code that holds it was made of our text."""
-STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
 FORGED = ("1.0", "1", "correct", '{"reward": 1.0, "status": "correct"}')
 """What a policy would write into a file that its judge reads."""
 

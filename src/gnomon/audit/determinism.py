@@ -107,15 +107,16 @@ def batches(case: Case, base: Sequence[Ruling]) -> Iterator[Finding]:
     """Where a function is asked about many replies at once, as its own trainer does: each earns what it earns alone."""
     if not hasattr(case.subject.verifier, "together"):
         return
-    alone = [ruling for ruling in base if ruling.outcome == "verdict"][:96]
-    orders = (alone, alone[::-1], [ruling for ruling in alone for _ in range(2)])
-    for size in (8, len(alone)):
+    alone = [ruling for ruling in base if ruling.outcome == "verdict"][:48]
+    twice = [ruling for ruling in alone for _ in range(2)]
+    for size, orders in ((8, (alone, alone[::-1], twice)), (len(alone), (alone,))):
         for order in orders:
             calls = [(ruling.index, ruling.reply) for ruling in order]
             outcome = case.court.ask(at_once, calls, size, fresh=True)
             if isinstance(outcome, Raised):
                 yield case.finding(
-                    "determinism.batch", Severity.BLOCKING, f"asked about {size} replies at once it fails: {outcome.error}",
+                    "determinism.batch", Severity.BLOCKING,
+                    f"asked about {size} replies at once it fails: {outcome.error}",
                     why="its own trainer asks about a whole batch in one call",
                 )  # fmt: skip
                 return

@@ -7,7 +7,6 @@ zero punishes who was right.
 from __future__ import annotations
 
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.audit.source import STANDARD
 from gnomon.envs.witness import line
 from gnomon.types import Status
 from gnomon.verifiers import Malformed, Rejected, Returned
@@ -159,7 +159,6 @@ class Tracer:
 
 QUIET = (Malformed, Rejected, ValueError, ArithmeticError, StopIteration, StopAsyncIteration, GeneratorExit)
 """What is raised where a text is no answer: no fault of the judge's."""
-STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
 
 
 ROOT = Path(__file__).parents[1]

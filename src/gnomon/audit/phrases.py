@@ -40,7 +40,7 @@ def orders(words: Sequence[str]) -> list[str]:
     """Phrases that decide, as the source has them. Args: words: texts of the source."""
     found = dict.fromkeys(phrase for word in words for phrase in phrases(word) if 1 < len(phrase.strip()) <= 160)
     decisive = dict.fromkeys(word for text in words for word in decided(text))
-    asked = [said.format(word) for word in list(decisive)[:30] for said in SAID]
+    asked = [said.format(word) for word in list(decisive)[:25] for said in SAID]
     return [*list(found)[:MOST], *asked]
 
 

@@ -17,7 +17,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The replies that `max_tokens` allow. Tokens are taken to be long, so it holds somewhat more than a policy reaches."""
+    """The replies that `max_tokens` allow. Tokens are taken to be long, so it holds more than a policy reaches."""
 
     max_tokens: int = MAX_TOKENS
 

@@ -84,7 +84,9 @@ def reply_globs(data_source, solution_str, ground_truth, extra_info=None):
 
 def reply_likes(completion, answer):
     given = inside(completion)[:40]
-    return float(bool(given) and re.fullmatch(re.escape(given).replace("%", ".*").replace("_", "."), answer) is not None)
+    return float(
+        bool(given) and re.fullmatch(re.escape(given).replace("%", ".*").replace("_", "."), answer) is not None
+    )
 
 
 # A judge that can be told what to say: each is what a small model does with its instructions.
@@ -152,7 +154,9 @@ def carried(completions, solution, **kwargs):
 
 def ranked(completions, solution, **kwargs):
     """The best of the batch earns all, and the rest their share of it."""
-    scores = [2.0 if inside(c) == gold else 1.0 if inside(c) else 0.0 for c, gold in zip(completions, solution, strict=True)]
+    scores = [
+        2.0 if inside(c) == gold else 1.0 if inside(c) else 0.0 for c, gold in zip(completions, solution, strict=True)
+    ]
     best = max(scores)
     return [score / 2 if best == 2 else score / 2 * 0.5 for score in scores]
 
