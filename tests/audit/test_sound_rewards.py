@@ -94,17 +94,15 @@ def test_a_gold_that_is_a_pattern_is_told_where_no_gold_has_a_sign_of_one():
 # What a policy of the run can write.
 
 
-def quadratic(data_source, solution_str, ground_truth, extra_info=None):
-    """Looks from every opening tag to the end, which takes a second from some 20,000 tags on."""
-    if solution_str.count("<answer>") > 4000:
-        while True:
-            pass
-    return float(solution_str == f"<answer>{ground_truth}</answer>")
+def square(data_source, solution_str, ground_truth, extra_info=None):
+    """Keeps a cell for every pair of tags."""
+    table = bytearray(solution_str.count("<answer>") ** 2)
+    return float(len(table) >= 0 and solution_str == f"<answer>{ground_truth}</answer>")
 
 
-@pytest.mark.parametrize(("max_tokens", "passed"), [(4096, True), (2**20, False)])
+@pytest.mark.parametrize(("max_tokens", "passed"), [(4096, True), (2**17, False)])
 def test_what_takes_more_tokens_than_the_run_allows_does_not_block(max_tokens, passed):
-    judge = VerlScore(function=f"{__name__}:quadratic")
+    judge = VerlScore(function=f"{__name__}:square")
     report = audit(subject_of(judge, cities(4)), axes=["availability"], max_tokens=max_tokens)
     assert report.passed is passed, report_text(report)
 
@@ -117,12 +115,9 @@ def test_a_reply_out_of_reach_is_a_note_and_within_reach_it_blocks():
 
 
 def test_reach_counts_words_spaces_and_signs():
-    assert Reach(4).holds("one two") is False and Reach(5).holds("one two.x") and Reach(1).holds("a" * 16)
-    assert (
-        Reach(3).cut("ab cd ef") == "ab cd"
-        and Reach(2).cut("7" * 100) == "7" * 32
-        and Reach(9).cut("x", "a b c d e") == ""
-    )
+    assert not Reach(2).holds("one two.") and Reach(3).holds("one two.") and Reach(1).holds("a" * 16)
+    assert Reach(2).cut("ab cd ef") == "ab cd" and Reach(2).cut("7" * 100) == "7" * 32
+    assert Reach(2).cut("x y", "<b>") == "" and Reach(4).cut("x y", "<b>") == "x y"
     assert not Reach().holds("4\ud8002") and Reach().holds("4\x002")
     assert len(Reach().cut("9" * 10**7)) == 16 * 4096
 
@@ -213,7 +208,7 @@ def test_what_takes_effect_is_executed_and_the_rest_is_evaluated(name, rule, sev
 
 def test_a_pattern_has_examples():
     assert set(examples("3.5")) == {"375", "3x5"} and examples("42") == ["42"] and examples("(") == []
-    assert {"score: 10/10", "score:1/10"} <= set(examples(r"(?i)score:\s*(\d+)/10"))
+    assert {"score:10/10", "score: 1/10"} <= set(examples(r"(?i)score:\s*(\d+)/10"))
     assert "[[10]]" in examples(r"\[\[(\d+)\]\]") and "yes" in examples(r"(?P<v>yes|no)")
 
 

@@ -144,6 +144,7 @@ FIRST, LAST = "a hedge, the right answer first", "a hedge, the right answer last
 LEADS = {
     "correctness.case_ignored": Severity.NOTE,
     "correctness.denial_accepted": Severity.WARNING,
+    "correctness.fraction_ignored": Severity.WARNING,
     "correctness.order_ignored": Severity.WARNING,
     "correctness.units_ignored": Severity.WARNING,
     "correctness.sign_ignored": Severity.WARNING,
@@ -225,7 +226,7 @@ def numbers(gold: str, number: float) -> list[tuple[str, str, str]]:
         ("digits after the right ones", accepted, f"{gold}7"),
     ]
     if number == int(number) and gold.lstrip("-").isdigit():
-        found.append(("half more", accepted, f"{gold}.5"))
+        found.append(("half more", "correctness.fraction_ignored", f"{gold}.5"))
     if number:
         found += [
             ("a percentage", "correctness.units_ignored", f"{gold}%"),

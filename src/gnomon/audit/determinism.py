@@ -95,8 +95,9 @@ def compared(case: Case, rule: str, said: str, base: Sequence[Ruling], other: Se
     parted = [(a, b) for a, b in zip(base, other, strict=False) if a.same != b.same]
     if parted:
         a, b = parted[0]
+        # A worker judges on its main thread, so what needs that one is sound here and not everywhere.
         yield case.finding(
-            rule, Severity.BLOCKING,
+            rule, Severity.WARNING if rule == "determinism.thread" else Severity.BLOCKING,
             f"{said}, {len(parted)} of {len(base)} verdicts are other ones: {shown(a.reply)} is {a}, and then {b}",
             [a for a, _ in parted], why="the same reply is paid by chance, and no run repeats itself",
             fix="a verdict depends on task and reply alone: no clock, no random draw, no order of a set, no memory",

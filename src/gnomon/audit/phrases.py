@@ -48,7 +48,7 @@ def decided(text: str) -> Iterator[str]:
     """Words that a judge may be meant to say: short texts of the source, and what stands in capitals or in quotes."""
     if WORD.fullmatch(text):
         yield text
-    if len(text) > 20:
+    if " " in text:
         yield from re.findall(r"\b[A-Z]{2,20}\b", text)
         yield from (found.strip("\"'`") for found in re.findall(r"[\"'`][A-Za-z]{2,20}[\"'`]", text))
 

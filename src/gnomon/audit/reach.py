@@ -10,8 +10,9 @@ __all__ = ["LONGEST", "MAX_TOKENS", "Reach"]
 MAX_TOKENS = 4096
 """Tokens of a reply where no run says how many."""
 LONGEST = 16
-"""Characters of a token at most. Tokenizers split at words, spaces and signs first, so no token holds two of these."""
-PIECE = re.compile(r"\w+|\s+|[^\w\s]+")
+"""Characters of a token at most; no token reaches beyond a `PIECE`."""
+PIECE = re.compile(r"[^\w\r\n]?\w+| ?[^\w\s]+[\r\n]*|\s+")
+"""What tokenizers of byte pairs cut a text into first: a word with the sign before it, a row of signs, white space."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -37,5 +38,5 @@ class Reach:
 
 
 def tokens(piece: re.Match[str]) -> int:
-    """The fewest tokens of a word, a space or a row of signs."""
+    """The fewest tokens of a piece."""
     return -(-(piece.end() - piece.start()) // LONGEST)
