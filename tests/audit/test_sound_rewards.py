@@ -34,15 +34,15 @@ from gnomon.types import Message, Task
 from gnomon.verifiers.foreign import VerlScore
 
 TASKS = 12
-SLOW = {"trl: math-verify": 3, "trl: math-verify after the reasoning": 3, "verl: programs": 3}
-"""Tasks of rewards whose verdicts take milliseconds."""
+SLOW = ("trl: math-verify", "trl: math-verify after the reasoning", "verl: programs")
+"""Rewards whose verdicts take milliseconds; `benchmarks/sound_rewards.py` asks all of them along every axis."""
 
 
 @pytest.mark.parametrize("name", SOUND_REWARDS)
 def test_a_sound_reward_is_not_stopped(name):
     make, tasks = SOUND_REWARDS[name]
-    axes = ("correctness", "exploit", "confinement", "invariance") if name in SLOW else (*PREFLIGHT, "confinement")
-    report = audit(subject_of(make(), tasks(SLOW.get(name, TASKS)), name=name), axes=axes)
+    axes = ("correctness", "confinement", "invariance") if name in SLOW else (*PREFLIGHT, "confinement")
+    report = audit(subject_of(make(), tasks(3 if name in SLOW else TASKS), name=name), axes=axes)
     assert report.passed, report_text(report)
     assert report.tables["errors"]["right answers refused"]["value"] == 0
 
