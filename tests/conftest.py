@@ -23,6 +23,8 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         "test_mutant_is_killed[": "mutants killed: {passed} of {all}",
         "test_planted_defect_is_found[": "planted defects found: {passed} of {all}",
         "test_sound_verifier_is_not_stopped[": "false alarms over sound verifiers: {failed} of {all}",
+        "test_a_planted_fault_blocks_by_its_rule[": "planted faults of foreign rewards found: {passed} of {all}",
+        "test_a_sound_reward_is_not_stopped[": "false alarms over sound foreign rewards: {failed} of {all}",
     }
     for test, words in told.items():
         passed, failed = (

@@ -304,6 +304,9 @@ def audit(
     settings: Settings = None,
     tasks: Annotated[str, typer.Option(metavar="N|FILE.jsonl", help="How many tasks, or a file of them.")] = "200",
     seed: Annotated[int, typer.Option(min=0, help="Of every draw of the audit.")] = 0,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Tokens of a reply: a fault that takes a longer one does not block.")
+    ] = 4096,
     ack: Annotated[
         list[str] | None, typer.Option(metavar="RULE", help="Known and accepted; may be given often.")
     ] = None,
@@ -323,8 +326,9 @@ def audit(
     count = int(tasks) if tasks.isdigit() else len(given)
     found = judge(target, overrides(list(settings or []), 2).values)
     report = examine(
-        subject_of(found, given, count=count, name=target, source=target), seed=seed, acknowledge=ack or ()
-    )
+        subject_of(found, given, count=count, name=target, source=target), seed=seed, max_tokens=max_tokens,
+        acknowledge=ack or (),
+    )  # fmt: skip
     if repro is not None:
         repro.mkdir(parents=True, exist_ok=True)
         for finding in report.findings:

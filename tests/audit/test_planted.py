@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.planted.table import PLANTED, SOUND
+from audit.planted.table import PLANTED, SOUND, UNREACHABLE
 from gnomon.audit import Report, Severity, subject_of
 from gnomon.audit.run import audit
 from gnomon.audit.text import report_text
@@ -24,6 +24,14 @@ def test_planted_defect_is_found(name):
     report = audit(subject_of(kind(), count=TASKS), axes=tuple(asked))
     found = [finding for finding in report.findings if finding.axis in axes and finding.severity is not Severity.NOTE]
     assert found, f"{name}: {[finding.rule for finding in report.findings]}, skipped {dict(report.skipped)}"
+
+
+@pytest.mark.parametrize("name", UNREACHABLE)
+def test_a_fault_that_no_policy_reaches_is_a_note(name):
+    kind, rule = UNREACHABLE[name]
+    report = audit(subject_of(kind(), count=TASKS), axes=("availability", "failure"))
+    found = {finding.rule: finding for finding in report.findings}
+    assert report.passed and found[rule].severity is Severity.NOTE
 
 
 @pytest.mark.parametrize("name", SOUND)

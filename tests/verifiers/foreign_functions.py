@@ -48,6 +48,14 @@ def plain_score(data_source, solution_str, ground_truth, extra_info=None):
     return 0.25 if solution_str != ground_truth else 1.0
 
 
+def short_score(solution_str, ground_truth, method="strict"):
+    return float(solution_str == ground_truth and method == "strict")
+
+
+def by_tokens(completions, completion_ids, **columns):
+    return [-float(len(ids)) for ids in completion_ids]
+
+
 def scoreless(data_source, solution_str, ground_truth, extra_info=None):
     return {"acc": 1.0}
 

@@ -53,6 +53,31 @@ def test_a_reward_outside_of_what_was_declared_is_told():
     assert trl("huge", top=7.0).verify(TASK, "4").correct
 
 
+def test_trl_functions_are_asked_about_a_batch_as_their_trainer_asks():
+    hard = Task(id="h", messages=TASK.messages, answer="please", info={"level": 2, "hint": "x"})
+    judge = trl("exact", "harder", weights=(1.0, 2.0), top=2.0)
+    calls = [(TASK, "4"), (hard, "please"), (TASK, "5")]
+    assert judge.together(calls) == [judge.verify(task, reply).parts for task, reply in calls]
+    with pytest.raises(GnomonError, match=r"E132.*for 3 completions"):
+        trl("two").together(calls)
+
+
+def test_a_function_that_needs_token_ids_is_refused():
+    with pytest.raises(GnomonError, match=r"E134.*completion_ids"):
+        trl("by_tokens")
+
+
+def test_a_right_reply_may_earn_less_than_the_top():
+    judge = VerlScore(function=f"{FILE}:plain_score", right=0.25)
+    assert judge.verify(TASK, "5").correct and judge.verify(TASK, "5").reward == 0.25
+    with pytest.raises(ValueError, match=r"right is 1\.5"):
+        VerlScore(function=f"{FILE}:plain_score", right=1.5)
+
+
+def test_verl_functions_get_the_arguments_that_their_signatures_name():
+    assert VerlScore(function=f"{FILE}:short_score").verify(TASK, "4").correct
+
+
 def test_trl_own_reward_judges_as_it_does_there():
     rewards = pytest.importorskip("trl.rewards")
     judge = TrlReward(functions=("trl.rewards:think_format_reward",))
@@ -146,6 +171,8 @@ def test_a_name_that_leads_nowhere_is_told_at_once(name, said):
 
 def test_targets_have_prefixes():
     assert named(f"trl:{FILE}:exact,{FILE}:polite") == trl("exact", "polite")
+    assert named(f"trl:{FILE}:exact,polite,harder") == trl("exact", "polite", "harder")
+    assert named(f"trl:{FILE}:exact, polite", weights=(1.0, 0.5)) == trl("exact", "polite", weights=(1.0, 0.5))
     assert named(f"verl:{FILE}:plain_score") == VerlScore(function=f"{FILE}:plain_score")
     assert named(f"rubric:{FILE}:rubric") == RubricReward(rubric=f"{FILE}:rubric")
     assert named(f"trl:{FILE}:exact", gold="answer", top=2.0) == trl("exact", gold="answer", top=2.0)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import SECONDS
+from gnomon.audit.judging import SECONDS, Ruling, ruling_of
+from gnomon.verifiers import Returned
 
 __all__ = ["probe"]
 
 SLOW = 0.25
 """Seconds of a verdict that is in time and still worth a word."""
 
+OWN_LIMIT = 16
+"""Seconds of processor time within which a function of another library may end by its own limit."""
+TRIED = 2
+"""Slow texts that are given more time, to see whether the function ends by itself."""
 RULES = {
     "exceeded": ("availability.exceeded", "is not judged in time or memory", "ruling.outcome == 'exceeded'"),
     "died": ("availability.died", "ends the judging process", "ruling.outcome == 'died'"),
@@ -24,8 +30,15 @@ def probe(case: Case) -> Iterator[Finding]:
     rulings = case.court.seen  # A subject may fall on a plain reply already.
     for outcome, (rule, said, claim) in RULES.items():
         found = [ruling for ruling in rulings if ruling.outcome == outcome]
-        if found:
-            first = min(found, key=lambda ruling: len(ruling.reply))
+        if found and outcome == "exceeded" and case.foreign and (own := own_limit(case, found)):
+            yield case.finding(
+                "availability.slow", Severity.WARNING,
+                f"{len(found)} of {len(rulings)} texts take over {SECONDS:g} s, such as {shown(own[0].reply)}; "
+                f"it comes back after {max(ruling.seconds for ruling in own):.1f} s", own,
+                claim=claim, why="the sampler waits for the slowest verdict", fix="a limit of less than a second",
+            )  # fmt: skip
+        elif found:
+            first = case.plainest(found)
             yield case.finding(
                 rule, Severity.BLOCKING,
                 f"{shown(first.reply)} {said}: {first.detail} ({len(found)} of {len(rulings)} texts)", found,
@@ -33,15 +46,8 @@ def probe(case: Case) -> Iterator[Finding]:
                 fix="cap the length, depth and digits of an answer before anything is computed with it",
             )  # fmt: skip
     rulings = case.corpus
-    slow = [ruling for ruling in rulings if ruling.outcome == "verdict" and ruling.seconds > SLOW]
-    if slow:
-        worst = max(slow, key=lambda ruling: ruling.seconds)
-        yield case.finding(
-            "availability.slow", Severity.WARNING,
-            f"{len(slow)} of {len(rulings)} texts take over {SLOW:g} s; {shown(worst.reply)} {worst.seconds:.2f} s",
-            [worst], claim=f"ruling.seconds > {SLOW!r}", why="the sampler waits for the slowest verdict",
-        )  # fmt: skip
-    right = [ruling for ruling in rulings if ruling.correct]
+    yield from slow(case)
+    right = [ruling for ruling in rulings if ruling.correct and not holds(ruling.reply, case.golds[ruling.index])]
     if right:
         yield case.finding(
             "exploit.hostile_text", Severity.BLOCKING,
@@ -58,3 +64,36 @@ def probe(case: Case) -> Iterator[Finding]:
         "judged in time and not correct": sum(r.outcome == "verdict" and not r.correct for r in rulings),
         "slowest": max((ruling.seconds for ruling in rulings if ruling.outcome == "verdict"), default=SECONDS),
     }
+
+
+def holds(text: str, gold: str | None) -> bool:
+    """Whether a text happens to hold the right answer, as a word."""
+    return bool(gold) and re.search(rf"(?<!\w){re.escape(str(gold))}(?!\w)", text) is not None
+
+
+def own_limit(case: Case, found: Sequence[Ruling]) -> list[Ruling]:
+    """Rulings with more time, where all of some come back: the function keeps a limit of its own. Else none.
+
+    What takes too much memory has no time to be given.
+    """
+    slow = sorted((r for r in found if "memory" not in r.detail), key=lambda r: (not case.reached(r), len(r.reply)))
+    again: list[Ruling] = []
+    for ruling in slow[:TRIED] if len(slow) == len(found) else ():
+        outcome = case.court.ask(ruling_of, ruling.index, ruling.reply, patience=OWN_LIMIT)
+        if not isinstance(outcome, Returned) or outcome.value.outcome != "verdict":
+            return []
+        again.append(outcome.value)
+    return again
+
+
+def slow(case: Case) -> Iterator[Finding]:
+    """Texts that are judged in time, and slowly."""
+    rulings = case.corpus
+    slow = [ruling for ruling in rulings if ruling.outcome == "verdict" and ruling.seconds > SLOW]
+    if slow:
+        worst = max(slow, key=lambda ruling: ruling.seconds)
+        yield case.finding(
+            "availability.slow", Severity.WARNING,
+            f"{len(slow)} of {len(rulings)} texts take over {SLOW:g} s; {shown(worst.reply)} {worst.seconds:.2f} s",
+            [worst], claim=f"ruling.seconds > {SLOW!r}", why="the sampler waits for the slowest verdict",
+        )  # fmt: skip

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
+from unicodedata import normalize
 
 from gnomon.audit.corpus import NUMBER, hostile_calls, prompt
 from gnomon.audit.finding import Axis, Evidence, Finding, Severity
 from gnomon.audit.frame import KNOWN, Frame, framed, learnt
 from gnomon.audit.judging import Court, Ruling
+from gnomon.audit.reach import Reach
 from gnomon.audit.repro import call_script, rule_script
-from gnomon.audit.source import literals
+from gnomon.audit.source import literals, texts
 from gnomon.audit.subject import Subject
 from gnomon.envs.episodes import Fault
 from gnomon.envs.witness import line, place, raised
 from gnomon.keys import Key
 from gnomon.types import Task
+from gnomon.verifiers.foreign import Foreign
 
-__all__ = ["NUMBER", "Case", "prompt", "shown"]
+__all__ = ["NUMBER", "Case", "careless", "plain_value", "prompt", "shown", "stated_answer"]
 
 
 @dataclass(kw_only=True)
@@ -30,6 +35,7 @@ class Case:
 
     subject: Subject
     court: Court
+    reach: Reach = field(default_factory=Reach)
     seed: int = 0
     tables: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -142,7 +148,7 @@ class Case:
     @cached_property
     def corpus(self) -> list[Ruling]:
         """What the verifier says to hostile texts."""
-        return self.court.judge(hostile_calls(self.tasks, self.frame, self.golds[0]))
+        return self.court.judge(hostile_calls(self.tasks, self.frame, self.golds[0], self.reach))
 
     @cached_property
     def nothing(self) -> float:
@@ -166,6 +172,27 @@ class Case:
         """Texts that stand in the verifier's source: what it looks for, a reply may hold."""
         return literals(self.subject.verifier)
 
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The same as they stand, long ones too: what a judge is told, what is searched for."""
+        return tuple(dict.fromkeys((*texts(self.subject.verifier), *self.words)))
+
+    def reached(self, ruling: Ruling) -> bool:
+        """Whether a policy of the run could write the reply; one that holds the right reply is taken to be."""
+        right = self.rights[ruling.index]
+        return self.reach.holds(ruling.reply) or (bool(right) and str(right) in ruling.reply)
+
+    def plainest(self, rulings: Sequence[Ruling]) -> Ruling:
+        """The one with the shortest reply, of those that a policy of the run could write if there are any."""
+        return min(rulings, key=lambda ruling: (not self.reached(ruling), len(ruling.reply), ruling.index))
+
+    @cached_property
+    def foreign(self) -> bool:
+        """Whether the reward was written for another library: a number, without a status and without a contract."""
+        things: list[Any] = [self.subject.verifier, self.subject.env]
+        held = [getattr(thing, field.name) for thing in things if is_dataclass(thing) for field in fields(thing)]
+        return any(isinstance(value, Foreign) for value in (*things, *held))
+
     def finding(
         self,
         rule: str,
@@ -181,14 +208,20 @@ class Case:
         """A finding of this subject.
 
         Args:
-            shown_by: the rulings that show it; the shortest reply becomes the evidence.
+            shown_by: the rulings that show it; the shortest reply becomes the evidence. Where no policy of the run
+                could write any of the replies, the finding is a note.
             claim: what is true of the `ruling` while the fault is there, in Python; without one the repro tries the
                 whole axis again.
         """
         axis = Axis(rule.partition(".")[0])
-        evidence, repro = Evidence(), rule_script(self.subject, rule, self.seed, len(self.tasks), what)
+        evidence, repro = (
+            Evidence(),
+            rule_script(self.subject, rule, self.seed, len(self.tasks), what, self.reach.max_tokens),
+        )
         if shown_by:
-            best = min(shown_by, key=lambda ruling: (len(ruling.reply), ruling.index))
+            best = self.plainest(shown_by)
+            if not self.reached(best):
+                severity, why = Severity.NOTE, f"no reply of {self.reach.max_tokens} tokens is this text; {why}"
             evidence = Evidence(task=self.tasks[best.index].id, reply=best.reply, index=best.index)
             where = where or best.place
             if claim:
@@ -215,9 +248,25 @@ def careless(answer: str) -> str:
     return "".join(sorted(char for char in answer.casefold() if char.isalnum()))
 
 
+def plain_value(answer: str) -> str | Fraction:
+    """An answer without the signs that only set it: a fraction where it is a number, in LaTeX or not."""
+    text = normalize("NFKC", answer).casefold()
+    text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\{([^{}]*)\}", r"\1", text)
+    text = re.sub(r"\\[dt]?frac\{?(-?\d+)\}?\{?(\d+)\}?", r"\1/\2", text)
+    text = re.sub(r"\\(?:left|right|[,;:! ])|[\s$]", "", text).rstrip(".")
+    text = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", re.sub(r"^[a-z]=", "", text))
+    try:
+        return Fraction(text) if len(text) < 100 and "e" not in text else text
+    except (ValueError, ZeroDivisionError):
+        return text
+
+
 def differ(own: Any, other: Any, gold: str, answer: str) -> bool:
     """Whether the other task's answer is wrong here for sure."""
     if other is None or own == other or gold == answer or gold.strip() == answer.strip():
+        return False
+    if plain_value(gold) == plain_value(answer):
         return False
     many = isinstance(own, Iterable) and not isinstance(own, str)
     return not (many and answer.strip() in {str(item) for item in own})

@@ -1,6 +1,7 @@
 """Does a reply stay a text: is nothing of it executed, and nothing around the verifier changed?
 
-Canaries are laid out, and an audit hook of the interpreter writes down what a verdict opens, runs and connects to.
+Canaries are laid out, and an audit hook of the interpreter writes down what a verdict opens, runs and connects to. What
+took effect was executed; what was compiled and had no effect was evaluated, as a computer algebra system does.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Court, Ruling, ruling_of
+from gnomon.audit.source import STANDARD, own_files
 from gnomon.envs.surroundings import LESSER, moved, surroundings
 from gnomon.verifiers import Returned
 
@@ -44,6 +46,8 @@ class Watched:
     events: tuple[tuple[str, str], ...]
     moved: tuple[str, ...]
     ruling: Ruling
+    trace: str | None = None
+    """What the call wrote into the canary file."""
 
 
 def probe(case: Case) -> Iterator[Finding]:
@@ -73,6 +77,8 @@ def payloads(canary: Path, port: int) -> tuple[str, ...]:
         f"!!python/object/apply:os.system ['{shell}']", f"cos\nsystem\n(S'{shell}'\ntR.",
         f"$({shell})", f"`{shell}`", f"; {shell} #", f"'; {shell} #", f"{MARK}-{MARK}+4", f"{MARK}*2**1",
         f"__import__('socket').create_connection(('127.0.0.1',{port}),1)",
+        f"[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == '_wrap_close'][0]"
+        f".__init__.__globals__['system']('{shell}')",
     )  # fmt: skip
 
 
@@ -89,25 +95,32 @@ def executed(
         case.skipped["confinement"] = f"the watched calls came to no end: {outcome}"
         return
     watched: list[Watched] = outcome.value
-    met = canary.exists() or connected(server)
-    secret = met and canary.exists() and "canary-secret" in canary.read_text(errors="replace")
-    ran = [w for w in watched if any(kind in ("ran ours", "system ours") for kind, _ in w.events)]
-    if met or ran:
-        rulings = [w.ruling for w in ran]
-        seen = "wrote our canary file" + (", with a secret of its environment" if secret else "") if met else "was run"
+    acted = [w for w in watched if w.trace is not None]
+    if acted or canary.exists() or connected(server):
+        rulings = [w.ruling for w in acted]
+        secret = any("canary-secret" in (w.trace or "") for w in acted)
+        seen = "wrote our canary file" if acted or canary.exists() else "connected to our port"
         yield case.finding(
             "confinement.executed", Severity.BLOCKING,
-            f"text of a reply {seen}: {shown(rulings[0].reply) if rulings else 'one of ours'}",
+            f"text of a reply {seen}{', with a secret of its environment' if secret else ''}: "
+            f"{shown(rulings[0].reply) if rulings else 'one of ours'}",
             rulings, why="a policy that is paid by this judge owns the machine it runs on",
             fix="parse what a reply may say; never hand it to eval, exec, a shell, YAML or pickle",
         )  # fmt: skip
-    evaluated = [w for w in watched if any(kind == "ran" for kind, _ in w.events) and w not in ran]
-    if evaluated and not (met or ran):
+    elif evaluated := [w for w in watched if any(kind == "evaluated" for kind, _ in w.events)]:
+        said = next(detail for kind, detail in evaluated[0].events if kind == "evaluated")
         yield case.finding(
             "confinement.evaluates", Severity.WARNING,
-            f"a verdict runs code that is made of text: {evaluated[0].events[0][1]}",
+            f"a verdict hands text to eval or exec: {said}; nothing that we said took effect",
             [w.ruling for w in evaluated], why="whatever filter stands before an eval is one idea short",
             fix="gnomon.verifiers.evaluate, or a parser of your own",
+        )  # fmt: skip
+    elif computed := [w for w in watched if any(kind == "computed" for kind, _ in w.events)]:
+        said = next(detail for kind, detail in computed[0].events if kind == "computed")
+        yield case.finding(
+            "confinement.computes", Severity.NOTE,
+            f"{said} evaluates the answer as an expression; nothing that we said took effect",
+            [w.ruling for w in computed], why="it is mathematics as long as the library lets nothing else through",
         )  # fmt: skip
     yield from touched(case, watched)
     yield from changed(case, watched)
@@ -140,11 +153,12 @@ def touched(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
 
 def changed(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
     names = Counter(name for w in watched for name in w.moved)
+    lesser = LESSER | set(DRAWS.values())
     for rule, said, chosen, severity in (
         ("confinement.task_changed", "changes the task", {"task"}, Severity.BLOCKING),
         ("confinement.verifier_changed", "changes the verifier", {"verifier"}, Severity.WARNING),
-        ("confinement.state", "changes the process's", names.keys() - LESSER - {"task", "verifier"}, Severity.BLOCKING),
-        ("confinement.leaves_behind", "leaves behind in the process:", names.keys() & LESSER, Severity.NOTE),
+        ("confinement.state", "changes the process's", names.keys() - lesser - {"task", "verifier"}, Severity.BLOCKING),
+        ("confinement.leaves_behind", "leaves behind in the process:", names.keys() & lesser, Severity.NOTE),
     ):  # fmt: skip
         found = sorted(chosen & names.keys())
         if found:
@@ -201,11 +215,14 @@ def watch(
     """In a worker: each call, what the interpreter saw of it, and what it left changed."""
     global EVENTS
     os.chdir(folder)
+    canary = Path(folder, "canary")
+    OWN.update(own_files(bench.verifier))
     sys.addaudithook(hook)
     for index, reply in plain:  # What a first call loads and caches is its own affair.
         ruling_of(bench, index, reply)
     calls = [*plain, *said]
-    found = []
+    found: list[Watched] = []
+    states: dict[str, list[object]] = {name: [] for name in DRAWS}
     for number, (index, reply) in enumerate(calls):
         task, kept = bench.tasks[index], copy.deepcopy(bench.tasks[index])
         own = copy.deepcopy(getattr(bench.verifier, "__dict__", {}))
@@ -213,10 +230,24 @@ def watch(
         before, EVENTS = surroundings(), []
         ruling = ruling_of(bench, index, reply)
         events, EVENTS = EVENTS, None
-        names = moved(before, surroundings())
+        after = surroundings()
+        names = moved(before, after)
+        for name in states.keys() & set(names):
+            states[name].append(after[name])
         names += ["task"] * (task != kept) + ["verifier"] * (getattr(bench.verifier, "__dict__", {}) != own)
-        found.append(Watched(place=number, events=tuple(dict.fromkeys(events)), moved=tuple(names), ruling=ruling))
-    return found
+        trace = canary.read_text(errors="replace") if canary.exists() else None
+        canary.unlink(missing_ok=True)
+        found.append(
+            Watched(place=number, events=tuple(dict.fromkeys(events)), moved=tuple(names), ruling=ruling, trace=trace)
+        )
+    drawn = {name: said for name, said in DRAWS.items() if len(set(states[name])) == len(states[name]) > 1}
+    return [replace(w, moved=tuple(drawn.get(name, name) for name in w.moved)) for w in found]
+
+
+DRAWS = {"random state": "random draws", "numpy random state": "random draws of numpy"}
+"""A generator that is another after every call was drawn from; one that is the same was set."""
+OWN: set[str] = set()
+"""In a worker: files of the verifier."""
 
 
 def reset(folder: str, number: int) -> None:
@@ -237,9 +268,11 @@ def hook(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "exec" and isinstance(arguments[0], CodeType):
         code = arguments[0]
         if code.co_filename.startswith("<") and "frozen" not in code.co_filename:
-            EVENTS.append(
-                ("ran ours" if holds(code) else "ran", f"{code.co_filename} {code.co_names} {code.co_consts}"[:120])
-            )
+            asked = library(sys._getframe(1))
+            if not asked:
+                EVENTS.append(("evaluated", f"{code.co_names} {code.co_consts}"[:120]))
+            elif holds(code):
+                EVENTS.append(("computed", asked))
     elif event == "open" and isinstance(arguments[0], str | bytes):
         path, mode, flags = os.fsdecode(arguments[0]), str(arguments[1] or ""), int(arguments[2] or 0)
         if not path.endswith((".py", ".pyc", ".so")) and not path.startswith(("/proc/", "/sys/", "/dev/null")):
@@ -248,8 +281,16 @@ def hook(event: str, arguments: tuple[Any, ...]) -> None:
     elif event == "socket.connect":
         EVENTS.append(("connected", str(arguments[1])))
     elif event in ("os.system", "subprocess.Popen", "os.posix_spawn", "os.exec", "os.fork"):
-        said = str(arguments[:2])
-        EVENTS.append(("system ours" if str(MARK) in said else "started", f"a process ({event})"))
+        EVENTS.append(("started", f"a process ({event})"))
+
+
+def library(frame: FrameType | None) -> str:
+    """The installed package whose code evaluates something; empty where that is the verifier's own code."""
+    while frame is not None and frame.f_code.co_filename.startswith("<"):
+        frame = frame.f_back
+    file = frame.f_code.co_filename if frame is not None else ""
+    installed = "site-packages" in file or file.startswith(STANDARD)
+    return frame.f_globals["__name__"].partition(".")[0] if frame is not None and installed and file not in OWN else ""
 
 
 def holds(code: CodeType) -> bool:

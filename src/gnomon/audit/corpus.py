@@ -1,4 +1,7 @@
-"""What hostile replies look like to one subject: each text bare and in its slot, and powers of its own numbers."""
+"""What hostile replies look like to one subject: each text bare and in its slot, and powers of its own numbers.
+
+A text that is longer than a policy of the run could write is cut to what it could.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gnomon.audit.frame import Frame
+from gnomon.audit.reach import Reach
 from gnomon.types import Task
 from gnomon.verifiers.hostile import hostile
 
@@ -14,11 +18,11 @@ __all__ = ["NUMBER", "hostile_calls", "prompt"]
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-def hostile_calls(tasks: Sequence[Task], frame: Frame, gold: str | None) -> Iterator[tuple[int, str]]:
+def hostile_calls(tasks: Sequence[Task], frame: Frame, gold: str | None, reach: Reach) -> Iterator[tuple[int, str]]:
     """Task index and reply. Args: gold: the first task's own answer, left out where a text happens to be it."""
     for entry in hostile():
         text = entry.text
-        for reply in dict.fromkeys((text, frame.put(text))):
+        for reply in dict.fromkeys((reach.cut(text), frame.put(reach.cut(text, frame.put(""))))):
             if gold is None or reply not in (gold, frame.put(gold)):
                 yield 0, reply
     for index in sorted(range(len(tasks)), key=lambda i: -len(NUMBER.findall(prompt(tasks[i]))))[:3]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from gnomon.audit.case import Case, shown
+from gnomon.audit.case import Case, careless, plain_value, shown, stated_answer
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import Ruling
+from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.audit.patterns import examples, is_pattern
 from gnomon.stats import Interval, mean_interval
+from gnomon.verifiers import Returned
 
 __all__ = ["probe", "wrong_answers"]
 
@@ -37,6 +40,7 @@ def probe(case: Case) -> Iterator[Finding]:
     yield from own_solutions(case)
     yield from variants(case)
     yield from wrong_ones(case)
+    yield from read_as_pattern(case)
 
 
 def own_solutions(case: Case) -> Iterator[Finding]:
@@ -60,7 +64,13 @@ def own_solutions(case: Case) -> Iterator[Finding]:
             f"{len(short)} right replies earn less than the top of reward_range, {top:g}: {short[0]}",
             short, claim=f"ruling.correct and ruling.reward < {top!r}",
             why="either the range is declared too wide, or a right answer lacks a part of its reward",
+            fix=f"right={least_right(short):g}, so that such a reply counts as right" if case.foreign else "",
         )  # fmt: skip
+
+
+def least_right(rulings: Sequence[Ruling]) -> float:
+    """A round number just below the least of their rewards."""
+    return math.floor(100 * min(ruling.reward for ruling in rulings)) / 100
 
 
 def variants(case: Case) -> Iterator[Finding]:
@@ -105,14 +115,20 @@ def wrong_ones(case: Case) -> Iterator[Finding]:
         if rule in LEADS and len(found) < 0.5 * asked_by[rule]:
             continue  # Now and then it is another right answer.
         kind, first = min(found, key=lambda pair: len(pair[1].reply))
+        by_place = rule == HEDGE and not any_of_several({kind for kind, _ in found})
         yield case.finding(
-            rule, severity(case, rule),
+            rule, Severity.WARNING if by_place else severity(case, rule),
             f"{len(found)} wrong replies are accepted, such as {kind}: {shown(first.reply)} for "
             f"{shown(case.golds[first.index] or '')}",
             [ruling for _, ruling in found], claim="ruling.correct",
             why="a wrong answer that pays is what will be learnt",
             fix="read the whole slot as one answer of the asked kind, and compare that",
         )  # fmt: skip
+
+
+def any_of_several(kinds: set[str]) -> bool:
+    """Whether one right answer among several is enough. Where only the first or the last counts, no list helps."""
+    return "a list" in kinds or {FIRST, LAST} <= kinds
 
 
 def severity(case: Case, rule: str) -> Severity:
@@ -122,8 +138,13 @@ def severity(case: Case, rule: str) -> Severity:
     return LEADS.get(rule, Severity.BLOCKING)
 
 
+HEDGE = "correctness.hedge_accepted"
+PATTERN = "correctness.gold_is_pattern"
+FIRST, LAST = "a hedge, the right answer first", "a hedge, the right answer last"
 LEADS = {
     "correctness.case_ignored": Severity.NOTE,
+    "correctness.denial_accepted": Severity.WARNING,
+    "correctness.fraction_ignored": Severity.WARNING,
     "correctness.order_ignored": Severity.WARNING,
     "correctness.units_ignored": Severity.WARNING,
     "correctness.sign_ignored": Severity.WARNING,
@@ -142,20 +163,55 @@ def wrong_answers(case: Case, index: int) -> list[tuple[str, str, str]]:
     if others:
         other = others[-1]
         found += [
-            ("a hedge", "correctness.hedge_accepted", f"{gold} or {other}"),
-            ("a hedge", "correctness.hedge_accepted", f"{other} or {gold}"),
-            ("a list", "correctness.hedge_accepted", f"{other}, {gold}, {other}"),
-            ("two answers", "correctness.hedge_accepted", f"{gold} {other}"),
+            (FIRST, HEDGE, f"{gold} or {other}"),
+            (LAST, HEDGE, f"{other} or {gold}"),
+            ("a list", HEDGE, f"{other}, {gold}, {other}"),
+            ("two answers, the right one first", HEDGE, f"{gold} {other}"),
             ("a wrong answer that holds the right one", accepted, f"x{gold}{other}x"),
         ]
     number = as_number(gold) if gold == str(case.tasks[index].answer) else None
     if number is not None:
         found += numbers(gold, number)
     elif len(gold) > 1 and others:
-        found += [("a part of the right one", accepted, part) for part in (gold[:-1], gold[1:]) if part.strip()]
+        shorter = [part for part in (gold[:-1], gold[1:]) if careless(part) not in ("", careless(gold))]
+        found += [
+            ("a part of the right one", accepted, part) for part in shorter if plain_value(part) != plain_value(gold)
+        ]
+    found += [("a text that it matches as a pattern", PATTERN, text) for text in matched(case, index)]
     if others or number is not None:
         found.append(("a denial", "correctness.denial_accepted", f"definitely not {gold}"))
     return found + looks(gold)
+
+
+def matched(case: Case, index: int) -> list[str]:
+    """Other answers that the task's answer matches where it is read as a regular expression, as 3.5 matches 375."""
+    stated = stated_answer(case.tasks[index]) or ""
+    if "|" in stated or not is_pattern(stated):
+        return []
+    texts = [text for text in examples(stated) if careless(text) not in ("", careless(stated))]
+    return [text for text in texts if plain_value(text) != plain_value(stated)][:2]
+
+
+def read_as_pattern(case: Case) -> Iterator[Finding]:
+    """The same where no answer of these tasks holds a sign of a pattern: an answer that does is put in its place."""
+    index = next((i for i, ruling in case.right_rulings.items() if ruling.correct), None)
+    if index is None or any(matched(case, i) for i in case.right_rulings):
+        return
+    outcome = case.court.ask(pattern_tried, index, case.frame.put("zqz"))
+    if isinstance(outcome, Returned) and outcome.value:
+        yield case.finding(
+            PATTERN, Severity.WARNING,
+            "an answer of the data is read as a regular expression: with the answer 'z.z', 'zqz' is correct",
+            why="no answer of these tasks holds a sign of a pattern, so here it does no harm; with 3.5, 375 is right",
+            fix="compare texts with ==, or re.escape the answer",
+        )  # fmt: skip
+
+
+def pattern_tried(bench: Bench, index: int, reply: str) -> bool:
+    """In a worker: whether the reply is correct where the answer matches it as a pattern, and not where it does not."""
+    task = bench.tasks[index]
+    answers = ("z.z", "z5z") if isinstance(task.answer, str) else ()
+    return [ruling_of(bench, index, reply, replace(task, answer=answer)).correct for answer in answers] == [True, False]
 
 
 def numbers(gold: str, number: float) -> list[tuple[str, str, str]]:
@@ -170,7 +226,7 @@ def numbers(gold: str, number: float) -> list[tuple[str, str, str]]:
         ("digits after the right ones", accepted, f"{gold}7"),
     ]
     if number == int(number) and gold.lstrip("-").isdigit():
-        found.append(("half more", accepted, f"{gold}.5"))
+        found.append(("half more", "correctness.fraction_ignored", f"{gold}.5"))
     if number:
         found += [
             ("a percentage", "correctness.units_ignored", f"{gold}%"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -15,7 +16,7 @@ from gnomon.audit.case import Case, prompt, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Court, Ruling, ruling_of
 from gnomon.envs.base import SPLITS
-from gnomon.types import Task
+from gnomon.types import Part, Task
 from gnomon.verifiers import Raised, Returned
 
 __all__ = ["canonical", "probe"]
@@ -40,6 +41,7 @@ def probe(case: Case) -> Iterator[Finding]:
     base: list[Ruling] = first.value
     for rule, said, other in here(case, calls):
         yield from compared(case, rule, said, base, other)
+    yield from batches(case, base)
     for world, variables in WORLDS.items():
         with Court(case.subject, workers=1, variables=variables) as court:
             rule = "determinism.hash_seed" if "HASH" in world else "determinism.locale"
@@ -93,12 +95,58 @@ def compared(case: Case, rule: str, said: str, base: Sequence[Ruling], other: Se
     parted = [(a, b) for a, b in zip(base, other, strict=False) if a.same != b.same]
     if parted:
         a, b = parted[0]
+        # A worker judges on its main thread, so what needs that one is sound here and not everywhere.
         yield case.finding(
-            rule, Severity.BLOCKING,
+            rule, Severity.WARNING if rule == "determinism.thread" else Severity.BLOCKING,
             f"{said}, {len(parted)} of {len(base)} verdicts are other ones: {shown(a.reply)} is {a}, and then {b}",
             [a for a, _ in parted], why="the same reply is paid by chance, and no run repeats itself",
             fix="a verdict depends on task and reply alone: no clock, no random draw, no order of a set, no memory",
         )  # fmt: skip
+
+
+def batches(case: Case, base: Sequence[Ruling]) -> Iterator[Finding]:
+    """Where a function is asked about many replies at once, as its own trainer does: each earns what it earns alone."""
+    if not hasattr(case.subject.verifier, "together"):
+        return
+    alone = [ruling for ruling in base if ruling.outcome == "verdict"][:48]
+    twice = [ruling for ruling in alone for _ in range(2)]
+    for size, orders in ((8, (alone, alone[::-1], twice)), (len(alone), (alone,))):
+        for order in orders:
+            calls = [(ruling.index, ruling.reply) for ruling in order]
+            outcome = case.court.ask(at_once, calls, size, fresh=True)
+            if isinstance(outcome, Raised):
+                yield case.finding(
+                    "determinism.batch", Severity.BLOCKING,
+                    f"asked about {size} replies at once it fails: {outcome.error}",
+                    why="its own trainer asks about a whole batch in one call",
+                )  # fmt: skip
+                return
+            if not isinstance(outcome, Returned):
+                case.skipped["determinism, batches"] = f"the calls came to no end: {outcome}"
+                return
+            parted = [(r, parts) for r, parts in zip(order, outcome.value, strict=True) if r.parts != parts]
+            if parted:
+                first, parts = parted[0]
+                yield case.finding(
+                    "determinism.batch", Severity.BLOCKING,
+                    f"among {size} replies that are judged in one call, {len(parted)} of {len(order)} earn another "
+                    f"reward than alone: {shown(first.reply)} earns {first.reward:g} alone and {earned(parts):g} there",
+                    [ruling for ruling, _ in parted],
+                    why="something is carried from one reply of a batch to the next, so neighbours decide what is paid",
+                    fix="start afresh for every reply: no sum, no set of what was seen, no default that is changed",
+                )  # fmt: skip
+                return
+
+
+def earned(parts: Sequence[Part]) -> float:
+    return math.fsum(part.weight * part.value for part in parts)
+
+
+def at_once(bench: Bench, calls: Sequence[tuple[int, str]], size: int) -> list[tuple[Part, ...]]:
+    """In a worker: the parts of each reply, asked about so many in one call."""
+    judge: Any = bench.verifier
+    asked = [(bench.tasks[index], reply) for index, reply in calls]
+    return [parts for start in range(0, len(asked), size) for parts in judge.together(asked[start : start + size])]
 
 
 def in_order(bench: Bench, calls: Sequence[tuple[int, str]], times: int) -> list[Ruling]:

@@ -7,7 +7,6 @@ zero punishes who was right.
 from __future__ import annotations
 
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.audit.source import STANDARD
 from gnomon.envs.witness import line
 from gnomon.types import Status
 from gnomon.verifiers import Malformed, Rejected, Returned
@@ -37,6 +37,8 @@ class Swallowed:
 
     place: str
     status: str
+    injected: bool
+    """Whether it was ours; else it came by itself."""
 
 
 def probe(case: Case) -> Iterator[Finding]:
@@ -44,7 +46,7 @@ def probe(case: Case) -> Iterator[Finding]:
     seen = case.court.seen
     raised = [ruling for ruling in seen if ruling.outcome == "raised"]
     if raised:
-        first = min(raised, key=lambda ruling: len(ruling.reply))
+        first = case.plainest(raised)
         yield case.finding(
             "failure.raised", Severity.BLOCKING,
             f"{len(raised)} replies make it raise, such as {shown(first.reply)}: {first.detail}",
@@ -77,7 +79,7 @@ def unfit(case: Case, invalid: list[Ruling]) -> Iterator[Finding]:
         found = [ruling for ruling in left if said in ruling.detail]
         left = [ruling for ruling in left if ruling not in found] if said else []
         if found:
-            first = min(found, key=lambda ruling: len(ruling.reply))
+            first = case.plainest(found)
             yield case.finding(
                 rule, Severity.BLOCKING,
                 f"{len(found)} replies get no verdict, such as {shown(first.reply)}: {first.detail}", found,
@@ -99,10 +101,12 @@ def swallowed(case: Case) -> Iterator[Finding]:
             case.tables["faults injected"] = case.tables.get("faults injected", 0) + points
             found += hidden
     if found:
-        first = found[0]
+        first = min(found, key=lambda swallowed: swallowed.injected)
+        caught = case.foreign and first.injected  # Elsewhere an exception ends the run, so functions catch them all.
         yield case.finding(
-            "failure.swallowed", Severity.BLOCKING,
-            f"a fault of ours at {first.place} becomes the verdict `{first.status}` on a right answer",
+            "failure.swallowed", Severity.WARNING if caught else Severity.BLOCKING,
+            f"a fault {'of ours ' if first.injected else ''}at {first.place} becomes the verdict `{first.status}` "
+            "on a right answer",
             where=first.place, why="a full disk or a lost connection is then a wrong answer, and is learnt from",
             fix="catch only what a bad answer raises, not every Exception",
         )  # fmt: skip
@@ -118,7 +122,7 @@ def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowe
     lines = Tracer(None)
     own_ruling = traced(bench, index, reply, lines)
     if own_ruling.outcome == "verdict" and not own_ruling.correct:
-        return 0, [Swallowed(place=place, status=str(own_ruling.status)) for place in lines.raised[:1]]
+        return 0, [Swallowed(place=p, status=str(own_ruling.status), injected=False) for p in lines.raised[:1]]
     hidden: list[Swallowed] = []
     once = {place: point for point, place in reversed(list(enumerate(lines.places)))}
     chosen = sorted(once.values())[:POINTS]
@@ -126,7 +130,7 @@ def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowe
         tracer = Tracer(point)
         ruling = traced(bench, index, reply, tracer)
         if tracer.fired and ruling.outcome == "verdict" and not ruling.correct and ruling.status is not Status.FAILED:
-            hidden.append(Swallowed(place=lines.places[point], status=str(ruling.status)))
+            hidden.append(Swallowed(place=lines.places[point], status=str(ruling.status), injected=True))
     return len(chosen), hidden
 
 
@@ -155,7 +159,6 @@ class Tracer:
 
 QUIET = (Malformed, Rejected, ValueError, ArithmeticError, StopIteration, StopAsyncIteration, GeneratorExit)
 """What is raised where a text is no answer: no fault of the judge's."""
-STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
 
 
 ROOT = Path(__file__).parents[1]

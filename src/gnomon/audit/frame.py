@@ -38,11 +38,28 @@ KNOWN = (
 def framed(reply: str) -> tuple[int, int] | None:
     """Where the answer stands in a reply that ends with one of the particular frames; None where it has none."""
     for frame in KNOWN[:3]:
-        start = reply.rfind(frame.before)
-        end = reply.find(frame.after, start) if frame.after else len(reply)
-        if start >= 0 and end >= 0:
-            return start + len(frame.before), end
+        start = reply.rfind(frame.before) + len(frame.before)
+        end = (
+            len(reply)
+            if not frame.after
+            else closing(reply, start)
+            if frame.after == "}"
+            else reply.find(frame.after, start)
+        )
+        answer = reply[start:end]
+        if frame.before in reply and end >= 0 and answer.strip():
+            return end - len(answer.lstrip()), start + len(answer.rstrip())
     return None
+
+
+def closing(text: str, start: int) -> int:
+    """Where the brace closes that was opened just before `start`; -1 where it does not."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if depth == 0:
+            return place
+    return -1
 
 
 def learnt(places: Sequence[tuple[str, int, int]]) -> Frame:

@@ -176,12 +176,14 @@ class Court:
             variables=self.variables, imports=self.imports,
         )  # fmt: skip
 
-    def ask(self, probe: Callable[..., Any], *given: Any, fresh: bool = False) -> Outcome:
+    def ask(self, probe: Callable[..., Any], *given: Any, fresh: bool = False, patience: float = PATIENCE) -> Outcome:
         """What one worker says to a probe, a function at the top of a module that takes the `Bench` first.
 
-        Args: fresh: the worker has judged nothing before.
+        Args:
+            fresh: the worker has judged nothing before.
+            patience: times as much time as one verdict may take.
         """
-        return self.pool.map([(probe, *given)], fresh=fresh, patience=PATIENCE)[0]
+        return self.pool.map([(probe, *given)], fresh=fresh, patience=patience)[0]
 
     def judge(self, calls: Iterable[tuple[int, str]]) -> list[Ruling]:
         """A ruling for every (task index, reply), in order. After `KILLS` killed workers nothing more is asked."""

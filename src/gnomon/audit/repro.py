@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.audit.judging import Carried, Court, Ruling
+from gnomon.audit.reach import MAX_TOKENS
 from gnomon.audit.subject import Subject
 from gnomon.envs.witness import find_module, line
 from gnomon.types import Task
@@ -32,11 +33,11 @@ def replay(verifier: Verifier, task: Task, reply: str) -> Ruling:
         return court.judge([(0, reply)])[0]
 
 
-def found_again(subject: Subject, rule: str, *, seed: int, tasks: int) -> bool:
+def found_again(subject: Subject, rule: str, *, seed: int, tasks: int, max_tokens: int = MAX_TOKENS) -> bool:
     """Whether an audit of the rule's axis still finds it."""
     from gnomon.audit.run import audit
 
-    report = audit(subject, axes=(rule.partition(".")[0],), seed=seed, tasks=tasks)
+    report = audit(subject, axes=(rule.partition(".")[0],), seed=seed, tasks=tasks, max_tokens=max_tokens)
     return any(finding.rule == rule for finding in report.findings)
 
 
@@ -98,16 +99,17 @@ def call_script(subject: Subject, rule: str, index: int, reply: str, claim: str,
     )
 
 
-def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str) -> str:
+def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str, max_tokens: int = MAX_TOKENS) -> str:
     """The script of a fault that shows in many calls: the rule's axis is tried again."""
     if subject.env is not None:
         subject_text = f"subject_of({made(subject.env)}, count={tasks})"
     else:
         task_list = "".join(f"    {task_text(solved(subject, task))},\n" for task in subject.tasks[:tasks])
         subject_text = f"subject_of(verifier, (\n{task_list}))"
+    limit = "" if max_tokens == MAX_TOKENS else f", max_tokens={max_tokens}"
     return head(subject, rule, what, "found_again, load, unpickled") + (
         (f"verifier = {made(subject.verifier)}\n" if subject.env is None else "")
-        + f"there = found_again({subject_text}, {rule!r}, seed={seed}, tasks={tasks})\n"
+        + f"there = found_again({subject_text}, {rule!r}, seed={seed}, tasks={tasks}{limit})\n"
         f'print("{rule}:", "there" if there else "gone")\n'
         "sys.exit(1 if there else 0)\n"
     )

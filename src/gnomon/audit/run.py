@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from gnomon.audit import (
     availability,
@@ -23,10 +25,13 @@ from gnomon.audit import (
 from gnomon.audit.case import Case
 from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
 from gnomon.audit.judging import Court, Unguarded
+from gnomon.audit.reach import MAX_TOKENS, Reach
 from gnomon.audit.repro import rule_script
 from gnomon.audit.subject import Subject, subject_of
 from gnomon.envs.base import Env, confined, seats
 from gnomon.envs.witness import line, raised
+from gnomon.verifiers.foreign import Foreign
+from gnomon.verifiers.foreign.base import SLACK
 
 __all__ = ["PREFLIGHT", "audit", "preflight"]
 
@@ -54,6 +59,7 @@ def audit(
     axes: Sequence[str] = AXES,
     tasks: int | None = None,
     seed: int = 0,
+    max_tokens: int = MAX_TOKENS,
     acknowledge: Collection[str] = (),
     watch: Callable[[str], None] | None = None,
 ) -> Report:
@@ -63,6 +69,7 @@ def audit(
         axes: names of `AXES`.
         tasks: how many of the subject's tasks to use; all of them, if not given.
         seed: of every draw of the audit.
+        max_tokens: of a reply. A fault that takes a longer reply is a note at most.
         acknowledge: rules, or axes, whose findings are told and do not block.
         watch: told the name of each axis before it is tried.
     Raises: ResourceError, E520 to E522, where the subject needs a jail that this host does not hold.
@@ -76,7 +83,11 @@ def audit(
     try:
         pickle.dumps((subject.verifier, subject.tasks, subject.env))
         with Court(subject) as court:
-            case = Case(subject=subject, court=court, seed=seed)
+            case = Case(subject=subject, court=court, seed=seed, reach=Reach(max_tokens))
+            if (right := least_right(case)) is not None:
+                verifier: Any = subject.verifier
+                subject = replace(subject, verifier=replace(verifier, right=right))
+                return audit(subject, axes=axes, seed=seed, max_tokens=max_tokens, acknowledge=acknowledge, watch=watch)
             for axis, probe in PROBES.items():
                 if axis in axes and axis in AGAINST_ITSELF and several:
                     case.skipped[axis.value] = "one reply would play every seat: what it earns, another seat loses"
@@ -100,18 +111,38 @@ def audit(
     ).acknowledging(acknowledge)  # fmt: skip
 
 
-def preflight(env: Env, *, acknowledge: Collection[str] = (), tasks: int = 40) -> Report:
-    """The part of the audit that a run can wait for: few tasks, the axes of `PREFLIGHT`. Once for an environment."""
+def preflight(env: Env, *, acknowledge: Collection[str] = (), tasks: int = 40, max_tokens: int = MAX_TOKENS) -> Report:
+    """The part of the audit that a run can wait for: few tasks, the axes of `PREFLIGHT`. Once for an environment.
+
+    Args: max_tokens: of a reply of the run.
+    """
     try:
-        report = first_flight(env, tasks)  # type: ignore[arg-type]
+        report = first_flight(env, tasks, max_tokens)  # type: ignore[arg-type]
     except TypeError:  # It has no hash.
-        report = first_flight.__wrapped__(env, tasks)
+        report = first_flight.__wrapped__(env, tasks, max_tokens)
     return report.acknowledging(acknowledge)
 
 
 @lru_cache(maxsize=64)
-def first_flight(env: Env, tasks: int) -> Report:
-    return audit(subject_of(env, count=tasks), axes=PREFLIGHT)
+def first_flight(env: Env, tasks: int, max_tokens: int) -> Report:
+    return audit(subject_of(env, count=tasks), axes=PREFLIGHT, max_tokens=max_tokens)
+
+
+def least_right(case: Case) -> float | None:
+    """The least reward of a right reply, where a foreign function pays its top to none of them; else None.
+
+    A reward that falls with the length of a reply is such a one. None too where a wrong answer earns as much.
+    """
+    verifier = case.subject.verifier
+    if not isinstance(verifier, Foreign) or verifier.right is not None or case.subject.solution is None:
+        return None
+    rewards = [ruling.reward for ruling in case.right_rulings.values() if ruling.outcome == "verdict"]
+    if not rewards or max(rewards) >= verifier.top - SLACK or len(rewards) < len(case.right_rulings):
+        return None
+    some = range(min(len(case.tasks), 20))
+    wrong = case.court.judge((i, case.frame.put(answer)) for i in some for answer in case.wrongs(i, 2))
+    most = max((ruling.reward for ruling in wrong if ruling.outcome == "verdict"), default=math.inf)
+    return min(rewards) if max(most, case.low) < min(rewards) else None
 
 
 def shortened(subject: Subject, tasks: int | None) -> Subject:

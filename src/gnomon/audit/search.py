@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from gnomon.audit.case import Case, shown
+from gnomon.audit.case import Case, plain_value, shown
 from gnomon.audit.expressions import broken_rules
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Ruling
@@ -68,8 +68,9 @@ def chosen(case: Case) -> list[int]:
         gold, answer = case.golds[index], case.tasks[index].answer
         if not ruling.correct or gold is None or answer is None:
             continue
-        others = [(case.golds[i], case.tasks[i].answer) for i in panel]
-        if all(gold != g and answer != a for g, a in others) and not isinstance(answer, list | set | tuple | frozenset):
+        others = [(plain_value(case.golds[i] or ""), case.tasks[i].answer) for i in panel]
+        own = plain_value(gold)
+        if all(own != g and answer != a for g, a in others) and not isinstance(answer, list | set | tuple | frozenset):
             panel.append(index)
         if len(panel) == PANEL:
             break

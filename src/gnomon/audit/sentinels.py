@@ -28,6 +28,8 @@ class Entry:
     weight: float
     most: float
     """Largest value seen."""
+    least: float = 0.0
+    """Smallest value seen; a part that is never paid and below zero now and then is a penalty."""
     wrong: float
     """Largest value seen beside an answer that is not right."""
     gate: str
@@ -43,9 +45,10 @@ def probe(case: Case) -> Iterator[Finding]:
 
 def accounts(case: Case) -> Iterator[Finding]:
     """The arithmetic of the parts: what a policy can earn that is never right."""
-    entries = ledger([ruling for ruling in case.court.seen if ruling.outcome == "verdict"])
+    entries = ledger([r for r in case.court.seen if r.outcome == "verdict" and (r.correct or not says_it(case, r))])
     turns = case.subject.env.max_turns if case.subject.env is not None else 1
     best, sum_of = best_without_correct(entries, any(ruling.correct for ruling in case.court.seen))
+    seen, _ = best_without_correct(entries, right_seen=False)
     case.tables["ledger"] = {
         "parts": [{n: getattr(e, n) for n in ("part", "weight", "most", "wrong", "gate")} for e in entries],
         "best without being right": best,
@@ -55,14 +58,21 @@ def accounts(case: Case) -> Iterator[Finding]:
     if best <= max(case.nothing, 0.0) + 1e-9:
         return
     share = best / case.least if case.least > 0 else math.inf
-    severity = Severity.BLOCKING if share >= 1 else Severity.WARNING if share > 0.25 else Severity.NOTE
+    outpaid = seen > 0 and seen >= case.least  # Not by what was never paid and might be.
+    severity = Severity.BLOCKING if outpaid else Severity.WARNING if share > 0.25 else Severity.NOTE
     yield case.finding(
-        "sentinels.parts_outpay" if share >= 1 else "sentinels.parts_pay", severity,
+        "sentinels.parts_outpay" if outpaid else "sentinels.parts_pay", severity,
         f"without being right a reply can earn {best:g} ({sum_of}); being right earns {case.least:g}",
         why="where the rest pays enough, being right is the error that training removes" if share > 0.25
         else "the rest of the reward is small beside being right",
         fix='gate = "correct" on every part that is not the answer',
     )  # fmt: skip
+
+
+def says_it(case: Case, ruling: Ruling) -> bool:
+    """Whether a reply says the right answer: what it earns is not earned without being right."""
+    gold = case.golds[ruling.index]
+    return bool(gold) and str(gold) in ruling.reply
 
 
 def ledger(rulings: Sequence[Ruling]) -> list[Entry]:
@@ -79,6 +89,7 @@ def ledger(rulings: Sequence[Ruling]) -> list[Entry]:
                 part=name,
                 weight=max((part.weight for part, _ in parts), key=abs),
                 most=max(values),
+                least=min(values),
                 wrong=max((part.value for part, correct in parts if not correct), default=0.0),
                 gate=next((part.gate for part, _ in parts if part.gate), ""),
             )
@@ -95,7 +106,7 @@ def best_without_correct(entries: Sequence[Entry], right_seen: bool = True) -> t
     """
     earned: dict[str, float] = {}
     for entry in entries:
-        untried = right_seen and entry.most <= 0 and entry.part != "correct" and not entry.gate
+        untried = right_seen and entry.most == entry.least == 0 and entry.part != "correct" and not entry.gate
         earned[entry.part] = 1.0 if untried else max(entry.wrong, 0.0)
     open_gates = {entry.part for entry in entries if earned[entry.part] > 0}
     paid = [

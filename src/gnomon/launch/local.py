@@ -278,7 +278,7 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
 
 def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
     """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
-    report = preflight(env, acknowledge=config.audit.acknowledge)
+    report = preflight(env, acknowledge=config.audit.acknowledge, max_tokens=config.rollout.max_tokens)
     if report.blocking:
         raise ConfigErrors(
             [

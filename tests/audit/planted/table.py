@@ -8,7 +8,7 @@ from audit.planted import equality, execution, extraction, rewards, sound, state
 from audit.tinyzero import TinyZero
 from gnomon.envs import ENVS
 
-__all__ = ["PLANTED", "SOUND"]
+__all__ = ["PLANTED", "SOUND", "UNREACHABLE"]
 
 PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     # Runs the reply, or falls over it.
@@ -20,7 +20,6 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "crashes the interpreter": (execution.ReadsPastTheEnd, ("availability",)),
     "memory by the square": (execution.SquareOfTheLength, ("availability",)),
     "recursion without an end": (execution.RecursesOverParentheses, ("failure", "availability")),
-    "raises on a surrogate": (execution.RaisesOnSurrogates, ("failure", "availability")),
     "raises on words": (execution.RaisesOnWords, ("failure", "availability")),
     "any exponent": (execution.AnyExponent, ("availability",)),
     "nested JSON": (execution.NestedJson, ("failure", "availability")),
@@ -99,6 +98,11 @@ PLANTED: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "ids of chance": (tasks.IdsOfChance, ("determinism",)),
 }
 """A class, and the axes of which one must have a finding that is more than a note."""
+
+UNREACHABLE: dict[str, tuple[type[Any], str]] = {
+    "raises on a surrogate": (execution.RaisesOnSurrogates, "failure.raised"),
+}
+"""A class, and the rule of its fault, which takes a text that no policy writes."""
 
 SOUND: dict[str, type[Any]] = {
     **ENVS,

@@ -25,7 +25,7 @@ __all__ = [
 
 
 PREFIXES: dict[str, Callable[..., Foreign]] = {
-    "trl": lambda rest, **options: TrlReward(functions=tuple(rest.split(",")), **options),
+    "trl": lambda rest, **options: TrlReward(functions=several(rest), **options),
     "verl": lambda rest, **options: VerlScore(function=rest, **options),
     "rubric": lambda rest, **options: RubricReward(rubric=rest, **options),
     "verifiers": lambda rest, **options: VerifiersTask(task=rest, **options),
@@ -33,11 +33,20 @@ PREFIXES: dict[str, Callable[..., Foreign]] = {
 }
 
 
+def several(names: str) -> tuple[str, ...]:
+    """The functions of a list with commas between them; one without a place stands where the one before it does."""
+    found: list[str] = []
+    for name in names.split(","):
+        place = "" if ":" in name or not found else found[-1].rpartition(":")[0] + ":"
+        found.append(place + name.strip())
+    return tuple(found)
+
+
 def named(target: str, **options: Any) -> Foreign | None:
     """The verifier behind `trl:…`, `verl:…`, `rubric:…`, `verifiers:…` or `reasoning-gym:…`; None for another name.
 
     After the prefix comes a function, `package.module:function` or `file.py:function` (TRL takes several, with commas
-    between them), or the name of a data set.
+    between them: `file.py:f,g`), or the name of a data set.
 
     Args: options: fields of the verifier.
     Raises: TypeError or ValueError for options that it does not have or take.

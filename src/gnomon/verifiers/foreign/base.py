@@ -23,7 +23,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign(ABC):
-    """Judges by a foreign function. A reward at the top is right; anything below is wrong and keeps what it earned.
+    """Judges by a foreign function. A reward of `right` or more is right; a lower one is wrong and keeps what it earns.
 
     What is no finite number in the declared range is the function's failure, not the policy's: it raises. The task is
     handed over as it is, not as a copy, so that an audit sees what is done to it.
@@ -32,11 +32,15 @@ class Foreign(ABC):
     low: float = 0.0
     """Lowest reward that any reply can earn."""
     top: float = 1.0
-    """What a right reply earns."""
+    """Highest reward that any reply can earn."""
+    right: float | None = None
+    """Least reward of a right reply, where a right one may earn less than the top; the top, if not given."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.top) and self.low < self.top):
             raise ValueError(f"low is {self.low} and top is {self.top}; low must be below top")
+        if self.right is not None and not self.low < self.right <= self.top:
+            raise ValueError(f"right is {self.right}; it must lie above low, {self.low}, and not above top, {self.top}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Made again where it is unpickled, so that its import is over before the first reply is judged.
@@ -59,7 +63,7 @@ class Foreign(ABC):
                 "E133", f"a reward of {reward:g}, declared to lie in {self.low:g} to {self.top:g}", where=repr(self),
                 fix=f"low={min(reward, self.low):g}, top={max(reward, self.top):g}, if a right reply earns the top",
             )  # fmt: skip
-        if reward < self.top - SLACK:
+        if reward < (self.top if self.right is None else self.right) - SLACK:
             return verdict
         return Verdict(status=Status.CORRECT, parts=verdict.parts)
 

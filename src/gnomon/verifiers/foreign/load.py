@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from gnomon.errors import VerifierError
 
-__all__ = ["awaited", "load"]
+__all__ = ["asked", "awaited", "load"]
 
 
 @cache
@@ -68,6 +69,14 @@ def _from_file(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def asked(function: Callable[..., Any], offered: dict[str, Any]) -> Any:
+    """A call with those arguments that the signature names; with all of them, if it takes any."""
+    wanted = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values()):
+        return function(**offered)
+    return function(**{name: value for name, value in offered.items() if name in wanted})
 
 
 def awaited(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from gnomon.errors import ResourceError, VerifierError
 from gnomon.types import Part, Task
 from gnomon.verifiers.foreign.base import Foreign, Function, called, number
-from gnomon.verifiers.foreign.load import awaited, load
+from gnomon.verifiers.foreign.load import asked, awaited, load
 
 __all__ = ["RubricReward", "VerifiersTask"]
 
@@ -60,14 +60,6 @@ class RubricReward(Foreign):
             Part(name=function.__name__, value=number(awaited(asked(function, told)), function.__name__), weight=weight)
             for function, weight in zip(rubric.funcs, rubric.weights, strict=True)
         )
-
-
-def asked(function: Callable[..., Any], told: dict[str, Any]) -> Any:
-    """A call with those arguments that the signature names; with all of them, if it takes any."""
-    wanted = inspect.signature(function).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values()):
-        return function(**told)
-    return function(**{name: value for name, value in told.items() if name in wanted})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,26 +40,46 @@ class TrlReward(Foreign):
         if len(set(map(label, self.functions))) < len(self.functions):
             raise ValueError(f"two functions have one name: {', '.join(map(label, self.functions))}")
         for function in self.functions:
-            called(function)
+            needed = inspect.signature(called(function)).parameters.get("completion_ids")
+            if needed is not None and needed.default is inspect.Parameter.empty:
+                raise VerifierError("E134", f"{label(function)} needs completion_ids, and a verifier sees text alone")
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         """Raises: VerifierError E132 for what is no number, or when no function has anything to say."""
-        weights = self.weights or (1.0,) * len(self.functions)
-        scores = [(f, self.score(f, task, reply), w) for f, w in zip(self.functions, weights, strict=True)]
-        if all(score is None for _, score, _ in scores):
+        (parts,) = self.together([(task, reply)])
+        if not parts:
             raise VerifierError("E132", "every function answers None", where=f"task {task.id}")
-        return tuple(Part(name=label(f), value=score, weight=w) for f, score, w in scores if score is not None)
+        return parts
 
-    def score(self, function: Function, task: Task, reply: str) -> float | None:
-        prompt: Any = [{"role": m.role, "content": m.content} for m in task.messages]
-        completion: Any = [{"role": "assistant", "content": reply}]
+    def together(self, calls: Sequence[tuple[Task, str]]) -> list[tuple[Part, ...]]:
+        """What the functions pay for each of several replies, asked about all of them in one call as the trainer asks.
+
+        Raises: VerifierError E132 for what is no number, or as many numbers as there are replies.
+        """
+        weights = self.weights or (1.0,) * len(self.functions)
+        found: list[list[Part]] = [[] for _ in calls]
+        for function, weight in zip(self.functions, weights, strict=True):
+            for parts, score in zip(found, self.scores(function, calls), strict=True):
+                if score is not None:
+                    parts.append(Part(name=label(function), value=score, weight=weight))
+        return [tuple(parts) for parts in found]
+
+    def scores(self, function: Function, calls: Sequence[tuple[Task, str]]) -> list[float | None]:
+        prompts: list[Any] = [[{"role": m.role, "content": m.content} for m in task.messages] for task, _ in calls]
+        completions: list[Any] = [[{"role": "assistant", "content": reply}] for _, reply in calls]
         if not self.conversational:
-            prompt, completion = "\n".join(m.content for m in task.messages), reply
-        columns = {name: [value] for name, value in task.info.items()} | {self.gold: [task.answer]}
-        given = awaited(called(function)(prompts=[prompt], completions=[completion], **columns))
+            prompts = ["\n".join(m.content for m in task.messages) for task, _ in calls]
+            completions = [reply for _, reply in calls]
+        names = dict.fromkeys(name for task, _ in calls for name in task.info)
+        columns = {name: [task.info.get(name) for task, _ in calls] for name in names}
+        columns[self.gold] = [task.answer for task, _ in calls]
+        given = awaited(called(function)(prompts=prompts, completions=completions, **columns))
         try:
-            (score,) = given
-        except (TypeError, ValueError):
-            what = f"{given!r:.100} for one completion, where a list of one score is due"
-            raise VerifierError("E132", what, where=label(function)) from None
-        return None if score is None else number(score, label(function))
+            scores = list(given)
+        except TypeError:
+            scores = []
+        if len(scores) != len(calls) or isinstance(given, str):
+            due = f"{len(calls)} completions" if len(calls) > 1 else "one completion"
+            what = f"{given!r:.100} for {due}, where a list of one score each is due"
+            raise VerifierError("E132", what, where=label(function))
+        return [None if score is None else number(score, label(function)) for score in scores]

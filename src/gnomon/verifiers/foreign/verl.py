@@ -10,7 +10,7 @@ from numbers import Real
 from gnomon.errors import VerifierError
 from gnomon.types import Part, Task
 from gnomon.verifiers.foreign.base import Foreign, Function, called, number
-from gnomon.verifiers.foreign.load import awaited
+from gnomon.verifiers.foreign.load import asked, awaited
 
 __all__ = ["VerlScore"]
 
@@ -20,7 +20,7 @@ class VerlScore(Foreign):
     """A `compute_score`. Of a dict, `score` is the reward; other finite numbers are kept as parts that weigh nothing.
 
     The data source and the extra information are the task's `info["data_source"]` and `info["extra_info"]`, where it
-    has them.
+    has them. A function that takes fewer arguments is given those that its signature names.
 
     Source: verl, `NaiveRewardManager` and `custom_reward_function`.
     """
@@ -35,11 +35,14 @@ class VerlScore(Foreign):
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         given = awaited(
-            called(self.function)(
-                data_source=task.info.get("data_source", self.data_source),
-                solution_str=reply,
-                ground_truth=task.answer,
-                extra_info=task.info.get("extra_info", {}),
+            asked(
+                called(self.function),
+                {
+                    "data_source": task.info.get("data_source", self.data_source),
+                    "solution_str": reply,
+                    "ground_truth": task.answer,
+                    "extra_info": task.info.get("extra_info", {}),
+                },
             )
         )
         if not isinstance(given, Mapping):

@@ -1,0 +1,42 @@
+"""What a policy of a run can write: so many tokens, and text that tokens decode to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["LONGEST", "MAX_TOKENS", "Reach"]
+
+MAX_TOKENS = 4096
+"""Tokens of a reply where no run says how many."""
+LONGEST = 16
+"""Characters of a token at most; no token reaches beyond a `PIECE`."""
+PIECE = re.compile(r"[^\w\r\n]?\w+| ?[^\w\s]+[\r\n]*|\s+")
+"""What tokenizers of byte pairs cut a text into first: a word with the sign before it, a row of signs, white space."""
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The replies that `max_tokens` allow. Tokens are taken to be long, so it holds more than a policy reaches."""
+
+    max_tokens: int = MAX_TOKENS
+
+    def holds(self, text: str) -> bool:
+        """Whether a policy could write the text. No tokenizer decodes to a lone surrogate."""
+        return len(self.cut(text)) == len(text) and SURROGATE.search(text) is None
+
+    def cut(self, text: str, around: str = "") -> str:
+        """As much of the beginning of a text as a policy could write. Args: around: what else its reply has to hold."""
+        left = self.max_tokens - sum(map(tokens, PIECE.finditer(around)))
+        for piece in PIECE.finditer(text):
+            needed = tokens(piece)
+            if needed > left:
+                return text[: piece.start() + max(0, left) * LONGEST]
+            left -= needed
+        return text
+
+
+def tokens(piece: re.Match[str]) -> int:
+    """The fewest tokens of a piece."""
+    return -(-(piece.end() - piece.start()) // LONGEST)
