@@ -10,7 +10,7 @@ from gnomon.engines.base import Engine
 from gnomon.envs.base import Env
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rollout.actor import Actor
+from gnomon.rollout.actor import Actor, together
 from gnomon.types import Group, Task
 
 __all__ = ["Refilled", "further", "mixed"]
@@ -53,7 +53,8 @@ class Refilled(Actor):
             more = further(self.env.tasks("train"), self.among, missing, met, key.at("refill", round=turn))
             if not more:
                 break
-            groups += await self.play(more, key, self.group)
+            with together(groups):
+                groups += await self.play(more, key, self.group)
         order = sorted(range(len(groups)), key=lambda place: (not mixed(groups[place]), place))
         trained = set(order[: len(tasks)])
         return [replace(group, spare=place not in trained) for place, group in enumerate(groups)]
