@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from gnomon.errors import RunError
 from gnomon.store import Record
 from gnomon.types import Kind, Part, Status, Stop, Task, Verdict
 from gnomon.verifiers.prices import RIGHT, paid
@@ -108,6 +109,9 @@ def played(
     for record in records:
         if record.kind != "rollout":
             continue
+        if record.body["status"] not in set(Status):
+            why = f"{record.body['status']!r} is no status of a verdict"
+            raise RunError("E405", f"record {record.seq} ({record.place}) is damaged", why=why)
         status = Status(record.body["status"])
         if status.kind in (Kind.UNJUDGED, Kind.FAILED):
             continue
