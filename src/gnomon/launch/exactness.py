@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gnomon.config import RunConfig
@@ -56,7 +56,7 @@ def asked_twice(env: Env) -> str:
 
 def tolerated(
     reader: RunReader, config: RunConfig, env: Env, now: Mapping[str, Any], accept: bool
-) -> Collection[Source]:
+) -> frozenset[Source]:
     """For which sources of a difference a resumed run gives up what it recorded.
 
     With the code of the run unchanged, another verdict on the same reply shows that the judge varies: the run was
@@ -66,8 +66,8 @@ def tolerated(
     """
     before = reader.manifest
     if accept or reader.varies or before.get("tier") == Tier.MEASURED.value:
-        return set(Source)
+        return frozenset(Source)
     if any(reasons(config, env, Tier.EXACT)):
-        return set(Source)
+        return frozenset(Source)
     same = all(before.get(name) == now.get(name) for name in CODE)
-    return {Source.JUDGE, Source.ENVIRONMENT} if same else set()
+    return frozenset({Source.JUDGE, Source.ENVIRONMENT} if same else ())

@@ -312,9 +312,10 @@ def resume(folder: Path, watch: Watch, env: Env | None = None, *, accept_diverge
     config, _ = resolve([load(folder / RECIPE)], [check_env_config] if env is None else [])
     env = make_env(config.env) if env is None else env
     require_same_data(config, env, reader.manifest.get("data", {}), folder)
-    parts = build(config, env, watch.progress)
-    now = manifest(config, parts, env)
-    with Run.resume(folder, tolerated(reader, config, parts.env, now, accept_divergence)) as store:
+    with Run.resume(folder) as store:
+        parts = build(config, env, watch.progress)
+        now = manifest(config, parts, env)
+        store.tolerate = tolerated(reader, config, parts.env, now, accept_divergence)
         store.rewind(0)
         store.append([Record(kind="genesis", body=opening(config, env))])  # E403 if recipe or model have changed.
         for difference in changes(reader.manifest, now):
