@@ -44,7 +44,7 @@ def test_every_sign_that_acts_is_written_out():
     ):
         assert escaped in text, escaped
     assert "[red]H[/red]" in text and text.endswith("\nJ") and "\n" not in one_line(HOSTILE)
-    assert all(safe(printable(chr(code))) for code in range(0x110000))
+    assert safe(printable("".join(map(chr, range(0x110000)))))
     assert printable("é 中 ∑ 👍\n") == "é 中 ∑ 👍\n"
 
 
@@ -59,17 +59,17 @@ def test_nothing_prints_what_is_not_made_printable():
     assert found <= {"terminal.py", "base/build.py", "jail/run.py"}
 
 
+KEPT = ("kind", "of", "gate", "logprobs", "metrics", "statuses", "token_ids", "prompt_ids")
+"""Fields that a reader computes with, or finds records by."""
+
+
 def hostile(value: Any) -> Any:
     """The same plain values with every text made hostile."""
     if isinstance(value, str):
         return value + HOSTILE.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {key: hostile(each) for key, each in value.items()}
+        return {key: each if key in KEPT else hostile(each) for key, each in value.items()}
     return [hostile(each) for each in value] if isinstance(value, list) else value
-
-
-KEPT = ("kind", "of", "gate", "logprobs", "metrics", "statuses", "token_ids", "prompt_ids")
-"""Fields that a reader computes with, or finds records by."""
 
 
 def spoilt(record: Record) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_every_field_of_every_reading_command(folders, told):
 
 ENV = """
 from dataclasses import dataclass
-from gnomon.envs import SingleTurn
+from gnomon.envs import SingleTurn, identity
 from gnomon.types import Message, Task, Verdict, Part, Status
 BAD = {bad!r}
 
@@ -166,7 +166,7 @@ BAD = {bad!r}
 class Bad(SingleTurn):
     def make(self, rng):
         n = rng.randint(0, 10**6)
-        return Task(id=str(n) + BAD, messages=(Message(role="user", content=BAD),), answer=BAD + str(n))
+        return Task(id=identity("bad", n), messages=(Message(role="user", content=BAD),), answer=BAD + str(n))
 
     def check(self, task, answer):
         if "raise" in answer:
