@@ -35,11 +35,13 @@ async def main(folder: str, steps: int) -> str:
                 groups = await actor.collect(chosen, key.at("rollouts", step=step))  # sample, and judge
                 batch = gnomon.pack(groups, sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
                 batch = learner.prepare(batch, parts.objective)  # an advantage on every token
-                log.rollouts(groups, batch.advantages)
+                log.rollouts(groups)
+                log.advantages(batch.advantages)
                 log.stats(learner.forward_backward(batch, parts.objective))
                 log.stats(learner.optim_step())
         actor.engine.load(learner.weights())
-        run.finish(learner, await evaluate(actor, held_out, key.at("eval"), config.eval))  # and save_state
+        with run.finish(learner) as log:  # and save_state
+            log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
         return store.fingerprint
 
 

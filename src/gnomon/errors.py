@@ -12,6 +12,8 @@ GnomonError              has a code, a place, a reason and a fix
 
 from __future__ import annotations
 
+from gnomon.terminal import printable
+
 __all__ = [
     "ConfigError",
     "ConfigErrors",
@@ -37,7 +39,7 @@ class GnomonError(Exception):
         lines = [f"error[{self.code}] {self.what}"]
         lines += [f"   {text}" for text in (self.where and f"at {self.where}", self.why) if text]
         lines += [f"   fix: {self.fix}"] if self.fix else []
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.code, self.what, self.where, self.why, self.fix)

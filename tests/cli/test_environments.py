@@ -91,6 +91,20 @@ def test_a_run_ranks_its_tasks_and_a_data_set_keeps_the_first(run: Path, tmp_pat
     assert f"{len(tasks)} tasks" in told("rank", str(run))
 
 
+def test_indices_of_one_id_are_ranked_as_one_task(tmp_path: Path) -> None:
+    """Three rows, each of them four times in the split: the run meets a row under several indices."""
+    rows = tmp_path / "rows.jsonl"
+    lines = [{"prompt": f"What is {n}+{n}?", "answer": str(2 * n), "split": "train"} for n in range(3)]
+    lines.append({"prompt": "What is 9+9?", "answer": "18", "split": "test"})
+    rows.write_text("\n".join(json.dumps(line) for line in lines))
+    env = Dataset(path=str(rows), split="split", repeat=4)
+    small = {"threads": 1, "steps": 2, "prompts": 12, "group": 2, "max_tokens": 4, "eval": {"tasks": 1}}
+    gnomon.train(env, run=tmp_path / "run", quiet=True, **small).close()
+    facts = json.loads(told("rank", str(tmp_path / "run"), "--json"))["tasks"]
+    assert len(facts) == 3 and len({fact["id"] for fact in facts}) == 3
+    assert all(fact["visits"] == 2 and fact["index"] < 3 for fact in facts)
+
+
 def test_what_cannot_be_ranked_says_so(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--by variance"):
         CliRunner().invoke(app, ["rank", str(run), "--by", "luck"], catch_exceptions=False)

@@ -99,7 +99,7 @@ def test_a_later_setting_may_choose_another_environment_or_objective(tmp_path):
 
 
 def test_control_signs_of_a_model_do_not_reach_the_terminal():
-    from gnomon.launch.read import printable
+    from gnomon.terminal import printable
 
     assert printable("a\x1b[31mb\r\x07é\ud800\n") == "a\\x1b[31mb\\r\\x07é\\ud800\n"
 

@@ -1,7 +1,10 @@
 """Hosted environments, over stand-ins with the packages' shape; benchmarks/adapters.py holds the real ones."""
 
 import asyncio
+import os
 import pickle
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -119,6 +122,120 @@ def test_a_host_that_was_killed_is_started_again():
         host._process.kill()
         host._process.wait()
     assert search(env, task) == before
+
+
+ORPHANS = """
+import os, subprocess, sys, time
+from dataclasses import replace
+sys.path.insert(0, os.getcwd())
+from gnomon.envs.adapters import Gym
+from gnomon.envs.adapters.hosting import HOSTS, host
+from gnomon.keys import Key
+from threading import Thread
+
+def pids():
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+
+how = sys.argv[1]
+before = pids()
+if how == "loading":
+    Thread(target=lambda: host(sys.executable, "gym", "hangs:Loads", "{}").conversation(), daemon=True).start()
+    time.sleep(1.5)
+else:
+    env = Gym(name="hangs:Hangs")
+    episode = env.start(env.tasks("train")[0], Key(0))
+    Thread(target=lambda: episode.step(f"<answer>{how}</answer>"), daemon=True).start()
+    time.sleep(1.5)
+print(*(pids() - before), flush=True)
+time.sleep(600)
+"""
+HANGS = """
+import os, re, subprocess, time
+
+class Hangs:
+    def reset(self, seed):
+        return "Say something.", {}
+
+    def step(self, text):
+        if text == "busy":
+            while True:
+                pass
+        if text == "busy outside Python":
+            re.match("(a+)+b", "a" * 64)
+        if text == "daemon":
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    time.sleep(600)
+                os._exit(0)
+            time.sleep(600)
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
+        return "", 0.0, text == "over", False, {}
+
+def Loads():
+    while True:
+        pass
+"""
+
+
+@pytest.mark.parametrize("how", ["loading", "busy", "busy outside Python", "daemon", "child"])
+def test_nothing_outlives_a_trainer_that_was_killed(how, tmp_path):
+    """Every process that came to be under it is gone, whatever it was doing and whatever session it made."""
+    (tmp_path / "hangs.py").write_text(HANGS)
+    trainer = subprocess.Popen([sys.executable, "-c", ORPHANS, how], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert trainer.stdout is not None
+    started = [int(word) for word in trainer.stdout.readline().split()]
+    ours = [pid for pid in started if ours_is(pid, tmp_path)]
+    assert len(ours) >= 2, started
+    trainer.kill()
+    trainer.communicate()
+    gone(ours)
+
+
+def test_what_an_episode_started_ends_with_it(tmp_path, monkeypatch):
+    (tmp_path / "hangs.py").write_text(HANGS)
+    monkeypatch.chdir(tmp_path)
+    env = Gym(name="hangs:Hangs")
+    episode = env.start(env.tasks("train")[0], KEY)
+    assert not episode.step(said("go on")).done
+    sleeping = [pid for pid in running() if ours_is(pid, tmp_path) and b"sleep" in command_of(pid)]
+    assert len(sleeping) == 1
+    episode.close()
+    gone(sleeping)
+
+
+def running():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def ours_is(pid, folder):
+    """Whether a process was started from this folder."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd") == str(folder)
+    except OSError:
+        return False
+
+
+def command_of(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def gone(pids):
+    """Wait until none of the processes runs; a zombie does not."""
+
+    def runs(pid):
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
+    deadline = time.monotonic() + 15
+    while (left := [pid for pid in pids if runs(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left, [command_of(pid) for pid in left]
 
 
 def test_what_cannot_be_loaded_says_what_is_missing():

@@ -242,3 +242,27 @@ def test_the_command_serves_until_it_is_ended():
             assert json.loads(connection.getresponse().read())["name"] == "Arithmetic"
         finally:
             process.terminate()
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/", b"POST /v1/env HTTP/1.1\r\nContent-Length: 9\r\n\r\n{", "whole"])
+def test_a_connection_that_is_dropped_is_passed_over_without_a_word(sent, capfd, monkeypatch):
+    import socket
+    import struct
+    import time
+
+    with Server(Countdown()) as server:
+        if sent == "whole":
+            body = b"{}"
+            head = f"POST /v1/env HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.token}\r\n"
+            sent = (head + "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n").encode() + body
+            sent *= 200
+        for _ in range(3):
+            talk = socket.create_connection(("127.0.0.1", server.port))
+            talk.sendall(sent)
+            # Closed with a reset, so that what the server still reads or writes fails.
+            talk.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            talk.close()
+        time.sleep(0.5)
+        monkeypatch.setenv("GNOMON_TOKEN", server.token)
+        assert Remote(url=server.url).max_turns == 1
+    assert "Traceback" not in capfd.readouterr().err

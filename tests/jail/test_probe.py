@@ -184,3 +184,34 @@ def test_filters_are_well_formed(profile, machine):
 def test_an_unknown_machine_has_no_filter():
     with pytest.raises(OSError, match="no system-call table"):
         filter_program(JOB, "vax")
+
+
+@pytest.mark.parametrize(
+    "script", ["sleep 600", "sleep 600 & wait", "trap '' TERM; sleep 600 & sleep 600", "exit 0", "echo no >&2; exit 1"]
+)
+def test_a_bubblewrap_that_hangs_or_fails_is_told(script, tmp_path, monkeypatch):
+    """Also where what it started holds its pipes open after it was killed."""
+    import time
+
+    from gnomon.jail import cell
+
+    program = tmp_path / "bwrap"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(cell, "PATIENCE", 0.5)
+    monkeypatch.setattr(cell, "LEAVE", 0.5)
+    monkeypatch.setattr(probes, "WORD", 0.5)
+    began = time.monotonic()
+    for rung in ("jail", "session"):
+        with pytest.raises(ResourceError, match="E521") as caught:
+            capabilities((rung,))
+        assert caught.value.fix
+    assert capabilities(("jail",), unsafe=True).missing("jail")
+    assert time.monotonic() - began < 20
+
+
+def test_a_probe_that_hangs_is_a_property_that_does_not_hold(monkeypatch):
+    monkeypatch.setattr(probes, "SECONDS", 0.001)
+    (found,) = probes.worker({})
+    assert not found.holds and found.needed and "nothing was heard" in found.said

@@ -203,7 +203,8 @@ def test_spare_groups_are_recorded_without_credit_and_not_trained_on(engine):
     assert batch.rows == pack(trained, sampling=SAMPLING, exact=True).rows
     learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
     log = StepLog(0)
-    log.rollouts(groups, learner.prepare(batch, objective("rloo")).advantages)
+    log.rollouts(groups)
+    log.advantages(learner.prepare(batch, objective("rloo")).advantages)
     told = {(r.task, r.sample): r.body["advantage"] for r in log.records() if r.kind == "rollout"}
     assert len(told) == 3 * len(groups)
     for group in groups:

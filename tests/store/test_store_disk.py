@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.errors import ResourceError
+from gnomon.errors import GnomonError, ResourceError
 from gnomon.store import Record, Run, RunReader, RunStatus, verify
 
 
@@ -113,7 +113,7 @@ def test_a_run_on_a_disk_that_cannot_be_written_is_read(small_disk):
 LIMITED = """
 import json, os, resource, sys
 from pathlib import Path
-from gnomon.errors import ResourceError
+from gnomon.errors import GnomonError, ResourceError
 from gnomon.store import Record, Run
 run = Run.create(sys.argv[1], recipe="", manifest={}, genesis={})
 run.commit_checkpoint(0, lambda path: (path / "w").write_bytes(bytes(1000)) and None, {})
@@ -144,3 +144,34 @@ def test_a_file_that_may_not_grow(python, tmp_path):
     with Run.resume(folder) as run:
         run.rewind(position)
         run.append([Record(kind="step", step=0, body={})])
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved", "emptied"])
+@pytest.mark.parametrize("act", ["append", "checkpoint", "note", "status", "aside"])
+def test_a_folder_that_is_lost_under_way_is_told(tmp_path, weights, how, act):
+    import shutil
+
+    folder = tmp_path / "run"
+    run = Run.create(folder, recipe="", manifest={}, genesis={})
+    record = Record(kind="rollout", step=0, task=0, sample=0, body={})
+    run.append([record])
+    if how == "moved":
+        folder.rename(tmp_path / "elsewhere")
+    else:
+        shutil.rmtree(folder)
+        if how == "emptied":
+            folder.mkdir()
+    with pytest.raises(GnomonError) as caught:
+        match act:
+            case "append":
+                run.append([record])
+            case "checkpoint":
+                run.commit_checkpoint(1, weights, {})
+            case "note":
+                run.note("lunch")
+            case "status":
+                run.set_status("finished")
+            case "aside":
+                run.set_aside([record], "why")
+    assert caught.value.code in ("E412", "E502") and str(folder) in caught.value.where
+    run.close()

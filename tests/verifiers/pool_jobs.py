@@ -127,3 +127,20 @@ def parents() -> dict[str, Any]:
         "folder": os.getcwd(),
         "words": [os.environ.get("GNOMON_TEST_WORD"), os.environ.get("GNOMON_TEST_MORE")],
     }
+
+
+def repeated(count: int) -> str:
+    return "x" * count
+
+
+class Unsendable:
+    def __reduce__(self) -> Any:
+        raise RuntimeError("not this one")
+
+    def __str__(self) -> str:
+        return "unsendable"
+
+
+def leave_a_daemon() -> int:
+    """The process id of a child that has a session of its own."""
+    return subprocess.Popen(["sleep", "600"], start_new_session=True).pid

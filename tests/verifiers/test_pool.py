@@ -259,3 +259,48 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+@pytest.mark.parametrize("size", [80, 120, 200], ids=["not unpickled", "not received", "above the limit"])
+def test_a_job_larger_than_a_workers_memory_is_given_up_after_its_tries(retries, size):
+    """A worker of 128 MiB; jobs before and behind it are served."""
+    with Pool(len, workers=1, seconds=5.0, memory=128 * MIB, retries=retries) as pool:
+        began = time.monotonic()
+        first, large, last = pool.map([("ab",), ("x" * (size * MIB),), ("abc",)])
+        assert (first, last) == (Returned(2), Returned(3))
+        assert isinstance(large, Died) and large.tries == (1 if size == 200 else retries + 1)
+        assert f"{size * MIB:,}"[:3] in large.why and f"{128 * MIB:,} bytes of memory" in large.why
+        assert time.monotonic() - began < 30
+        assert pool.map([("abcd",)]) == [Returned(4)]
+
+
+def test_a_result_larger_than_memory_or_output_is_told():
+    with Pool(pool_jobs.repeated, workers=1, seconds=5.0, memory=256 * MIB) as pool:
+        assert pool.map([(10,), (50 * MIB,), (200 * MIB,), (3,)]) == [
+            Returned("x" * 10),
+            Exceeded("output"),
+            Exceeded("memory"),
+            Returned("xxx"),
+        ]
+
+
+@pytest.mark.parametrize("job", [lambda: 1, threading.Lock(), pool_jobs.Unsendable()], ids=["lambda", "lock", "raises"])
+def test_a_job_that_cannot_be_sent_is_told_and_the_others_are_served(pool, job):
+    found = pool.map([("square", 2), ("nap", 0, job), ("square", 3)])
+    assert found[0] == Returned(4) and found[2] == Returned(9)
+    assert isinstance(found[1], Raised) and "cannot be sent to a worker" in found[1].error
+
+
+def test_what_left_its_session_ends_with_the_pool(tmp_path):
+    """A grandchild that calls setsid is in no process group of ours."""
+    with Pool(pool_jobs.leave_a_daemon, workers=1) as pool:
+        (first,) = pool.map([()])
+        assert alive(first.value)
+    deadline = time.monotonic() + 10
+    while alive(first.value) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive(first.value)

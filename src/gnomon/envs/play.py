@@ -8,6 +8,7 @@ from gnomon.envs.base import Env, SingleTurn, seats
 from gnomon.envs.episodes import slot
 from gnomon.envs.turns import MultiTurn
 from gnomon.keys import Key
+from gnomon.terminal import put
 from gnomon.types import Message, Verdict
 
 __all__ = ["play"]
@@ -20,7 +21,7 @@ def play(
     index: int,
     split: str = "train",
     read: Callable[[str], str] = input,
-    write: Write = print,
+    write: Write = put,
 ) -> tuple[Verdict, ...]:
     """One episode with a person in the place of the policy, in every seat; a verdict for each.
 

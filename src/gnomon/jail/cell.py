@@ -26,6 +26,8 @@ __all__ = ["Cell", "Plan", "reach"]
 
 PATIENCE = 60.0
 """Seconds a fresh jail may take to import what it needs."""
+LEAVE = 5.0
+"""Seconds that bubblewrap may take to end when all inside has ended, before it is killed."""
 OWN = 64 * 2**20
 """Bytes of memory that a jail needs for itself."""
 OWN_PROCESSES = 4
@@ -159,11 +161,21 @@ def reach(
         report: dict[str, Any] = json.loads(data[HEAD:])
         return report, handles
     control.close()
+    late = process.poll() is None
     process.kill()
-    said = process.communicate()[1] if process.stderr is not None else b""
-    process.wait()
+    said = last_words(process)
     group.close()
-    raise cannot_start((said or b"").decode(errors="replace"))
+    raise cannot_start(said or (f"nothing for {PATIENCE:g} s" if late else ""))
+
+
+def last_words(process: subprocess.Popen[bytes]) -> str:
+    """What a killed process has written to its error pipe, which others may hold open."""
+    said = b""
+    try:
+        said = process.communicate(timeout=LEAVE)[1] or b""
+    except subprocess.TimeoutExpired as error:
+        said = error.stderr or b""
+    return said.decode(errors="replace")
 
 
 def cannot_start(said: str) -> ResourceError:
@@ -190,7 +202,11 @@ def end(process: subprocess.Popen[bytes], first: int, control: socket.socket, gr
         signal.pidfd_send_signal(first, signal.SIGKILL)
     os.close(first)
     control.close()
-    process.wait()
+    try:
+        process.wait(LEAVE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
     group.close()
 
 

@@ -29,6 +29,8 @@ __all__ = ["NO_JAIL", "RUNGS", "Capabilities", "Probe", "as_text", "capabilities
 RUNGS = ("worker", "jail", "session")
 NO_JAIL = "a jail"
 """Name of the property that a jail can be built at all."""
+WORD = 10.0
+"""Seconds that bubblewrap may take to say its version."""
 SECONDS = 60.0
 """Longest that the probes of one rung may take, on a machine that is busy elsewhere."""
 
@@ -140,7 +142,11 @@ def version(path: str) -> str:
     program = shutil.which("bwrap", path=path)
     if program is None:
         return ""
-    return subprocess.run([program, "--version"], capture_output=True, text=True).stdout.split()[-1]
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=WORD).stdout.split()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said[-1] if said else ""
 
 
 @cache
@@ -162,14 +168,18 @@ def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
         "except OSError as error:\n    sys.exit(str(error))\n"
         "print(json.dumps(attack('worker', json.loads(sys.argv[1]))))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(facts)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, json.dumps(facts)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        said = f"nothing was heard for {SECONDS:g} s"
+        return (Probe(name="landlock and filter", holds=False, needed=True, said=said),)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["it died"])[-1]
         return (Probe(name="landlock and filter", holds=False, needed=True, said=said),)

@@ -13,6 +13,7 @@ from rich.text import Text
 from gnomon.config import RunConfig
 from gnomon.launch.bars import spark
 from gnomon.launch.lines import fit
+from gnomon.terminal import printable
 from gnomon.training.evaluate import Evaluation
 
 __all__ = ["Display", "Silent", "evaluation_text"]
@@ -67,13 +68,13 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print above the live lines."""
-        self.spoke = monotonic()
+        self.spoke, text = monotonic(), printable(text)
         self.console.print(fit(text, self.console.width) if self.live else text)
 
     def show(self, text: str) -> None:
         """Make this the live lines."""
         if self.live:
-            self.live.update(Text(fit(text, self.console.width)))
+            self.live.update(Text(fit(printable(text), self.console.width)))
 
     def progress(self, done: int, total: int) -> None:
         """Replies that are sampled, of those asked for together."""

@@ -7,6 +7,8 @@ import shutil
 import sys
 from collections.abc import Iterator
 
+from gnomon.terminal import printable, put
+
 __all__ = ["fit", "say"]
 
 DEEPEST = 44
@@ -16,7 +18,8 @@ FIELD = re.compile(r"\S+(?: \S+)*")
 
 def say(text: str) -> None:
     """Print text. On a terminal its lines are fitted to the width; in a file or a pipe they stay whole."""
-    print(fit(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
+    text = printable(text)
+    put(fit(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
 
 
 def fit(text: str, width: int) -> str:

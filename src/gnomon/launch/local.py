@@ -29,7 +29,9 @@ from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
 from gnomon.jail import capabilities
 from gnomon.keys import Key
 from gnomon.launch.data import anchored_data, data_hashes, digest, require_same_data
+from gnomon.launch.exactness import reasons, tolerated
 from gnomon.launch.find import check_env_config, make_env, source_hash
+from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
@@ -270,8 +272,11 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     watch.message(weigh(env, config.audit.acknowledge))
     receipt = audited(config, env, watch)
     parts = build(config, env, watch.progress)
-    facts = {**manifest(config, parts, env), "audit": receipt}
-    with Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config, env)) as store:
+    recipe = to_toml(config)
+    facts = {**manifest(config, parts, env), "audit": receipt, "signed": signature(recipe)}
+    why = "; ".join(reasons(config, parts.env, parts.actor.engine.tier))
+    opened = opening(config, env)
+    with Run.create(folder, recipe=recipe, manifest=facts, genesis=opened, varies=why) as store:
         go(store, config, parts, watch)
     return RunReader(folder)
 
@@ -295,10 +300,15 @@ def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
     return report.receipt()
 
 
-def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
-    """Go on with a run from its newest good checkpoint; what is repeated must be the same in every byte."""
+def resume(folder: Path, watch: Watch, env: Env | None = None, *, accept_divergence: bool = False) -> RunReader:
+    """Go on with a run from its newest good checkpoint.
+
+    An exact run must repeat every byte that it recorded after the checkpoint. A run that varies, and any run with
+    `accept_divergence`, keeps what it does not repeat as an attempt and goes on.
+    Raises: RunError E403 for an exact run that does not repeat what it recorded.
+    """
     reader = RunReader(folder)
-    if reader.status == "finished":
+    if reader.complete:
         watch.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
     config, _ = resolve([load(folder / RECIPE)], [check_env_config] if env is None else [])
@@ -306,9 +316,11 @@ def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
     require_same_data(config, env, reader.manifest.get("data", {}), folder)
     with Run.resume(folder) as store:
         parts = build(config, env, watch.progress)
+        now = manifest(config, parts, env)
+        store.tolerate = tolerated(reader, config, parts.env, now, accept_divergence)
         store.rewind(0)
         store.append([Record(kind="genesis", body=opening(config, env))])  # E403 if recipe or model have changed.
-        for difference in changes(reader.manifest, manifest(config, parts, env)):
+        for difference in changes(reader.manifest, now):
             watch.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, watch)
     return RunReader(folder)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 from gnomon.errors import ConfigError
 from gnomon.rewards.alarms import ADVICE
 from gnomon.rewards.ledger import Line, lines
-from gnomon.store import RunReader
+from gnomon.store import Attempt, Record, RunReader
+from gnomon.terminal import one_line, printable
 
 __all__ = [
     "Address",
     "address",
     "groups_text",
-    "printable",
     "rollout",
     "rollout_text",
     "rollouts",
@@ -25,11 +26,6 @@ __all__ = [
     "summary",
     "summary_text",
 ]
-
-
-def printable(text: str) -> str:
-    """Text that cannot move a cursor or change a colour."""
-    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
 
 
 def summary(reader: RunReader) -> dict[str, Any]:
@@ -55,10 +51,19 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "tier": reader.manifest.get("tier"),
         "curve": curve,
         "ledger": ledger([m["metrics"] for m in metrics]),
-        "alarms": [
-            {name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.events("alarm")
-        ],
+        "alarms": [{name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.alarms()],
+        "varies": reader.varies,
+        "attempts": [given_up(reader, attempt) for attempt in reader.attempts],
     }
+
+
+def given_up(reader: RunReader, attempt: Attempt) -> dict[str, Any]:
+    """An attempt in plain values, with the address of its first rollouts."""
+    facts = {name: getattr(attempt, name) for name in ("number", "failed", "step", "records", "why")}
+    for record in reader.records(attempt=attempt.number):
+        if record.kind in ("rollout", "held_out") and record.step is not None:
+            return {**facts, "read": str(Address(record.kind, record.step, attempt=attempt.number))}
+    return {**facts, "read": ""}
 
 
 def ledger(steps: Sequence[Mapping[str, float]]) -> dict[str, list[dict[str, Any]]]:
@@ -79,7 +84,7 @@ def ledger_text(facts: Mapping[str, Any]) -> list[str]:
     if not last:
         return []
     names = sorted({*first, *last}, key=lambda name: -(last[name].paid if name in last else 0.0))
-    width = max(6, *map(len, names))
+    width = max(6, *(len(one_line(name)) for name in names))
     rows = [f"{'ledger':{width + 2}}  {'paid per rollout':^18}  {'of the return':^16}  {'of the variance':^16}"]
     for name in names:
         then, now = first.get(name, NOTHING), last.get(name, NOTHING)
@@ -88,7 +93,7 @@ def ledger_text(facts: Mapping[str, Any]) -> list[str]:
             f"{share(then.return_share):>6} to {share(now.return_share):>6}",
             f"{share(then.variance_share):>6} to {share(now.variance_share):>6}",
         ]
-        rows.append(f"  {name:{width}}  {'  '.join(cells)}")
+        rows.append(f"  {one_line(name):{width}}  {'  '.join(cells)}")
     return rows
 
 
@@ -98,8 +103,9 @@ def share(value: float | None) -> str:
 
 def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     """The summary for a reader; `bars` draws a curve as text."""
+    reason = f" ({printable(facts['reason'])})" if facts["reason"] else ""
     text = [
-        f"run          {facts['run']}   {facts['status']}{' (' + facts['reason'] + ')' if facts['reason'] else ''}",
+        f"run          {facts['run']}   {facts['status']}{reason}",
         f"fingerprint  {facts['fingerprint']}",
         f"steps        {facts['steps']} in {facts['seconds']:.0f} s",
     ]
@@ -116,16 +122,30 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     text += ledger_text(facts["ledger"])
     if facts["max_logp_gap"] is not None:
         text.append(f"numerics     largest |sampler - learner| log-probability {facts['max_logp_gap']:.2g}")
+    if facts["varies"]:
+        text.append(f"not exact    {one_line(facts['varies'])}")
+    text += [attempt_text(facts["run"], attempt) for attempt in facts["attempts"]]
     text += [alarm_text(facts["run"], alarm) for alarm in facts["alarms"]]
     return "\n".join(text)
 
 
+def attempt_text(folder: str, attempt: Mapping[str, Any]) -> str:
+    """Records that a run gave up, and how to read them."""
+    how = "of a step that failed" if attempt["failed"] else "that the resumed run did not repeat"
+    read = f"\n             read: gnomon show {folder} {attempt['read']}" if attempt["read"] else ""
+    return (
+        f"attempt {attempt['number']:<4} {attempt['records']} records {how}, from step {attempt['step']}: "
+        f"{one_line(attempt['why'])}{read}"
+    )
+
+
 def alarm_text(folder: str, alarm: Mapping[str, Any]) -> str:
     """An alarm, how to read the rollouts it points to, and what to do."""
-    lines = [f"ALARM        {alarm['name']} at step {alarm['step']}: {printable(alarm['sentence'])}"]
-    if alarm["read"]:
-        more = f"   and {', '.join(alarm['read'][1:])}" if alarm["read"][1:] else ""
-        lines.append(f"             read: gnomon show {folder} {alarm['read'][0]}{more}")
+    lines = [f"ALARM        {one_line(alarm['name'])} at step {alarm['step']}: {one_line(alarm['sentence'])}"]
+    places = [one_line(place) for place in alarm["read"]]
+    if places:
+        more = f"   and {', '.join(places[1:])}" if places[1:] else ""
+        lines.append(f"             read: gnomon show {folder} {places[0]}{more}")
     if advice := ADVICE.get(alarm["name"]):
         lines.append(f"             do: {advice}")
     return "\n".join(lines)
@@ -140,34 +160,53 @@ class Address:
     """None for every step."""
     task: int | None = None
     sample: int | None = None
+    attempt: int = 0
+    """Number of the attempt they were given up with; 0 for those of the run itself."""
 
     def __str__(self) -> str:
+        given_up = [f"attempt-{self.attempt}"] if self.attempt else []
+        held_out = ["held-out"] if self.kind == "held_out" else []
         parts = ["task" if self.step is None else self.step, self.task, self.sample]
-        held_out = "held-out:" if self.kind == "held_out" else ""
-        return held_out + ":".join(str(part) for part in parts if part is not None)
+        return ":".join([*given_up, *held_out, *(str(part) for part in parts if part is not None)])
+
+
+ADDRESS = re.compile(r"(attempt-\d{1,9}:)?(held-out:)?(?:task:(\d{1,15})|(\d{1,15})(:\d{1,15})?(:\d{1,15})?)", re.ASCII)
 
 
 def address(text: str) -> Address:
-    """`STEP`, `STEP:TASK`, `STEP:TASK:SAMPLE` or `task:TASK`, with or without `held-out:` before it.
+    """`STEP`, `STEP:TASK`, `STEP:TASK:SAMPLE` or `task:TASK`, with or without `held-out:` before it; before that may
+    stand `attempt-N:`.
 
     Raises: ConfigError E004.
     """
-    kind = "held_out" if text.startswith("held-out:") else "rollout"
-    parts = text.removeprefix("held-out:").split(":")
-    through = parts[0] == "task" and len(parts) == 2
-    numbers = parts[1:] if through else parts
-    if len(numbers) > 3 or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in numbers):
+    found = ADDRESS.fullmatch(text)
+    if found is None:
         fix = "STEP, STEP:TASK, STEP:TASK:SAMPLE or task:TASK, or held-out: and one of these"
         raise ConfigError("E004", f"{text!r} is not the address of a rollout", fix=fix)
-    places = [int(part) for part in numbers]
-    return Address(kind, None, places[0]) if through else Address(kind, *places)
+    attempt, held_out, through, *parts = found.groups()
+    kind, number = "held_out" if held_out else "rollout", int(attempt[8:-1]) if attempt else 0
+    if through:
+        return Address(kind, None, int(through), attempt=number)
+    step, task, sample = (None if part is None else int(part.lstrip(":")) for part in parts)
+    return Address(kind, step, task, sample, number)
+
+
+def found_at(reader: RunReader, place: Address) -> Address:
+    """The address, with the attempt that holds it where the run has given up all that stood there."""
+    if place.attempt or reader.rollout_rows(kind=place.kind, step=place.step, task=place.task):
+        return place
+    for attempt in reversed(reader.attempts):
+        if reader.rollout_rows(kind=place.kind, step=place.step, task=place.task, attempt=attempt.number):
+            return replace(place, attempt=attempt.number)
+    return place
 
 
 def rollouts(reader: RunReader, place: Address) -> list[dict[str, Any]]:
     """Facts and text of every rollout of a step or task, in order. Raises: RunError E409 when there is none."""
+    place = found_at(reader, place)
     found = [
         {
-            "address": str(Address(place.kind, record.step, record.task, record.sample)),
+            "address": str(replace(place, step=record.step, task=record.task, sample=record.sample)),
             "step": record.step,
             "task": record.task,
             "reward": record.body["reward"],
@@ -175,11 +214,17 @@ def rollouts(reader: RunReader, place: Address) -> list[dict[str, Any]]:
             "tokens": record.body["tokens"],
             "reply": record.body["reply"],
         }
-        for record in reader.records(place.kind, place.step, place.task)
+        for record in held(reader, place)
     ]
     if not found:
         raise reader.absent(place.kind, place.step, place.task)
     return found
+
+
+def held(reader: RunReader, place: Address) -> Iterator[Record]:
+    """The rollouts at an address. An attempt that the run does not have holds none."""
+    if place.attempt <= len(reader.attempts):
+        yield from reader.records(place.kind, place.step, place.task, attempt=place.attempt)
 
 
 def rows_text(facts: Sequence[Mapping[str, Any]]) -> str:
@@ -188,7 +233,7 @@ def rows_text(facts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def row_text(row: Mapping[str, Any]) -> str:
-    return f"{row['address']:<24} {row['reward']:>6.3g}  {row['status']:<12} {row['tokens']:>4} tokens"
+    return f"{row['address']:<24} {row['reward']:>6.3g}  {one_line(row['status']):<12} {row['tokens']:>4} tokens"
 
 
 LONG = 12
@@ -203,8 +248,8 @@ def groups_text(reader: RunReader, facts: Sequence[Mapping[str, Any]]) -> str:
         group = list(rows)
         right = sum(row["status"] == "correct" for row in group)
         lines.append(f"=== step {step}   task {task}   {right} of {len(group)} right")
-        kind = address(group[0]["address"]).kind
-        if (prompt := question(reader, kind, step, task)) != asked:
+        place = address(group[0]["address"])
+        if (prompt := question(asked_at(reader, place))) != asked:
             lines.append(indented(prompt, "    "))
             asked = prompt
         for row in group:
@@ -212,9 +257,8 @@ def groups_text(reader: RunReader, facts: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def question(reader: RunReader, kind: str, step: int, task: int) -> str:
+def question(asked: Mapping[str, Any]) -> str:
     """The messages of a task as a step asked it, and the answer where there is one."""
-    asked = next(record.body for record in reader.records("task", step, task) if record.body["of"] == kind)
     answer = [] if asked["answer"] is None else [f"(answer: {asked['answer']})"]
     return "\n".join([*(message["content"] for message in asked["messages"]), *answer])
 
@@ -235,22 +279,33 @@ def indented(text: str, by: str) -> str:
 
 def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
     """A rollout with the task it answers. Raises: RunError E409 when there is none."""
-    assert place.step is not None and place.task is not None and place.sample is not None
-    body = reader.rollout(place.step, place.task, place.sample, place.kind).body
-    tasks = reader.records(kind="task", step=place.step, task=place.task)
-    asked = next(record.body for record in tasks if record.body["of"] == place.kind)
-    return {"step": place.step, "task": place.task, "sample": place.sample, "asked": dict(asked), **body}
+    step, task, sample = place.step, place.task, place.sample
+    assert step is not None and task is not None and sample is not None
+    place = found_at(reader, place)
+    found = next((record for record in held(reader, place) if record.sample == sample), None)
+    if found is None:
+        raise reader.absent(place.kind, step, task, sample)
+    return {"step": step, "task": task, "sample": sample, "asked": dict(asked_at(reader, place)), **found.body}
+
+
+def asked_at(reader: RunReader, place: Address) -> Mapping[str, Any]:
+    """The task of a rollout. Records that were given up may begin behind it; then it is still in the run."""
+    for attempt in dict.fromkeys((place.attempt, *range(len(reader.attempts) + 1))):
+        for record in reader.records("task", place.step, place.task, attempt=attempt):
+            if record.body["of"] == place.kind:
+                return record.body
+    raise reader.absent(place.kind, place.step, place.task)
 
 
 def rollout_text(facts: Mapping[str, Any]) -> str:
     """A rollout for a reader: what was asked, what the model wrote, what the judge said."""
-    parts = "  ".join(f"{p['name']} {p['value']:g} x {p['weight']:g}" for p in facts["parts"])
+    parts = "  ".join(f"{one_line(p['name'])} {p['value']:g} x {p['weight']:g}" for p in facts["parts"])
     detail = f"   {printable(facts['detail'])}" if facts["detail"] else ""
     credit = f"   advantage {facts['advantage']:+.4f}" if "advantage" in facts else ""
     return "\n".join(
         [
             *said(facts),
-            f"--- verdict: {facts['status']}   reward {facts['reward']:g}{credit}",
+            f"--- verdict: {one_line(facts['status'])}   reward {facts['reward']:g}{credit}",
             f"    {parts}   extracted {facts['extracted']!r}{detail}",
         ]
     )
@@ -261,8 +316,9 @@ def said(facts: Mapping[str, Any]) -> Iterator[str]:
     turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
     for number, turn in enumerate(turns):
         of = f"seat {facts['seat']}, " if facts.get("seat") else ""
-        asked = f"asked ({of}task {facts['asked']['id']}, answer {facts['asked']['answer']})"
+        asked = f"asked ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
         yield f"--- {'told' if number else asked}"
         yield printable("\n".join(message["content"] for message in turn["messages"]))
-        yield f"--- reply ({turn['tokens']} tokens, ended by {turn['finish']}, weights of version {facts['version']})"
+        ended = one_line(turn["finish"])
+        yield f"--- reply ({turn['tokens']} tokens, ended by {ended}, weights of version {facts['version']})"
         yield printable(turn["reply"])

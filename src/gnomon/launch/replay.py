@@ -18,10 +18,12 @@ from gnomon.envs import Env
 from gnomon.errors import ConfigError, GnomonError, RunError
 from gnomon.keys import Key
 from gnomon.launch.find import env_class, make_env
-from gnomon.launch.read import Address, printable
+from gnomon.launch.read import Address
+from gnomon.launch.trust import require_trusted
 from gnomon.rewards.alarms import Lookout
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import RECIPE
+from gnomon.terminal import one_line
 from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers import Died, Exceeded, Outcome, Pool, Raised, Returned
 
@@ -122,6 +124,7 @@ def replay(
     seconds: float = 5.0,
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    trust: bool = False,
 ) -> Replay:
     """Judge every stored rollout of a run, trained on or held out, in workers that can be killed.
 
@@ -130,11 +133,13 @@ def replay(
         options: of the verifier; over those of the run when none is named.
         seconds: of processor time for one reply.
         progress: told how many of how many rollouts are done.
-    Raises: RunError E142 when a stored task is not the environment's any more; ConfigError E143 for options that
-        the verifier does not take.
+        trust: whether the code that the run folder names may be run, although this user has not trained with it here.
+    Raises: ConfigError E050 for code that is not trusted; RunError E142 when a stored task is not the environment's
+        any more; ConfigError E143 for options that the verifier does not take.
     """
     with RunReader(folder) as reader:
         config, _ = resolve([load(folder / RECIPE)])
+        require_trusted(reader, config, trust)
         named = chosen(config, verifier, dict(options or {}))
         total = sum(len(reader.rollout_rows(kind=kind)) for kind in SPLITS)
         flips: list[Flip] = []
@@ -177,9 +182,14 @@ def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Judge:
     return named
 
 
-def lookout(folder: Path, sentinel: str, options: Mapping[str, Any]) -> Lookout:
-    """What looks for alarms in a run: with the second verifier that is named, else with the environment's own."""
+def lookout(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: bool = False) -> Lookout:
+    """What looks for alarms in a run: with the second verifier that is named, else with the environment's own.
+
+    Args: trust: as of `replay`. Raises: ConfigError E050 for code that is not trusted.
+    """
     config, _ = resolve([load(folder / RECIPE)])
+    with RunReader(folder) as reader:
+        require_trusted(reader, config, trust)
     if sentinel or options:
         return Lookout(original(config).tasks("train").__getitem__, made(chosen(config, sentinel, dict(options))))
     try:
@@ -248,8 +258,8 @@ def told(outcome: Outcome) -> tuple[str, float, str, str]:
             return str(Status.EXCEEDED), 0.0, "", f"used up its {resource}"
         case Raised(error=error):
             return str(Status.FAILED), 0.0, "", error[:200]
-        case Died(tries=tries):
-            return str(Status.FAILED), 0.0, "", f"the worker died, {tries} times"
+        case Died(tries=tries, why=why):
+            return str(Status.FAILED), 0.0, "", f"the worker died, {tries} times{': ' if why else ''}{why}"
 
 
 def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
@@ -258,15 +268,16 @@ def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
     rows = []
     for flip in flips[:most]:
         was, now = flip["was"], flip["now"]
-        why = f"   {printable(flip['detail'])}" if flip["detail"] else ""
+        then, since = one_line(was["status"]), one_line(now["status"])
+        why = f"   {one_line(flip['detail'])}" if flip["detail"] else ""
         rows.append(
-            f"{flip['address']:<24} {was['status']:<12} {was['reward']:>6.3g}  to  {now['status']:<12} "
-            f"{now['reward']:>6.3g}   {printable(flip['extracted'])!r}{why}"
+            f"{flip['address']:<24} {then:<12} {was['reward']:>6.3g}  to  {since:<12} "
+            f"{now['reward']:>6.3g}   {one_line(flip['extracted'])!r}{why}"
         )
     if len(flips) > most:
         rows.append(f"and {len(flips) - most} more (--json lists all)")
     share = len(flips) / facts["judged"] if facts["judged"] else 0.0
-    rows.append(f"verifier     {facts['verifier']}")
+    rows.append(f"verifier     {one_line(facts['verifier'])}")
     skipped = f", {facts['skipped']} never judged" if facts["skipped"] else ""
     rows.append(f"judged       {facts['judged']} rollouts{skipped}; {len(flips)} flip ({share:.2%})")
     rows += [f"             {count:>7}  {change}" for change, count in facts["changes"].items()]

@@ -1,20 +1,32 @@
-"""Where a model lies. Needs no torch, so that a wrong path is told at once."""
+"""Where a model lies, and what of a folder is never done. Needs no torch, so that a mistake is told at once.
+
+A folder may come from anybody. Nothing in it is run: no code of its own, no pickle, no kernel that it names, no base
+model that an adapter points to.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gnomon.errors import ModelError
 
-__all__ = ["model_folder"]
+__all__ = ["model_folder", "table"]
 
 TINY = Path(__file__).parent / "tiny"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+MOST = 1000
+"""Layers of a model, at most."""
 
 
 def model_folder(name: str | Path) -> Path:
     """The folder of a model: `tiny` is the policy that ships, all else a path.
 
-    Raises: ModelError E301 when the folder is missing or holds no model.
+    Raises: ModelError E301 when the folder is missing or holds no model, E303 when its configuration is none, E317 for
+    weights that are no safetensors, E318 for what is not supported: quantized weights, adapters, code of its own.
     """
     if str(name) == "tiny":
         return TINY
@@ -27,4 +39,59 @@ def model_folder(name: str | Path) -> Path:
             why="a model folder has config.json, model.safetensors and tokenizer.json",
             fix="policy=tiny uses the policy that ships; a hub model: snapshot_download it, then policy=FOLDER",
         )
+    config = table(folder / "config.json")
+    _require_known(folder, config)
+    _require_safetensors(folder)
     return folder
+
+
+def table(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a model folder; empty where there is no file. Raises: ModelError E303."""
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        problem = "" if isinstance(found, dict) else "it holds no JSON object"
+    except (OSError, ValueError, RecursionError) as error:
+        problem = str(error) or type(error).__name__
+    if problem:
+        raise ModelError("E303", f"{path.name} of the model folder cannot be read", where=str(path), why=problem)
+    return dict(found)
+
+
+def _require_known(folder: Path, config: Mapping[str, Any]) -> None:
+    if not isinstance(config.get("model_type"), str):
+        why = "config.json names no `model_type`"
+        raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=why)
+    for key in LAYERS:
+        if isinstance(config.get(key, 1), bool) or not isinstance(config.get(key, 1), int | None):
+            raise _unsupported(folder, f"{key} is {config[key]!r}", "it is no number of layers")
+        if not 0 < (config.get(key) or 1) <= MOST:
+            raise _unsupported(folder, f"the model has {config[key]} layers", f"it may have 1 to {MOST}")
+    if config.get("quantization_config") is not None:
+        why = "quantized weights cannot be trained, and their formats are read by other packages' code"
+        raise _unsupported(folder, "the weights are quantized", why, "a folder with the weights as they were before")
+    if (folder / "adapter_config.json").is_file():
+        why = "it would load whatever base model its adapter_config.json names"
+        raise _unsupported(folder, "the folder holds an adapter", why, "merge it into its base model, and give that")
+
+
+def _require_safetensors(folder: Path) -> None:
+    names = [path.name for path in folder.iterdir() if path.is_file()]
+    if any(name.endswith(".safetensors") for name in names):
+        return
+    pickles = sorted(name for name in names if name.endswith(PICKLES))
+    why = (
+        f"{pickles[0]} is a pickle, and opening one runs what it holds" if pickles else "there is no .safetensors file"
+    )
+    raise ModelError(
+        "E317",
+        "the model folder has no weights in the form of safetensors",
+        where=str(folder),
+        why=why,
+        fix="download the model's .safetensors files, or save it again: model.save_pretrained(FOLDER)",
+    )
+
+
+def _unsupported(folder: Path, what: str, why: str, fix: str = "") -> ModelError:
+    return ModelError("E318", what, where=str(folder), why=why, fix=fix or "another model folder")

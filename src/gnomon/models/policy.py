@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AttentionInterface, AutoModelForCausalLM
@@ -35,6 +34,8 @@ class Policy:
         self.model, self.tokenizer = model, tokenizer
         self.body = model.base_model
         output = model.get_output_embeddings()
+        if not isinstance(getattr(output, "weight", None), Tensor):
+            raise ModelError("E303", "the model has no vocabulary projection", where=type(model).__name__)
         scaled = [
             name for name in ("logit_scale", "logits_scaling") if getattr(model.config, name, 1.0) not in (None, 1.0)
         ]
@@ -54,21 +55,33 @@ class Policy:
     def load(cls, folder: Path | str, dtype: torch.dtype = torch.float32) -> Policy:
         """Read a model folder, or `tiny`; nothing is ever fetched from a network.
 
-        Raises: ModelError E301 when the folder is missing or is no model, E302 without a tokenizer.
+        Nothing in the folder is run: no code of its own, no pickle, no kernel from a hub.
+        Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read.
         """
         folder = model_folder(folder)
         tokenizer = Tokenizer(folder)
         try:
             model, loaded = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, attn_implementation=NAME, local_files_only=True, output_loading_info=True
+                folder,
+                dtype=dtype,
+                attn_implementation=NAME,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
             )
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            policy = cls(model.eval(), tokenizer)
+        except ModelError:
+            raise
+        except Exception as error:  # A folder may hold anything, and its reader raises whatever that leads to.
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            if "trust_remote_code" in str(error):
+                reason = "it needs code of its own (auto_map), and code from a model folder is never run"
             raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason) from error
         if missing := sorted(loaded["missing_keys"]):
             why = f"it lacks {', '.join(missing[:3])}; they would be random numbers"
             raise ModelError("E303", "the model folder is not whole", where=str(folder), why=why)
-        return cls(model.eval(), tokenizer)
+        return policy
 
     def hidden(self, ids: Tensor, layout: Layout) -> Tensor:
         """Last hidden states [T, size] of flat tokens [T]."""

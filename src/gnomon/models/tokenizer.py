@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from shutil import copyfile
-from typing import Any
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Encoder
 
 from gnomon.errors import ModelError
+from gnomon.models.folder import table
 
 __all__ = ["Tokenizer"]
 
@@ -30,11 +29,19 @@ class Tokenizer:
                 fix="save it beside the weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)",
             )
         self.folder = folder
-        self._encoder = Encoder.from_file(str(path))
-        config = _json(folder / "config.json") | _json(folder / "generation_config.json")
-        eos = config.get("eos_token_id")
-        self.eos: frozenset[int] = frozenset(eos if isinstance(eos, list) else () if eos is None else (eos,))
-        self.bos: int | None = config.get("bos_token_id")
+        try:
+            self._encoder = Encoder.from_file(str(path))
+        except Exception as error:  # The library raises nothing more particular.
+            raise ModelError("E302", "tokenizer.json cannot be read", where=str(path), why=str(error)) from error
+        config = table(folder / "config.json") | table(folder / "generation_config.json")
+        eos, bos = config.get("eos_token_id"), config.get("bos_token_id")
+        ends = eos if isinstance(eos, list) else [] if eos is None else [eos]
+        for token in [*ends, *([] if bos is None else [bos])]:
+            if type(token) is not int:
+                why = f"{token!r} is no id of a token"
+                raise ModelError("E303", "eos_token_id or bos_token_id cannot be read", where=str(folder), why=why)
+        self.eos: frozenset[int] = frozenset(ends)
+        self.bos: int | None = bos
 
     @property
     def added(self) -> dict[int, AddedToken]:
@@ -58,7 +65,3 @@ class Tokenizer:
         for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
             if (self.folder / name).is_file():
                 copyfile(self.folder / name, folder / name)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text()) if path.is_file() else {}

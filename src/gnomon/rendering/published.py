@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ModelError
+from gnomon.models.folder import table
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering.base import Origin, Parsing, Reply, Segments, Tool
 from gnomon.rendering.encoding import Piece, encoding_of
@@ -79,8 +80,9 @@ def chat_template(folder: Path) -> str | None:
         return (folder / "chat_template.jinja").read_text(encoding="utf-8")
     template = _config(folder).get("chat_template")
     if isinstance(template, list):
-        return next((one["template"] for one in template if one.get("name") == "default"), None)
-    return template
+        named = [one for one in template if isinstance(one, dict) and one.get("name") == "default"]
+        template = named[0].get("template") if named else None
+    return template if isinstance(template, str) else None
 
 
 def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = (), **more: Any) -> str:
@@ -88,7 +90,6 @@ def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Se
 
     Raises: ModelError E310 when the template fails.
     """
-    from jinja2.exceptions import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(
@@ -101,7 +102,7 @@ def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Se
     known = marks | ({"tools": [tool.schema for tool in tools]} if tools else {}) | more
     try:
         return environment.from_string(template).render(messages=told, add_generation_prompt=True, **known)
-    except (TemplateError, TypeError, ValueError, AttributeError, KeyError) as error:
+    except Exception as error:  # A template is a program of somebody else's.
         raise ModelError(
             "E310",
             f"the chat template fails: {error}",
@@ -112,12 +113,11 @@ def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Se
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "tokenizer_config.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return table(folder / "tokenizer_config.json")
 
 
 def _spelling(token: Any) -> str:
-    return token["content"] if isinstance(token, dict) else token or ""
+    return str(token.get("content", "") if isinstance(token, dict) else token or "")
 
 
 def _refuse(message: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from gnomon.errors import RunError
 from gnomon.store import Record
 from gnomon.types import Kind, Part, Status, Stop, Task, Verdict
 from gnomon.verifiers.prices import RIGHT, paid
@@ -108,11 +109,10 @@ def played(
     for record in records:
         if record.kind != "rollout":
             continue
-        status = Status(record.body["status"])
+        status, verdict = recorded(record)
         if status.kind in (Kind.UNJUDGED, Kind.FAILED):
             continue
         assert record.task is not None
-        parts = tuple(Part(**{**part, "gate": part["gate"] or None}) for part in record.body["parts"])
         other, broke = None, ""
         if sentinel is not None and tasks is not None:
             try:
@@ -124,7 +124,7 @@ def played(
                 address=f"{record.step}:{record.task}:{record.sample}",
                 task=record.task,
                 reply=record.body["reply"],
-                verdict=Verdict(status=status, parts=parts),
+                verdict=verdict,
                 canary=record.task in canaries,
                 cut_off=record.body.get("stop") == Stop.TRUNCATED,
                 unasked=not shown.get(record.task, True) and from_slot(record.body),
@@ -133,6 +133,17 @@ def played(
             )
         )
     return found
+
+
+def recorded(record: Record) -> tuple[Status, Verdict]:
+    """The verdict of a rollout. Raises: RunError E405 for one that is none."""
+    try:
+        status = Status(record.body["status"])
+        parts = tuple(Part(**{**part, "gate": part["gate"] or None}) for part in record.body["parts"])
+        return status, Verdict(status=status, parts=parts)
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"record {record.seq} ({record.place}) is damaged"
+        raise RunError("E405", what, why=f"it holds no verdict: {error}") from error
 
 
 def look(step: int, rollouts: Sequence[Played]) -> Look | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -31,10 +32,36 @@ from gnomon.types import (
     Turn,
 )
 
-__all__ = ["Actor", "Limits", "judged", "one_turn"]
+__all__ = ["Actor", "Limits", "Unjudged", "judged", "one_turn", "together"]
 
 FORGIVEN = 3
 """Failed rollouts of a run that are borne whatever their share."""
+
+
+class Unjudged(VerifierError):
+    """Too many rollouts could not be judged."""
+
+    groups: tuple[Group, ...] = ()
+    """All that were played, so that a run can keep what it stopped for."""
+    held_out = False
+    """Whether they were played to measure the policy."""
+
+    @classmethod
+    def of(cls, error: VerifierError, groups: Sequence[Group]) -> Unjudged:
+        """The error with what was played."""
+        found = cls(error.code, error.what, where=error.where, why=error.why, fix=error.fix)
+        found.groups = tuple(groups)
+        return found
+
+
+@contextmanager
+def together(groups: Sequence[Group]) -> Iterator[None]:
+    """Where playing more groups fails, the error carries these too."""
+    try:
+        yield
+    except Unjudged as error:
+        error.groups = (*groups, *error.groups)
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,20 +205,22 @@ class Actor:
             tasks: each with its index in the split.
             sampling: how every completion is drawn; the actor's own unless given.
             key: of this call; turn t of sample s of task i draws from `key.at("sample", task=i, sample=s, turn=t)`.
-        Raises: VerifierError E104 when more rollouts failed by the environment's own doing than may.
+        Raises: Unjudged E104 when more rollouts failed by the environment's own doing than may.
         """
         plays = self.plays(tasks, key, range(group))
         await self.finish(plays, key, sampling)
-        return [
+        groups = [
             Group(task=task, index=index, rollouts=tuple(play.rollout(seat, group) for play in part))
             for place, (index, task) in enumerate(tasks)
             for part in [plays[place * group : (place + 1) * group]]
             for seat in range(self.referee.seats)
             if self.voice(part[0], seat) is self.engine
         ]
+        self.count(plays, groups)
+        return groups
 
     async def finish(self, plays: Sequence[Play], key: Key, sampling: Sampling | None = None) -> None:
-        """Play episodes that have not begun to their ends. Args and Raises: as of `play`."""
+        """Play episodes that have not begun to their ends. Args: as of `play`."""
         await self.hear(plays)
         deadline, live, turn = time.monotonic() + self.limits.seconds, list(plays), 0
         while live:
@@ -201,7 +230,6 @@ class Actor:
                 play.say(completion, self.heard(completion))
             live, turn = [play for play, _ in going], turn + 1
             await self.hear(live)
-        self.count(plays)
 
     def voice(self, play: Play, seat: int) -> Engine:
         """Who speaks in a seat."""
@@ -273,14 +301,14 @@ class Actor:
             sampling=replace(sampling, max_tokens=min(sampling.max_tokens, room), stop_ids=self.renderer.stop),
         )
 
-    def count(self, plays: Sequence[Play]) -> None:
-        """Stop the run when too much of it failed by our own doing."""
+    def count(self, plays: Sequence[Play], groups: Sequence[Group] = ()) -> None:
+        """Stop the run when too much of it failed by our own doing. Args: groups: what came of the plays."""
         broken = [play for play in plays if failure(play.step)]
         self._played, self._failed = self._played + len(plays), self._failed + len(broken)
         if self._failed <= FORGIVEN + self.limits.failures * self._played:
             return
         play = broken[-1]
-        raise VerifierError(
+        error = VerifierError(
             "E104",
             f"{self._failed} of {self._played} rollouts could not be judged: {type(self.env).__name__} broke",
             where=f"task {play.index}, sample {play.sample}; the last reply was {''.join(play.replies[-1:])[:200]!r}",
@@ -288,6 +316,7 @@ class Actor:
             fix="return a Verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, then: "
             "gnomon check ENV",
         )
+        raise Unjudged.of(error, groups)
 
 
 BUDGETS = {
@@ -300,16 +329,17 @@ BUDGETS = {
 def judged(groups: Sequence[Group]) -> list[Group]:
     """The groups whose every rollout could be judged; of the others none is trained on, right or wrong.
 
-    Raises: VerifierError E106 when none is left.
+    Raises: Unjudged E106 when none is left.
     """
     kept = [group for group in groups if group.judged]
     if not kept:
-        raise VerifierError(
+        error = VerifierError(
             "E106",
             f"none of the {len(groups)} groups of a step could be judged whole",
             why=indented(groups[0].rollouts[0].verdict.detail),
             fix="gnomon check ENV",
         )
+        raise Unjudged.of(error, groups)
     return kept
 
 

@@ -14,7 +14,7 @@ from gnomon.envs.base import Env, Episode
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rollout.actor import Actor, one_turn
+from gnomon.rollout.actor import Actor, one_turn, together
 from gnomon.rollout.referee import Referee
 from gnomon.types import Completion, Finish, Group, Rollout, Task
 
@@ -89,7 +89,7 @@ class Teacher(Actor):
     async def shown(self, tasks: Sequence[tuple[int, Task]], key: Key, sample: int = 0) -> list[Rollout]:
         """The demonstrated reply to each task, as the rollout at this place of its group.
 
-        Raises: VerifierError E104 as `play` does.
+        Raises: Unjudged E104 as `play` does.
         """
         plays = self.plays(tasks, key, [sample])
         await self.hear(plays)
@@ -102,8 +102,10 @@ class Teacher(Actor):
             play.seat.talk = self.begun(play.step.messages)
             play.say(completion, reply)
         await self.hear(plays)
-        self.count(plays)
-        return [play.rollout(seat=0, group=1) for play in plays]
+        rollouts = [play.rollout(seat=0, group=1) for play in plays]
+        groups = [Group(task=r.task, index=p.index, rollouts=(r,)) for p, r in zip(plays, rollouts, strict=True)]
+        self.count(plays, groups)
+        return rollouts
 
 
 class Mixed(Teacher):
@@ -111,7 +113,9 @@ class Mixed(Teacher):
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
         last = self.group - 1
-        groups, shown = await self.play(tasks, key, last), await self.shown(tasks, key, last)
+        groups = await self.play(tasks, key, last)
+        with together(groups):
+            shown = await self.shown(tasks, key, last)
         return [
             replace(group, rollouts=(*group.rollouts, rollout)) for group, rollout in zip(groups, shown, strict=True)
         ]

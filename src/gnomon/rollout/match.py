@@ -72,6 +72,7 @@ class Match(Actor):
             play.key = key.at("episode", task=play.index)
             play.voices = (other, one) if play.sample else (one, other)
         await self.finish(plays, key)
+        self.count(plays)
         found = []
         for first, second in zip(plays[::2], plays[1::2], strict=True):
             ends = [verdicts_of(play.step) for play in (first, second)]

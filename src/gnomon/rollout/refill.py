@@ -11,7 +11,7 @@ from gnomon.engines.base import Engine
 from gnomon.envs.base import Env
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rollout.actor import Actor
+from gnomon.rollout.actor import Actor, together
 from gnomon.types import Group, Rollout, Task
 
 __all__ = ["Refilled", "chosen", "further", "mixed", "of_tasks"]
@@ -58,7 +58,8 @@ class Refilled(Actor):
             more = further(self.env.tasks("train"), self.among, missing, met, key.at("refill", round=turn))
             if not more:
                 break
-            groups += await self.play(more, key, self.group)
+            with together(groups):
+                groups += await self.play(more, key, self.group)
         return chosen(groups, len(tasks), self.teaches)
 
     def teaches(self, groups: Sequence[Group]) -> bool:

@@ -1,5 +1,6 @@
 """The memory of a run: one folder that can be predicted, replayed, read and trusted."""
 
+from gnomon.store.attempts import Attempt, Source
 from gnomon.store.audit import VerifyReport, verify
 from gnomon.store.checkpoints import Checkpoint
 from gnomon.store.compare import ABSENT, Difference, Parting, diff
@@ -11,6 +12,7 @@ from gnomon.store.writer import Run, require_free
 __all__ = [
     "ABSENT",
     "FORMAT",
+    "Attempt",
     "Checkpoint",
     "Difference",
     "Parting",
@@ -19,6 +21,7 @@ __all__ = [
     "Run",
     "RunReader",
     "RunStatus",
+    "Source",
     "VerifyReport",
     "canonical",
     "diff",

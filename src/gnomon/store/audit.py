@@ -10,7 +10,7 @@ from pathlib import Path
 from gnomon.errors import RunError
 from gnomon.store.checkpoints import examine, stored
 from gnomon.store.journal import damaged
-from gnomon.store.layout import MANIFEST, RECIPE, ROOT, glance, link, unpack
+from gnomon.store.layout import MANIFEST, RECIPE, ROOT, RunStatus, glance, link, unpack
 from gnomon.store.reader import RunReader
 
 __all__ = ["VerifyReport", "verify"]
@@ -27,6 +27,8 @@ class VerifyReport:
     """Head of the chain of those."""
     checkpoints: tuple[int, ...]
     """Steps whose checkpoint verified, newest first."""
+    attempts: int
+    """Number of attempts that were given up."""
     problems: tuple[RunError, ...]
     """Everything found, each E405; the first bad record before anything else of the chain."""
 
@@ -36,18 +38,20 @@ class VerifyReport:
     def __str__(self) -> str:
         steps = ", ".join(map(str, self.checkpoints)) or "none"
         good = f"{self.folder}: {self.records} records chain to {self.fingerprint[:16]}; good checkpoints: {steps}"
+        if self.attempts:
+            good += f"; attempts that were given up: {self.attempts}"
         return "\n".join([good, *map(str, self.problems)])
 
 
 def verify(folder: Path | str) -> VerifyReport:
-    """Re-hash a run: recipe and manifest, the chain, the indexes, the checkpoints. Changes nothing.
+    """Re-hash a run: recipe and manifest, chain, attempts, indexes, checkpoints. Changes nothing.
 
     Raises: RunError E404 when there is no run, E406 when it has a newer format.
     """
-    with RunReader(folder) as reader:
+    with RunReader(folder) as reader, reader.snapshot():
         problems = _texts(reader)
         count, fingerprint, bad = _chain(reader)
-        problems += bad or _indexes(reader)
+        problems += bad or [*_indexes(reader), *_attempts(reader), *_ending(reader, count, fingerprint)]
         good = []
         for path in stored(reader.folder):
             why = examine(path, reader.uuid, reader.head)
@@ -55,11 +59,13 @@ def verify(folder: Path | str) -> VerifyReport:
                 good.append(int(path.name))
             elif path.exists():  # a live run may have retired it meanwhile
                 problems.append(_bad(reader, f"the checkpoint of step {int(path.name)}", why))
+        problems += _checkpoints(reader)
         return VerifyReport(
             folder=reader.folder,
             records=count,
             fingerprint=fingerprint,
             checkpoints=tuple(good),
+            attempts=len(reader.attempts),
             problems=tuple(problems),
         )
 
@@ -98,6 +104,56 @@ def _chain(reader: RunReader) -> tuple[int, str, list[RunError]]:
 def _indexes(reader: RunReader) -> list[RunError]:
     found = reader.structure()
     return [damaged(reader.folder, f"the database is inconsistent: {found}")] if found else []
+
+
+def _attempts(reader: RunReader) -> list[RunError]:
+    """Attempts whose records are not as they were given up."""
+    found: list[RunError] = []
+    for place, attempt in enumerate(reader.attempts, start=1):
+        if attempt.number != place:
+            return [*found, _bad(reader, f"attempt {place}", "it is missing")]
+        try:
+            why = reader.broken(attempt)
+        except RunError as error:
+            why = f"{error.what}: {error.why}"
+        if why:
+            found.append(_bad(reader, f"attempt {place}", why))
+    return found
+
+
+def _ending(reader: RunReader, count: int, fingerprint: str) -> list[RunError]:
+    """What a finished run has lost since it finished. An unfinished run may end anywhere."""
+    if reader.status is not RunStatus.FINISHED:
+        return []
+    end = reader.end
+    if not end:  # It finished before an inventory was kept; the last thing such a run does is to measure itself.
+        last = next(reversed(reader.events("checkpoint")), None)
+        gone = last is not None and reader.head(last["seq"]) != last["fingerprint"]
+        why = "the records that its last checkpoint was taken after are not there"
+        return [_bad(reader, "the end of the run", why)] if gone else []
+    found = []
+    if (count, fingerprint) != (end["records"], end["head"]):
+        why = f"the run finished with {end['records']} records, and {count} are there"
+        found.append(_bad(reader, "the end of the run", why))
+    if [attempt.head for attempt in reader.attempts] != end["attempts"]:
+        why = f"the run finished with {len(end['attempts'])} attempts, and {len(reader.attempts)} are there"
+        found.append(_bad(reader, "the list of attempts", why))
+    return found
+
+
+def _checkpoints(reader: RunReader) -> list[RunError]:
+    """Checkpoints that should be there and are not: all of a finished run's, and the last one of any run."""
+    there = {int(path.name) for path in stored(reader.folder)}
+    due = set(reader.end.get("checkpoints", ())) if reader.status is RunStatus.FINISHED else set[int]()
+    last = None
+    for event in reader.events():
+        if event["kind"] == "checkpoint":
+            last = event["step"]
+        elif event["kind"] == "quarantine" and event["step"] == last:
+            last = None
+    if last is not None and max(there, default=-1) < last:
+        due.add(last)
+    return [_bad(reader, f"the checkpoint of step {step}", "it is missing") for step in sorted(due - there)]
 
 
 def _bad(reader: RunReader, what: str, why: str) -> RunError:

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from gnomon.errors import RunError
 from gnomon.store.failpoint import failpoint
-from gnomon.store.journal import digest, faults, sync, write_durably
+from gnomon.store.journal import digest, faults, require_there, sync, write_durably
 from gnomon.store.layout import (
     CHECKPOINT_MANIFEST,
     CHECKPOINT_STATE,
@@ -69,8 +69,9 @@ def commit(folder: Path, place: Place, write: Callable[[Path], None], state: Map
     """A new checkpoint, whole or not at all. Nothing that is already there is touched.
 
     Raises: ResourceError E501 when the disk is full; RunError E403 when a good checkpoint of this step
-    is there and holds something else.
+    is there and holds something else, E412 when the folder is gone.
     """
+    require_there(folder)
     root = folder / CHECKPOINTS
     fresh = root / f".tmp-{place.step:06d}-{uuid4().hex[:8]}"
     with faults(folder):

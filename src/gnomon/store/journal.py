@@ -28,6 +28,7 @@ __all__ = [
     "meta",
     "open_reading",
     "open_writing",
+    "require_there",
     "rows",
     "sync",
     "tail",
@@ -178,7 +179,8 @@ def head_before(db: sqlite3.Connection, folder: Path, seq: int) -> bytes | None:
 
 @contextmanager
 def transaction(db: sqlite3.Connection, folder: Path) -> Iterator[None]:
-    """All of it is stored, or nothing is."""
+    """All of it is stored, or nothing is. Raises: as `faults`."""
+    require_there(folder)
     with faults(folder):
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -195,13 +197,16 @@ def transaction(db: sqlite3.Connection, folder: Path) -> Iterator[None]:
 def faults(folder: Path) -> Iterator[None]:
     """Failures of disk and database, told as what they mean for the run.
 
-    Raises: ResourceError E501 when the disk is full, E502 when it refuses; RunError E405 when the file is damaged.
+    Raises: ResourceError E501 when the disk is full, E502 when it refuses; RunError E405 when the file is damaged,
+    E412 when the folder is gone.
     """
     try:
         yield
     except GnomonError:
         raise
     except sqlite3.DatabaseError as error:
+        if not folder.is_dir():
+            raise _gone(folder) from error
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise damaged(folder, f"{JOURNAL}: {error}") from error
@@ -213,6 +218,8 @@ def faults(folder: Path) -> Iterator[None]:
             raise _refused(folder, error) from error
         raise
     except Exception as error:
+        if isinstance(error, FileNotFoundError) and not (folder / JOURNAL).exists():
+            raise _gone(folder) from error
         if is_full(error):
             raise _full(folder) from error
         if isinstance(error, OSError) and error.errno in REFUSED:
@@ -234,6 +241,22 @@ def damaged(folder: Path, why: str) -> RunError:
         where=str(folder),
         why=why,
         fix=f"gnomon verify {shlex.quote(str(folder))}   (says what is still good)",
+    )
+
+
+def require_there(folder: Path) -> None:
+    """Raises: RunError E412 when the journal has been taken away; SQLite would go on writing to what has no name."""
+    if not (folder / JOURNAL).exists():
+        raise _gone(folder)
+
+
+def _gone(folder: Path) -> RunError:
+    return RunError(
+        "E412",
+        "the run folder was deleted or moved while it was in use",
+        where=str(folder),
+        why="what the run recorded went with it",
+        fix="if it was moved: gnomon resume NEW_FOLDER; else start the run again",
     )
 
 

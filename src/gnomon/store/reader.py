@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from gnomon.errors import RunError
+from gnomon.store.attempts import Attempt, attempts, broken, rows_of
 from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows
 from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, unpack
 from gnomon.store.lock import is_locked
@@ -79,6 +81,28 @@ class RunReader:
         return self._meta("reason")
 
     @property
+    def varies(self) -> str:
+        """Why a second run of the recipe may differ; empty for an exact run."""
+        return self._meta("varies")
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """What the run gave up: records that a resumed run did not repeat, and rollouts of steps that failed."""
+        return attempts(self._db, self.folder)
+
+    @property
+    def end(self) -> Mapping[str, Any]:
+        """What the run consisted of when it finished: `records`, `head`, `checkpoints`, `attempts`. Empty before."""
+        text = self._meta("end")
+        return self._loaded("the inventory of the finished run", text) if text else {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has finished, and its last record is still there."""
+        end = self.end
+        return self.status is RunStatus.FINISHED and (not end or self.head(end["records"]) == end["head"])
+
+    @property
     def fingerprint(self) -> str:
         """Head of the chain: equal fingerprints, equal runs."""
         return str(self._query("SELECT lower(hex(hash)) FROM records ORDER BY seq DESC LIMIT 1")[0][0])
@@ -113,21 +137,29 @@ class RunReader:
         return [record.body for record in self.records("step")]
 
     def records(
-        self, kind: str | None = None, step: int | None = None, task: int | None = None, sample: int | None = None
+        self,
+        kind: str | None = None,
+        step: int | None = None,
+        task: int | None = None,
+        sample: int | None = None,
+        *,
+        attempt: int = 0,
     ) -> Iterator[Record]:
-        """The records that match everything named, in order."""
-        return (unpack(row)[0] for row in rows(self._db, self.folder, kind=kind, step=step, task=task, sample=sample))
+        """The records that match everything named, in order. Args: attempt: 0 for the chain, else a given-up one's."""
+        named: dict[str, Any] = {"kind": kind, "step": step, "task": task, "sample": sample}
+        found = rows_of(self._db, self.folder, attempt, **named) if attempt else rows(self._db, self.folder, **named)
+        return (unpack(row)[0] for row in found)
 
     def rows(self, start: int = 0) -> Iterator[tuple[Any, ...]]:
         """The rows as stored, from position `start` on."""
         return rows(self._db, self.folder, start)
 
-    def rollout(self, step: int, task: int, sample: int, kind: str = "rollout") -> Record:
+    def rollout(self, step: int, task: int, sample: int, kind: str = "rollout", *, attempt: int = 0) -> Record:
         """One rollout; `kind` may be `held_out`.
 
         Raises: RunError E409 when the run has none there.
         """
-        found = next(self.records(kind, step, task, sample), None)
+        found = next(self.records(kind, step, task, sample, attempt=attempt), None)
         if found is None:
             raise self.absent(kind, step, task, sample)
         return found
@@ -152,13 +184,18 @@ class RunReader:
         fix = "" if near is None else f"gnomon show {shlex.quote(str(self.folder))} {prefix}{near}"
         return RunError("E409", "the run has no such rollout", where=where, why=why, fix=fix)
 
-    def rollout_rows(self, step: int | None = None, task: int | None = None, kind: str = "rollout") -> list[RolloutRow]:
+    def rollout_rows(
+        self, step: int | None = None, task: int | None = None, kind: str = "rollout", *, attempt: int = 0
+    ) -> list[RolloutRow]:
         """Rollouts at a glance, of one step or one task or all, in order; `kind` may be `held_out`."""
-        wanted = {name: value for name, value in (("step", step), ("task", task)) if value is not None}
-        condition = "".join(f" AND {name} = ?" for name in wanted)
-        names = RolloutRow.__slots__
-        query = f"SELECT {', '.join(names)} FROM records WHERE kind = ?{condition} ORDER BY seq"
-        return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, kind, *wanted.values())]
+        wanted = {"kind": kind, "step": step, "task": task} | ({"attempt": attempt} if attempt else {})
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        if attempt and attempt > len(self.attempts):
+            return []
+        names, table = RolloutRow.__slots__, "given_up" if attempt else "records"
+        condition = " AND ".join(f"{name} = ?" for name in wanted)
+        query = f"SELECT {', '.join(names)} FROM {table} WHERE {condition} ORDER BY seq"
+        return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *wanted.values())]
 
     def timings(self) -> list[dict[str, Any]]:
         """What a clock said of the steps: `step`, `at` (Unix seconds) and what was measured."""
@@ -169,6 +206,29 @@ class RunReader:
         """What happened beside the chain: `kind`, `at` (Unix seconds) and what was noted."""
         found = self._query("SELECT kind, at, body FROM events WHERE ? IS NULL OR kind = ? ORDER BY id", kind, kind)
         return [{**self._loaded("events", body), "kind": name, "at": at} for name, at, body in found]
+
+    def alarms(self) -> list[dict[str, Any]]:
+        """The alarms that were noted, without those of steps that were given up later."""
+        found: list[dict[str, Any]] = []
+        for event in self.events():
+            if event["kind"] == "attempt":
+                found = [alarm for alarm in found if alarm["step"] < event["step"]]
+            elif event["kind"] == "alarm":
+                found.append(event)
+        return found
+
+    def broken(self, attempt: Attempt) -> str:
+        """Why the records of an attempt are not those that were given up; empty when they are."""
+        return broken(self._db, self.folder, attempt)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within it every read sees the run at one moment, whatever its writer does meanwhile."""
+        self._query("BEGIN")
+        try:
+            yield
+        finally:
+            self._query("COMMIT")
 
     def head(self, seq: int) -> str | None:
         """Head of the chain before position `seq`, None beyond its end."""

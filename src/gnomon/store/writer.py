@@ -6,7 +6,7 @@ import json
 import shlex
 import sqlite3
 import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from gnomon.errors import GnomonError, RunError
 from gnomon.store import checkpoints
+from gnomon.store.attempts import SENTENCES, Attempt, Source, attempts, give_up, set_aside, source
 from gnomon.store.checkpoints import Checkpoint, Place
 from gnomon.store.compare import differences
 from gnomon.store.failpoint import failpoint
@@ -62,10 +63,11 @@ class Run:
 
     A resumed run repeats itself. It loads a checkpoint, calls `rewind` with the checkpoint's position
     and goes on; every record it appends is compared with the one already there, until it has caught up.
+    Where they differ, an exact run refuses; a run that may vary gives the old records up as an attempt.
     """
 
-    def __init__(self, folder: Path, lock: Lock) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, lock: Lock, tolerate: Collection[Source] = ()) -> None:
+        self.folder, self.tolerate = folder, frozenset(tolerate)
         self.skipped: list[str] = []
         """Checkpoints that `latest_checkpoint` found bad, each as a sentence."""
         self._lock = lock
@@ -80,10 +82,17 @@ class Run:
 
     @classmethod
     def create(
-        cls, folder: Path | str, *, recipe: str, manifest: Mapping[str, Any], genesis: Mapping[str, Any]
+        cls,
+        folder: Path | str,
+        *,
+        recipe: str,
+        manifest: Mapping[str, Any],
+        genesis: Mapping[str, Any],
+        varies: str = "",
     ) -> Self:
         """A new run in a new or empty folder. `genesis` is the first record: what fixes the whole run.
 
+        Args: varies: why a second run of the recipe may differ; empty for an exact run.
         Raises: RunError E401 when something is there, E402 when the folder is in use; ResourceError E501.
         """
         folder = Path(folder)
@@ -100,15 +109,16 @@ class Run:
             for name, data in texts.items():
                 write_durably(folder / name, data)
             (folder / CHECKPOINTS).mkdir(exist_ok=True)
-            facts = {"uuid": str(uuid4()), "status": RunStatus.RUNNING, "reason": ""}
+            facts = {"uuid": str(uuid4()), "status": RunStatus.RUNNING, "reason": "", "varies": varies}
             build(folder, first, facts | {f"sha256:{name}": sha256(data).hexdigest() for name, data in texts.items()})
             sync(folder.resolve().parent)
             return cls(folder, lock)
 
     @classmethod
-    def resume(cls, folder: Path | str) -> Self:
+    def resume(cls, folder: Path | str, tolerate: Collection[Source] = ()) -> Self:
         """An existing run, positioned after its genesis record to be repeated; `rewind` to a checkpoint first.
 
+        Args: tolerate: for which sources of a difference the old records are given up; for all others E403 is raised.
         Raises: RunError E402 when it is in use, E404 when it is none, E405 when the end of its chain is
         damaged, E406 when a newer gnomon wrote it.
         """
@@ -117,7 +127,7 @@ class Run:
         with faults(folder):
             lock = Lock(folder)
         with _released_on_error(lock):
-            run = cls(folder, lock)
+            run = cls(folder, lock, tolerate)
         try:
             checkpoints.clean(folder)
             run.rewind(1)
@@ -136,7 +146,8 @@ class Run:
             if isinstance(error, Exception) and meta(self._db, "status") == RunStatus.RUNNING:
                 # A full disk may refuse this too: the error that is on its way matters more.
                 with suppress(GnomonError):
-                    self.set_status(RunStatus.FAILED, f"{type(error).__name__}: {error}")
+                    told = str(error) if isinstance(error, GnomonError) else f"{type(error).__name__}: {error}"
+                    self.set_status(RunStatus.FAILED, told)
         finally:
             self.close()
 
@@ -177,29 +188,61 @@ class Run:
             )
         self._position, self._head = seq, head
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Record]) -> Attempt | None:
         """Store records in one transaction: when this returns they survive a power cut.
 
-        Where the chain already reaches further, they are compared with what is there instead.
-        Raises: RunError E403 at the first record that is not the same, E407 for a body that is not plain
-        JSON; ResourceError E501 when the disk is full. Then none of `records` was stored.
+        Where the chain already reaches further, they are compared with what is there instead. From the first one
+        that differs, what is there is given up as an attempt, if the source of the difference is tolerated.
+
+        Returns: the attempt that was given up for these records, if any.
+        Raises: RunError E403 at the first record that differs and is not tolerated, E407 for a body that is not
+        plain JSON; ResourceError E501 when the disk is full. Then none of `records` was stored.
         """
-        seq, head, fresh = self._position, self._head, []
-        there = rows(self._db, self.folder, seq, seq + len(records))
+        seq, head, new = self._position, self._head, []
         for record in records:
-            row = pack(seq, head, record)
-            old = next(there, None)
-            if old is None:
-                fresh.append(row)
-            elif old[7] != row[7]:
-                raise self._parted(old, row)
-            seq, head = seq + 1, row[7]
-        if fresh:
+            new.append(pack(seq, head, record))
+            seq, head = seq + 1, new[-1][7]
+        old = list(rows(self._db, self.folder, self._position, seq))
+        same = next((i for i, (was, now) in enumerate(zip(old, new, strict=False)) if was[7] != now[7]), len(old))
+        parted = old[same:]
+        why = self._excuse(parted, new[same:]) if parted else ""
+        if fresh := new[same:]:
             with transaction(self._db, self.folder):
+                if parted:
+                    give_up(self._db, fresh[0][0], old[same - 1][7] if same else self._head, why)
+                    self.vary(why)
+                    self._note("attempt", {"step": parted[0][2], "why": why})
                 self._db.executemany(INSERT, fresh)
                 failpoint("append:before-commit")
             failpoint("append:after-commit")
-        self._position, self._head, self._count = seq, head, max(seq, self._count)
+        self._position, self._head, self._count = seq, head, seq if parted else max(seq, self._count)
+        return self.attempts[-1] if parted else None
+
+    def set_aside(self, records: Sequence[Record], why: str) -> None:
+        """Keep the records of a step that failed as an attempt. The chain stays as it is, so the step can be repeated.
+
+        A step that fails twice in the same way is kept once. Raises: as `append`.
+        """
+        with transaction(self._db, self.folder):
+            set_aside(self._db, self._position, self._head, records, why)
+            failpoint("aside:before-commit")
+        failpoint("aside:after-commit")
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """What the run has given up so far."""
+        return attempts(self._db, self.folder)
+
+    @property
+    def varies(self) -> str:
+        """Why a second run of the recipe may differ; empty for an exact run."""
+        return meta(self._db, "varies")
+
+    def vary(self, why: str) -> None:
+        """Say why a second run of the recipe may differ. Changes nothing where that has been said."""
+        if not self.varies:
+            with faults(self.folder):
+                self._db.execute("REPLACE INTO meta VALUES ('varies', ?)", (why,))
 
     def note(self, kind: str, body: Mapping[str, Any] = EMPTY) -> None:
         """Something that happened, with the time of day: kept beside the chain."""
@@ -213,11 +256,21 @@ class Run:
             self._db.execute("INSERT INTO timings (at, step, body) VALUES (?, ?, ?)", values)
 
     def set_status(self, status: RunStatus | str, reason: str = "") -> None:
-        """Say what became of the run, and why."""
+        """Say what became of the run, and why. A run that has finished keeps what it consists of, for `verify`."""
+        facts = {"status": str(RunStatus(status)), "reason": reason}
+        end = {"end": canonical(self._inventory()).decode()} if facts["status"] == RunStatus.FINISHED else {}
         with transaction(self._db, self.folder):
-            facts = {"status": str(RunStatus(status)), "reason": reason}
-            self._db.executemany("REPLACE INTO meta VALUES (?, ?)", facts.items())
+            self._db.executemany("REPLACE INTO meta VALUES (?, ?)", (facts | end).items())
             self._note("status", facts)
+
+    def _inventory(self) -> dict[str, Any]:
+        """Everything that a reader should find: records and head of the chain, checkpoints, attempts."""
+        return {
+            "records": self._count,
+            "head": (self._head_before(self._count) or ""),
+            "checkpoints": [int(path.name) for path in checkpoints.stored(self.folder)],
+            "attempts": [attempt.head for attempt in self.attempts],
+        }
 
     def commit_checkpoint(
         self, step: int, write: Callable[[Path], None], state: Mapping[str, Any], *, keep: int = 2
@@ -261,17 +314,29 @@ class Run:
         values = (clock.time(), kind, canonical(body).decode())
         self._db.execute("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", values)
 
-    def _parted(self, old: tuple[Any, ...], new: tuple[Any, ...]) -> RunError:
-        there, here = unpack(old)[0], unpack(new)[0]
-        key, (was, now) = next(iter(differences(there, here).items()), ("hash", (there.hash, here.hash)))
+    def _excuse(self, old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> str:
+        """Why the old records are given up. Raises: RunError E403 when they are not to be."""
+        pairs = [(unpack(was)[0], unpack(now)[0]) for was, now in zip(old, new, strict=False)]
+        found, there, here = source(pairs)
+        parts = differences(there, here)
+        key = next((key for key in parts if key != "advantage"), next(iter(parts), "hash"))
+        was, now = parts.get(key, (there.hash, here.hash))
+        why = f"{SENTENCES[found]} ({key!r} of {there.place} was {was} and is now {now})"
+        if pairs[0][0].seq and found in self.tolerate:
+            return why
         path = shlex.quote(str(self.folder))
-        return RunError(
+        raise RunError(
             "E403",
             "the resumed run is not the same run",
             where=f"{self.folder}, record {there.seq} ({there.place})",
-            why=f"{key!r} was {was} and is now {now}; nothing was overwritten",
-            fix=f"resume with the code and on the machine of {path}/{MANIFEST}, "
-            f"or start a new run: gnomon train {path}/{RECIPE} run=OTHER",
+            why=f"{key!r} was {was} and is now {now}: {SENTENCES[found]}; nothing was overwritten",
+            fix=(
+                f"gnomon resume {path} --accept-divergence   (goes on and keeps the old records as an attempt), "
+                f"or resume with the code and on the machine of {path}/{MANIFEST}"
+                if there.seq
+                else f"resume with the code and on the machine of {path}/{MANIFEST}, "
+                f"or start a new run: gnomon train {path}/{RECIPE} run=OTHER"
+            ),
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gnomon.config import Eval
 from gnomon.keys import Key
-from gnomon.rollout.actor import Actor, judged
+from gnomon.rollout.actor import Actor, Unjudged, judged
 from gnomon.stats import Interval, mean_interval, pass_at_k
 from gnomon.types import Group, Stop, Task
 
@@ -50,9 +50,14 @@ async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, co
     """Play every task `config.samples` times with the actor's present weights.
 
     The key is the same at every evaluation of a run, so two of them differ by the weights alone.
+    Raises: Unjudged, with the held-out groups that were played.
     """
-    groups = await actor.play(tasks, key, config.samples)
-    counted = judged(groups)
+    try:
+        groups = await actor.play(tasks, key, config.samples)
+        counted = judged(groups)
+    except Unjudged as error:
+        error.held_out = True
+        raise
     rollouts = [rollout for group in counted for rollout in group.rollouts]
     right = [sum(rollout.verdict.correct for rollout in group.rollouts) for group in counted]
     statuses = Counter(rollout.verdict.status.value for group in groups for rollout in group.rollouts)

@@ -39,9 +39,10 @@ async def train(
                 log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
             chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step), config.rollout.tasks)
             groups = await actor.collect(chosen, key.at("rollouts", step=step))
+            log.rollouts(groups)
             batch = pack(judged(groups), sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
             batch = learner.prepare(batch, objective, updates=config.optim.updates)
-            log.rollouts(groups, batch.advantages)
+            log.advantages(batch.advantages)
             for part in batch.updates(config.optim.epochs, config.optim.minibatches, key.at("updates", step=step)):
                 log.stats(learner.forward_backward(part, objective))
                 log.stats(learner.optim_step())
@@ -49,7 +50,8 @@ async def train(
             run.save(learner, step + 1)
     if run.complete:
         await actor.sync(learner.weights())
-        run.finish(learner, await evaluate(actor, held_out, key.at("eval"), config.eval))
+        with run.finish(learner) as log:
+            log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
 
 
 def due(every: int, step: int) -> bool:

@@ -6,14 +6,16 @@ from array import array
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, Protocol
 
 from gnomon.config import RunConfig
+from gnomon.errors import GnomonError
 from gnomon.learners.base import Learner
 from gnomon.rewards.alarms import Alarm, Lookout, alarms
 from gnomon.rewards.ledger import entries, ledger
+from gnomon.rollout.actor import Unjudged
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
 from gnomon.store import Record, Run, RunReader, RunStatus
 from gnomon.training.evaluate import Evaluation
@@ -53,7 +55,6 @@ class Recorder:
         self.spent = 0.0
         """Seconds of the steps taken since this process began."""
         self._saved = -1
-        self._noted: set[tuple[str, int]] = set()
 
     @property
     def complete(self) -> bool:
@@ -72,8 +73,6 @@ class Recorder:
             self.store.set_status(RunStatus.INTERRUPTED, f"{why} after step {self.at}")
 
     def _restore(self, learner: Learner) -> int:
-        with RunReader(self.store.folder) as reader:
-            self._noted = {(event["name"], event["step"]) for event in reader.events("alarm")}
         checkpoint = self.store.latest_checkpoint()
         for sentence in self.store.skipped:
             self.watch.message(sentence)
@@ -90,11 +89,15 @@ class Recorder:
 
     @contextmanager
     def step(self, step: int) -> Iterator[StepLog]:
-        """One step; what was logged is stored as a whole when it ends well."""
-        log, began = StepLog(step), monotonic()
-        yield log
+        """One step; what was logged is stored as a whole when it ends well.
+
+        Where it fails, its rollouts are kept as an attempt, and the chain stays as it was before the step.
+        """
+        began = monotonic()
+        with self._kept(StepLog(step)) as log:
+            yield log
         records = log.records()
-        self.store.append(records)
+        self._append(records)
         seconds = monotonic() - began
         self.spent += seconds
         training = monotonic() - log.began
@@ -105,10 +108,39 @@ class Recorder:
         for alarm in self.lookout.step(step, records):
             self._ring(alarm)
 
+    def _append(self, records: Sequence[Record]) -> None:
+        """Store records, and say so where older ones were given up for them."""
+        if attempt := self.store.append(records):
+            self.watch.message(
+                f"This run does not repeat what it recorded: {attempt.why}. The {attempt.records} old records are "
+                f"kept as attempt {attempt.number}: gnomon show {self.store.folder}"
+            )
+
+    @contextmanager
+    def _kept(self, log: StepLog) -> Iterator[StepLog]:
+        """Where what follows fails, its rollouts are kept as an attempt."""
+        try:
+            yield log
+        except Exception as error:
+            self._keep(log.unfinished(error), error)
+            raise
+
+    def _keep(self, records: Sequence[Record], error: Exception) -> None:
+        """Keep the rollouts of a failed step. What ended the step matters more than a failure to keep them."""
+        if not any(record.kind in ("rollout", "held_out") for record in records):
+            return
+        with suppress(GnomonError):
+            self.store.set_aside(records, str(error).partition("\n")[0])
+            last = records[-1]
+            place = f"held-out:{last.step}" if last.kind == "held_out" else str(last.step)
+            self.watch.message(f"The rollouts of the step that failed: gnomon show {self.store.folder} {place}")
+
     def _ring(self, alarm: Alarm) -> None:
         """Told, and noted beside the chain; a resumed run repeats steps but does not note an alarm twice."""
         self.watch.message(str(alarm))
-        if (alarm.name, alarm.step) not in self._noted:
+        with RunReader(self.store.folder) as reader:
+            noted = {(event["name"], event["step"]) for event in reader.alarms()}
+        if (alarm.name, alarm.step) not in noted:
             self.store.note("alarm", alarm.body())
 
     def save(self, learner: Learner, step: int) -> None:
@@ -117,13 +149,17 @@ class Recorder:
             self.store.commit_checkpoint(step, learner.save_state, {"step": step}, keep=self.config.save.keep)
             self._saved = step
 
-    def finish(self, learner: Learner, evaluation: Evaluation) -> None:
-        """The last evaluation, the last checkpoint, and the end."""
+    @contextmanager
+    def finish(self, learner: Learner) -> Iterator[StepLog]:
+        """The last checkpoint, the last evaluation, which the caller logs, and the end."""
         # The checkpoint comes first: a run killed between the two repeats the evaluation, and nothing else.
         self.save(learner, self.at)
-        self.store.append([*rollout_records("held_out", self.at, evaluation.groups), evaluated(self.at, evaluation)])
+        with self._kept(StepLog(self.at)) as log:
+            yield log
+        self._append(log.unfinished())
         self.store.set_status(RunStatus.FINISHED)
-        self.watch.evaluation(self.at, evaluation)
+        for evaluation in log.evaluations:
+            self.watch.evaluation(self.at, evaluation)
 
 
 class StepLog:
@@ -135,6 +171,8 @@ class StepLog:
         """When the training part of the step began."""
         self.evaluations: list[Evaluation] = []
         self._records: list[Record] = []
+        self._groups: Sequence[Group] = ()
+        self._advantages: Sequence[float] | None = None
         self._stats: Stats = {}
         self._statuses: dict[str, int] = {}
 
@@ -147,14 +185,18 @@ class StepLog:
             evaluated(self.number, evaluation),
         ]
 
-    def rollouts(self, groups: Sequence[Group], advantages: Sequence[float]) -> None:
-        """All rollouts of the step, each with its advantage; those of spare groups, and of such as nobody could judge,
+    def rollouts(self, groups: Sequence[Group]) -> None:
+        """All rollouts of the step, before any is dropped."""
+        self._groups = groups
+
+    def advantages(self, advantages: Sequence[float]) -> None:
+        """One for each rollout that is trained on, in order; those of spare groups, and of such as nobody could judge,
         have none."""
-        self._records += rollout_records("rollout", self.number, groups, advantages)
-        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        self._advantages = advantages
+        rollouts = [rollout for group in self._groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
-        self.stats(of_groups(groups))
-        self.stats(ledger(entries([group for group in groups if group.judged])))
+        self.stats(of_groups(self._groups))
+        self.stats(ledger(entries([group for group in self._groups if group.judged])))
 
     def stats(self, stats: Mapping[str, Stat]) -> None:
         self._stats = merge(self._stats, dict(stats))
@@ -164,7 +206,14 @@ class StepLog:
 
     def records(self) -> list[Record]:
         body = {"metrics": self.metrics(), "statuses": self._statuses}
-        return [*self._records, Record(kind="step", step=self.number, body=body)]
+        return [*self.unfinished(), Record(kind="step", step=self.number, body=body)]
+
+    def unfinished(self, error: Exception | None = None) -> list[Record]:
+        """What was measured and rolled out so far. Args: error: what ended it, which may carry more rollouts."""
+        found = [*self._records, *rollout_records("rollout", self.number, self._groups, self._advantages)]
+        if isinstance(error, Unjudged) and not self._groups:
+            found += rollout_records("held_out" if error.held_out else "rollout", self.number, error.groups)
+        return found
 
 
 def of_groups(groups: Sequence[Group]) -> Stats:

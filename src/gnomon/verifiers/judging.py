@@ -48,8 +48,9 @@ def settle(outcome: Outcome, reward_range: tuple[float, float]) -> Verdict | Ret
             return Retry(spent) if resource == "wall" else spent
         case Raised(error, trace):
             return Retry(failed(trace or error))
-        case Died(tries):
-            return Retry(failed(f"the process that judged it died, {tries} time{'s' if tries != 1 else ''} in a row"))
+        case Died(tries, why):
+            times = f"{tries} time{'s' if tries != 1 else ''} in a row"
+            return Retry(failed(f"the process that judged it died, {times}{': ' if why else ''}{why}"))
 
 
 def fault(value: object, reward_range: tuple[float, float]) -> str:

@@ -60,6 +60,8 @@ class Died:
     """The worker went away under the job, each time it was tried: a crash of the interpreter, or somebody's kill."""
 
     tries: int
+    why: str = ""
+    """What is known of the reason; empty where nothing is."""
 
 
 Outcome = Returned | Raised | Exceeded | Died
@@ -76,6 +78,9 @@ class Worker:
     def cpu(self) -> float:
         """Seconds of processor time it has used, over all its threads."""
         return time.clock_gettime(~self.pid << 3 | 2)  # Linux's clock of another process.
+
+    def alive(self) -> bool:
+        return not wait([self.pidfd], 0)
 
     def kill(self) -> None:
         """End it, and all that it started in its own session."""
@@ -148,7 +153,7 @@ class Pool:
         if hardened:
             capabilities(("worker",))
         self.limit, self.seconds, self.wall = workers, seconds, 10 * seconds if wall is None else wall
-        self.output, self.recycle, self.retries = output, recycle, retries
+        self.memory, self.output, self.recycle, self.retries = memory, output, recycle, retries
         module = getattr(function, "__self__", function)
         name = getattr(module, "__module__", None) or type(module).__module__
         if name == "__main__":
@@ -167,6 +172,8 @@ class Pool:
 
     def map(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False, patience: float = 1.0) -> list[Outcome]:
         """One outcome per job, in order, whatever the order they end in.
+
+        A job that cannot be pickled is `Raised`. One that a worker has no memory to receive is `Died`, with both sizes.
 
         Args:
             fresh: every job gets a worker that has done nothing before.
@@ -195,23 +202,30 @@ class Pool:
         self, jobs: Iterable[tuple[Any, ...]], stop: socket.socket | None, fresh: bool, patience: float = 1.0
     ) -> list[Outcome]:
         seconds, wall = patience * self.seconds, patience * self.wall
-        payloads = [pickle.dumps(job) for job in jobs]
-        outcomes: list[Outcome | None] = [None] * len(payloads)
-        waiting = deque((place, 0) for place in range(len(payloads)))
+        payloads, outcomes = self._pickled(jobs)
+        waiting = deque((place, 0) for place, payload in enumerate(payloads) if payload is not None)
         flights: dict[socket.socket, Flight] = {}
+
+        def ended(place: int, tries: int, outcome: Outcome) -> None:
+            if isinstance(outcome, Died) and tries <= self.retries:
+                waiting.append((place, tries))
+            else:
+                outcomes[place] = outcome
+
         try:
             while waiting or flights:
                 while waiting and (worker := self._take(fresh, wait=not flights)) is not None:
-                    place, tries = waiting[0]
-                    now = time.monotonic()
-                    try:
-                        cpu = worker.cpu()
-                        worker.channel.sendall(frame(payloads[place]))
-                    except OSError:  # Somebody killed it while it was idle; the job has not begun.
+                    if worker.jobs and not worker.alive():  # Somebody killed it while it was idle.
                         self._drop(worker)
                         continue
-                    waiting.popleft()
-                    flights[worker.channel] = Flight(worker, place, tries + 1, now, cpu, seconds, wall)
+                    place, tries = waiting.popleft()
+                    flight = Flight(worker, place, tries + 1, time.monotonic(), 0.0, seconds, wall)
+                    if (died := self._sent(flight, payloads[place] or b"")) is None:
+                        flights[worker.channel] = flight
+                    else:
+                        ended(place, tries + 1, died)
+                if not flights:
+                    continue
                 pause = max(0.0, min(flight.due for flight in flights.values()) - time.monotonic())
                 ready = wait([*flights, *([stop] if stop is not None else [])], pause)
                 if stop is not None and stop in ready:
@@ -222,10 +236,7 @@ class Pool:
                     if outcome is None:
                         continue
                     del flights[flight.worker.channel]
-                    if isinstance(outcome, Died) and flight.tries <= self.retries:
-                        waiting.append((flight.place, flight.tries))
-                    else:
-                        outcomes[flight.place] = outcome
+                    ended(flight.place, flight.tries, outcome)
                 for channel, flight in list(flights.items()):
                     if (spent := self._overdue(flight)) is not None:
                         self._drop(flights.pop(channel).worker)
@@ -234,6 +245,39 @@ class Pool:
             for flight in flights.values():
                 self._drop(flight.worker)
         return outcomes  # type: ignore[return-value]
+
+    def _pickled(self, jobs: Iterable[tuple[Any, ...]]) -> tuple[list[bytes | None], list[Outcome | None]]:
+        """Every job as bytes, and the outcome of those that cannot be sent."""
+        payloads: list[bytes | None] = []
+        outcomes: list[Outcome | None] = []
+        for job in jobs:
+            payload: bytes | None = None
+            outcome: Outcome | None = None
+            try:
+                payload = pickle.dumps(job)
+            except Exception as error:  # A job's own code decides how it is pickled, so it may raise anything.
+                outcome = Raised(f"the job cannot be sent to a worker: {type(error).__name__}: {error}", "")
+            size = 0 if payload is None else len(payload)
+            if size >= self.memory:
+                payload, outcome = None, Died(1, self._unheld(size))
+            payloads.append(payload)
+            outcomes.append(outcome)
+        return payloads, outcomes
+
+    def _sent(self, flight: Flight, payload: bytes) -> Died | None:
+        """Send a job to its worker. Returns: how the worker died before it had all of the job."""
+        worker = flight.worker
+        try:
+            flight.cpu = worker.cpu()
+            worker.channel.sendall(len(payload).to_bytes(HEAD, "little"))
+            worker.channel.sendall(payload)
+            return None
+        except OSError:
+            self._drop(worker)
+            return Died(flight.tries, self._unheld(len(payload)))
+
+    def _unheld(self, size: int) -> str:
+        return f"it could not receive the job, which has {size:,} bytes; it may use {self.memory:,} bytes of memory"
 
     def _hear(self, flight: Flight) -> Outcome | None:
         """The answer of a worker that has something to say, if only that it is gone; None while it is not whole."""
@@ -251,6 +295,9 @@ class Pool:
             return None
         try:
             kind, *rest = self._open(bytes(heard[HEAD : HEAD + size]))
+            if kind == "unheld":
+                self._drop(worker)
+                return Died(flight.tries, self._unheld(int(rest[0])))
             outcome = KINDS[kind](*rest)
         except Exception as error:  # Only a worker that is no longer ours, or a value that does not travel, does this.
             self._drop(worker)

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from gnomon.jail.confine import harden
+from gnomon.jail.descendants import adopt, end_all
 
 __all__ = ["HEAD", "frame", "framed", "start"]
 
@@ -92,8 +93,10 @@ def nursery(descriptor: int) -> None:
             asked.sendall(frame(traceback.format_exception_only(error)[-1].strip().encode(errors="replace") or b"?"))
             return
         settle()
+        adopt()
         asked.sendall(frame(b""))
         forking(asked, work)
+        end_all()
 
 
 def work(descriptor: int) -> None:
@@ -143,12 +146,23 @@ def framed(stream: BinaryIO) -> bytes:
 def done(function: Any, job: bytes) -> bytes:
     """The pickled answer to a job: what the function returned, or how it failed."""
     try:
-        return pickle.dumps(("returned", function(*pickle.loads(job))))
+        arguments = pickle.loads(job)
+    except MemoryError:
+        return pickle.dumps(("unheld", len(job)))
+    except BaseException as error:
+        return raised(error)
+    try:
+        return pickle.dumps(("returned", function(*arguments)))
     except MemoryError:
         return pickle.dumps(("exceeded", "memory"))
     except BaseException as error:  # Also those that `except Exception` lets through, such as an exit or an interrupt.
-        try:
-            said = f": {error}", "".join(traceback.format_exception(error, limit=-FRAMES))
-        except BaseException:
-            said = " (it cannot say why)", ""
-        return pickle.dumps(("raised", type(error).__name__ + said[0], said[1]))
+        return raised(error)
+
+
+def raised(error: BaseException) -> bytes:
+    """The pickled answer that says what was raised."""
+    try:
+        said = f": {error}", "".join(traceback.format_exception(error, limit=-FRAMES))
+    except BaseException:
+        said = " (it cannot say why)", ""
+    return pickle.dumps(("raised", type(error).__name__ + said[0], said[1]))

@@ -1,9 +1,11 @@
 """The far side of a hosted environment: a program for any Python from 3.10 on, which needs none of this package.
 
-    python host.py KIND NAME OPTIONS
+    python host.py PROCESSES KIND NAME OPTIONS
 
-Standard input is a socket. Every descriptor that arrives on it is one end of a conversation: a process is forked
-for it, so each episode has a process, and a global generator, of its own. A conversation is lines of JSON:
+PROCESSES is the path of `gnomon/jail/descendants.py`. Standard input is a socket. Every descriptor that arrives on it
+is one end of a conversation: a process is forked for it, so each episode has a process, and a global generator, of its
+own. A conversation ends when its other end closes, and with it everything that it started, busy or not; all of them
+end when the socket closes. A conversation is lines of JSON:
 
     -> {"op": "start", "seed": 7}           <- {"text": ..., "seat": 0}
     -> {"op": "step", "text": "[3]"}        <- {"text": ..., "seat": 0, "done": false, "rewards": null}
@@ -20,6 +22,7 @@ import itertools
 import json
 import os
 import random
+import runpy
 import signal
 import socket
 import sys
@@ -27,6 +30,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+Kept = Callable[[Callable[[], None], int], None]
+"""Runs something until it ends or the other end of a channel closes, then ends all that it started."""
 KEPT = 200
 """Tasks of a task set that are kept at hand."""
 
@@ -254,7 +259,7 @@ def converse(channel: socket.socket, env: Any, problem: str) -> None:
         if problem:
             tell({"error": "load", "text": problem})
             return
-        tell({"pid": os.getpid(), "seats": env.seats})
+        tell({"pid": os.getppid(), "seats": env.seats})
         for line in lines:
             asked = json.loads(line)
             try:
@@ -268,13 +273,24 @@ def converse(channel: socket.socket, env: Any, problem: str) -> None:
             tell(answer)
 
 
-def main(kind: str, name: str, options: dict[str, Any]) -> None:
-    """Load the environment once, then fork for every conversation, until nobody holds the other end."""
+def converse_kept(kept: Kept, descriptor: int, env: Any, problem: str) -> None:
+    """One conversation, and the end of everything that the environment started in it."""
+    kept(lambda: converse(socket.socket(fileno=os.dup(descriptor)), env, problem), descriptor)
+
+
+def main(processes: str, kind: str, name: str, options: dict[str, Any]) -> None:
+    """Serve until nobody holds the other end of the socket; whatever is running then is ended."""
+    kept: Kept = runpy.run_path(processes)["kept"]
     asked = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDWR)
     # What a library prints must not be taken for an answer, and nobody reads it.
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
+    kept(lambda: serve(asked, kept, kind, name, options), asked.fileno())
+
+
+def serve(asked: socket.socket, kept: Kept, kind: str, name: str, options: dict[str, Any]) -> None:
+    """Load the environment once, then fork for every conversation."""
     # A module of the working folder may be named, as it may for a script that stands there.
     sys.path[0] = os.getcwd()
     env, problem = None, ""
@@ -290,13 +306,12 @@ def main(kind: str, name: str, options: dict[str, Any]) -> None:
             return
         if os.fork() == 0:
             asked.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
-                converse(socket.socket(fileno=descriptors[0]), env, problem)
+                converse_kept(kept, descriptors[0], env, problem)
             finally:
                 os._exit(0)
         os.close(descriptors[0])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4]))

@@ -9,14 +9,19 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ResourceError, VerifierError
+from gnomon.jail import descendants
 
 __all__ = ["Conversation", "Host", "Late", "host"]
 
 SCRIPT = Path(__file__).with_name("host.py")
+PROCESSES = Path(descendants.__file__)
+LEAVE = 5.0
+"""Seconds that the process of an episode may take to end all that it started."""
 LOADING = 60.0
 """Seconds that an interpreter may take to import an environment."""
 
@@ -28,7 +33,8 @@ class Late(Exception):
 class Host:
     """A process of the given interpreter, in which an environment is loaded once and forked for every episode.
 
-    It ends when nobody holds its socket any more. A forked process of ours may go on using it.
+    It ends, with all episodes and all that they started, when nobody holds its socket any more. A forked process of
+    ours may go on using it.
     """
 
     def __init__(self, python: str, kind: str, name: str, options: str) -> None:
@@ -41,7 +47,7 @@ class Host:
         with there:
             try:
                 self._process = subprocess.Popen(
-                    [python, str(SCRIPT), kind, name, options],
+                    [python, str(SCRIPT), str(PROCESSES), kind, name, options],
                     stdin=there.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
                     start_new_session=True,
                 )  # fmt: skip
@@ -58,10 +64,15 @@ class Host:
             except BaseException:
                 here.close()
                 raise
-        return Conversation(here, f"{self.kind}:{self.name}", self.python)
+        try:
+            return Conversation(here, f"{self.kind}:{self.name}", self.python)
+        except VerifierError as error:
+            if self._process.poll() is not None:  # It was killed, and what it left took the descriptor.
+                raise BrokenPipeError("the host has gone") from error
+            raise
 
     def close(self) -> None:
-        """End it; conversations go on."""
+        """End it, and its conversations."""
         self._here.close()
         self._process.wait()
 
@@ -82,8 +93,8 @@ class Conversation:
                 fix="python=PATH of an interpreter that has its package, and a name that the package knows",
             )  # fmt: skip
         self.seats = int(greeting["seats"])
-        # Its parent reaps it only after it has ended, and it waits for us.
-        self._pidfd = os.pidfd_open(int(greeting["pid"]))
+        with suppress(ProcessLookupError):  # Its environment has ended the process already; the next question tells.
+            self._pidfd = os.pidfd_open(int(greeting["pid"]))
 
     def ask(self, seconds: float, **question: Any) -> dict[str, Any]:
         """The answer to a question.
@@ -102,15 +113,18 @@ class Conversation:
         return answer
 
     def close(self) -> None:
-        """End the process."""
-        if self._pidfd >= 0:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            os.close(self._pidfd)
-            self._pidfd = -1
+        """End the process, and all that it started."""
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
         with suppress(OSError):
             self._lines.close()
         self._channel.close()
+        if self._pidfd >= 0:
+            if not wait([self._pidfd], LEAVE):
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            os.close(self._pidfd)
+            self._pidfd = -1
 
     def _heard(self, seconds: float) -> dict[str, Any]:
         self._channel.settimeout(seconds)

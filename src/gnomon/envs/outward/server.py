@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -37,6 +38,16 @@ class Refused(Exception):
         self.status = status
 
 
+class Http(ThreadingHTTPServer):
+    """A connection in a thread of its own. One that its client drops is over, and nothing is written about it."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class Server:
     """Serves an environment on the loopback address.
 
@@ -54,8 +65,7 @@ class Server:
         self.env, self.token = env, token or secrets.token_urlsafe(32)
         self.plays = Plays(env, workers=workers, seconds=seconds)
         self.splits = Splits(env)
-        self._http = ThreadingHTTPServer((LOOPBACK, port), type("Asked", (Asked,), {"owner": self}))
-        self._http.daemon_threads = True
+        self._http = Http((LOOPBACK, port), type("Asked", (Asked,), {"owner": self}))
         self._thread = Thread(target=self._http.serve_forever, daemon=True)
         self.port = int(self._http.server_address[1])
         self.hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}

@@ -1,0 +1,27 @@
+"""Text that others wrote, made safe to print: it cannot move a cursor, change a colour or turn the order of letters.
+
+What a model said, an id, a name or a message of another program may hold escape sequences (ESC, C1), overrides of the
+writing direction, or lone surrogates. Each such sign is written as its Python escape.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+__all__ = ["one_line", "printable", "put"]
+
+
+def printable(text: str) -> str:
+    """The text with every sign escaped that is not visible, but for spaces and line ends."""
+    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
+
+
+def one_line(value: object) -> str:
+    """A value as one line: line ends are escaped too, so that a field cannot look like another row."""
+    return printable(str(value)).replace("\n", "\\n")
+
+
+def put(*values: Any, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
+    """`print`, of printable text."""
+    print(*(printable(str(value)) for value in values), end=end, file=sys.stdout if file is None else file, flush=flush)
