@@ -7,9 +7,14 @@ importable one by one; nothing heavy is imported before it is used.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# OpenMP reads this when torch is loaded. Its threads spin while they wait, by default, and beside other work each of
+# them waits for one that is not running: a run with two threads was up to ten times slower than its share.
 
 HOME = {
     "Actor": "gnomon.rollout",

@@ -55,12 +55,13 @@ def train(
     """Train a policy: gnomon train countdown rollout.group=8 run=runs/first"""
     from gnomon.config import Source, load, overrides, resolve
     from gnomon.launch.find import check_env_config, check_policy_config
-    from gnomon.store import require_free
 
     words = list(settings or [])
     folder = run_folder(what, words)
     first = load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
     config, _ = resolve([first, overrides(words, 2)], [check_env_config, check_policy_config])
+    from gnomon.store import require_free
+
     require_free(folder)
     from gnomon.launch.bars import spark
     from gnomon.launch.display import Display

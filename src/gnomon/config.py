@@ -786,8 +786,9 @@ class RunConfig(Section):
 
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of every random draw of the run."""
-    threads: Annotated[int, Field(ge=1)] = 2
-    """CPU threads of torch. Another number sums gradients in another order, so the bits of a run change."""
+    threads: Annotated[int, Field(ge=1)] = 1
+    """CPU threads of torch. More than one helps a large policy only: threads wait for each other in every operation.
+    Another number sums gradients in another order, so the bits of a run change."""
     env: Env = Env()
     policy: Policy = Policy()
     rollout: Rollout = Rollout()

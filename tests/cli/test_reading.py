@@ -11,6 +11,9 @@ import pytest
 
 import gnomon
 from commands import command
+from gnomon.engines.base import Tier
+from gnomon.launch.local import numerics
+from gnomon.launch.read import numerics_text
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_show_tells_what_the_run_is_worth(run):
     text = command("show", str(run)).stdout
-    for word in ("fingerprint", "baseline", "held-out", "reward", "length", "log-probability 0"):
+    for word in ("fingerprint", "baseline", "held-out", "reward", "length", "exact", "log-probability: 0 at the start"):
         assert word in text
     facts = json.loads(command("show", str(run), "--json").stdout)
     assert facts["status"] == "finished" and facts["steps"] == 2 and len(facts["fingerprint"]) == 64
@@ -37,6 +40,25 @@ def test_show_tells_what_the_run_is_worth(run):
         interval = facts[name]["pass_at"]["1"]
         assert interval["low"] <= interval["value"] <= interval["high"] and interval["n"] == 4
     assert len(facts["curve"]["reward"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({"tier": "exact", "start_logp_gap": 0.0, "max_logp_gap": None}, "exact   largest {}: 0 at the start"),
+        (
+            {"tier": "measured", "start_logp_gap": 6.3e-4, "max_logp_gap": 2e-6},
+            "measured   largest {}: 0.00063 at the start, 2e-06 in training",
+        ),
+    ],
+)
+def test_show_says_how_far_sampler_and_learner_agree(facts, line):
+    assert numerics_text(facts) == ["numerics     " + line.format("|sampler - learner| log-probability")]
+
+
+def test_a_run_begins_by_saying_its_tier_and_why():
+    assert numerics(Tier.EXACT, 0.0).startswith("Tier exact: ") and "equal in every bit" in numerics(Tier.EXACT, 0.0)
+    assert "Tier measured: " in numerics(Tier.MEASURED, 6.3e-4) and "up to 0.00063" in numerics(Tier.MEASURED, 6.3e-4)
 
 
 def test_show_leads_from_a_step_to_a_rollout(run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import gnomon
 from gnomon import config
+from gnomon.envs import ENVS
 from gnomon.objectives import TABLE, Objective
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +56,33 @@ def test_help_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and "train" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("words", [["char_count", "lrr=3"], ["char_count", "optim.lr=abc"], ["char_counts"]])
+def test_a_mistake_in_a_setting_is_found_with_few_imports(words):
+    code = (
+        f"import sys\nsys.argv = ['gnomon', 'train', *{words}]\nfrom gnomon.cli import main\n"
+        "try:\n main()\nexcept SystemExit:\n pass\nprint(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    others = {f"gnomon.envs.{name}" for name in ENVS if name != "char_count"}
+    late = {"gnomon.store", "gnomon.audit", "gnomon.training", "gnomon.launch.local", "gnomon.envs.adapters.hosted"}
+    assert "error[E0" in done.stderr
+    assert not (HEAVY | {"scipy", "sympy", "http.client"} | others | late) & loaded
+    assert len(loaded) < 430, "388 were needed when this was written, and torch alone brings a thousand"
+
+
+@pytest.mark.parametrize(("given", "spins"), [({}, False), ({"OMP_WAIT_POLICY": "active"}, True)])
+def test_threads_sleep_while_they_wait_unless_the_user_says_otherwise(given, spins):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_", "KMP_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", "import gnomon, torch"],
+        capture_output=True, text=True, env={**environment, "OMP_DISPLAY_ENV": "verbose", **given},
+    )  # fmt: skip
+    if "OMP_WAIT_POLICY" not in done.stderr:
+        pytest.skip("this torch has an OpenMP that does not show its settings")
+    assert ("OMP_WAIT_POLICY = 'ACTIVE'" in done.stderr) == spins, done.stderr
 
 
 def test_public_names_are_sorted_complete_and_there():

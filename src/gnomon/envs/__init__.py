@@ -1,29 +1,38 @@
-"""Environments: tasks and their judge. One file each; `ENVS` names the ones that ship."""
+"""Environments: tasks and their judge. One file each; `ENVS` names the ones that ship.
+
+An environment is imported when it is asked for: a command that needs one does not pay for the others.
+"""
 
 from __future__ import annotations
 
-from gnomon.envs.anytime import Anytime
-from gnomon.envs.arithmetic import Arithmetic
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
 from gnomon.envs.base import Env, Episode, SingleTurn, Step, Tasks, identity
-from gnomon.envs.calculator import Calculator
-from gnomon.envs.char_count import CharCount
-from gnomon.envs.code import Code
-from gnomon.envs.countdown import Countdown
-from gnomon.envs.dataset import Dataset
-from gnomon.envs.guess_number import GuessNumber
-from gnomon.envs.kuhn_poker import KuhnPoker
-from gnomon.envs.linear_equation import LinearEquation
-from gnomon.envs.list_puzzle import ListPuzzle
-from gnomon.envs.mastermind import Mastermind
-from gnomon.envs.multiple_choice import MultipleChoice
-from gnomon.envs.nim import Nim
-from gnomon.envs.number_words import NumberWords
-from gnomon.envs.polynomial_product import PolynomialProduct
-from gnomon.envs.scramble import Scramble
-from gnomon.envs.tic_tac_toe import TicTacToe
-from gnomon.envs.turns import Ask, MultiTurn, Play
-from gnomon.envs.word_problem import WordProblem
-from gnomon.envs.wordle import Wordle
+
+if TYPE_CHECKING:
+    from gnomon.envs.anytime import Anytime
+    from gnomon.envs.arithmetic import Arithmetic
+    from gnomon.envs.calculator import Calculator
+    from gnomon.envs.char_count import CharCount
+    from gnomon.envs.code import Code
+    from gnomon.envs.countdown import Countdown
+    from gnomon.envs.dataset import Dataset
+    from gnomon.envs.guess_number import GuessNumber
+    from gnomon.envs.kuhn_poker import KuhnPoker
+    from gnomon.envs.linear_equation import LinearEquation
+    from gnomon.envs.list_puzzle import ListPuzzle
+    from gnomon.envs.mastermind import Mastermind
+    from gnomon.envs.multiple_choice import MultipleChoice
+    from gnomon.envs.nim import Nim
+    from gnomon.envs.number_words import NumberWords
+    from gnomon.envs.polynomial_product import PolynomialProduct
+    from gnomon.envs.scramble import Scramble
+    from gnomon.envs.tic_tac_toe import TicTacToe
+    from gnomon.envs.turns import Ask, MultiTurn, Play
+    from gnomon.envs.word_problem import WordProblem
+    from gnomon.envs.wordle import Wordle
 
 __all__ = [
     "ENVS",
@@ -58,25 +67,64 @@ __all__ = [
     "identity",
 ]
 
-ENVS: dict[str, type[Env]] = {
-    "anytime": Anytime,
-    "arithmetic": Arithmetic,
-    "calculator": Calculator,
-    "char_count": CharCount,
-    "code": Code,
-    "countdown": Countdown,
-    "dataset": Dataset,
-    "guess_number": GuessNumber,
-    "kuhn_poker": KuhnPoker,
-    "linear_equation": LinearEquation,
-    "list_puzzle": ListPuzzle,
-    "mastermind": Mastermind,
-    "multiple_choice": MultipleChoice,
-    "nim": Nim,
-    "number_words": NumberWords,
-    "polynomial_product": PolynomialProduct,
-    "scramble": Scramble,
-    "tic_tac_toe": TicTacToe,
-    "word_problem": WordProblem,
-    "wordle": Wordle,
-}
+NAMES = (
+    "anytime",
+    "arithmetic",
+    "calculator",
+    "char_count",
+    "code",
+    "countdown",
+    "dataset",
+    "guess_number",
+    "kuhn_poker",
+    "linear_equation",
+    "list_puzzle",
+    "mastermind",
+    "multiple_choice",
+    "nim",
+    "number_words",
+    "polynomial_product",
+    "scramble",
+    "tic_tac_toe",
+    "word_problem",
+    "wordle",
+)
+"""Of the environments that ship; each is the name of a module here, and in capitals that of its class."""
+TURNS = ("Ask", "MultiTurn", "Play")
+"""What environments of several turns are built from, in `gnomon.envs.turns`."""
+
+
+class Shipped(Mapping[str, type[Env]]):
+    """Name to class. Looking up a class imports its module; names alone import nothing."""
+
+    def __getitem__(self, name: str) -> type[Env]:
+        if name not in self:
+            raise KeyError(name)
+        kind: type[Env] = getattr(importlib.import_module(f"{__name__}.{name}"), capitals(name))
+        return kind
+
+    def __contains__(self, name: object) -> bool:
+        return name in NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+def capitals(name: str) -> str:
+    """`kuhn_poker` as `KuhnPoker`."""
+    return "".join(word.title() for word in name.split("_"))
+
+
+ENVS = Shipped()
+
+
+def __getattr__(name: str) -> Any:
+    if name in TURNS:
+        return getattr(importlib.import_module(f"{__name__}.turns"), name)
+    for env in NAMES:
+        if capitals(env) == name:
+            return ENVS[env]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,7 +40,7 @@ from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.weights import Weights
 from gnomon.objectives import Data, Need, Objective, less_overlong, objective, penalties
-from gnomon.rendering import choose, joined
+from gnomon.rendering import Renderer, choose, joined
 from gnomon.rewards.alarms import Lookout
 from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
@@ -59,7 +59,7 @@ from gnomon.training.loop import first
 from gnomon.training.sanity import BAND, OWN, ROLLOUTS, WINDOW, Sanity, answered, gate, solvable
 from gnomon.types import Sampling
 
-__all__ = ["Parts", "build", "manifest", "measure", "opening", "resume", "sanity", "start"]
+__all__ = ["Parts", "build", "manifest", "measure", "opening", "resume", "sampler", "sanity", "start"]
 
 
 PROBES = 6
@@ -92,30 +92,14 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     torch.set_num_threads(config.threads)
     env = make_env(config.env) if env is None else env
     confined(env)
-    dtype = getattr(torch, config.policy.dtype)
-    folder = model_folder(config.policy.path)
-    mine, theirs = Policy.load(folder), Policy.load(folder, dtype)
-    if not mine.tokenizer.encode("0"):
-        raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(folder))
+    engine, renderer, gap = sampler(config, env, progress)
+    theirs, folder, dtype = engine.policy, model_folder(config.policy.path), getattr(torch, config.policy.dtype)
+    mine = Policy.load(folder)
     sampling = Sampling(
         max_tokens=config.rollout.max_tokens,
         temperature=config.rollout.temperature,
         stop=tuple(config.rollout.stop),
     )
-    engine = Embedded(theirs, progress)
-    probes = [task for _, task in first(env.tasks("train"), PROBES)]
-    renderer = choose(theirs.tokenizer, config.policy.renderer, turns=env.max_turns)
-    gap = engine.measure([joined(renderer.start(task.messages)) for task in probes])
-    bound = 0.05 if dtype == torch.float32 else 0.5
-    if not gap <= bound:
-        raise NumericsError(
-            "E204",
-            f"decoding and scoring differ by {gap:.2g} in log-probability",
-            where=f"{type(mine.model).__name__} in {config.policy.dtype}",
-            why=f"over {bound} is no rounding: the model mixes tokens in a way this engine does not know",
-            fix="use a model whose layers are attention and feed-forward only",
-        )
-    engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
     chosen = config.objective.model_dump()
     row = objective(chosen.pop("type"), **chosen)
     referee = Referee(
@@ -184,6 +168,35 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         limits=limits,
     )
     return Parts(env=env, actor=actor, learner=learner, objective=row, gap=gap)
+
+
+def sampler(config: RunConfig, env: Env, progress: Progress = unseen) -> tuple[Embedded, Renderer, float]:
+    """The engine of a run, with a policy of its own, and how conversations become its tokens.
+
+    Returns: last, the largest difference between a decoded and a scored log-probability, in nats. The engine's tier
+        follows from this one measurement. It is not repeated when the difference is not zero: a second one that
+        finds nothing does not undo the first.
+    Raises: ModelError E306; NumericsError E204, when the difference is no rounding.
+    """
+    dtype = getattr(torch, config.policy.dtype)
+    policy = Policy.load(model_folder(config.policy.path), dtype)
+    if not policy.tokenizer.encode("0"):
+        raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(policy.tokenizer.folder))
+    engine = Embedded(policy, progress)
+    probes = [task for _, task in first(env.tasks("train"), PROBES)]
+    renderer = choose(policy.tokenizer, config.policy.renderer, turns=env.max_turns)
+    gap = engine.measure([joined(renderer.start(task.messages)) for task in probes])
+    bound = 0.05 if dtype == torch.float32 else 0.5
+    if not gap <= bound:
+        raise NumericsError(
+            "E204",
+            f"decoding and scoring differ by {gap:.2g} in log-probability",
+            where=f"{type(policy.model).__name__} in {config.policy.dtype}",
+            why=f"over {bound} is no rounding: the model mixes tokens in a way this engine does not know",
+            fix="use a model whose layers are attention and feed-forward only",
+        )
+    engine.tier = Tier.EXACT if gap == 0.0 else Tier.MEASURED
+    return engine, renderer, gap
 
 
 def actor_of(config: RunConfig, row: Objective, learner: LocalLearner) -> Callable[..., Actor]:
@@ -391,9 +404,7 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
 def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
     sentinel = getattr(parts.env, "sentinel", None)
     recorder = Recorder(store, config, watch, Lookout(parts.env.tasks("train").__getitem__, sentinel))
-    tier = parts.actor.engine.tier
-    found = "equal in every bit" if tier is Tier.EXACT else f"up to {parts.gap:.2g} apart"
-    watch.message(f"Sampler and learner log-probabilities: {found}.")
+    watch.message(numerics(parts.actor.engine.tier, parts.gap))
     with gentle_interrupt(recorder, watch):
         asyncio.run(
             train(
@@ -405,6 +416,16 @@ def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
                 run=recorder,
             )
         )
+
+
+def numerics(tier: Tier, gap: float) -> str:
+    """What was measured before the run, for its reader."""
+    if tier is Tier.EXACT:
+        return "Tier exact: log-probabilities of sampler and learner are equal in every bit."
+    return (
+        f"Tier measured: log-probabilities of sampler and learner differ by up to {gap:.2g}. "
+        "The run is not held to equal bits; every step records its difference (docs/numerics.md)."
+    )
 
 
 @contextmanager

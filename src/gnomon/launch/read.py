@@ -49,6 +49,7 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "seconds": sum(float(row["seconds"]) for row in reader.timings()),
         "max_logp_gap": max((g for g in curve["logp_gap"] if g is not None), default=None),
         "tier": reader.manifest.get("tier"),
+        "start_logp_gap": reader.manifest.get("logp_gap"),
         "curve": curve,
         "ledger": ledger([m["metrics"] for m in metrics]),
         "alarms": [{name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.alarms()],
@@ -120,13 +121,24 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
         if values:
             text.append(f"{name:<12} {bars(values, 48)}  {values[0]:.2f} to {values[-1]:.2f}")
     text += ledger_text(facts["ledger"])
-    if facts["max_logp_gap"] is not None:
-        text.append(f"numerics     largest |sampler - learner| log-probability {facts['max_logp_gap']:.2g}")
+    text += numerics_text(facts)
     if facts["varies"]:
         text.append(f"not exact    {one_line(facts['varies'])}")
     text += [attempt_text(facts["run"], attempt) for attempt in facts["attempts"]]
     text += [alarm_text(facts["run"], alarm) for alarm in facts["alarms"]]
     return "\n".join(text)
+
+
+def numerics_text(facts: Mapping[str, Any]) -> list[str]:
+    """The tier of a run, and the largest differences between sampler and learner, at the start and in its steps."""
+    gaps = [
+        f"{facts[name]:.2g} {when}"
+        for name, when in (("start_logp_gap", "at the start"), ("max_logp_gap", "in training"))
+        if facts[name] is not None
+    ]
+    if facts["tier"] is None and not gaps:
+        return []
+    return [f"numerics     {facts['tier']}   largest |sampler - learner| log-probability: {', '.join(gaps)}"]
 
 
 def attempt_text(folder: str, attempt: Mapping[str, Any]) -> str:

@@ -15,12 +15,14 @@ from transformers.utils import logging
 from gnomon.errors import ModelError
 from gnomon.models.attention import NAME, Layout, attend_by_layout
 from gnomon.models.folder import model_folder
+from gnomon.models.kernels import settle
 from gnomon.models.tokenizer import Tokenizer
 
 __all__ = ["Policy", "at_least_float32"]
 
 logging.disable_progress_bar()
 AttentionInterface.register(NAME, attend_by_layout)
+settle()
 
 
 class Policy:

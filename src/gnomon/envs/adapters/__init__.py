@@ -1,13 +1,21 @@
-"""Environments of other libraries, behind the one interface: `rg:…`, `gem:…`, `textarena:…`, `verifiers:…`, `gym:…`."""
+"""Environments of other libraries, behind the one interface: `rg:…`, `gem:…`, `textarena:…`, `verifiers:…`, `gym:…`.
+
+An adapter is imported when it is asked for.
+"""
 
 from __future__ import annotations
 
-from gnomon.envs.adapters.hosted import Gem, Gym, Hosted, TextArena, VerifiersEnv
-from gnomon.envs.adapters.openenv import OpenEnv
-from gnomon.envs.adapters.ors import Ors
-from gnomon.envs.adapters.reasoning_gym import ReasoningGym
-from gnomon.envs.adapters.remote import Remote
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from gnomon.envs.base import Env
+
+if TYPE_CHECKING:
+    from gnomon.envs.adapters.hosted import Gem, Gym, Hosted, TextArena, VerifiersEnv
+    from gnomon.envs.adapters.openenv import OpenEnv
+    from gnomon.envs.adapters.ors import Ors
+    from gnomon.envs.adapters.reasoning_gym import ReasoningGym
+    from gnomon.envs.adapters.remote import Remote
 
 __all__ = [
     "ADAPTERS",
@@ -23,15 +31,27 @@ __all__ = [
     "adapter",
 ]
 
-ADAPTERS: dict[str, tuple[type[Env], str]] = {
-    "rg": (ReasoningGym, "name"),
-    "gem": (Gem, "name"),
-    "textarena": (TextArena, "name"),
-    "verifiers": (VerifiersEnv, "name"),
-    "gym": (Gym, "name"),
-    "openenv": (OpenEnv, "url"),
-    "ors": (Ors, "url"),
-    "remote": (Remote, "url"),
+HOME = {
+    "Gem": "hosted",
+    "Gym": "hosted",
+    "Hosted": "hosted",
+    "OpenEnv": "openenv",
+    "Ors": "ors",
+    "ReasoningGym": "reasoning_gym",
+    "Remote": "remote",
+    "TextArena": "hosted",
+    "VerifiersEnv": "hosted",
+}
+"""Class to the module that defines it."""
+ADAPTERS = {
+    "rg": ("ReasoningGym", "name"),
+    "gem": ("Gem", "name"),
+    "textarena": ("TextArena", "name"),
+    "verifiers": ("VerifiersEnv", "name"),
+    "gym": ("Gym", "name"),
+    "openenv": ("OpenEnv", "url"),
+    "ors": ("Ors", "url"),
+    "remote": ("Remote", "url"),
 }
 """The class behind a prefix, and which of its fields what follows the prefix gives."""
 
@@ -42,4 +62,10 @@ def adapter(name: str) -> tuple[type[Env], dict[str, str]] | None:
     if prefix not in ADAPTERS or not rest:
         return None
     kind, option = ADAPTERS[prefix]
-    return kind, {option: rest}
+    return __getattr__(kind), {option: rest}
+
+
+def __getattr__(name: str) -> Any:
+    if name in HOME:
+        return getattr(importlib.import_module(f"{__name__}.{HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
