@@ -16,8 +16,8 @@ from gnomon.audit.judging import Court, Ruling
 from gnomon.audit.repro import call_script, rule_script
 from gnomon.audit.source import literals
 from gnomon.audit.subject import Subject
+from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault
-from gnomon.envs.witness import line, place, raised
 from gnomon.keys import Key
 from gnomon.types import Task
 

@@ -22,11 +22,11 @@ from gnomon.audit import (
 )
 from gnomon.audit.case import Case
 from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
-from gnomon.audit.judging import Court, Unguarded
+from gnomon.audit.judging import Court
 from gnomon.audit.repro import rule_script
 from gnomon.audit.subject import Subject, subject_of
 from gnomon.envs.base import Env, confined, seats
-from gnomon.envs.witness import line, raised
+from gnomon.envs.blame import line, raised
 
 __all__ = ["PREFLIGHT", "audit", "preflight"]
 
@@ -86,8 +86,6 @@ def audit(
                     findings += probe(case)
             if Axis.EXPLOIT in axes and not several:
                 findings += exploit.outpaid(case)
-    except Unguarded as error:
-        findings = [not_tried(error)]
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         if case is not None:
             raise
@@ -116,14 +114,6 @@ def first_flight(env: Env, tasks: int) -> Report:
 
 def shortened(subject: Subject, tasks: int | None) -> Subject:
     return subject if tasks is None else replace(subject, tasks=subject.tasks[:tasks])
-
-
-def not_tried(error: BaseException) -> Finding:
-    return Finding(
-        axis=Axis.AVAILABILITY, rule="availability.not_tried", severity=Severity.WARNING,
-        what=f"nothing was tried: {error}", why="a verdict is reached in another process, which imports the class",
-        fix='put what the script does under `if __name__ == "__main__":`, or the class into a module',
-    )  # fmt: skip
 
 
 def not_carried(error: BaseException, subject: Subject, seed: int) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import signal
@@ -20,16 +19,19 @@ from typing import Any
 
 import torch
 
-from gnomon.audit import Severity, preflight
+from gnomon.audit import Finding, Severity, preflight
 from gnomon.config import RunConfig, load, resolve, to_toml
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded, Progress, unseen
 from gnomon.envs.base import Env, confined
+from gnomon.envs.blame import quoted
 from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
 from gnomon.jail import capabilities
 from gnomon.keys import Key
 from gnomon.launch.data import anchored_data, data_hashes, digest, require_same_data
-from gnomon.launch.find import check_env_config, make_env, source_hash
+from gnomon.launch.find import check_env_config, make_env
+from gnomon.launch.loops import finished
+from gnomon.launch.objects import source_facts
 from gnomon.launch.weights import weigh
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
@@ -249,7 +251,7 @@ def manifest(config: RunConfig, parts: Parts, env: Env) -> dict[str, Any]:
             "isa": torch.backends.cpu.get_cpu_capability(),
         },
         "threads": config.threads,
-        "env": {"type": config.env.type, "source_sha256": source_hash(parts.env)},
+        "env": source_facts(parts.env, config.env.type),
         "data": data_hashes(config, env),
         "sandbox": capabilities(rungs).body() if (rungs := getattr(env, "rungs", ())) else {},
         "policy": hashes(model_folder(config.policy.path)),
@@ -269,8 +271,13 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     receipt = audited(config, env, watch)
     parts = build(config, env, watch.progress)
     facts = {**manifest(config, parts, env), "audit": receipt}
-    with Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config, env)) as store:
-        go(store, config, parts, watch)
+    store = Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config, env))
+    try:
+        with store:
+            go(store, config, parts, watch)
+    except BaseException:
+        store.discard_unused()
+        raise
     return RunReader(folder)
 
 
@@ -278,19 +285,25 @@ def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
     """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
     report = preflight(env, acknowledge=config.audit.acknowledge)
     if report.blocking:
-        raise ConfigErrors(
-            [
-                ConfigError(
-                    "E124", f"{finding.rule}: {finding.what}", where=finding.where or config.env.type, why=finding.why,
-                    fix=f"gnomon audit {config.env.type} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it",
-                )
-                for finding in report.blocking
-            ]
-        )  # fmt: skip
+        broken = [finding for finding in report.blocking if finding.rule in BROKEN]
+        raise ConfigErrors([refused(finding, config.env.type) for finding in broken or report.blocking])
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
             watch.message(f"Audit: {finding.rule}: {finding.what}")
     return report.receipt()
+
+
+BROKEN = ("failure.raised", "failure.no_verdict", "failure.not_finite", "failure.out_of_range", "failure.no_end")
+"""Findings that are errors of the code: whatever else was found follows from them, and none is a matter of opinion."""
+
+
+def refused(finding: Finding, env: str) -> ConfigError:
+    """A finding that stops a run, as an error; one that may be meant says how to accept it."""
+    accept = f"gnomon audit {env} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it"
+    return ConfigError(
+        "E124", f"{finding.rule}: {finding.what}", where=quoted(finding.where) or env, why=finding.why,
+        fix=finding.fix if finding.rule in BROKEN else accept,
+    )  # fmt: skip
 
 
 def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:
@@ -332,7 +345,7 @@ def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
     parts = build(config, progress=progress)
     parts.actor.engine.load(parts.learner.weights())
     held_out = first(parts.env.tasks("test"), config.eval.tasks)
-    return asyncio.run(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
+    return finished(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
 
 
 def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, keep: int) -> Sanity:
@@ -347,7 +360,7 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
     low, high = BAND
     watch.message(f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}.")
     offered = first(parts.env.tasks("train"), candidates)
-    found = asyncio.run(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
+    found = finished(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
     if len(found) < 8:
         raise ConfigError(
             "E038",
@@ -370,7 +383,7 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
         for checkpoint, end in ((before, len(right) - WINDOW), (last, len(right))):
             parts.learner.load_state(checkpoint)
             parts.actor.engine.load(parts.learner.weights())
-            right[end - WINDOW : end] = [asyncio.run(answered(parts.actor, asked, key))] * WINDOW
+            right[end - WINDOW : end] = [finished(answered(parts.actor, asked, key))] * WINDOW
     return gate(right, tasks=len(kept), candidates=candidates)
 
 
@@ -381,7 +394,7 @@ def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
     found = "equal in every bit" if tier is Tier.EXACT else f"up to {parts.gap:.2g} apart"
     watch.message(f"Sampler and learner log-probabilities: {found}.")
     with gentle_interrupt(recorder, watch):
-        asyncio.run(
+        finished(
             train(
                 config,
                 env=parts.env,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -145,6 +146,18 @@ class Run:
         with suppress(sqlite3.Error):
             self._db.close()
         self._lock.release()
+
+    def discard_unused(self) -> None:
+        """Delete a closed run that holds nothing but its genesis record, so that its name is free again."""
+        if self._count > 1:
+            return
+        for path in self.folder.iterdir():
+            if path.is_dir() and path.name in OURS:
+                rmtree(path)
+            elif path.name in OURS or path.name.startswith(JOURNAL):
+                path.unlink()
+        with suppress(OSError):  # Somebody put something else there.
+            self.folder.rmdir()
 
     @property
     def position(self) -> int:

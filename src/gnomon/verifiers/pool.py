@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from gnomon.jail.probe import capabilities
+from gnomon.verifiers.carry import packed
 from gnomon.verifiers.nursery import Nursery
 from gnomon.verifiers.sealed import opened
 from gnomon.verifiers.worker import HEAD, frame
@@ -111,7 +112,8 @@ class Pool:
     """Calls of one function in processes of their own.
 
     Args:
-        function: found by import in a worker: at the top of a module, or a bound method of a picklable object.
+        function: anything that `packed` carries to a worker: of a module, a notebook or the main script, or a bound
+            method of a picklable object.
         workers: processes at most; they are started when needed and serve every thread that maps.
         seconds: of processor time a job may use. A machine that is busy elsewhere does not use it up.
         wall: seconds a job may take by the clock, asleep or starved; ten times `seconds` if not given.
@@ -151,18 +153,14 @@ class Pool:
         self.output, self.recycle, self.retries = output, recycle, retries
         module = getattr(function, "__self__", function)
         name = getattr(module, "__module__", None) or type(module).__module__
-        if name == "__main__":
-            raise ValueError(
-                f"{function!r} stands in the script that runs, where a worker cannot import it; "
-                "put it into a module beside the script and import it from there"
-            )
-        self._task = pickle.dumps((function, memory, output, readable if hardened else None))
+        self._task = packed((function, memory, output, readable if hardened else None))
         self._open = opened if hardened else pickle.loads
         self._change = Condition()
         self._idle: list[Worker] = []
         self._count = 0
         self._closed = False
-        self._nursed = [name, *imports], self._task, dict(variables or {})
+        modules = [*([] if name == "__main__" else [name]), *imports]
+        self._nursed = modules, self._task, dict(variables or {})
         self._nursery = Nursery(*self._nursed)
 
     def map(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False, patience: float = 1.0) -> list[Outcome]:
@@ -195,7 +193,7 @@ class Pool:
         self, jobs: Iterable[tuple[Any, ...]], stop: socket.socket | None, fresh: bool, patience: float = 1.0
     ) -> list[Outcome]:
         seconds, wall = patience * self.seconds, patience * self.wall
-        payloads = [pickle.dumps(job) for job in jobs]
+        payloads = [packed(job) for job in jobs]
         outcomes: list[Outcome | None] = [None] * len(payloads)
         waiting = deque((place, 0) for place in range(len(payloads)))
         flights: dict[socket.socket, Flight] = {}
