@@ -15,6 +15,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.rates import rates
 
 __all__ = ["Origins", "RunConfig", "Source", "load", "resolve", "to_toml"]
 
@@ -699,7 +700,7 @@ class Optim(Section):
     """AdamW and its schedule."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate."""
+    """Peak learning rate. Where none is given: 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
     floor: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -736,7 +737,7 @@ class Critic(Section):
     """The value function of objectives that ask for one."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate of the critic."""
+    """Peak learning rate of the critic. Where none is given: 1e-3 for models of up to ten million parameters, else 1e-5."""
     clip: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of the critic's gradient."""
 
@@ -873,6 +874,11 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
         if name not in origins:
             put(values, name, value)
             origins[name] = f"the recipe of objective={type_of(values, 'objective')}"
+    found = rates(model_of(values))
+    for name, rate in (("optim.lr", found.policy), ("critic.lr", found.critic)):
+        if name not in origins and isinstance(values.setdefault(name.partition(".")[0], {}), dict):
+            put(values, name, rate)
+            origins[name] = found.why
     problems: list[ConfigError] = []
     while True:
         try:
@@ -894,6 +900,12 @@ def type_of(values: Mapping[str, Any], table: str) -> Any:
     """The `type` of a table as it stands, the default where none is given."""
     below = values.get(table)
     return below.get("type", DEFAULTS[table]["type"]) if isinstance(below, dict) else DEFAULTS[table]["type"]
+
+
+def model_of(values: Mapping[str, Any]) -> str:
+    """The model folder as it stands, `tiny` where none is given."""
+    below = values.get("policy")
+    return str(below.get("path", "tiny") if isinstance(below, dict) else below or "tiny")
 
 
 def recipe_of(name: Any) -> Mapping[str, Any]:

@@ -168,6 +168,8 @@ class RegularizeSettings(TypedDict, total=False):
 
 class OptimSettings(TypedDict, total=False):
     lr: float
+    """Learning rate; where none is given, it follows the size of the model: 1e-3 up to ten million
+    parameters, 1e-6 above."""
     floor: float
     """Share of `lr` left at the last step of the budget; 1 is constant."""
     warmup: int
@@ -183,6 +185,7 @@ class CriticSettings(TypedDict, total=False):
     """The value function of objectives that ask for one."""
 
     lr: float
+    """Learning rate; where none is given, 1e-3 up to ten million parameters, 1e-5 above."""
     clip: float
 
 

@@ -27,6 +27,7 @@ from gnomon.audit.repro import rule_script
 from gnomon.audit.subject import Subject, subject_of
 from gnomon.envs.base import Env, confined, seats
 from gnomon.envs.blame import line, raised
+from gnomon.verifiers.carry import packed
 
 __all__ = ["PREFLIGHT", "audit", "preflight"]
 
@@ -74,7 +75,7 @@ def audit(
     case: Case | None = None
     several = subject.env is not None and seats(subject.env) > 1
     try:
-        pickle.dumps((subject.verifier, subject.tasks, subject.env))
+        packed((subject.verifier, subject.tasks, subject.env))
         with Court(subject) as court:
             case = Case(subject=subject, court=court, seed=seed)
             for axis, probe in PROBES.items():
@@ -124,7 +125,7 @@ def not_carried(error: BaseException, subject: Subject, seed: int) -> Finding:
         axis=Axis.AVAILABILITY, rule=rule, severity=Severity.BLOCKING, repro=repro,
         what=f"it cannot be sent to another process, so nothing was tried: {line(raised(error))}",
         why="a verdict is reached where it can be stopped, and rollouts are judged by many processes",
-        fix="a class at the top of a file, with fields that pickle (no lambda, no open file, no lock)",
+        fix="a class at the top of a file, with fields that pickle (no open file, no lock, no connection)",
     )  # fmt: skip
 
 

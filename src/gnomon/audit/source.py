@@ -45,15 +45,30 @@ def plain(pattern: str) -> str:
 
 def modules(verifier: object) -> list[str]:
     """Names of the modules that a verifier is written in, those of Gnomon's own shared pieces left out."""
-    kinds: list[Any] = [*type(verifier).__mro__]
+    names = [kind.__module__ for kind in kinds_of(verifier)]
+    return list(dict.fromkeys(name for name in names if name not in SHARED))
+
+
+SHARED = (
+    "builtins", "abc", "typing", "enum", "gnomon.types", "gnomon.envs.base", "gnomon.envs.rewarded",
+    "gnomon.verifiers.slot", "gnomon.verifiers.foreign.base", "gnomon.verifiers.foreign.function", "gnomon.audit.subject",
+)  # fmt: skip
+"""Modules that every verifier stands on, whose texts say nothing of what one looks for."""
+
+
+def kinds_of(verifier: object) -> Iterator[Any]:
+    """The classes and functions that a verifier is made of, those of the dataclasses in its fields too."""
+    yield from type(verifier).__mro__
     for field in fields(verifier) if is_dataclass(verifier) and not isinstance(verifier, type) else ():
         value = getattr(verifier, field.name)
-        kinds.append(value if isfunction(value) or ismethod(value) or isinstance(value, type) else type(value))
+        if isfunction(value) or ismethod(value) or isinstance(value, type):
+            yield value
+        elif is_dataclass(value):
+            yield from kinds_of(value)
+        else:
+            yield type(value)
         if isinstance(value, str) and ":" in value:
-            kinds += named(value)
-    names = [kind.__module__ for kind in kinds]
-    shared = ("builtins", "abc", "typing", "enum", "gnomon.envs.base", "gnomon.verifiers.slot", "gnomon.audit.subject")
-    return list(dict.fromkeys(name for name in names if name not in shared))
+            yield from named(value)
 
 
 def named(place: str) -> Iterator[Any]:

@@ -31,7 +31,8 @@ from gnomon.keys import Key
 from gnomon.launch.data import anchored_data, data_hashes, digest, require_same_data
 from gnomon.launch.find import check_env_config, make_env
 from gnomon.launch.loops import finished
-from gnomon.launch.objects import source_facts
+from gnomon.launch.objects import OBJECT, source_facts
+from gnomon.launch.trial import defined
 from gnomon.launch.weights import weigh
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
@@ -40,6 +41,7 @@ from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.weights import Weights
 from gnomon.objectives import Data, Need, Objective, less_overlong, objective, penalties
+from gnomon.rates import rates
 from gnomon.rendering import choose, joined
 from gnomon.rewards.alarms import Lookout
 from gnomon.rollout.actor import Actor, Limits
@@ -268,6 +270,8 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     for sentence in getattr(env, "remarks", ()):
         watch.message(f"Data: {sentence}")
     watch.message(weigh(env, config.audit.acknowledge))
+    usual = rates(config.policy.path)
+    watch.message(f"Learning rate {config.optim.lr:g}: {usual.why if config.optim.lr == usual.policy else 'as set'}.")
     receipt = audited(config, env, watch)
     parts = build(config, env, watch.progress)
     facts = {**manifest(config, parts, env), "audit": receipt}
@@ -286,7 +290,7 @@ def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
     report = preflight(env, acknowledge=config.audit.acknowledge)
     if report.blocking:
         broken = [finding for finding in report.blocking if finding.rule in BROKEN]
-        raise ConfigErrors([refused(finding, config.env.type) for finding in broken or report.blocking])
+        raise ConfigErrors([refused(finding, config.env.type, env) for finding in broken or report.blocking])
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
             watch.message(f"Audit: {finding.rule}: {finding.what}")
@@ -297,13 +301,14 @@ BROKEN = ("failure.raised", "failure.no_verdict", "failure.not_finite", "failure
 """Findings that are errors of the code: whatever else was found follows from them, and none is a matter of opinion."""
 
 
-def refused(finding: Finding, env: str) -> ConfigError:
+def refused(finding: Finding, name: str, env: Env) -> ConfigError:
     """A finding that stops a run, as an error; one that may be meant says how to accept it."""
-    accept = f"gnomon audit {env} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it"
-    return ConfigError(
-        "E124", f"{finding.rule}: {finding.what}", where=quoted(finding.where) or env, why=finding.why,
-        fix=finding.fix if finding.rule in BROKEN else accept,
-    )  # fmt: skip
+    accept = f"gnomon audit {name} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it"
+    if name.startswith(OBJECT):
+        accept = f'audit={{"acknowledge": ["{finding.rule}"]}} in the call accepts it'
+    where = quoted(finding.where) or (defined(env) if name.startswith(OBJECT) else name)
+    fix = finding.fix if finding.rule in BROKEN else accept
+    return ConfigError("E124", f"{finding.rule}: {finding.what}", where=where, why=finding.why, fix=fix)
 
 
 def resume(folder: Path, watch: Watch, env: Env | None = None) -> RunReader:

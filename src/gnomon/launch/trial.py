@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from gnomon.audit import Ruling, subject_of
 from gnomon.audit.judging import Court
-from gnomon.envs import Env
+from gnomon.envs import Env, SingleTurn
 from gnomon.envs.base import confined
 from gnomon.envs.blame import place, quoted, raised
 from gnomon.envs.episodes import replies
 from gnomon.errors import GnomonError, VerifierError
 
-__all__ = ["trial"]
+__all__ = ["defined", "trial"]
 
 TASKS = 4
 """Train tasks whose replies are judged."""
@@ -66,7 +66,8 @@ def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
                 "E107", f"the solution raised {raised(error)}", where=quoted(place(error, env)),
                 why=f"it was asked for a right answer to train task {index}", fix=again(env),
             ) from error  # fmt: skip
-        for reply in (*found, *([task.answer] if isinstance(task.answer, str) else [])):
+        stated = () if isinstance(env, SingleTurn) else (str(task.answer),)
+        for reply in (*stated, *found):
             yield index, reply
 
 

@@ -20,7 +20,6 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from gnomon.jail.confine import harden
-from gnomon.verifiers.carry import packed
 
 __all__ = ["HEAD", "frame", "framed", "start"]
 
@@ -144,7 +143,7 @@ def framed(stream: BinaryIO) -> bytes:
 def done(function: Any, job: bytes) -> bytes:
     """The pickled answer to a job: what the function returned, or how it failed."""
     try:
-        return packed(("returned", function(*pickle.loads(job))))
+        return pickle.dumps(("returned", function(*pickle.loads(job))))
     except MemoryError:
         return pickle.dumps(("exceeded", "memory"))
     except BaseException as error:  # Also those that `except Exception` lets through, such as an exit or an interrupt.
