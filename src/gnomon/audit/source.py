@@ -51,7 +51,8 @@ def modules(verifier: object) -> list[str]:
 
 SHARED = (
     "builtins", "abc", "typing", "enum", "gnomon.types", "gnomon.envs.base", "gnomon.envs.rewarded",
-    "gnomon.verifiers.slot", "gnomon.verifiers.foreign.base", "gnomon.verifiers.foreign.function", "gnomon.audit.subject",
+    "gnomon.verifiers.slot", "gnomon.verifiers.foreign.base", "gnomon.verifiers.foreign.function",
+    "gnomon.audit.subject",
 )  # fmt: skip
 """Modules that every verifier stands on, whose texts say nothing of what one looks for."""
 

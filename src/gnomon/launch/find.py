@@ -23,7 +23,8 @@ from gnomon.envs.adapters import ADAPTERS, adapter
 from gnomon.envs.blame import place, quoted, raised
 from gnomon.errors import ConfigError, GnomonError, ModelError
 from gnomon.launch.objects import OBJECT, by_object
-from gnomon.models.folder import model_folder
+from gnomon.models.folder import TINY, model_folder
+from gnomon.models.vocabulary import end_tokens, require_fitting
 from gnomon.verifiers.foreign import named
 from gnomon.verifiers.nursery import WORKER
 
@@ -61,7 +62,10 @@ def unknown_env(name: str, where: str) -> ConfigError:
     if name.endswith(".py"):
         if not Path(name).is_file():
             return ConfigError("E021", f"no file {name}", where=where, fix="give the path from here: dir/file.py:Class")
-        found = [f"{name}:{kind}" for kind in classes(Path(name))]
+        try:
+            found = [f"{name}:{kind}" for kind in classes(Path(name))]
+        except (SyntaxError, ValueError) as error:
+            return unimportable(name, error, where)
         why = "" if found else "the file defines no class; an environment is one class: gnomon new env my_task"
         fix = "name a class of the file: " + " or ".join(found) if found else "file.py:Class"
         return ConfigError("E021", f"{name} names a file and no class in it", where=where, why=why, fix=fix)
@@ -71,11 +75,8 @@ def unknown_env(name: str, where: str) -> ConfigError:
 
 
 def classes(path: Path) -> list[str]:
-    """The classes at the top of a file, without running it; none of a file that is no Python."""
-    try:
-        body = ast.parse(path.read_bytes()).body
-    except (SyntaxError, ValueError):
-        return []
+    """The classes at the top of a file, without running it. Raises: SyntaxError or ValueError for what is no Python."""
+    body = ast.parse(path.read_bytes(), str(path)).body
     return [node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
 
 
@@ -210,12 +211,31 @@ def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
 
 
 def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """A model folder that is not there."""
-    try:
-        model_folder(config.policy.path)
-    except ModelError as error:
-        where = origins.get("policy.path", "policy.path")
-        yield ConfigError(error.code, f"{error.what}: {error.where}", where=where, why=error.why, fix=error.fix)
+    """Model folders that are not there, or whose tokenizer does not fit; data that is not there; sizes that clash."""
+    folders = {"policy.path": config.policy.path}
+    if config.seats.opponent not in ("", "past"):
+        folders["seats.opponent"] = config.seats.opponent
+    for key, path in folders.items():
+        try:
+            if (folder := model_folder(path)) != TINY:
+                require_fitting(folder)
+        except ModelError as error:
+            where = origins.get(key, key)
+            yield ConfigError(error.code, f"{error.what}: {error.where}", where=where, why=error.why, fix=error.fix)
+            continue
+        if key == "policy.path" and not (end_tokens(folder) or config.rollout.stop):
+            yield ConfigError(
+                "E318", f"nothing ends a reply: {path} names no end token, and rollout.stop is empty",
+                where=origins.get("rollout.stop", "rollout.stop"),
+                why="every reply would go on to rollout.max_tokens, and be cut off there",
+                fix='"eos_token_id" in generation_config.json of the folder, or rollout.stop=["</answer>"]',
+            )  # fmt: skip
+    shown = config.rollout.demonstrations
+    if shown and config.objective.demonstrated and not Path(shown).is_file():
+        where = origins.get("rollout.demonstrations", "rollout.demonstrations")
+        yield ConfigError(
+            "E037", f"no file {shown}", where=where, fix="rollout.demonstrations=FILE, with its path from here"
+        )
 
 
 def make_env(config: EnvConfig) -> Env:
