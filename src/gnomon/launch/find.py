@@ -234,7 +234,7 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
     if shown and config.objective.demonstrated and not Path(shown).is_file():
         where = origins.get("rollout.demonstrations", "rollout.demonstrations")
         yield ConfigError(
-            "E037", f"no file {shown}", where=where, fix="rollout.demonstrations=FILE, with its path from here"
+            "E035", f"no file {shown}", where=where, fix="rollout.demonstrations=FILE, with its path from here"
         )
 
 

@@ -272,8 +272,12 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     watch.message(weigh(env, config.audit.acknowledge))
     usual = rates(config.policy.path)
     watch.message(f"Learning rate {config.optim.lr:g}: {usual.why if config.optim.lr == usual.policy else 'as set'}.")
-    receipt = audited(config, env, watch)
-    parts = build(config, env, watch.progress)
+    parts = build(config, env, watch.progress)  # Before the audit, which takes longer.
+    try:
+        receipt = audited(config, env, watch)
+    except BaseException:
+        parts.actor.referee.close()
+        raise
     facts = {**manifest(config, parts, env), "audit": receipt}
     store = Run.create(folder, recipe=to_toml(config), manifest=facts, genesis=opening(config, env))
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sqlite3
 import time as clock
@@ -15,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from gnomon.errors import GnomonError, RunError
+from gnomon.errors import GnomonError, ResourceError, RunError
 from gnomon.store import checkpoints
 from gnomon.store.checkpoints import Checkpoint, Place
 from gnomon.store.compare import differences
@@ -289,8 +290,12 @@ class Run:
 
 
 def require_free(folder: Path | str) -> None:
-    """Raises: RunError E401 when the folder holds a run, or anything else."""
+    """Raises: RunError E401 when the folder holds a run, or anything else; ResourceError E502 when none can be made."""
     folder = Path(folder)
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not (there.is_dir() and os.access(there, os.R_OK | os.W_OK | os.X_OK)):
+        why = f"{there} cannot be written to" if there.is_dir() else f"{there} is a file"
+        raise ResourceError("E502", "the folder of the run cannot be made", where=str(folder), why=why, fix="run=OTHER")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if JOURNAL in names:
         what = "the folder already holds a run"
