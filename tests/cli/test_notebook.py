@@ -67,7 +67,7 @@ except gnomon.errors.VerifierError as error:
 
 def executed(folder: Path, *cells: str) -> list[str]:
     """What each cell prints."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in cells])
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     ).execute()
@@ -81,7 +81,7 @@ def test_the_readme_a_class_and_a_reward_run_in_a_kernel(tmp_path):
         assert run.status == "finished" and run.fingerprint in readme
     assert cell.strip() == "finished True"
     assert function.strip() == "finished"
-    assert "Cell In[4], line 4, in wrong: return text.anser" in wrong and not (tmp_path / "wrong").exists()
+    assert "Cell In[4], line 3, in wrong: return text.anser" in wrong and not (tmp_path / "wrong").exists()
     recipe = (tmp_path / "cell/recipe.toml").read_text()
     assert 'type = "object:Vowels"' in recipe
     with gnomon.RunReader(tmp_path / "cell") as run:
