@@ -63,17 +63,20 @@ class Mistake:
     words: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     script: str = ""
+    line: str = ""
+    """The line of a file that is the mistake."""
     model: Mapping[str, object] | None = None
     """Changes to config.json and generation_config.json of the shipped model, which is copied to `model`."""
 
 
-def checked(line: str) -> dict[str, str]:
-    """The environment with another body of `check`."""
-    return {"add.py": ENV.replace(CHECK, line)}
+def coded(name: str, was: str, line: str) -> Mistake:
+    """Training on the environment with a line of it changed."""
+    return Mistake(name, "train add.py:Add", {"add.py": ENV.replace(was, line)}, line=line)
 
 
 ROWS = '{"prompt": "2+2?", "answer": "4"}\n{"prompt": "3+4?", "answer": "7"}\n'
-UNGUARDED = ENV + '\n\nimport gnomon\n\ngnomon.train(Add(), run="runs/add")\n'
+CALL = 'gnomon.train(Add(), run="runs/add")'
+UNGUARDED = f"{ENV}\n\nimport gnomon\n\n{CALL}\n"
 
 MISTAKES = [
     Mistake("A misspelled setting", "train countdown rolout.group=4"),
@@ -93,17 +96,13 @@ MISTAKES = [
     Mistake("An option that makes no task", "train countdown env.target=0"),
     Mistake("A file without its class", "train add.py", {"add.py": ENV}),
     Mistake("A class that is not in the file", "train add.py:Adds", {"add.py": ENV}),
-    Mistake(
-        "A syntax error", "train add.py:Add", {"add.py": ENV.replace("class Add(SingleTurn):", "class Add(SingleTurn)")}
-    ),
-    Mistake(
-        "A class that is not frozen", "train add.py:Add", {"add.py": ENV.replace("(frozen=True, kw_only=True)", "")}
-    ),
-    Mistake("A script that trains when it is imported", "train add.py:Add", {"add.py": UNGUARDED}),
-    Mistake("A misspelled attribute in a reward", "train add.py:Add", checked("return integer(answer) == task.anser")),
-    Mistake("A reward without `return`", "train add.py:Add", checked("integer(answer) == task.answer")),
-    Mistake("A reward that is a text", "train add.py:Add", checked('return "yes" if integer(answer) else "no"')),
-    Mistake("A reward that is no number", "train add.py:Add", checked('return float("nan")')),
+    coded("A syntax error", "class Add(SingleTurn):", "class Add(SingleTurn)"),
+    coded("A class that is not frozen", "@dataclass(frozen=True, kw_only=True)", "@dataclass"),
+    Mistake("A script that trains when it is imported", "train add.py:Add", {"add.py": UNGUARDED}, line=CALL),
+    coded("A misspelled attribute in a reward", CHECK, "return integer(answer) == task.anser"),
+    coded("A reward without `return`", CHECK, "integer(answer) == task.answer"),
+    coded("A reward that is a text", CHECK, 'return "yes" if integer(answer) else "no"'),
+    coded("A reward that is no number", CHECK, 'return float("nan")'),
     Mistake(
         "A reward function with a parameter that names nothing",
         script='rows = [{"prompt": f"{n}+1?", "answer": str(n + 1)} for n in range(9)]\n'
@@ -150,14 +149,15 @@ def shown(mistake: Mistake, run: Run) -> str:
             said = subprocess.run(
                 [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, check=True
             ).stdout
-            first = f"```python\n{mistake.script}\n```\n"
+            first = "".join(f">>> {line}\n" for line in mistake.script.splitlines())
         else:
             said = run(mistake.words.split(), folder)
-            first = f"```sh\ngnomon {mistake.words}\n```\n"
+            first = f"$ gnomon {mistake.words}\n"
         assert not (folder / "runs").exists(), "a mistake left a folder behind"
         said = said.replace(f"{folder}/", "").strip()
         errors = said[said.index("error[") :]
-        return f"{first}\n```\n{errors}\n```\n"
+        line = f"In `add.py`:\n\n```text\n{mistake.line}\n```\n\n" if mistake.line else ""
+        return f"{line}```text\n{first}{errors}\n```\n"
 
 
 def alone(words: list[str], folder: Path) -> str:
