@@ -701,7 +701,7 @@ class Optim(Section):
     """AdamW and its schedule."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate. Where none is given: 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
+    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
     floor: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -738,7 +738,7 @@ class Critic(Section):
     """The value function of objectives that ask for one."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate of the critic. Where none is given: 1e-3 for models of up to ten million parameters, else 1e-5."""
+    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5."""
     clip: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of the critic's gradient."""
 

@@ -91,137 +91,162 @@ Objective = Literal[
 
 
 class PolicySettings(TypedDict, total=False):
+    """The model that is trained."""
+
     path: str
-    """`tiny` (ships with the package) or a hub-format folder."""
+    """`tiny`, which ships with the package, or a model folder in the format of the Hugging Face hub."""
     dtype: Literal["float32", "bfloat16"]
+    """Precision of the forward and backward passes."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
-    """Format of conversations; `auto` reads it off the model folder."""
+    """Chat format. `auto` chooses the one that the model folder's chat template writes."""
 
 
 class RolloutSettings(TypedDict, total=False):
+    """What is sampled in a step."""
+
     prompts: int
     """Tasks per step."""
     group: int
-    """Rollouts per task; a batch is prompts × group, and no other size exists."""
+    """Rollouts per task. A batch has prompts × group rollouts."""
     max_tokens: int
+    """Most tokens of one reply."""
     temperature: float
+    """Divides the logits before sampling. The learner's log-probabilities use the same value."""
     stop: list[str]
+    """Texts that end a reply. The reply keeps them."""
     tasks: list[int]
-    """Indices of the train tasks to draw from; none means all."""
+    """Indices of the train tasks to draw from. Empty means all."""
     turns: int
-    """Replies per episode, of all seats together; 0 leaves it to the environment."""
+    """Most replies per episode, of all players together. 0 leaves the limit to the environment."""
     context: int
-    """Tokens of a conversation, told and sampled."""
+    """Most tokens of a conversation: prompts, observations and replies."""
     seconds: float
-    """Of wall-clock time for the episodes of a step. A limit that is met makes a run that no rerun equals."""
+    """Wall-clock limit for the episodes of a step. A run that meets it cannot be repeated bit for bit."""
     demonstrations: str
-    """A file of replies to train tasks, for objectives that learn from those: one JSON object a line."""
+    """JSONL file of replies to train tasks, for objectives that learn from demonstrations."""
     offline: float
-    """Share of the steps, the first, whose rollouts come from the policy that the run begins with; only fcp has any."""
+    """Fraction of the steps, from the first, that sample from the initial policy. Only fcp uses it."""
     refill: int
-    """Most times per step that further tasks are sampled in place of those all right or all wrong."""
+    """Most times per step that groups with all replies right or all wrong are replaced by new tasks (DAPO)."""
     candidates: int
-    """Tasks sampled for each that is trained on; those are, to which replies are the least sure."""
+    """Tasks sampled per task that is trained on. Those with the least certain replies are kept."""
 
 
 class RefereeSettings(TypedDict, total=False):
-    """The processes that play an environment's side of episodes, and what a step of one may take."""
+    """The worker processes that run environments and verifiers, and their limits."""
 
     workers: int
+    """Number of worker processes."""
     seconds: float
-    """Of processor time; ten times as long by the clock."""
+    """Processor time that one call may use. The wall-clock limit is ten times as long."""
     memory_mib: int
-    """Address space of a process."""
+    """Address space of a worker, in MiB."""
     retries: int
-    """How often a step is tried again on a fresh process when the environment broke."""
+    """How often a call is repeated in a new worker after the environment failed."""
     failures: float
-    """Share of the rollouts that may fail so before the run stops."""
+    """Fraction of the rollouts of a step that may fail before the run stops."""
 
 
 class SeatsSettings(TypedDict, total=False):
-    """Who sits where in an environment of several seats."""
+    """Who plays in an environment of several players."""
 
     opponent: str
-    """Empty: the policy plays every seat and learns in all. `past`: it learns in one, and an earlier version of it,
-    drawn anew in every step, plays the others; or a model folder that does."""
+    """Empty: the policy plays all seats and is trained on all. `past`: it is trained on one seat, and an earlier
+    version, drawn anew in every step, plays the others. A model folder: that model plays the others."""
     every: int
-    """Steps from one version that is kept as an opponent to the next."""
+    """Steps between two versions that are kept as opponents."""
     keep: int
-    """Most of them, the first always among them; every checkpoint holds them all."""
+    """Most versions kept as opponents. The first is always kept. Every checkpoint stores all of them."""
     baseline: Literal["seat", "shared"]
-    """What the rewards of a seat are compared with: those of the same seat, or those of all, in the group of a task as
-    in the running mean of what the past expects."""
+    """Whether a reward is compared with the rewards of its own seat in the group, or with those of all seats."""
 
 
 class RegularizeSettings(TypedDict, total=False):
     """Terms beside the objective, for any objective."""
 
     kl: float
-    """Weight per token of the pull to the policy that the run began with."""
+    """Weight of the KL penalty to the initial policy, per token."""
     estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3", "full"]
-    """`full` sums over the whole vocabulary at every token; the others look at the sampled one."""
+    """Estimator of the KL penalty. `full` sums over the vocabulary; the others use the sampled token."""
     entropy: float
-    """Weight per token of the entropy of the next-token distribution, in nats."""
+    """Weight of the entropy bonus, per token, in nats. A negative weight is a penalty."""
     overlong: float
-    """Share of `max_tokens`, the last, over which a reward falls by up to one."""
+    """Fraction of `max_tokens` at the end of the limit in which the length penalty grows from 0 to 1 (DAPO)."""
 
 
 class OptimSettings(TypedDict, total=False):
+    """AdamW and its schedule."""
+
     lr: float
-    """Learning rate; where none is given, it follows the size of the model: 1e-3 up to ten million
-    parameters, 1e-6 above."""
+    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
     floor: float
-    """Share of `lr` left at the last step of the budget; 1 is constant."""
+    """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: int
+    """Optimiser steps in which the learning rate rises linearly to `lr`."""
     clip: float
+    """Largest norm of the gradient. A larger gradient is scaled down to it."""
     weight_decay: float
+    """Decoupled weight decay of AdamW."""
     epochs: int
     """How often the rollouts of a step are trained on."""
     minibatches: int
-    """Optimiser steps per epoch, each with its share of the groups."""
+    """Optimiser steps per epoch. Each takes an equal part of the groups."""
 
 
 class CriticSettings(TypedDict, total=False):
     """The value function of objectives that ask for one."""
 
     lr: float
-    """Learning rate; where none is given, 1e-3 up to ten million parameters, 1e-5 above."""
+    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5."""
     clip: float
+    """Largest norm of the critic's gradient."""
 
 
 class BudgetSettings(TypedDict, total=False):
+    """How long a run goes on."""
+
     steps: int
+    """Training steps."""
     seconds: float
-    """Of wall-clock time; the run stops, resumable, at the step that crosses it."""
+    """Wall-clock limit. The run stops after the step that exceeds it, and can be resumed."""
 
 
 class EvalSettings(TypedDict, total=False):
+    """Evaluation on held-out tasks."""
+
     every: int
-    """Steps between evaluations on held-out tasks; one more at the end."""
+    """Steps between evaluations. One more follows the last step."""
     tasks: int
+    """Held-out tasks, from the first of the test split."""
     samples: int
     """Rollouts per held-out task."""
     pass_at: list[int]
+    """Values of k for which pass@k is estimated. None may exceed `samples`."""
 
 
 class SaveSettings(TypedDict, total=False):
+    """Checkpoints."""
+
     every: int
+    """Steps between checkpoints. One more follows the last step."""
     keep: int
+    """Checkpoints to keep, the newest first."""
 
 
 class AuditSettings(TypedDict, total=False):
-    """What is asked of the environment before a run."""
+    """The audit of the environment before a run."""
 
     acknowledge: list[str]
-    """Rules of `gnomon audit` whose findings are known and do not stop the run."""
+    """Rules of `gnomon audit` whose findings you accept. They no longer stop the run."""
 
 
 class Settings(TypedDict, total=False):
     """Of a run; tables by name, and short names."""
 
     seed: int
+    """Seed of every random draw of the run."""
     threads: int
-    """Of the CPU; gradients are summed in another order with another count."""
+    """CPU threads of torch. Another number sums gradients in another order, so the bits of a run change."""
     env: str | Mapping[str, Any]
     policy: PolicySettings | str | Path
     rollout: RolloutSettings

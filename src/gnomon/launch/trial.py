@@ -64,7 +64,7 @@ def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
         except Exception as error:
             raise VerifierError(
                 "E107", f"the solution raised {raised(error)}", where=quoted(place(error, env)),
-                why=f"it was asked for a right answer to train task {index}", fix=again(env),
+                why=f"it was asked for a right answer to train task {index}", fix="correct this line and start again",
             ) from error  # fmt: skip
         stated = () if isinstance(env, SingleTurn) else (str(task.answer),)
         for reply in (*stated, *found):
@@ -74,21 +74,16 @@ def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
 def broken(env: Env, ruling: Ruling) -> VerifierError:
     """The error for code that gives no verdict, at the author's line."""
     kind, _, said = ruling.detail.partition(": ")
-    value = kind == "NoScore" or ruling.outcome == "invalid"
-    if value:
-        what = said if kind == "NoScore" else f"the judge returned {ruling.detail}"
-    else:
-        what = f"the code that judges raised {ruling.detail}"
-    return VerifierError(
-        "E105" if value else "E107", what, where=quoted(ruling.place) or defined(env),
-        why=f"it was asked about the reply {ruling.reply!r:.80} to train task {ruling.index}", fix=again(env),
-    )  # fmt: skip
+    where = quoted(ruling.place) or defined(env)
+    why = f"it was asked about the reply {ruling.reply!r:.80} to train task {ruling.index}"
+    fix = "correct this line and start again; nothing was started"
+    if kind == "NoScore":
+        return VerifierError("E105", said, where=where, why=why, fix=fix)
+    if ruling.outcome == "invalid":
+        return VerifierError("E105", f"the judge returned {ruling.detail}", where=where, why=why, fix=fix)
+    return VerifierError("E107", f"the code that judges raised {ruling.detail}", where=where, why=why, fix=fix)
 
 
 def defined(env: Env) -> str:
     """Where the author's judging function begins."""
     return quoted(place(RuntimeError(), env)) or type(env).__name__
-
-
-def again(env: Env) -> str:
-    return "correct this line and start again; nothing was started"
