@@ -19,11 +19,12 @@ from gnomon.audit.subject import Subject
 from gnomon.envs.base import Env
 from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault
+from gnomon.errors import GnomonError
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Died, Exceeded, Outcome, Pool, Raised, Returned, Verifier
 from gnomon.verifiers.carry import Carried
 
-__all__ = ["SECONDS", "Bench", "Court", "Ruling", "Sent", "ruling_of"]
+__all__ = ["SECONDS", "Bench", "Court", "Ruling", "Sent", "Unopened", "ruling_of"]
 
 SECONDS = 1.0
 """Of processor time that one verdict may take."""
@@ -107,13 +108,23 @@ class Sent:
             self.bench  # noqa: B018
 
     def __call__(self, probe: Callable[..., Any], *given: Any) -> Any:
-        return probe(self.bench, *given)
+        """Raises: Unopened, where the subject cannot be made here."""
+        try:
+            bench = self.bench
+        except Exception as error:
+            told = f"{error.what}; {error.fix}" if isinstance(error, GnomonError) else raised(error)
+            raise Unopened(told) from error
+        return probe(bench, *given)
 
     @property
     def bench(self) -> Bench:
         if self.carried not in OPENED:
             OPENED[self.carried] = Bench(*self.carried.opened())
         return OPENED[self.carried]
+
+
+class Unopened(Exception):
+    """What a subject needs cannot be imported in a worker; the message says why."""
 
 
 OPENED: dict[Carried, Bench] = {}

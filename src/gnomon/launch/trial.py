@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Iterator
 
 from gnomon.audit import Ruling, subject_of
-from gnomon.audit.judging import Court
+from gnomon.audit.judging import Court, Unopened
 from gnomon.envs import Env, SingleTurn
 from gnomon.envs.base import confined
 from gnomon.envs.blame import place, quoted, raised
@@ -74,6 +74,9 @@ def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
 def broken(env: Env, ruling: Ruling) -> VerifierError:
     """The error for code that gives no verdict, at the author's line."""
     kind, _, said = ruling.detail.partition(": ")
+    if kind == Unopened.__name__:
+        what = f"{type(env).__name__} cannot be imported in another process: {said}"
+        return VerifierError("E109", what, where=defined(env), why="replies are judged where judging can be stopped")
     where = quoted(ruling.place) or defined(env)
     why = f"it was asked about the reply {ruling.reply!r:.80} to train task {ruling.index}"
     fix = "correct this line and start again; nothing was started"
