@@ -167,7 +167,7 @@ class Splices(Countdown):
 
 @dataclass(frozen=True, kw_only=True)
 class Uncarried(Sound):
-    judge: Any = field(default_factory=threading.Lock, compare=False)
+    judge: Any = field(default=threading.Lock())
 
 
 DEFECTS: dict[str, tuple[type[Sound] | type[Splices], str]] = {
