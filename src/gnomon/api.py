@@ -1,67 +1,173 @@
-"""One call that trains, for a script; the same bytes as the command line's."""
+"""One call that trains, for a script or a notebook; the same bytes as the command line's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from gnomon.config import Source, resolve
-from gnomon.envs import Env
-from gnomon.launch.find import check_env_config, check_policy_config, spec_of
+from gnomon.config import RunConfig, Source, load, resolve
+from gnomon.envs import ENVS, Env
+from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.launch.find import check_env_config, check_policy_config, require_outside
+from gnomon.launch.objects import spec_of
 from gnomon.store import RunReader, require_free
+
+if TYPE_CHECKING:
+    from gnomon.settings import Settings
 
 __all__ = ["configure", "resume", "train"]
 
+Tasks = Iterable[Any] | Mapping[str, Any]
+"""Rows, or a mapping of the rows of `train` and `test`."""
 
-def train(env: str | Env, *, run: str | Path, quiet: bool = False, **settings: Any) -> RunReader:
-    """Train a policy on an environment and return the finished run, open for reading.
+
+def train(
+    what: str | Path | Env | Tasks | None = None,
+    /,
+    *,
+    run: str | Path,
+    reward: Callable[..., Any] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    quiet: bool = False,
+    **settings: Unpack[Settings],
+) -> RunReader:
+    """Train a policy, and return the finished or interrupted run, open for reading. It works in notebooks too.
+
+        gnomon.train("countdown", run="runs/a", steps=50)
+        gnomon.train(MyEnv(), run="runs/b")
+        gnomon.train([{"prompt": "2 + 2?", "answer": "4"}, …], reward=lambda completion, answer: …, run="runs/c")
+
+    Ctrl-C, or the interrupt of a notebook's kernel, ends the run after the present step, saved; `resume` goes on.
 
     Args:
-        env: a shipped name, `file.py:Class`, or an environment object (its class must stand in a file).
+        what: an environment: a shipped name, `package.module:Class`, `file.py:Class`, or an object. With a `reward`:
+            tasks, as a list of rows, the path of a .jsonl or .parquet file, a data set of the `datasets` package, or a
+            mapping of `train` and `test`. A row holds a `prompt` (a text or chat messages) and an `answer`.
         run: the folder to record in; it must not hold a run.
-        settings: of `RunConfig`; tables as mappings (`optim={"lr": 3e-4}`), and the short names of the
-            command line (`group=8`, `steps=50`, `policy=FOLDER`).
+        reward: a function of a reply, which is given what its parameters name: `completion`, `answer`, `prompt`, `task`
+            or a column of the tasks. With a parameter `completions` it is called as TRL calls reward functions. It
+            returns True, False or a number. All it accepts: `gnomon.envs.rewarded`.
+        reward_range: the lowest and highest reward of that function; a right reply earns the highest.
+        settings: tables as mappings (`optim={"lr": 3e-4}`), and the short names of the command line (`group=8`,
+            `steps=50`, `policy=FOLDER`). `env={…}` are options of the environment.
     Raises: ConfigErrors with every mistake at once; RunError E401 when the folder holds a run.
     """
+    require_outside()
+    config, built = configure(what, settings, reward, reward_range)
+    require_free(run)
     from gnomon.launch.display import Display, Silent
     from gnomon.launch.local import start
 
-    config, built = configure(env, settings)
-    require_free(run)
     if quiet:
         return start(Path(run), config, Silent(), built)
     with Display(config) as display:
         return start(Path(run), config, display, built)
 
 
-def resume(run: str | Path, *, accept_divergence: bool = False) -> RunReader:
+def resume(
+    run: str | Path,
+    what: str | Path | Env | Tasks | None = None,
+    /,
+    *,
+    reward: Callable[..., Any] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    accept_divergence: bool = False,
+    quiet: bool = False,
+) -> RunReader:
     """Go on with a run that was stopped or killed, to the same bytes.
 
     Args:
+        what: the environment or the tasks of the run, where they were handed over as Python objects; `reward` and
+            `reward_range` as in `train`.
         accept_divergence: go on although the run does not repeat what it recorded after its checkpoint. The old
             records are kept as an attempt, and the run counts as one that varies from then on.
     Raises: RunError E403 for an exact run that does not repeat what it recorded.
     """
-    from gnomon.config import load
-    from gnomon.launch.display import Display
-    from gnomon.launch.local import resume as go_on
-
+    require_outside()
     RunReader(run).close()  # E404, if it is no run
     config, _ = resolve([load(Path(run) / "recipe.toml")])
+    built = None if what is None else object_of(what, reward, reward_range)
+    from gnomon.launch.display import Display, Silent
+    from gnomon.launch.local import resume as go_on
+
+    if quiet:
+        return go_on(Path(run), Silent(), built, accept_divergence=accept_divergence)
     with Display(config) as display:
-        return go_on(Path(run), display, accept_divergence=accept_divergence)
+        return go_on(Path(run), display, built, accept_divergence=accept_divergence)
 
 
-def configure(env: str | Env, settings: Mapping[str, Any]) -> tuple[Any, Env | None]:
+def configure(
+    what: Any,
+    settings: Mapping[str, Any],
+    reward: Callable[..., Any] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+) -> tuple[RunConfig, Env | None]:
     """The configuration of a call, and the environment where an object was given."""
     given: dict[str, Any] = dict(settings)
-    built = None if isinstance(env, str) else env
-    given["env"] = {"type": env} if isinstance(env, str) else spec_of(env)
-    if isinstance(env, str) and isinstance(settings.get("env"), Mapping):
-        given["env"] |= settings["env"]
-    origins = {key: "the call of gnomon.train" for key in given}
-    config, _ = resolve(
-        [Source(given, origins)], [check_policy_config] if built else [check_env_config, check_policy_config]
-    )
+    table = given.pop("env", {})
+    if what is None:
+        what, table = (table.get("type"), table) if isinstance(table, Mapping) else (table, {})
+    elif not isinstance(table, Mapping):
+        table = {"type": table}
+    options = {key: value for key, value in table.items() if key != "type"}
+    if what is None or table.get("type", what) != what:
+        raise one_mistake(
+            "E027", "no environment is given" if what is None else f"two environments are given: {table['type']!r} too",
+            fix='gnomon.train("countdown", run="runs/first"); its options are env={"largest": 4}',
+        )  # fmt: skip
+    built = object_of(what, reward, reward_range)
+    if built is not None:
+        built = changed(built, options)
+    given["env"] = {"type": what, **options} if built is None else spec_of(built)
+    checks = [check_policy_config] if built else [check_env_config, check_policy_config]
+    config, _ = resolve([Source(given, dict.fromkeys(given, "the call of gnomon.train"))], checks)
     return config, built
+
+
+def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[float, float]) -> Env | None:
+    """The environment that is given as an object, or made of tasks and a reward; None for a name."""
+    if reward is not None:
+        if isinstance(what, Env) or (isinstance(what, str) and what in ENVS):
+            fix = "leave the reward out, or give tasks in the place of the environment"
+            raise one_mistake("E027", "an environment has a judge of its own, and a reward is given too", fix=fix)
+        from gnomon.envs.rewarded import rewarded
+
+        try:
+            return rewarded(what, reward, reward_range)
+        except ConfigError as error:
+            raise ConfigErrors([error]) from error
+    if isinstance(what, str):
+        return None
+    if isinstance(what, type):
+        raise one_mistake("E027", f"{what.__name__} is a class", fix=f"give an object: {what.__name__}()")
+    if not isinstance(what, Env):
+        why = "an environment has tasks, start, reward_range and max_turns"
+        fix = "reward=f, with def f(completion, answer): ..., judges the replies to tasks"
+        raise one_mistake("E027", f"a {type(what).__name__} is given, and no reward", why=why, fix=fix)
+    return what
+
+
+def changed(env: Env, options: Mapping[str, Any]) -> Env:
+    """An environment object with other options. Raises: ConfigErrors E012 or E024."""
+    if not options:
+        return env
+    names: list[str] = []
+    if dataclasses.is_dataclass(env):
+        names = [field.name for field in dataclasses.fields(env) if field.init]
+    for key in options:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, 1)
+            fix = f"did you mean env.{near[0]}?" if near else f"it has {', '.join(names) or 'no options'}"
+            raise one_mistake("E012", f"unknown key env.{key}: {type(env).__name__} has no such option", fix=fix)
+    try:
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+        return dataclasses.replace(env, **values)  # type: ignore[type-var]
+    except (TypeError, ValueError) as error:
+        raise one_mistake("E024", f"{type(env).__name__} does not take these options", why=str(error)) from error
+
+
+def one_mistake(code: str, what: str, why: str = "", fix: str = "") -> ConfigErrors:
+    return ConfigErrors([ConfigError(code, what, where="the call of gnomon.train", why=why, fix=fix)])

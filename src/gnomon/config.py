@@ -14,7 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gnomon.elsewhere import known
 from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.rates import rates
 
 __all__ = ["Origins", "RunConfig", "Source", "load", "resolve", "to_toml"]
 
@@ -700,7 +702,7 @@ class Optim(Section):
     """AdamW and its schedule."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate."""
+    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
     floor: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -738,7 +740,7 @@ class Critic(Section):
     """The value function of objectives that ask for one."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate of the critic."""
+    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5."""
     clip: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of the critic's gradient."""
 
@@ -876,6 +878,11 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
         if name not in origins:
             put(values, name, value)
             origins[name] = f"the recipe of objective={type_of(values, 'objective')}"
+    found = rates(model_of(values))
+    for name, rate in (("optim.lr", found.policy), ("critic.lr", found.critic)):
+        if name not in origins and isinstance(values.setdefault(name.partition(".")[0], {}), dict):
+            put(values, name, rate)
+            origins[name] = found.why
     problems: list[ConfigError] = []
     while True:
         try:
@@ -883,7 +890,7 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
             break
         except ValidationError as error:
             items = error.errors()
-            problems += [explain(item, origins) for item in items]
+            problems += [problem for item in items for problem in explained(item, origins)]
             for item in items:
                 drop(values, [str(part) for part in item["loc"] if str(part) not in TYPES])
     for check in (contradictions, *checks):
@@ -897,6 +904,12 @@ def type_of(values: Mapping[str, Any], table: str) -> Any:
     """The `type` of a table as it stands, the default where none is given."""
     below = values.get(table)
     return below.get("type", DEFAULTS[table]["type"]) if isinstance(below, dict) else DEFAULTS[table]["type"]
+
+
+def model_of(values: Mapping[str, Any]) -> str:
+    """The model folder as it stands, `tiny` where none is given."""
+    below = values.get("policy")
+    return str(below.get("path", "tiny") if isinstance(below, dict) else below or "tiny")
 
 
 def recipe_of(name: Any) -> Mapping[str, Any]:
@@ -1029,18 +1042,37 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
         )
 
 
+def explained(item: Any, origins: Origins) -> Iterator[ConfigError]:
+    """The errors behind one mistake of pydantic's, in our words; of an unknown table, one for each of its keys."""
+    key = ".".join(str(part) for part in item["loc"] if str(part) not in TYPES)
+    if item["type"] != "extra_forbidden":
+        yield explain(item, origins)
+        return
+    below = [name for name in origins if name.startswith(f"{key}.")]
+    for name in below or [key]:
+        yield unknown_key(name, origins.get(name, name))
+
+
+def unknown_key(key: str, where: str) -> ConfigError:
+    """The mistake of setting what does not exist, with the name that it has here."""
+    ours, absent = known(key)
+    if ours == "run":
+        return ConfigError("E012", f"unknown key {key}", where=where, fix="did you mean run=FOLDER?")
+    if absent:
+        return ConfigError("E012", f"unknown key {key}", where=where, why=absent, fix="leave it out")
+    ours = ours or meant(key)
+    default = leaves(DEFAULTS).get(ours)
+    hint = f"did you mean {ours}{'' if default is None else f' (default {default!r})'}?"
+    return ConfigError(
+        "E012", f"unknown key {key}", where=where, fix=hint if ours else "gnomon config show lists every key"
+    )
+
+
 def explain(item: Any, origins: Origins) -> ConfigError:
     """One mistake of pydantic's, in our words."""
     path = [str(part) for part in item["loc"] if str(part) not in TYPES]
     key = ".".join(path)
     where = next((place for name, place in origins.items() if name == key or name.startswith(key + ".")), key)
-    if item["type"] == "extra_forbidden":
-        known = meant(key)
-        default = leaves(DEFAULTS).get(known)
-        hint = f"did you mean {known}{'' if default is None else f' (default {default!r})'}?"
-        return ConfigError(
-            "E012", f"unknown key {key}", where=where, fix=hint if known else "gnomon config show lists every key"
-        )
     if item["type"] in ("union_tag_invalid", "union_tag_not_found"):
         given = item["input"].get("type") if isinstance(item["input"], dict) else item["input"]
         if problem := unknown_objective(given, where):
@@ -1060,20 +1092,9 @@ def unknown_objective(name: object, where: str) -> ConfigError | None:
     return ConfigError("E013", f"unknown objective {name!r}", where=where, fix=fix)
 
 
-ELSEWHERE = {
-    "learning_rate": "optim.lr", "num_generations": "rollout.group", "batch_size": "rollout.prompts",
-    "max_completion_length": "rollout.max_tokens", "max_new_tokens": "rollout.max_tokens",
-    "max_steps": "budget.steps", "max_grad_norm": "optim.clip", "algorithm": "objective.type",
-    "loss_type": "objective.type", "estimator": "objective.type", "task": "env.type", "model": "policy.path",
-}  # fmt: skip
-"""What others call our keys."""
-
-
 def meant(key: str) -> str:
     """The key that a wrong one most likely stands for, or the empty text."""
     last = key.rpartition(".")[2]
-    if last in ELSEWHERE:
-        return ELSEWHERE[last]
     names = [*DEFAULTS, *leaves(DEFAULTS), *(f"objective.{n}" for kind in OBJECTIVES for n in kind.model_fields)]
     if near := difflib.get_close_matches(key, names, 1, 0.6):
         return near[0]

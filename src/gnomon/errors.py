@@ -41,6 +41,10 @@ class GnomonError(Exception):
         lines += [f"   fix: {self.fix}"] if self.fix else []
         return printable("\n".join(lines))
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows of it."""
+        return str(self).splitlines()
+
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.code, self.what, self.where, self.why, self.fix)
 

@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,7 +167,7 @@ class Splices(Countdown):
 
 @dataclass(frozen=True, kw_only=True)
 class Uncarried(Sound):
-    judge: Any = field(default=lambda text: text)
+    judge: Any = field(default=threading.Lock())
 
 
 DEFECTS: dict[str, tuple[type[Sound] | type[Splices], str]] = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -88,6 +86,7 @@ def test_config_errors_are_fast_and_need_no_torch():
 
 FAULTY = """
 from dataclasses import dataclass
+from functools import cache
 from gnomon.envs import Arithmetic
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,30 +111,48 @@ class TooMuch(Arithmetic):
 class Silent(Arithmetic):
     def verify(self, task, reply):
         return None
+
+@dataclass(frozen=True, kw_only=True)
+class Halfway(Arithmetic):
+    def check(self, task, answer):
+        return {}["missing"] if "nan" in answer else super().check(task, answer)
+
+@cache
+def known(kind):
+    return {task.id for task in map(kind().tasks("train").__getitem__, range(64))}
+
+@dataclass(frozen=True, kw_only=True)
+class Late(Arithmetic):
+    def check(self, task, answer):
+        return super().check(task, answer) if task.id in known(type(self)) else {}["missing"]
+    def verify(self, task, reply):
+        return super().verify(task, reply) if task.id in known(type(self)) else {}["missing"]
 """
+
+TINY = ["steps=2", "prompts=2", "group=2", "max_tokens=24", "eval.tasks=8", "threads=1"]
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "code", "words"),
     [
-        ("Raises", "KeyError"),
-        ("TooMuch", "range"),
-        ("Silent", "gave None in the place of a verdict"),
+        ("Raises", "E107", "at faulty.py:11, in verify: return {}["),
+        ("TooMuch", "E105", "outside of reward_range"),
+        ("Silent", "E105", "at faulty.py:26, in verify"),
+        ("Halfway", "E124", "at faulty.py:32, in check"),
     ],
 )
-def test_a_broken_verifier_starts_no_run_and_stops_one_and_is_never_a_zero(tmp_path, name, words):
-    """The audit refuses it; where every finding is acknowledged, the first step does."""
+def test_a_broken_verifier_starts_no_run_and_is_reported_at_its_line(tmp_path, name, code, words):
     (tmp_path / "faulty.py").write_text(FAULTY)
-    settings = ["steps=2", "prompts=2", "group=2", "max_tokens=24", "eval.tasks=8"]
-    refused = command("train", f"faulty.py:{name}", "run=r", *settings, cwd=tmp_path)
-    assert refused.returncode == 2 and "E124" in refused.stderr and not (tmp_path / "r").exists(), refused.stderr
-    rules = sorted(set(re.findall(r"audit.acknowledge='\[\"(.*?)\"\]'", refused.stderr)))
-    known = f"audit.acknowledge={json.dumps(rules)}"
-    done = command("train", f"faulty.py:{name}", "run=r", *settings, known, cwd=tmp_path)
-    assert done.returncode == 1 and "E104" in done.stderr and words in done.stderr, done.stderr
+    done = command("train", f"faulty.py:{name}", "run=r", *TINY, cwd=tmp_path)
+    assert done.returncode and code in done.stderr and words in done.stderr, done.stderr
+    assert "acknowledge" not in done.stderr and not (tmp_path / "r").exists(), done.stderr
+
+
+def test_a_verifier_that_breaks_later_stops_the_run_and_is_never_a_zero(tmp_path):
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    done = command("train", "faulty.py:Late", "run=r", *TINY, "eval.tasks=2", cwd=tmp_path)
+    assert done.returncode == 1 and "E104" in done.stderr and "KeyError" in done.stderr, done.stderr
     assert "the last reply was" in done.stderr and "gnomon check" in done.stderr
-    shown = command("show", "r", cwd=tmp_path)
-    assert "failed" in shown.stdout and words in shown.stdout
 
 
 def test_a_weight_that_is_no_number_is_told_as_a_setting(tmp_path):
@@ -173,11 +190,11 @@ def test_the_api_raises_what_the_command_line_prints(tmp_path):
     (tmp_path / "faulty_here.py").write_text(FAULTY)
     import faulty_here  # type: ignore[import-not-found]
 
-    with pytest.raises(ConfigErrors, match="E124"):
+    with pytest.raises(VerifierError, match=r"(?s)E107.*KeyError"):
         gnomon.train(faulty_here.Raises(), run=tmp_path / "s", quiet=True, **SMALL)
-    known = {"acknowledge": ["correctness", "failure"]}
     with pytest.raises(VerifierError, match=r"(?s)E10[46].*KeyError"):
-        gnomon.train(faulty_here.Raises(), run=tmp_path / "s", quiet=True, audit=known, **SMALL)
+        gnomon.train(faulty_here.Late(), run=tmp_path / "s", quiet=True, **SMALL)
+    assert not (tmp_path / "s").exists(), "a run that recorded nothing leaves no folder"
 
 
 @pytest.fixture()

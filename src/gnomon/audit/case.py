@@ -20,8 +20,8 @@ from gnomon.audit.reach import Reach
 from gnomon.audit.repro import call_script, rule_script
 from gnomon.audit.source import literals, texts
 from gnomon.audit.subject import Subject
+from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault
-from gnomon.envs.witness import line, place, raised
 from gnomon.keys import Key
 from gnomon.types import Task
 from gnomon.verifiers.foreign import Foreign

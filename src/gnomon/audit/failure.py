@@ -17,7 +17,7 @@ from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Ruling, ruling_of
 from gnomon.audit.source import STANDARD
-from gnomon.envs.witness import line
+from gnomon.envs.blame import line
 from gnomon.types import Status
 from gnomon.verifiers import Malformed, Rejected, Returned
 
@@ -166,7 +166,7 @@ OURS = tuple(
     str(ROOT / name)
     for name in (
         *("audit", "jail", "types.py"),
-        *("envs/base.py", "envs/witness.py", "envs/episodes.py", "verifiers/slot.py"),
+        *("envs/base.py", "envs/blame.py", "envs/episodes.py", "verifiers/slot.py"),
     )
 )
 

@@ -1,33 +1,30 @@
 """Ask a verifier where it can do no harm: every call in a worker that can be killed, and an account of each.
 
-`Court` is our side; what runs in a worker is a function of the subject as it was `Carried` there.
+`Court` is our side; what runs in a worker is a function of the subject as it was `Sent` there.
 """
 
 from __future__ import annotations
 
-import ast
 import math
-import pickle
-import pickletools
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from gnomon.audit.subject import Subject
 from gnomon.envs.base import Env
+from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault
-from gnomon.envs.witness import find_module, line, place, raised
+from gnomon.errors import GnomonError
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Died, Exceeded, Outcome, Pool, Raised, Returned, Verifier
+from gnomon.verifiers.carry import Carried
 
-__all__ = ["SECONDS", "Bench", "Carried", "Court", "Ruling", "Unguarded", "ruling_of"]
+__all__ = ["SECONDS", "Bench", "Court", "Ruling", "Sent", "Unopened", "ruling_of"]
 
 SECONDS = 1.0
 """Of processor time that one verdict may take."""
@@ -94,21 +91,15 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Carried:
-    """A subject on its way to a worker: modules to find again, and the pickled rest."""
+class Sent:
+    """A subject in a worker, which calls probes of it."""
 
-    modules: tuple[tuple[str, str | None], ...]
-    payload: bytes
+    carried: Carried
 
     @classmethod
-    def of(cls, subject: Subject) -> Carried:
-        """Raises: what pickling raises; Unguarded for a subject in a script that a worker cannot import quietly."""
-        payload = pickle.dumps((subject.verifier, subject.tasks, subject.env))
-        named = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)}
-        if "__main__" in named and not guarded(getattr(sys.modules["__main__"], "__file__", None)):
-            raise Unguarded("it stands in a script that does its work when it is imported")
-        modules = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(named & sys.modules.keys()))
-        return cls(tuple(modules), payload)
+    def of(cls, subject: Subject) -> Sent:
+        """Raises: what pickling raises."""
+        return cls(Carried.of((subject.verifier, subject.tasks, subject.env)))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Opened where it arrives, so that no verdict is charged with what its verifier imports."""
@@ -117,36 +108,26 @@ class Carried:
             self.bench  # noqa: B018
 
     def __call__(self, probe: Callable[..., Any], *given: Any) -> Any:
-        return probe(self.bench, *given)
+        """Raises: Unopened, where the subject cannot be made here."""
+        try:
+            bench = self.bench
+        except Exception as error:
+            told = f"{error.what}; {error.fix}" if isinstance(error, GnomonError) else raised(error)
+            raise Unopened(told) from error
+        return probe(bench, *given)
 
     @property
     def bench(self) -> Bench:
-        if self.payload not in OPENED:
-            for name, file in self.modules:
-                find_module(name, file)
-            OPENED[self.payload] = Bench(*pickle.loads(self.payload))
-        return OPENED[self.payload]
+        if self.carried not in OPENED:
+            OPENED[self.carried] = Bench(*self.carried.opened())
+        return OPENED[self.carried]
 
 
-class Unguarded(Exception):
-    """A worker would have to run the script that is running."""
+class Unopened(Exception):
+    """What a subject needs cannot be imported in a worker; the message says why."""
 
 
-def guarded(file: str | None) -> bool:
-    """Whether a script only defines things when it is imported: what it does stands under `if __name__ == ...`."""
-    if file is None:
-        return False
-    quiet = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
-    for node in ast.parse(Path(file).read_text("utf-8")).body:
-        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        guard = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-        called = isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call | ast.Await)
-        if not (docstring or guard or isinstance(node, quiet)) or called:
-            return False
-    return True
-
-
-OPENED: dict[bytes, Bench] = {}
+OPENED: dict[Carried, Bench] = {}
 """Once in a worker's life, not once in a job."""
 
 
@@ -161,7 +142,7 @@ class Court:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         """Raises: what pickling the subject raises; ImportError when a fresh process cannot import our own module."""
-        self.carried, self.workers = Carried.of(subject), workers
+        self.sent, self.workers = Sent.of(subject), workers
         self.imports: tuple[str, ...] = getattr(subject.verifier, "imports", ())
         self.variables = {"PYTHONHASHSEED": "0", **(variables or {})}
         self.seen: list[Ruling] = []
@@ -172,7 +153,7 @@ class Court:
     def pool(self) -> Pool:
         """Opened by the first call."""
         return Pool(
-            self.carried, self.workers, seconds=SECONDS, wall=WALL, memory=MEMORY, output=2**24, retries=0,
+            self.sent, self.workers, seconds=SECONDS, wall=WALL, memory=MEMORY, output=2**24, retries=0,
             variables=self.variables, imports=self.imports,
         )  # fmt: skip
 

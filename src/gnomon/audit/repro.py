@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import base64
+import importlib
+import importlib.util
 import pickle
+import pickletools
 import sys
 import zlib
 from contextlib import suppress
@@ -13,12 +16,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from gnomon.audit.judging import Carried, Court, Ruling
+from gnomon.audit.judging import Court, Ruling
 from gnomon.audit.reach import MAX_TOKENS
 from gnomon.audit.subject import Subject
-from gnomon.envs.witness import find_module, line
+from gnomon.envs.blame import line
 from gnomon.types import Task
-from gnomon.verifiers import Verifier
+from gnomon.verifiers import Verifier, carry
 
 __all__ = ["call_script", "found_again", "load", "replay", "rule_script", "unpacked", "unpickled"]
 
@@ -49,6 +52,24 @@ def load(name: str, file: str | None, kind: str) -> Any:
     for part in kind.split("."):
         found = getattr(found, part)
     return found
+
+
+def find_module(name: str, file: str | None) -> None:
+    """Import a module; one that has no place on the path, from its file."""
+    if name != "__main__":
+        try:
+            importlib.import_module(name)
+            return
+        except ModuleNotFoundError:
+            if file is None:
+                raise
+    if file is None:
+        raise ModuleNotFoundError("it is defined where no file holds it; put it in a .py file")
+    # A script is loaded under another name, so that what it does when run is not done.
+    spec = importlib.util.spec_from_file_location("__mp_main__" if name == "__main__" else name, file)
+    assert spec is not None and spec.loader is not None
+    sys.modules[name] = sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
 
 
 def reach(name: str, file: str | None) -> None:
@@ -147,14 +168,18 @@ def made(thing: object) -> str:
     if not is_dataclass(thing) and getattr(thing, "__dict__", None):
         return pickled(thing)
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if file is None or "<locals>" in kind.__qualname__:
+        return pickled(thing)
     given = ", ".join(f"{name}={value!r}" for name, value in options.items())
     return f"load({kind.__module__!r}, {file!r}, {kind.__qualname__!r})({given})"
 
 
 def pickled(thing: object) -> str:
-    subject = Subject(name="", verifier=thing, tasks=())  # type: ignore[arg-type]
-    modules = "".join(f", {pair!r}" for pair in Carried.of(subject).modules if not pair[0].startswith("gnomon."))
-    return f"unpickled({base64.b85encode(pickle.dumps(thing)).decode()!r}{modules})"
+    payload = carry.packed(thing)
+    named = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)} & sys.modules.keys()
+    files = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(named - {"__main__"}))
+    modules = "".join(f", {pair!r}" for pair in files if not pair[0].startswith("gnomon."))
+    return f"unpickled({base64.b85encode(payload).decode()!r}{modules})"
 
 
 def task_text(task: Task) -> str:

@@ -24,12 +24,13 @@ from gnomon.audit import (
 )
 from gnomon.audit.case import Case
 from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
-from gnomon.audit.judging import Court, Unguarded
+from gnomon.audit.judging import Court
 from gnomon.audit.reach import MAX_TOKENS, Reach
 from gnomon.audit.repro import rule_script
 from gnomon.audit.subject import Subject, subject_of
 from gnomon.envs.base import Env, confined, seats
-from gnomon.envs.witness import line, raised
+from gnomon.envs.blame import line, raised
+from gnomon.verifiers.carry import packed
 from gnomon.verifiers.foreign import Foreign
 from gnomon.verifiers.foreign.base import SLACK
 
@@ -81,7 +82,7 @@ def audit(
     case: Case | None = None
     several = subject.env is not None and seats(subject.env) > 1
     try:
-        pickle.dumps((subject.verifier, subject.tasks, subject.env))
+        packed((subject.verifier, subject.tasks, subject.env))
         with Court(subject) as court:
             case = Case(subject=subject, court=court, seed=seed, reach=Reach(max_tokens))
             if (right := least_right(case)) is not None:
@@ -97,8 +98,6 @@ def audit(
                     findings += probe(case)
             if Axis.EXPLOIT in axes and not several:
                 findings += exploit.outpaid(case)
-    except Unguarded as error:
-        findings = [not_tried(error)]
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         if case is not None:
             raise
@@ -149,14 +148,6 @@ def shortened(subject: Subject, tasks: int | None) -> Subject:
     return subject if tasks is None else replace(subject, tasks=subject.tasks[:tasks])
 
 
-def not_tried(error: BaseException) -> Finding:
-    return Finding(
-        axis=Axis.AVAILABILITY, rule="availability.not_tried", severity=Severity.WARNING,
-        what=f"nothing was tried: {error}", why="a verdict is reached in another process, which imports the class",
-        fix='put what the script does under `if __name__ == "__main__":`, or the class into a module',
-    )  # fmt: skip
-
-
 def not_carried(error: BaseException, subject: Subject, seed: int) -> Finding:
     rule, repro = "availability.not_carried", ""
     with suppress(Exception):  # What cannot be written down as an expression either has no script.
@@ -165,7 +156,7 @@ def not_carried(error: BaseException, subject: Subject, seed: int) -> Finding:
         axis=Axis.AVAILABILITY, rule=rule, severity=Severity.BLOCKING, repro=repro,
         what=f"it cannot be sent to another process, so nothing was tried: {line(raised(error))}",
         why="a verdict is reached where it can be stopped, and rollouts are judged by many processes",
-        fix="a class at the top of a file, with fields that pickle (no lambda, no open file, no lock)",
+        fix="a class at the top of a file, with fields that pickle (no open file, no lock, no connection)",
     )  # fmt: skip
 
 

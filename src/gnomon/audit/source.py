@@ -27,8 +27,9 @@ MOST = 2000
 STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
 """Where Python's own modules lie."""
 SHARED = (
-    "builtins", "abc", "typing", "enum", "gnomon.envs.base", "gnomon.verifiers.slot", "gnomon.audit.subject",
-    *(f"gnomon.verifiers.foreign.{name}" for name in ("base", "trl", "verl", "rubric", "reasoning_gym")),
+    "builtins", "abc", "typing", "enum", "gnomon.types", "gnomon.envs.base", "gnomon.envs.rewarded",
+    "gnomon.verifiers.slot", "gnomon.audit.subject",
+    *(f"gnomon.verifiers.foreign.{name}" for name in ("base", "function", "trl", "verl", "rubric", "reasoning_gym")),
 )  # fmt: skip
 """Modules that every verifier stands on, and of which none is written."""
 
@@ -128,13 +129,22 @@ def plain(pattern: str) -> str:
 
 def modules(verifier: object) -> list[str]:
     """Names of the modules that a verifier is written in, those of Gnomon's own shared pieces left out."""
-    kinds: list[Any] = [*type(verifier).__mro__]
-    for value in held(verifier):
-        kinds.append(value if isfunction(value) or ismethod(value) or isinstance(value, type) else type(value))
-        if isinstance(value, str) and ":" in value:
-            kinds += named(value)
-    names = [kind.__name__ if isinstance(kind, ModuleType) else kind.__module__ for kind in kinds]
+    names = [kind.__name__ if isinstance(kind, ModuleType) else kind.__module__ for kind in kinds_of(verifier)]
     return list(dict.fromkeys(name for name in names if name not in SHARED))
+
+
+def kinds_of(verifier: object) -> Iterator[Any]:
+    """The classes, functions and modules that a verifier is made of, those of the dataclasses in its fields too."""
+    yield from type(verifier).__mro__
+    for value in held(verifier):
+        if isfunction(value) or ismethod(value) or isinstance(value, type):
+            yield value
+        elif is_dataclass(value):
+            yield from kinds_of(value)
+        else:
+            yield type(value)
+        if isinstance(value, str) and ":" in value:
+            yield from named(value)
 
 
 def held(verifier: object) -> Iterator[Any]:

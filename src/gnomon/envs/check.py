@@ -17,10 +17,11 @@ from typing import Any
 
 from gnomon.envs import check_turns as turns
 from gnomon.envs.base import SPLITS, Env, SingleTurn, confined
+from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault, Skip, at, judge, lines, played, replies, slot
 from gnomon.envs.surroundings import LESSER, moved, surroundings
 from gnomon.envs.turns import MultiTurn
-from gnomon.envs.witness import SECONDS, elsewhere, line, place, raised
+from gnomon.envs.witness import SECONDS, elsewhere
 from gnomon.keys import Key
 from gnomon.types import Message, Task
 from gnomon.verifiers import Strictness, pay

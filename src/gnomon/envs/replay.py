@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-import sys
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from gnomon.envs.base import Env, Episode, Step
-from gnomon.envs.witness import find_module
 from gnomon.keys import Key
 from gnomon.types import Task
+from gnomon.verifiers.carry import Carried
 
 __all__ = ["Replay"]
 
@@ -61,11 +59,8 @@ class Replay:
             self._live.popitem(last=False)[1].episode.close()
         return step
 
-    def __getstate__(self) -> tuple[str, str | None, bytes]:
-        module = sys.modules[type(self.env).__module__]
-        return module.__name__, getattr(module, "__file__", None), pickle.dumps(self.env)
+    def __getstate__(self) -> Carried:
+        return Carried.of(self.env)
 
-    def __setstate__(self, state: tuple[str, str | None, bytes]) -> None:
-        name, file, env = state
-        find_module(name, file)
-        self.__init__(pickle.loads(env))  # type: ignore[misc]
+    def __setstate__(self, state: Carried) -> None:
+        self.__init__(state.opened())  # type: ignore[misc]

@@ -5,26 +5,25 @@ The process has a deadline, so a judge that hangs, or ends its process, is found
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import pickle
 import subprocess
 import sys
-import traceback
 from collections.abc import Iterable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from gnomon.envs.base import Env
+from gnomon.envs.blame import place, raised
 from gnomon.envs.episodes import Fault, interrupted, judge, lines, played, replies, slot, turns
 from gnomon.types import Task
+from gnomon.verifiers.carry import Carried, packed
 from gnomon.verifiers.hostile import hostile
+from gnomon.verifiers.nursery import WORKER
 
-__all__ = ["SECONDS", "elsewhere", "line", "place", "raised"]
+__all__ = ["SECONDS", "elsewhere"]
 
 SECONDS = 1.0
 """Time limit of one verdict."""
@@ -38,16 +37,16 @@ LOADING = 60.0
 
 def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
     """What `testify` says in a fresh process with another PYTHONHASHSEED, and how it ended: empty for well."""
-    module = sys.modules[type(env).__module__]
     here, there = Pipe()
     settings = {
         "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
         "PYTHONPATH": os.pathsep.join(sys.path),
+        WORKER: "1",
     }
     command = f"from gnomon.envs.witness import serve; serve({there.fileno()})"
     heard: list[tuple[str, Any]] = []
     with here:
-        payload = pickle.dumps((module.__name__, getattr(module, "__file__", None), pickle.dumps(env), count))
+        payload = pickle.dumps((Carried.of(env), count))
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", command],
@@ -57,7 +56,7 @@ def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
             there.close()
             here.send_bytes(payload)
             while here.poll(PATIENCE if heard else LOADING):
-                kind, value = here.recv()
+                kind, value = pickle.loads(here.recv_bytes())
                 if kind == "end":
                     return heard, str(value)
                 heard.append((kind, value))
@@ -73,31 +72,12 @@ def serve(descriptor: int) -> None:
     """The other end of `elsewhere`."""
     with Connection(descriptor) as channel:
         try:
-            name, file, env, count = pickle.loads(channel.recv_bytes())
-            find_module(name, file)
-            for message in testify(pickle.loads(env), count):
-                channel.send(message)
-            channel.send(("end", ""))
+            carried, count = pickle.loads(channel.recv_bytes())
+            for message in testify(carried.opened(), count):
+                channel.send_bytes(packed(message))
+            channel.send_bytes(packed(("end", "")))
         except BaseException as error:
-            channel.send(("end", raised(error)))
-
-
-def find_module(name: str, file: str | None) -> None:
-    """Import the module that defines an environment; one that has no place on the path, from its file."""
-    if name != "__main__":
-        try:
-            importlib.import_module(name)
-            return
-        except ModuleNotFoundError:
-            if file is None:
-                raise
-    if file is None:
-        raise ModuleNotFoundError("the environment is defined where no file holds it; put it in a .py file")
-    # A script is loaded under another name, so that what it does when run is not done.
-    spec = importlib.util.spec_from_file_location("__mp_main__" if name == "__main__" else name, file)
-    assert spec is not None and spec.loader is not None
-    sys.modules[name] = sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+            channel.send_bytes(packed(("end", raised(error))))
 
 
 def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
@@ -138,25 +118,3 @@ def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:
         return raised(error), place(error, env)
     spent = perf_counter() - began
     return ("judged correct" if verdict.correct else f"took {spent:.1f} s" if spent > SECONDS else ""), ""
-
-
-def line(text: str) -> str:
-    """The text on one line, printable whatever it holds, and short enough to read."""
-    plain = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:400])
-    return plain if len(text) <= 400 else plain + " …"
-
-
-def raised(error: BaseException) -> str:
-    return f"{type(error).__name__}: {line(str(error))}" if str(error) else type(error).__name__
-
-
-def place(error: BaseException, env: object) -> str:
-    """Where in the environment's own code an error came from; else where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    file = getattr(sys.modules.get(type(env).__module__), "__file__", None)
-    own = [frame for frame in frames if frame.filename == file] or list(frames)
-    if not own:
-        return ""
-    path = Path(own[-1].filename)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{shown}:{own[-1].lineno} in {own[-1].name}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,6 +15,7 @@ from gnomon.engines.embedded import Embedded
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.launch.find import make_env
+from gnomon.launch.loops import finished
 from gnomon.launch.rating import fit, intervals, p_value
 from gnomon.launch.saved import saved_model
 from gnomon.models.policy import Policy
@@ -126,7 +126,7 @@ def contests(match: Match, engines: Mapping[str, Engine], *, games: int, key: Ke
     for done, (i, j) in enumerate(pairs):
         progress(done, len(pairs))
         at = key.at("pair", one=names[i], other=names[j])
-        met[i, j] = asyncio.run(match.contest(engines[names[i]], engines[names[j]], tasks, at))
+        met[i, j] = finished(match.contest(engines[names[i]], engines[names[j]], tasks, at))
     progress(len(pairs), len(pairs))
     low, high = match.env.reward_range
     scores = {pair: np.array([0.5 + deal.gain / (2 * (high - low)) for deal in part]) for pair, part in met.items()}

@@ -42,7 +42,10 @@ class Display:
 
     def __init__(self, config: RunConfig, *, every: int = 10, doing: str = "") -> None:
         self.config, self.every = config, every
-        self.console = Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
+        plain = False if Console().is_jupyter else None  # A notebook's cell cannot write over a line.
+        self.console = Console(
+            file=sys.stdout, highlight=False, markup=False, soft_wrap=True, force_terminal=plain, force_jupyter=False
+        )
         self.live = (
             Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import difflib
 import importlib
@@ -19,11 +20,15 @@ from gnomon.config import Env as EnvConfig
 from gnomon.config import Origins, RunConfig
 from gnomon.envs import ENVS, Env
 from gnomon.envs.adapters import ADAPTERS, adapter
-from gnomon.errors import ConfigError, ModelError
-from gnomon.models.folder import model_folder
+from gnomon.envs.blame import place, quoted, raised
+from gnomon.errors import ConfigError, GnomonError, ModelError
+from gnomon.launch.objects import OBJECT, by_object
+from gnomon.models.folder import TINY, model_folder
+from gnomon.models.vocabulary import end_tokens, require_fitting
 from gnomon.verifiers.foreign import named
+from gnomon.verifiers.nursery import WORKER
 
-__all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env", "source_hash", "spec_of"]
+__all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env", "require_outside"]
 
 
 def env_class(name: str, where: str = "env") -> type[Any]:
@@ -35,26 +40,12 @@ def env_class(name: str, where: str = "env") -> type[Any]:
         return ENVS[name]
     if found := adapter(name):
         return found[0]
+    if name.startswith(OBJECT):
+        raise by_object(name, where)
     module_name, colon, attribute = name.rpartition(":")
     if not colon:
-        near = difflib.get_close_matches(name, ENVS, 1)
-        fix = (
-            f"env={near[0]}"
-            if near
-            else f"one of {', '.join(ENVS)}, or file.py:Class, or {':NAME, '.join(ADAPTERS)}:NAME"
-        )
-        raise ConfigError("E021", f"no environment is called {name!r}", where=where, fix=fix)
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = from_file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
-    except FileNotFoundError as error:
-        raise ConfigError(
-            "E021", f"no file {module_name}", where=where, fix="give the path from here: dir/file.py:Class"
-        ) from error
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        raise ConfigError("E023", f"{module_name} cannot be imported", where=where, why=why) from error
+        raise unknown_env(name, where)
+    module = imported(module_name, where)
     found = getattr(module, attribute, None)
     if not isinstance(found, type):
         names = [
@@ -64,6 +55,76 @@ def env_class(name: str, where: str = "env") -> type[Any]:
             "E021", f"{module_name} has no class {attribute}", where=where, fix=f"it has {', '.join(names) or 'none'}"
         )
     return found
+
+
+def unknown_env(name: str, where: str) -> ConfigError:
+    """The mistake of naming no environment: a file without its class, a name that is misspelled."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            return ConfigError("E021", f"no file {name}", where=where, fix="give the path from here: dir/file.py:Class")
+        try:
+            found = [f"{name}:{kind}" for kind in classes(Path(name))]
+        except (SyntaxError, ValueError) as error:
+            return unimportable(name, error, where)
+        why = "" if found else "the file defines no class; an environment is one class: gnomon new env my_task"
+        fix = "name a class of the file: " + " or ".join(found) if found else "file.py:Class"
+        return ConfigError("E021", f"{name} names a file and no class in it", where=where, why=why, fix=fix)
+    near = difflib.get_close_matches(name, ENVS, 1)
+    fix = f"one of {', '.join(ENVS)}, or file.py:Class, or {':NAME, '.join(ADAPTERS)}:NAME"
+    return ConfigError("E021", f"no environment is called {name!r}", where=where, fix=f"env={near[0]}" if near else fix)
+
+
+def classes(path: Path) -> list[str]:
+    """The classes at the top of a file, without running it. Raises: SyntaxError or ValueError for what is no Python."""
+    body = ast.parse(path.read_bytes(), str(path)).body
+    return [node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+
+
+def imported(name: str, where: str) -> ModuleType:
+    """The module of a file or a dotted name. Raises: ConfigError E021 for no file, E023 for code that does not run."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    LOADING.append(name)
+    try:
+        return from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+    except FileNotFoundError as error:
+        if Path(name).is_file():
+            raise unimportable(name, error, where) from error
+        raise ConfigError(
+            "E021", f"no file {name}", where=where, fix="give the path from here: dir/file.py:Class"
+        ) from error
+    except GnomonError:
+        raise
+    except Exception as error:
+        raise unimportable(name, error, where) from error
+    finally:
+        LOADING.pop()
+
+
+def unimportable(name: str, error: Exception, where: str) -> ConfigError:
+    """The error for a module that does not run, at the author's line."""
+    line = quoted(place(error, None))
+    if isinstance(error, SyntaxError) and error.filename:
+        line = f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
+    missing = isinstance(error, ModuleNotFoundError) and error.name
+    fix = f"pip install {error.name}, or start where {error.name} can be imported" if missing else ""  # type: ignore[attr-defined]
+    if "frozen dataclass" in str(error):
+        fix = "write @dataclass(frozen=True, kw_only=True) above the class"
+    return ConfigError("E023", f"{name} cannot be imported: {raised(error)}", where=line or where, fix=fix)
+
+
+LOADING: list[str] = []
+"""Modules that are being imported for a run, the innermost last."""
+
+
+def require_outside() -> None:
+    """Raises: ConfigError E026 for a run that would start because its environment's file is imported."""
+    if LOADING or WORKER in os.environ:
+        raise ConfigError(
+            "E026", "a run would start while a file is imported" + (f": {LOADING[-1]}" if LOADING else ""),
+            why="the processes of a run import the file of its environment, and each would start the run again",
+            fix='put the call under `if __name__ == "__main__":`, as every script that starts processes does',
+        )  # fmt: skip
 
 
 def from_file(path: Path) -> ModuleType:
@@ -150,12 +211,31 @@ def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
 
 
 def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """A model folder that is not there."""
-    try:
-        model_folder(config.policy.path)
-    except ModelError as error:
-        where = origins.get("policy.path", "policy.path")
-        yield ConfigError(error.code, f"{error.what}: {error.where}", where=where, why=error.why, fix=error.fix)
+    """Model folders that are not there, or whose tokenizer does not fit; data that is not there; sizes that clash."""
+    folders = {"policy.path": config.policy.path}
+    if config.seats.opponent not in ("", "past"):
+        folders["seats.opponent"] = config.seats.opponent
+    for key, path in folders.items():
+        try:
+            if (folder := model_folder(path)) != TINY:
+                require_fitting(folder)
+        except ModelError as error:
+            where = origins.get(key, key)
+            yield ConfigError(error.code, f"{error.what}: {error.where}", where=where, why=error.why, fix=error.fix)
+            continue
+        if key == "policy.path" and not (end_tokens(folder) or config.rollout.stop):
+            yield ConfigError(
+                "E318", f"nothing ends a reply: {path} names no end token, and rollout.stop is empty",
+                where=origins.get("rollout.stop", "rollout.stop"),
+                why="every reply would go on to rollout.max_tokens, and be cut off there",
+                fix='"eos_token_id" in generation_config.json of the folder, or rollout.stop=["</answer>"]',
+            )  # fmt: skip
+    shown = config.rollout.demonstrations
+    if shown and config.objective.demonstrated and not Path(shown).is_file():
+        where = origins.get("rollout.demonstrations", "rollout.demonstrations")
+        yield ConfigError(
+            "E035", f"no file {shown}", where=where, fix="rollout.demonstrations=FILE, with its path from here"
+        )
 
 
 def make_env(config: EnvConfig) -> Env:
@@ -184,31 +264,3 @@ def judge(name: str, options: Mapping[str, Any]) -> Any:
     except (TypeError, ValueError) as error:
         fix = "key=value, with the names of its fields"
         raise ConfigError("E123", f"{name} cannot be made", where=name, why=str(error), fix=fix) from error
-
-
-def spec_of(env: object) -> dict[str, Any]:
-    """The `env` table that makes this object again, wherever the run is resumed."""
-    kind = type(env)
-    name = next((n for n, shipped in ENVS.items() if shipped is kind), "")
-    if not name:
-        module = sys.modules[kind.__module__]
-        file = getattr(module, "__file__", None)
-        here = kind.__module__ == "__main__" or kind.__module__.startswith("gnomon_env_")
-        if (here and file is None) or "." in kind.__qualname__:
-            raise ConfigError(
-                "E025", f"{kind.__qualname__} is not at the top of a file", why="a resume could not find it again",
-                fix="put the class in a .py file",
-            )  # fmt: skip
-        name = f"{file if here else kind.__module__}:{kind.__qualname__}"
-    options = {}
-    for field in dataclasses.fields(env) if dataclasses.is_dataclass(env) and not isinstance(env, type) else ():
-        value = getattr(env, field.name)
-        if value != field.default:
-            options[field.name] = list(value) if isinstance(value, tuple) else value
-    return {"type": name, **options}
-
-
-def source_hash(env: object) -> str:
-    """Hash of the file an environment's class stands in."""
-    file = getattr(sys.modules[type(env).__module__], "__file__", None)
-    return sha256(Path(file).read_bytes()).hexdigest() if file else "unknown"

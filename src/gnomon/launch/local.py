@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import signal
@@ -20,17 +19,21 @@ from typing import Any
 
 import torch
 
-from gnomon.audit import Severity, preflight
+from gnomon.audit import Finding, Severity, preflight
 from gnomon.config import RunConfig, load, resolve, to_toml
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded, Progress, unseen
 from gnomon.envs.base import Env, confined
+from gnomon.envs.blame import quoted
 from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
 from gnomon.jail import capabilities
 from gnomon.keys import Key
 from gnomon.launch.data import anchored_data, data_hashes, digest, require_same_data
 from gnomon.launch.exactness import reasons, tolerated
-from gnomon.launch.find import check_env_config, make_env, source_hash
+from gnomon.launch.find import check_env_config, make_env
+from gnomon.launch.loops import finished
+from gnomon.launch.objects import OBJECT, source_facts
+from gnomon.launch.trial import defined
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
 from gnomon.learners.critic import Critic
@@ -40,6 +43,7 @@ from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.weights import Weights
 from gnomon.objectives import Data, Need, Objective, less_overlong, objective, penalties
+from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose, joined
 from gnomon.rewards.alarms import Lookout
 from gnomon.rollout.actor import Actor, Limits
@@ -266,7 +270,7 @@ def manifest(config: RunConfig, parts: Parts, env: Env) -> dict[str, Any]:
             "isa": torch.backends.cpu.get_cpu_capability(),
         },
         "threads": config.threads,
-        "env": {"type": config.env.type, "source_sha256": source_hash(parts.env)},
+        "env": source_facts(parts.env, config.env.type),
         "data": data_hashes(config, env),
         "sandbox": capabilities(rungs).body() if (rungs := getattr(env, "rungs", ())) else {},
         "policy": hashes(model_folder(config.policy.path)),
@@ -283,14 +287,24 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     for sentence in getattr(env, "remarks", ()):
         watch.message(f"Data: {sentence}")
     watch.message(weigh(env, config.audit.acknowledge))
-    receipt = audited(config, env, watch)
-    parts = build(config, env, watch.progress)
+    usual = rates(config.policy.path)
+    watch.message(f"Learning rate {config.optim.lr:g}: {usual.why if config.optim.lr == usual.policy else 'as set'}.")
+    parts = build(config, env, watch.progress)  # Before the audit, which takes longer.
+    try:
+        receipt = audited(config, env, watch)
+    except BaseException:
+        parts.actor.referee.close()
+        raise
     recipe = to_toml(config)
     facts = {**manifest(config, parts, env), "audit": receipt, "signed": signature(recipe)}
     why = "; ".join(reasons(config, parts.env, parts.actor.engine.tier))
-    opened = opening(config, env)
-    with Run.create(folder, recipe=recipe, manifest=facts, genesis=opened, varies=why) as store:
-        go(store, config, parts, watch)
+    store = Run.create(folder, recipe=recipe, manifest=facts, genesis=opening(config, env), varies=why)
+    try:
+        with store:
+            go(store, config, parts, watch)
+    except BaseException:
+        store.discard_unused()
+        raise
     return RunReader(folder)
 
 
@@ -298,19 +312,26 @@ def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
     """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
     report = preflight(env, acknowledge=config.audit.acknowledge, max_tokens=config.rollout.max_tokens)
     if report.blocking:
-        raise ConfigErrors(
-            [
-                ConfigError(
-                    "E124", f"{finding.rule}: {finding.what}", where=finding.where or config.env.type, why=finding.why,
-                    fix=f"gnomon audit {config.env.type} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it",
-                )
-                for finding in report.blocking
-            ]
-        )  # fmt: skip
+        broken = [finding for finding in report.blocking if finding.rule in BROKEN]
+        raise ConfigErrors([refused(finding, config.env.type, env) for finding in broken or report.blocking])
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
             watch.message(f"Audit: {finding.rule}: {finding.what}")
     return report.receipt()
+
+
+BROKEN = ("failure.raised", "failure.no_verdict", "failure.not_finite", "failure.out_of_range", "failure.no_end")
+"""Findings that are errors of the code: whatever else was found follows from them, and none is a matter of opinion."""
+
+
+def refused(finding: Finding, name: str, env: Env) -> ConfigError:
+    """A finding that stops a run, as an error; one that may be meant says how to accept it."""
+    accept = f"gnomon audit {name} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it"
+    if name.startswith(OBJECT):
+        accept = f'audit={{"acknowledge": ["{finding.rule}"]}} in the call accepts it'
+    where = quoted(finding.where) or (defined(env) if name.startswith(OBJECT) else name)
+    fix = finding.fix if finding.rule in BROKEN else accept
+    return ConfigError("E124", f"{finding.rule}: {finding.what}", where=where, why=finding.why, fix=fix)
 
 
 def resume(folder: Path, watch: Watch, env: Env | None = None, *, accept_divergence: bool = False) -> RunReader:
@@ -359,7 +380,7 @@ def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
     parts = build(config, progress=progress)
     parts.actor.engine.load(parts.learner.weights())
     held_out = first(parts.env.tasks("test"), config.eval.tasks)
-    return asyncio.run(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
+    return finished(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
 
 
 def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, keep: int) -> Sanity:
@@ -374,7 +395,7 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
     low, high = BAND
     watch.message(f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}.")
     offered = first(parts.env.tasks("train"), candidates)
-    found = asyncio.run(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
+    found = finished(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
     if len(found) < 8:
         raise ConfigError(
             "E038",
@@ -397,7 +418,7 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
         for checkpoint, end in ((before, len(right) - WINDOW), (last, len(right))):
             parts.learner.load_state(checkpoint)
             parts.actor.engine.load(parts.learner.weights())
-            right[end - WINDOW : end] = [asyncio.run(answered(parts.actor, asked, key))] * WINDOW
+            right[end - WINDOW : end] = [finished(answered(parts.actor, asked, key))] * WINDOW
     return gate(right, tasks=len(kept), candidates=candidates)
 
 
@@ -406,7 +427,7 @@ def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
     recorder = Recorder(store, config, watch, Lookout(parts.env.tasks("train").__getitem__, sentinel))
     watch.message(numerics(parts.actor.engine.tier, parts.gap))
     with gentle_interrupt(recorder, watch):
-        asyncio.run(
+        finished(
             train(
                 config,
                 env=parts.env,

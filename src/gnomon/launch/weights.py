@@ -4,32 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnomon.envs import Env, SingleTurn
-from gnomon.envs.episodes import replies
+from gnomon.audit import Ruling
+from gnomon.envs import Env
 from gnomon.errors import ConfigError
+from gnomon.launch.trial import trial
+from gnomon.types import Verdict
 from gnomon.verifiers.prices import Price, pay, undeclared
 
 __all__ = ["RULE", "weigh"]
 
 RULE = "reward.weights"
 """What `audit.acknowledge` names when a run shall be started all the same."""
-TASKS = 4
-"""Tasks whose verdicts are compared with the prices."""
 
 
 def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
     """One line: what the environment pays for being right, and what without.
 
     Raises: ConfigError E140, when all else pays as much as being right and that is not acknowledged; E141, when
-        a verdict holds a part that the prices do not.
+        a verdict holds a part that the prices do not; VerifierError E105, E107 or E109 for code that does not judge.
     """
+    rulings = trial(env)
     prices: tuple[Price, ...] | None = getattr(env, "prices", None)
     if prices is None:
         return f"Reward: {type(env).__name__} declares no prices, so what it pays without being right is not known."
-    try:
-        undeclared_parts = problems(env, prices)
-    except Exception as error:  # A judge that breaks is told by the run itself, with the reply and the place.
-        return f"Reward: not weighed, since the judge of {type(env).__name__} raised {type(error).__name__}."
+    undeclared_parts = problems(rulings, prices)
     if undeclared_parts:
         raise ConfigError(
             "E141",
@@ -54,15 +52,7 @@ def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
     return f"Reward: {found}.{' Acknowledged.' if found.overpaid else ''}"
 
 
-def problems(env: Env, prices: Sequence[Price]) -> list[str]:
+def problems(rulings: Sequence[Ruling], prices: Sequence[Price]) -> list[str]:
     """What the verdicts on a right, a wrong and an empty reply pay and the prices do not name."""
-    if not isinstance(env, SingleTurn):
-        return []
-    split = env.tasks("train")
-    tasks = [split[index] for index in range(min(TASKS, len(split)))]
-    return [
-        sentence
-        for index, task in enumerate(tasks)
-        for reply in replies(env, tasks, index)
-        for sentence in undeclared(prices, env.verify(task, reply))
-    ]
+    verdicts = [Verdict(status=ruling.status, parts=ruling.parts) for ruling in rulings if ruling.status is not None]
+    return [sentence for verdict in verdicts for sentence in undeclared(prices, verdict)]

@@ -67,7 +67,9 @@ def build(folder: Path, genesis: Record, facts: Mapping[str, str]) -> None:
 
 def open_writing(folder: Path) -> sqlite3.Connection:
     """The journal for its one writer: every commit is on the disk when it returns."""
-    db = sqlite3.connect(f"{find(folder).as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=10.0)
+    uri = f"{find(folder).as_uri()}?mode=rw"
+    # In a notebook the steps run in another thread than the one that opened the run; never two at once.
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10.0, check_same_thread=False)
     with _closed_on_error(db), faults(folder):
         _check_header(db, folder)
         db.execute("PRAGMA journal_mode = WAL")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sqlite3
 import time as clock
@@ -10,11 +11,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from gnomon.errors import GnomonError, RunError
+from gnomon.errors import GnomonError, ResourceError, RunError
 from gnomon.store import checkpoints
 from gnomon.store.attempts import SENTENCES, Attempt, Source, attempts, give_up, set_aside, source
 from gnomon.store.checkpoints import Checkpoint, Place
@@ -156,6 +158,18 @@ class Run:
         with suppress(sqlite3.Error):
             self._db.close()
         self._lock.release()
+
+    def discard_unused(self) -> None:
+        """Delete a closed run that holds nothing but its genesis record, so that its name is free again."""
+        if self._count > 1:
+            return
+        for path in self.folder.iterdir():
+            if path.is_dir() and path.name in OURS:
+                rmtree(path)
+            elif path.name in OURS or path.name.startswith(JOURNAL):
+                path.unlink()
+        with suppress(OSError):  # Somebody put something else there.
+            self.folder.rmdir()
 
     @property
     def position(self) -> int:
@@ -341,8 +355,12 @@ class Run:
 
 
 def require_free(folder: Path | str) -> None:
-    """Raises: RunError E401 when the folder holds a run, or anything else."""
+    """Raises: RunError E401 when the folder holds a run, or anything else; ResourceError E502 when none can be made."""
     folder = Path(folder)
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not (there.is_dir() and os.access(there, os.R_OK | os.W_OK | os.X_OK)):
+        why = f"{there} cannot be written to" if there.is_dir() else f"{there} is a file"
+        raise ResourceError("E502", "the folder of the run cannot be made", where=str(folder), why=why, fix="run=OTHER")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if JOURNAL in names:
         what = "the folder already holds a run"

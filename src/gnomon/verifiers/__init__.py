@@ -17,7 +17,7 @@ from gnomon.verifiers.prices import Pay, Price, pay
 from gnomon.verifiers.proxy import Proxy
 from gnomon.verifiers.schema import JsonSchema
 from gnomon.verifiers.sets import SetMatch
-from gnomon.verifiers.slot import Answered, Importing, Malformed, Rejected, Several, Slot, Verifier
+from gnomon.verifiers.slot import Answered, Importing, Malformed, NoScore, Rejected, Several, Slot, Verifier
 from gnomon.verifiers.text import Text
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "LLMJudge",
     "Malformed",
     "Math",
+    "NoScore",
     "Noisy",
     "Number",
     "Outcome",

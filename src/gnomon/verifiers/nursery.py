@@ -22,8 +22,10 @@ from threading import Lock
 
 from gnomon.verifiers.worker import HEAD, framed
 
-__all__ = ["Nursery", "cool"]
+__all__ = ["WORKER", "Nursery", "cool"]
 
+WORKER = "GNOMON_WORKER"
+"""Variable that tells code which is imported in a worker where it is."""
 PATIENCE = 60.0
 """Seconds a fresh process may take to import what it needs."""
 LEAVE = 5.0
@@ -45,7 +47,7 @@ class Nursery:
     """
 
     def __init__(self, modules: Sequence[str], task: bytes, variables: Mapping[str, str]) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), WORKER: "1", **variables}
         own = [name for name in modules if name.partition(".")[0] == "gnomon"]
         self._channel, self.pid, self._pidfd = born(own, environment)
         self._channel.settimeout(PATIENCE)

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from gnomon.jail.probe import capabilities
+from gnomon.verifiers.carry import packed
 from gnomon.verifiers.nursery import Nursery
 from gnomon.verifiers.sealed import opened
 from gnomon.verifiers.worker import HEAD, frame
@@ -116,7 +117,8 @@ class Pool:
     """Calls of one function in processes of their own.
 
     Args:
-        function: found by import in a worker: at the top of a module, or a bound method of a picklable object.
+        function: anything that `packed` carries to a worker: of a module, a notebook or the main script, or a bound
+            method of a picklable object.
         workers: processes at most; they are started when needed and serve every thread that maps.
         seconds: of processor time a job may use. A machine that is busy elsewhere does not use it up.
         wall: seconds a job may take by the clock, asleep or starved; ten times `seconds` if not given.
@@ -156,18 +158,14 @@ class Pool:
         self.memory, self.output, self.recycle, self.retries = memory, output, recycle, retries
         module = getattr(function, "__self__", function)
         name = getattr(module, "__module__", None) or type(module).__module__
-        if name == "__main__":
-            raise ValueError(
-                f"{function!r} stands in the script that runs, where a worker cannot import it; "
-                "put it into a module beside the script and import it from there"
-            )
-        self._task = pickle.dumps((function, memory, output, readable if hardened else None))
+        self._task = packed((function, memory, output, readable if hardened else None))
         self._open = opened if hardened else pickle.loads
         self._change = Condition()
         self._idle: list[Worker] = []
         self._count = 0
         self._closed = False
-        self._nursed = [name, *imports], self._task, dict(variables or {})
+        modules = [*([] if name == "__main__" else [name]), *imports]
+        self._nursed = modules, self._task, dict(variables or {})
         self._nursery = Nursery(*self._nursed)
 
     def map(self, jobs: Iterable[tuple[Any, ...]], *, fresh: bool = False, patience: float = 1.0) -> list[Outcome]:
@@ -254,7 +252,7 @@ class Pool:
             payload: bytes | None = None
             outcome: Outcome | None = None
             try:
-                payload = pickle.dumps(job)
+                payload = packed(job)
             except Exception as error:  # A job's own code decides how it is pickled, so it may raise anything.
                 outcome = Raised(f"the job cannot be sent to a worker: {type(error).__name__}: {error}", "")
             size = 0 if payload is None else len(payload)

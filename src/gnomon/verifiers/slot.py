@@ -12,7 +12,7 @@ from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers.extract import Extraction, Strictness, extract
 from gnomon.verifiers.prices import Price
 
-__all__ = ["Answered", "Importing", "Malformed", "Rejected", "Several", "Slot", "Verifier"]
+__all__ = ["Answered", "Importing", "Malformed", "NoScore", "Rejected", "Several", "Slot", "Verifier"]
 
 
 class Malformed(Exception):
@@ -21,6 +21,10 @@ class Malformed(Exception):
 
 class Rejected(Exception):
     """The text is an answer that breaks a rule of the task; the message names the rule, for a reader."""
+
+
+class NoScore(ValueError):
+    """What a function returned is no score; the message says what would be, for its author."""
 
 
 class Several(Exception):
@@ -96,7 +100,7 @@ class Slot:
 
         Args: check: of the slot's text; the share of `correct` it earns, from 0 to 1, where only 1 is right. It
             raises `Malformed`, `Rejected` or `Several` for a text that earns nothing.
-        Raises: ValueError for a share outside of 0 to 1.
+        Raises: NoScore for what is no number from 0 to 1.
         """
         slot = self.extract(reply)
         if slot.text is None:
@@ -110,10 +114,9 @@ class Slot:
             return self.verdict(Status.REJECTED, extracted=slot.text, span=slot.span, detail=str(problem))
         except Several as problem:
             return self.verdict(Status.SEVERAL, extracted=slot.text, span=slot.span, detail=str(problem))
-        if not 0 <= share <= 1:
-            raise ValueError(f"a check returned {share!r}, which is no share from 0 to 1")
+        share = share_of(share)
         status = Status.CORRECT if share == 1 else Status.WRONG
-        return self.verdict(status, share=float(share), extracted=slot.text, span=slot.span)
+        return self.verdict(status, share=share, extracted=slot.text, span=slot.span)
 
     def verdict(
         self,
@@ -132,6 +135,20 @@ class Slot:
             Part(name="format", value=float(readable), weight=self.format, gate=self.gate),
         )
         return Verdict(status=status, parts=parts, extracted=extracted, span=span, detail=detail)
+
+
+def share_of(value: object) -> float:
+    """A truth value or a number from 0 to 1, also of numpy or torch, as a float. Raises: NoScore."""
+    hint = "; did a branch end without `return`?" if value is None else ""
+    try:
+        share = math.nan if value is None or isinstance(value, str | bytes) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        share = math.nan
+    if not 0 <= share <= 1:
+        if math.isfinite(share):
+            hint = f"; a right answer that pays more has the option correct={share:g}" if share > 1 else ""
+        raise NoScore(f"check returned {value!r:.100}, and must return True, False or a number from 0 to 1{hint}")
+    return share
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,107 @@
+"""Write src/gnomon/settings.py, the types of the settings of `gnomon.train`, from src/gnomon/config.py.
+
+    python docs/settings.py
+
+A test holds the committed file to what this writes.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from gnomon import config
+from gnomon.config import OBJECTIVES, SHORT, RunConfig
+
+FILE = Path(__file__).parents[1] / "src/gnomon/settings.py"
+HEAD = '''\
+"""The settings of `gnomon.train` as an editor completes them. Written by `python docs/settings.py` from config.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+'''
+OPEN = {"env": "str | Mapping[str, Any]", "objective": "Objective | Mapping[str, Any]"}
+"""Tables with options of their own, which no one type names."""
+
+
+def text() -> str:
+    """The whole file."""
+    tables = {name: field.annotation for name, field in RunConfig.model_fields.items() if table(field.annotation)}
+    names = ", ".join(f'"{each}"' for each in sorted(["Objective", "Settings", *map(title, tables)]))
+    rows = sorted(kind.model_fields["type"].default for kind in OBJECTIVES)
+    parts = [HEAD, f"__all__ = [{names}]\n\n", f"Objective = Literal[{', '.join(map(repr, rows))}]\n"]
+    for name, kind in tables.items():
+        parts.append(f"\n\nclass {title(name)}(TypedDict, total=False):\n" + doc(kind) + "".join(fields(kind)))
+    parts.append(
+        '\n\nclass Settings(TypedDict, total=False):\n    """Of a run; tables by name, and short names."""\n\n'
+    )
+    for name, field in RunConfig.model_fields.items():
+        written = OPEN.get(name) or (f"{title(name)}" if name in tables else spelled(field.annotation))
+        also = " | str | Path" if name == "policy" else ""
+        parts.append(f"    {name}: {written}{also}\n" + said(RunConfig, name))
+    for short, key in SHORT.items():
+        if short not in RunConfig.model_fields:
+            table_name, _, leaf = key.partition(".")
+            kind = RunConfig.model_fields[table_name].annotation
+            assert kind is not None
+            parts.append(f'    {short}: {spelled(kind.model_fields[leaf].annotation)}\n    """`{key}`."""\n')
+    command = [sys.executable, "-m", "ruff", "format", "--line-length", "120", "-"]
+    return subprocess.run(command, input="".join(parts), capture_output=True, text=True, check=True).stdout
+
+
+def table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not config.Env
+
+
+def title(name: str) -> str:
+    return f"{name.title()}Settings"
+
+
+def fields(kind: type[BaseModel]) -> Iterator[str]:
+    for name, field in kind.model_fields.items():
+        yield f"    {name}: {spelled(field.annotation)}\n" + said(kind, name)
+
+
+def spelled(kind: Any) -> str:
+    """A type as it is written."""
+    origin = get_origin(kind)
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, get_args(kind)))}]"
+    if origin in (Union, types.UnionType):
+        return " | ".join("None" if part is type(None) else spelled(part) for part in get_args(kind))
+    if origin is list:
+        return f"list[{spelled(get_args(kind)[0])}]"
+    if hasattr(kind, "__metadata__"):
+        return spelled(get_args(kind)[0])
+    return str(kind.__name__)
+
+
+def doc(kind: type[BaseModel]) -> str:
+    own = inspect.getdoc(kind) if "__doc__" in vars(kind) and kind.__doc__ else ""
+    return f'    """{own}"""\n\n' if own else ""
+
+
+def said(kind: type[BaseModel], name: str) -> str:
+    """The text behind a field, as config.py has it."""
+    tree = ast.parse(inspect.getsource(kind)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    for node, after in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name and isinstance(after, ast.Expr):
+            return f'    """{ast.literal_eval(after.value)}"""\n'
+    return ""
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), "utf-8")

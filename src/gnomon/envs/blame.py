@@ -1,0 +1,101 @@
+"""Whose line an error came from: the author's own, before any of a library's."""
+
+from __future__ import annotations
+
+import difflib
+import linecache
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+
+__all__ = ["line", "place", "quoted", "raised"]
+
+HERE = str(Path(__file__).parents[1])
+LIBRARIES = tuple(
+    path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(name))
+)
+METHODS = ("check", "verify", "play", "step", "start")
+"""Of an environment or verifier: what its author wrote to judge, the innermost first."""
+
+
+def line(text: str) -> str:
+    """The text on one line, printable whatever it holds, and short enough to read."""
+    plain = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:400])
+    return plain if len(text) <= 400 else plain + " …"
+
+
+def raised(error: BaseException) -> str:
+    """Type and message of an error; of a missing attribute also the nearest name that is there."""
+    said = f"{type(error).__name__}: {line(str(error))}" if str(error) else type(error).__name__
+    if isinstance(error, AttributeError) and error.name is not None:
+        near = difflib.get_close_matches(error.name, dir(error.obj), 1)
+        said += f". Did you mean: {near[0]!r}?" if near else ""
+    return said
+
+
+def place(error: BaseException, subject: object) -> str:
+    """`file:line in function` of an error that a subject raised while it judged.
+
+    It is the innermost line of the author's: outside of Gnomon, the standard library and installed packages. Where
+    the error has none, because Gnomon refused what a function returned, it is where that function begins. Of code
+    that ships or is installed, it is the innermost line of the subject's own module.
+    """
+    frames = list(traceback.extract_tb(error.__traceback__))
+    file = getattr(sys.modules.get(type(subject).__module__), "__file__", None)
+    found = [frame for frame in frames if foreign(frame.filename)]
+    if found:
+        return shown(found[-1].filename, found[-1].lineno or 0, found[-1].name)
+    for code in codes(subject):
+        return shown(code.co_filename, code.co_firstlineno, code.co_name)
+    found = [frame for frame in frames if frame.filename == file] or frames
+    return shown(found[-1].filename, found[-1].lineno or 0, found[-1].name) if found else ""
+
+
+def foreign(file: str) -> bool:
+    """Whether a file is neither Gnomon's nor a library's."""
+    return not file.startswith(("<", HERE, *LIBRARIES))
+
+
+def codes(subject: object) -> Iterator[CodeType]:
+    """The author's functions that judge: those in the fields of a subject, then its methods."""
+    values = [getattr(subject, field.name, None) for field in fields(subject)] if is_dataclass(subject) else []
+    for value in values:
+        if isinstance(value, FunctionType):
+            yield from kept(value)
+        elif is_dataclass(value):
+            yield from codes(value)
+    for name in METHODS:
+        yield from kept(getattr(type(subject), name, None))
+
+
+def kept(function: object) -> Iterator[CodeType]:
+    """The code of a function, where an author's file holds it."""
+    code = getattr(function, "__code__", None)
+    if code is not None and foreign(code.co_filename):
+        yield code
+
+
+def shown(file: str, number: int, name: str) -> str:
+    path = Path(file)
+    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{here}:{number} in {name}"
+
+
+def quoted(place: str) -> str:
+    """A place for a reader: a notebook's cell by its number, and with the line as it is written there.
+
+    Args: place, as `place` gives it.
+    """
+    spot, _, name = place.rpartition(" in ")
+    file, _, number = spot.rpartition(":")
+    if not number.isdigit():
+        return place
+    text = linecache.getline(file, int(number)).strip()
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    cell = shell.compile.format_code_name(file) if shell is not None else None
+    where = f"{' '.join(cell)}, line {number}" if cell else spot
+    return f"{where}, in {name}" + (f": {text}" if text else "")

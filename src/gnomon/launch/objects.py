@@ -1,0 +1,104 @@
+"""Environments that are handed over as Python objects: how a recipe names them, and what they were written as."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from gnomon.envs import ENVS
+from gnomon.errors import ConfigError
+
+__all__ = ["OBJECT", "by_object", "source_facts", "spec_of"]
+
+OBJECT = "object:"
+"""Before the name of an environment that only the Python code which made it can make again."""
+
+
+def spec_of(env: object) -> dict[str, Any]:
+    """The `env` table of an object: what makes it again where the run is resumed.
+
+    An object that nothing makes again, because its class stands in a notebook or a function or because a recipe cannot
+    hold its values, is named `object:Class`.
+    """
+    own = getattr(env, "spec", None)
+    if own is not None:
+        return {"type": OBJECT + type(env).__name__, **own}
+    options = {
+        field.name: getattr(env, field.name)
+        for field in (dataclasses.fields(env) if dataclasses.is_dataclass(env) and not isinstance(env, type) else ())
+        if field.init and getattr(env, field.name) != field.default
+    }
+    name = importable(type(env))
+    if name and all(map(plain, options.values())):
+        return {"type": name, **{key: listed(value) for key, value in options.items()}}
+    shown = {key: listed(value) if plain(value) else type(value).__qualname__ for key, value in options.items()}
+    return {"type": OBJECT + type(env).__qualname__, **shown}
+
+
+def importable(kind: type) -> str:
+    """A shipped name, `module:Class` or `file.py:Class`; empty for a class that stands where no import finds it."""
+    if shipped := next((name for name, known in ENVS.items() if known is kind), ""):
+        return shipped
+    if "." in kind.__qualname__:
+        return ""
+    if kind.__module__ != "__main__" and not kind.__module__.startswith("gnomon_env_"):
+        return f"{kind.__module__}:{kind.__qualname__}"
+    file = getattr(sys.modules[kind.__module__], "__file__", None)
+    return f"{file}:{kind.__qualname__}" if file and Path(file).is_file() else ""
+
+
+def plain(value: object) -> bool:
+    """Whether a recipe can hold a value."""
+    if isinstance(value, list | tuple):
+        return all(map(plain, value))
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and plain(each) for key, each in value.items())
+    return isinstance(value, str | bool | int | float)
+
+
+def listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def by_object(name: str, where: str) -> ConfigError:
+    """The error for a command that is to find an environment by a name of this form."""
+    return ConfigError(
+        "E025", f"{name.removeprefix(OBJECT)} was handed over as a Python object, and no command can find it",
+        where=where, why="it is defined in a notebook or inside a function, or holds values that a recipe cannot hold",
+        fix="use Python: gnomon.resume(RUN, ENV) with the same object; or put the class at the top of a .py file",
+    )  # fmt: skip
+
+
+def source_facts(env: object, name: str) -> dict[str, str]:
+    """For a manifest: the name of an environment and the hash of its source; the source too, where no file keeps it.
+
+    The source is the file that its class stands in; of a class or function that no file holds, its own lines.
+    """
+    if not name.startswith(OBJECT):
+        file = getattr(sys.modules[type(env).__module__], "__file__", None)
+        return {"type": name, "source_sha256": sha256(Path(file).read_bytes()).hexdigest() if file else "unknown"}
+    source = "\n\n".join(written(env))
+    return {"type": name, "source_sha256": sha256(source.encode()).hexdigest(), "source": source}
+
+
+def written(env: object) -> Iterator[str]:
+    """The source of an object's class, and of the functions in its fields; nothing where Python does not know it."""
+    kind = type(env)
+    functions = [value for value in vars(kind).values() if isinstance(value, FunctionType)]
+    values = [getattr(env, field.name) for field in dataclasses.fields(env)] if dataclasses.is_dataclass(env) else []
+    fields = [value for value in values if isinstance(value, FunctionType)]
+    for thing in ([kind] if source(kind) else functions) + fields:
+        yield source(thing)
+
+
+def source(thing: Any) -> str:
+    try:
+        return inspect.getsource(thing)
+    except (OSError, TypeError):
+        return ""

@@ -1,0 +1,92 @@
+"""A few replies, judged before anything else: code that breaks is reported at its own line."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+
+from gnomon.audit import Ruling, subject_of
+from gnomon.audit.judging import Court, Unopened
+from gnomon.envs import Env, SingleTurn
+from gnomon.envs.base import confined
+from gnomon.envs.blame import place, quoted, raised
+from gnomon.envs.episodes import replies
+from gnomon.errors import GnomonError, VerifierError
+
+__all__ = ["defined", "trial"]
+
+TASKS = 4
+"""Train tasks whose replies are judged."""
+
+
+def trial(env: Env) -> list[Ruling]:
+    """What an environment says to a right, a wrong and an empty reply to each of some tasks, in processes of its own.
+
+    Replies that use up their time or memory are left to the audit.
+
+    Raises: VerifierError E105 for a score that is none, E107 for code that raises, E109 for an environment that does
+        not reach another process.
+    """
+    confined(env)
+    subject = subject_of(env, count=TASKS)
+    try:
+        court = Court(subject, workers=1)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise VerifierError(
+            "E109", f"{subject.name} cannot be sent to another process: {raised(error)}", where=defined(env),
+            why="replies are judged in other processes, where judging can be stopped",
+            fix="make what it holds inside the function that uses it: no open file, lock or connection in a field",
+        ) from error  # fmt: skip
+    rulings: list[Ruling] = []
+    with court:
+        for index, reply in asked(env, len(subject.tasks)):
+            try:
+                (ruling,) = court.judge([(index, reply)])
+            except ImportError as error:
+                raise VerifierError(
+                    "E109", f"{subject.name} cannot be imported in another process", where=defined(env), why=str(error)
+                ) from error
+            if ruling.outcome in ("raised", "invalid"):
+                raise broken(env, ruling)
+            rulings.append(ruling)
+    return rulings
+
+
+def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
+    """Pairs of a task's index and a reply. Raises: VerifierError E107 where the author's `solution` raises."""
+    split = env.tasks("train")
+    tasks = [split[index] for index in range(count)]
+    for index, task in enumerate(tasks):
+        try:
+            found = replies(env, tasks, index)
+        except GnomonError:
+            raise
+        except Exception as error:
+            raise VerifierError(
+                "E107", f"the solution raised {raised(error)}", where=quoted(place(error, env)),
+                why=f"it was asked for a right answer to train task {index}", fix="correct this line and start again",
+            ) from error  # fmt: skip
+        stated = () if isinstance(env, SingleTurn) else (str(task.answer),)
+        for reply in (*stated, *found):
+            yield index, reply
+
+
+def broken(env: Env, ruling: Ruling) -> VerifierError:
+    """The error for code that gives no verdict, at the author's line."""
+    kind, _, said = ruling.detail.partition(": ")
+    if kind == Unopened.__name__:
+        what = f"{type(env).__name__} cannot be imported in another process: {said}"
+        return VerifierError("E109", what, where=defined(env), why="replies are judged where judging can be stopped")
+    where = quoted(ruling.place) or defined(env)
+    why = f"it was asked about the reply {ruling.reply!r:.80} to train task {ruling.index}"
+    fix = "correct this line and start again; nothing was started"
+    if kind == "NoScore":
+        return VerifierError("E105", said, where=where, why=why, fix=fix)
+    if ruling.outcome == "invalid":
+        return VerifierError("E105", f"the judge returned {ruling.detail}", where=where, why=why, fix=fix)
+    return VerifierError("E107", f"the code that judges raised {ruling.detail}", where=where, why=why, fix=fix)
+
+
+def defined(env: Env) -> str:
+    """Where the author's judging function begins."""
+    return quoted(place(RuntimeError(), env)) or type(env).__name__

@@ -1,0 +1,67 @@
+"""Whether the tokenizer of a model folder fits its model, read from the files alone. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import ModelError
+
+__all__ = ["end_tokens", "require_fitting"]
+
+
+def require_fitting(folder: Path) -> None:
+    """See that every token of a folder's tokenizer, and every token that ends a reply, has a row in the embedding.
+
+    Raises: ModelError E302 for a folder without a tokenizer, E317 for one whose tokenizer is larger than the model.
+    """
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError(
+            "E302", "the model folder has no tokenizer.json", where=str(folder),
+            why="text cannot be turned into tokens without it",
+            fix="save it beside the weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)",
+        )  # fmt: skip
+    config = table(folder / "config.json")
+    rows = config.get("vocab_size", table_of(config.get("text_config")).get("vocab_size"))
+    if not isinstance(rows, int):
+        return
+    largest = max((*token_ids(table(folder / "tokenizer.json")), *end_tokens(folder)), default=-1)
+    if largest >= rows:
+        raise ModelError(
+            "E317", f"the tokenizer has a token {largest}, and the model embeds {rows} tokens", where=str(folder),
+            why=f"the ids of an embedding with {rows} rows go from 0 to {rows - 1}",
+            fix="the tokenizer of this very model, or model.resize_token_embeddings(len(tokenizer)) before it is saved",
+        )  # fmt: skip
+
+
+def end_tokens(folder: Path) -> tuple[int, ...]:
+    """The ids that end a reply, as config.json and generation_config.json name them; none where neither does."""
+    config = table(folder / "config.json") | table(folder / "generation_config.json")
+    named = config.get("eos_token_id")
+    listed = named if isinstance(named, list) else [named]
+    return tuple(token for token in listed if isinstance(token, int))
+
+
+def token_ids(tokenizer: dict[str, Any]) -> list[int]:
+    """The ids of a tokenizer.json: of its vocabulary, by name or by place, and of the tokens added to it."""
+    vocabulary = table_of(tokenizer.get("model")).get("vocab")
+    if isinstance(vocabulary, dict):
+        ids = [token for token in vocabulary.values() if isinstance(token, int)]
+    else:
+        ids = [len(vocabulary) - 1] if isinstance(vocabulary, list) and vocabulary else []
+    added = tokenizer.get("added_tokens")
+    entries = added if isinstance(added, list) else []
+    return ids + [token for entry in entries if isinstance(token := table_of(entry).get("id"), int)]
+
+
+def table(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; an empty one where there is none to read, which loading the model says."""
+    try:
+        return table_of(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def table_of(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

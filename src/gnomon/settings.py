@@ -1,0 +1,274 @@
+"""The settings of `gnomon.train` as an editor completes them. Written by `python docs/settings.py` from config.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+__all__ = [
+    "AuditSettings",
+    "BudgetSettings",
+    "CriticSettings",
+    "EvalSettings",
+    "Objective",
+    "OptimSettings",
+    "PolicySettings",
+    "RefereeSettings",
+    "RegularizeSettings",
+    "RolloutSettings",
+    "SaveSettings",
+    "SeatsSettings",
+    "Settings",
+]
+
+Objective = Literal[
+    "brpo",
+    "brpo_released",
+    "cispo",
+    "cispo_cap",
+    "dapo",
+    "decoupled_ppo",
+    "dppo",
+    "dr_grpo",
+    "dro",
+    "dro_token",
+    "dual_clip_ppo",
+    "fcp",
+    "geometric_rejection",
+    "gfpo",
+    "gfpo_efficiency",
+    "gmpo",
+    "grpo",
+    "grpo_sample_std",
+    "gspo",
+    "gspo_token",
+    "icepop",
+    "loop",
+    "luffy",
+    "maxrl",
+    "maxrl_control",
+    "maxrl_released",
+    "maxrl_sub",
+    "online_dpo",
+    "online_ipo",
+    "online_simpo",
+    "online_slic",
+    "pass_at_all",
+    "pass_at_k_analytic",
+    "pass_at_k_centred",
+    "pkpo",
+    "pkpo_loo",
+    "pkpo_marginal",
+    "ppo",
+    "ppo_whitened",
+    "rae",
+    "rebn",
+    "reinforce",
+    "reinforce_centred",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+    "reinforce_pp_loo",
+    "rft",
+    "rl2ml",
+    "rloo",
+    "sapo",
+    "seed_grpo",
+    "seed_grpo_loo",
+    "sequence_is",
+    "sequence_mis",
+    "sequence_tis",
+    "sft",
+    "tis",
+    "topr",
+    "turn_ppo",
+    "turn_reinforce",
+    "turn_reinforce_discounted",
+    "verifree",
+    "verifree_advantage",
+    "xpo",
+]
+
+
+class PolicySettings(TypedDict, total=False):
+    """The model that is trained."""
+
+    path: str
+    """`tiny`, which ships with the package, or a model folder in the format of the Hugging Face hub."""
+    dtype: Literal["float32", "bfloat16"]
+    """Precision of the forward and backward passes."""
+    renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
+    """Chat format. `auto` chooses the one that the model folder's chat template writes."""
+
+
+class RolloutSettings(TypedDict, total=False):
+    """What is sampled in a step."""
+
+    prompts: int
+    """Tasks per step."""
+    group: int
+    """Rollouts per task. A batch has prompts × group rollouts."""
+    max_tokens: int
+    """Most tokens of one reply."""
+    temperature: float
+    """Divides the logits before sampling. The learner's log-probabilities use the same value."""
+    stop: list[str]
+    """Texts that end a reply. The reply keeps them."""
+    tasks: list[int]
+    """Indices of the train tasks to draw from. Empty means all."""
+    turns: int
+    """Most replies per episode, of all players together. 0 leaves the limit to the environment."""
+    context: int
+    """Most tokens of a conversation: prompts, observations and replies."""
+    seconds: float
+    """Wall-clock limit for the episodes of a step. A run that meets it cannot be repeated bit for bit."""
+    demonstrations: str
+    """JSONL file of replies to train tasks, for objectives that learn from demonstrations."""
+    offline: float
+    """Fraction of the steps, from the first, that sample from the initial policy. Only fcp uses it."""
+    refill: int
+    """Most times per step that groups with all replies right or all wrong are replaced by new tasks (DAPO)."""
+    candidates: int
+    """Tasks sampled per task that is trained on. Those with the least certain replies are kept."""
+
+
+class RefereeSettings(TypedDict, total=False):
+    """The worker processes that run environments and verifiers, and their limits."""
+
+    workers: int
+    """Number of worker processes."""
+    seconds: float
+    """Processor time that one call may use. The wall-clock limit is ten times as long."""
+    memory_mib: int
+    """Address space of a worker, in MiB."""
+    retries: int
+    """How often a call is repeated in a new worker after the environment failed."""
+    failures: float
+    """Fraction of the rollouts of a step that may fail before the run stops."""
+
+
+class SeatsSettings(TypedDict, total=False):
+    """Who plays in an environment of several players."""
+
+    opponent: str
+    """Empty: the policy plays all seats and is trained on all. `past`: it is trained on one seat, and an earlier
+    version, drawn anew in every step, plays the others. A model folder: that model plays the others."""
+    every: int
+    """Steps between two versions that are kept as opponents."""
+    keep: int
+    """Most versions kept as opponents. The first is always kept. Every checkpoint stores all of them."""
+    baseline: Literal["seat", "shared"]
+    """Whether a reward is compared with the rewards of its own seat in the group, or with those of all seats."""
+
+
+class RegularizeSettings(TypedDict, total=False):
+    """Terms beside the objective, for any objective."""
+
+    kl: float
+    """Weight of the KL penalty to the initial policy, per token."""
+    estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3", "full"]
+    """Estimator of the KL penalty. `full` sums over the vocabulary; the others use the sampled token."""
+    entropy: float
+    """Weight of the entropy bonus, per token, in nats. A negative weight is a penalty."""
+    overlong: float
+    """Fraction of `max_tokens` at the end of the limit in which the length penalty grows from 0 to 1 (DAPO)."""
+
+
+class OptimSettings(TypedDict, total=False):
+    """AdamW and its schedule."""
+
+    lr: float
+    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
+    floor: float
+    """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
+    warmup: int
+    """Optimiser steps in which the learning rate rises linearly to `lr`."""
+    clip: float
+    """Largest norm of the gradient. A larger gradient is scaled down to it."""
+    weight_decay: float
+    """Decoupled weight decay of AdamW."""
+    epochs: int
+    """How often the rollouts of a step are trained on."""
+    minibatches: int
+    """Optimiser steps per epoch. Each takes an equal part of the groups."""
+
+
+class CriticSettings(TypedDict, total=False):
+    """The value function of objectives that ask for one."""
+
+    lr: float
+    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5."""
+    clip: float
+    """Largest norm of the critic's gradient."""
+
+
+class BudgetSettings(TypedDict, total=False):
+    """How long a run goes on."""
+
+    steps: int
+    """Training steps."""
+    seconds: float
+    """Wall-clock limit. The run stops after the step that exceeds it, and can be resumed."""
+
+
+class EvalSettings(TypedDict, total=False):
+    """Evaluation on held-out tasks."""
+
+    every: int
+    """Steps between evaluations. One more follows the last step."""
+    tasks: int
+    """Held-out tasks, from the first of the test split."""
+    samples: int
+    """Rollouts per held-out task."""
+    pass_at: list[int]
+    """Values of k for which pass@k is estimated. None may exceed `samples`."""
+
+
+class SaveSettings(TypedDict, total=False):
+    """Checkpoints."""
+
+    every: int
+    """Steps between checkpoints. One more follows the last step."""
+    keep: int
+    """Checkpoints to keep, the newest first."""
+
+
+class AuditSettings(TypedDict, total=False):
+    """The audit of the environment before a run."""
+
+    acknowledge: list[str]
+    """Rules of `gnomon audit` whose findings you accept. They no longer stop the run."""
+
+
+class Settings(TypedDict, total=False):
+    """Of a run; tables by name, and short names."""
+
+    seed: int
+    """Seed of every random draw of the run."""
+    threads: int
+    """CPU threads of torch. Another number sums gradients in another order, so the bits of a run change."""
+    env: str | Mapping[str, Any]
+    policy: PolicySettings | str | Path
+    rollout: RolloutSettings
+    referee: RefereeSettings
+    seats: SeatsSettings
+    objective: Objective | Mapping[str, Any]
+    regularize: RegularizeSettings
+    optim: OptimSettings
+    critic: CriticSettings
+    budget: BudgetSettings
+    eval: EvalSettings
+    save: SaveSettings
+    audit: AuditSettings
+    prompts: int
+    """`rollout.prompts`."""
+    group: int
+    """`rollout.group`."""
+    max_tokens: int
+    """`rollout.max_tokens`."""
+    steps: int
+    """`budget.steps`."""
+    seconds: float
+    """`budget.seconds`."""
+    lr: float
+    """`optim.lr`."""

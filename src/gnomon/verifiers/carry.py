@@ -1,0 +1,78 @@
+"""Send values to processes that did not define them: what the main script or a notebook defines travels by value."""
+
+from __future__ import annotations
+
+import pickle
+import pickletools
+import sys
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import Any, Self
+
+__all__ = ["Carried", "packed"]
+
+
+def packed(value: Any) -> bytes:
+    """A pickle that another process can open.
+
+    Classes and functions of a module are named, and imported where it is opened. Those that no import can find,
+    because they stand in `__main__`, in a notebook's cell or inside a function, are written out with it.
+
+    Raises: whatever pickling raises, for an open file, a lock and the like.
+    """
+    try:
+        plain = pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        plain = b"__main__"
+    if b"__main__" not in plain:
+        return plain
+    import cloudpickle  # Few values need it, and every worker would pay for it.
+
+    written: bytes = cloudpickle.dumps(value)
+    return written
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A value on its way to another process, with the files of modules that stand nowhere on the path."""
+
+    files: tuple[tuple[str, str], ...]
+    """Modules that were loaded from a file by its path: name and file."""
+    payload: bytes
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Raises: what pickling raises."""
+        payload = packed(value)
+        named = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)}
+        return cls(tuple((name, file) for name in sorted(named) if (file := file_alone(name))), payload)
+
+    def opened(self) -> Any:
+        """The value, in the process that it came to."""
+        for name, file in self.files:
+            load(name, file)
+        return pickle.loads(self.payload)
+
+
+def file_alone(name: str) -> str | None:
+    """The file of a loaded module that `import` would not find; None for any other name."""
+    module = sys.modules.get(name)
+    if module is None or "." in name or name == "__main__" or name in sys.builtin_module_names:
+        return None
+    return None if PathFinder.find_spec(name) else getattr(module, "__file__", None)
+
+
+def load(name: str, file: str) -> None:
+    """Load a module from its file, under its name, once in a process."""
+    if name in sys.modules:
+        return
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError(f"{file} is no Python file")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise

@@ -1,0 +1,244 @@
+"""What a first user writes: scripts without a guard, keys of other libraries, a model folder of their own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import gnomon
+from commands import command
+from gnomon.api import configure
+from gnomon.config import DEFAULTS, OBJECTIVES, leaves, overrides, resolve
+from gnomon.elsewhere import ABSENT, OURS
+from gnomon.envs import CharCount
+from gnomon.errors import ConfigErrors, ResourceError
+from gnomon.launch.find import check_policy_config
+from gnomon.models.folder import TINY
+from gnomon.rates import parameters, rates
+from gnomon.store import require_free
+
+DOCS = Path(__file__).parents[2] / "docs"
+SMALL = {"steps": 2, "rollout": {"prompts": 2, "group": 2, "max_tokens": 8}, "eval": {"tasks": 2}, "threads": 1}
+
+SCRIPT = """
+import random
+from dataclasses import dataclass
+
+import gnomon
+from gnomon.envs import SingleTurn, identity
+from gnomon.envs.base import user
+from gnomon.types import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vowels(SingleTurn):
+    def make(self, rng: random.Random) -> Task:
+        word = "".join(rng.choices("abei", k=5))
+        return Task(id=identity("v", word), messages=user(f"vowels in {word}?"), answer=sum(c in "aei" for c in word))
+
+    def check(self, task: Task, answer: str) -> bool:
+        return answer.strip() == str(task.answer)
+
+    def solution(self, task: Task) -> str:
+        return str(task.answer)
+
+"""
+CALL = (
+    "print(gnomon.train(Vowels(), run={run!r}, quiet=True, steps=1, threads=1, eval={{'tasks': 2}}, "
+    "rollout={{'prompts': 2, 'group': 2, 'max_tokens': 8}}).fingerprint)\n"
+)
+
+
+def ran(script: Path) -> str:
+    done = subprocess.run([sys.executable, script.name], cwd=script.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_script_needs_no_guard_and_gives_the_same_bytes(tmp_path):
+    script = tmp_path / "vowels.py"
+    script.write_text(SCRIPT + CALL.format(run="plain"))
+    plain = ran(script)
+    script.write_text(SCRIPT + "if __name__ == '__main__':\n    " + CALL.format(run="guarded"))
+    assert ran(script) == plain and command("verify", "plain", cwd=tmp_path).returncode == 0
+    again = command("train", "vowels.py:Vowels", "run=r", "group=1", cwd=tmp_path)
+    assert "E031" in again.stderr, "the guarded file can be named"
+
+
+@pytest.mark.parametrize("words", [("train", "vowels.py:Vowels"), ("check", "vowels.py:Vowels"), ("resume", "plain")])
+def test_a_file_that_trains_when_it_is_imported_is_told_so(tmp_path, words):
+    (tmp_path / "vowels.py").write_text(SCRIPT + CALL.format(run="plain"))
+    if words[0] == "resume":
+        ran(tmp_path / "vowels.py")
+        import sqlite3
+
+        with sqlite3.connect(tmp_path / "plain/journal.db") as journal:
+            journal.execute("UPDATE meta SET value = 'interrupted' WHERE name = 'status'")
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == 2 and "E026" in done.stderr and "__main__" in done.stderr, done.stderr
+
+
+def test_a_class_of_a_module_that_trains_when_a_worker_imports_it(tmp_path):
+    (tmp_path / "inner.py").write_text(SCRIPT + CALL.format(run="plain"))
+    (tmp_path / "outer.py").write_text("import inner\n")
+    done = subprocess.run([sys.executable, "outer.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert "E109" in done.stderr and "put the call under" in done.stderr, done.stderr
+    assert not (tmp_path / "plain").exists()
+
+
+def test_an_environment_of_a_function_is_resumed_with_the_object(tmp_path):
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True, kw_only=True)
+    class Inner(CharCount):
+        def solution(self, task):
+            return str(task.answer)
+
+    gnomon.train(Inner(), run=tmp_path / "r", quiet=True, budget={"steps": 3, "seconds": 1e-9}, **less(SMALL, "steps"))
+    done = command("resume", "r", cwd=tmp_path)
+    assert done.returncode == 2 and "E025" in done.stderr and "gnomon.resume" in done.stderr, done.stderr
+    resumed = gnomon.resume(tmp_path / "r", Inner(), quiet=True)
+    whole = gnomon.train(Inner(), run=tmp_path / "w", quiet=True, **{**SMALL, "steps": 3})
+    assert resumed.status == "interrupted" or resumed.fingerprint == whole.fingerprint
+
+
+def less(settings, name):
+    return {key: value for key, value in settings.items() if key != name}
+
+
+def test_options_of_an_environment_beside_its_name_or_its_object():
+    config, built = configure("char_count", {"env": {"format": 0.5}})
+    assert config.env.options == {"format": 0.5} and built is None
+    config, built = configure(CharCount(), {"env": {"format": 0.5}})
+    assert config.env.options == {"format": 0.5} and built == CharCount(format=0.5)
+    assert configure(None, {"env": "char_count"})[0].env.type == "char_count"
+    assert configure(None, {"env": {"type": "char_count", "format": 0.5}})[0].env.options == {"format": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("what", "settings", "code"),
+    [
+        (None, {}, "E027"),
+        ("char_count", {"env": {"type": "nim"}}, "E027"),
+        ("char_count", {"env": {"formt": 0.5}}, "E012"),
+        (CharCount(), {"env": {"formt": 0.5}}, "E012"),
+        (CharCount(), {"env": {"shots": -1}}, "E024"),
+        (CharCount, {}, "E027"),
+        ([{"prompt": "x"}], {}, "E027"),
+        (3, {}, "E027"),
+    ],
+)
+def test_a_call_that_names_no_environment_is_refused(what, settings, code):
+    with pytest.raises(ConfigErrors, match=code):
+        configure(what, settings)
+
+
+def test_keys_of_others_name_keys_of_ours():
+    ours = {*leaves(DEFAULTS), "env.path", "env.test", "run", "objective.gamma", "objective.lam"}
+    ours |= {f"objective.{name}" for kind in OBJECTIVES for name in kind.model_fields}
+    assert set(OURS.values()) <= ours and not OURS.keys() & ABSENT.keys()
+    assert not OURS.keys() & leaves(DEFAULTS).keys(), "a key of ours needs no other name"
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("num_generations", "did you mean rollout.group (default 8)?"),
+        ("trainer.optim.lr", "did you mean optim.lr"),
+        ("actor_rollout_ref.rollout.n", "did you mean rollout.group"),
+        ("actor_rollout_ref.actor.kl_loss_coef", "did you mean regularize.kl"),
+        ("critic.optim.lr", "did you mean critic.lr"),
+        ("data.max_response_length", "did you mean rollout.max_tokens"),
+        ("orchestrator.rollouts_per_example", "did you mean rollout.group"),
+        ("orchestrator.sampling.max_tokens", "did you mean rollout.max_tokens"),
+        ("lora.rank", "there are no adapters"),
+        ("lora", "there are no adapters"),
+        ("device", "runs on the CPU"),
+        ("inference.parallel.tp", "there is one engine"),
+        ("output_dir", "run=FOLDER"),
+    ],
+)
+def test_a_key_of_another_library_is_answered(key, words):
+    with pytest.raises(ConfigErrors) as caught:
+        resolve([overrides([f"{key}=1", "group=4"])])
+    assert words in str(caught.value) and f"unknown key {key}" in str(caught.value), caught.value
+    assert f"argument 1: {key}=1" in str(caught.value)
+
+
+def model(folder: Path, **facts: object) -> Path:
+    shutil.copytree(TINY, folder)
+    for name in ("config.json", "generation_config.json"):
+        path = folder / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+    return folder
+
+
+def test_a_pretrained_model_starts_slowly_and_says_so(tmp_path):
+    folder = model(tmp_path / "m")
+    assert parameters(TINY) > 500_000 and parameters(tmp_path) == 0
+    assert rates("tiny").policy == rates(str(folder)).policy == 1e-3
+    header = json.dumps({"w": {"dtype": "F32", "shape": [5000, 40_000], "data_offsets": [0, 0]}}).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    config, origins = resolve([overrides([f"policy={folder}"])])
+    assert (config.optim.lr, config.critic.lr) == (1e-6, 1e-5) and "200 M parameters" in origins["optim.lr"]
+    assert resolve([overrides([f"policy={folder}", "lr=1e-4", "optim.warmup=3"])])[0].optim.lr == 1e-4
+    shown = command("config", "show", f"policy={folder}").stdout
+    assert "1e-06" in shown and "the default for a model of 200 M parameters" in shown, shown
+
+
+@pytest.mark.parametrize(
+    ("facts", "words", "code"),
+    [
+        ({"vocab_size": 20}, [], "E317"),
+        ({"eos_token_id": 5000}, [], "E317"),
+        ({"eos_token_id": None}, ["rollout.stop=[]"], "E318"),
+        ({"eos_token_id": None}, [], ""),
+        ({"vocab_size": 5000}, [], ""),
+    ],
+)
+def test_a_tokenizer_that_does_not_fit_is_refused_before_anything_starts(tmp_path, facts, words, code):
+    folder = model(tmp_path / "m", **facts)
+    sources = [overrides([f"policy={folder}", *words])]
+    if not code:
+        resolve(sources, [check_policy_config])
+        return
+    with pytest.raises(ConfigErrors, match=code):
+        resolve(sources, [check_policy_config])
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceError, match="is a file"):
+        require_free(tmp_path / "file" / "run")
+    require_free(tmp_path / "new" / "run")
+    assert not (tmp_path / "new").exists()
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{name}_page", DOCS / f"{name}.py")
+    assert spec and spec.loader
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_mistakes_is_what_is_printed():
+    def run(words: list[str], folder: Path) -> str:
+        done = command(*words, cwd=folder)
+        return done.stdout + done.stderr
+
+    page = script("mistakes")
+    assert len(page.MISTAKES) == 30
+    assert page.PAGE.read_text() == page.page(run), "out of date, run python docs/mistakes.py"
+
+
+def test_the_types_of_the_settings_are_those_of_the_configuration():
+    types = script("settings")
+    assert types.FILE.read_text() == types.text(), "out of date, run python docs/settings.py"

@@ -1,0 +1,172 @@
+"""Tasks as rows and a reward as a function: what is accepted, and what is said of the rest."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from gnomon.envs import Env
+from gnomon.envs.rewarded import rewarded
+from gnomon.errors import ConfigError
+from gnomon.keys import Key
+from gnomon.types import Message, Task
+from gnomon.verifiers import NoScore, Verifier
+from gnomon.verifiers.carry import Carried, packed
+
+ROWS = [{"prompt": f"{n}+1?", "answer": str(n + 1), "level": n % 3} for n in range(40)]
+
+
+def plain(completion, answer):
+    return completion == answer
+
+
+def by_column(text, level):
+    return text == str(level)
+
+
+def with_task(reply, task: Task):
+    return reply == task.answer
+
+
+def positional(given, wanted, /):
+    return given == wanted
+
+
+def two_names(x, y):
+    return x == y
+
+
+def trl(completions, answer, **columns):
+    return [float(text == gold) for text, gold in zip(completions, answer, strict=True)]
+
+
+def trl_columns(prompts, completions, level):
+    return [float(text == str(value)) for text, value in zip(completions, level, strict=True)]
+
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    return float(solution_str == ground_truth) if extra_info["level"] in (0, 1, 2) else -1.0
+
+
+async def waits(completion, answer):
+    return completion == answer
+
+
+@pytest.mark.parametrize(
+    "reward", [plain, with_task, positional, two_names, trl, compute_score, waits, lambda c, a: c == a]
+)
+def test_a_function_is_given_what_its_parameters_name(reward):
+    env = rewarded(ROWS, reward)
+    assert isinstance(env, Env) and isinstance(env, Verifier)
+    task = env.tasks("train")[0]
+    assert env.verify(task, task.answer).correct and env.verify(task, task.answer).reward == 1.0
+    assert not env.verify(task, "no").correct and env.verify(task, "no").reward == 0.0
+    assert env.start(task, Key(0)).step(task.answer).verdict.correct
+    assert Carried.of(env).opened().verify(task, task.answer).correct
+
+
+@pytest.mark.parametrize("reward", [by_column, trl_columns])
+def test_a_parameter_may_name_a_column(reward):
+    env = rewarded(ROWS, reward)
+    task = env.tasks("train")[0]
+    assert env.verify(task, str(task.info["level"])).correct and not env.verify(task, "9").correct
+
+
+def test_messages_are_given_to_a_batch_function_as_messages():
+    rows = [{"messages": [{"role": "user", "content": f"{n}?"}], "answer": str(n)} for n in range(9)]
+    seen = []
+
+    def reward(prompts, completions, answer):
+        seen.append((prompts[0], completions[0]))
+        return [1.0]
+
+    env = rewarded(rows, reward)
+    env.verify(env.train[0], "reply")
+    assert seen[0][0][0]["role"] == "user" and seen[0][1] == [{"role": "assistant", "content": "reply"}]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "did a branch end without"),
+        ("yes", "must return True, False or a finite number"),
+        (float("nan"), "must return"),
+        (float("inf"), "must return"),
+        ([1.0], "must return"),
+        (5.0, r"reward_range=\(0, 5\)"),
+        (-1.0, r"reward_range=\(-1, 1\)"),
+    ],
+)
+def test_what_is_no_score_is_no_verdict(value, words):
+    env = rewarded(ROWS, lambda completion: value)
+    with pytest.raises(NoScore, match=words):
+        env.verify(env.train[0], "x")
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.0, pytest.param(None, id="numpy")])
+def test_a_truth_value_or_a_number_is_a_score(value):
+    import numpy as np
+
+    env = rewarded(ROWS, lambda completion: np.float32(1) if value is None else value)
+    assert env.verify(env.train[0], "x").correct
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], 1.0, None, []])
+def test_a_batch_function_returns_a_list_of_one(value):
+    env = rewarded(ROWS, lambda completions, **columns: value)
+    with pytest.raises(NoScore, match="a list of one score"):
+        env.verify(env.train[0], "x")
+
+
+def test_the_held_out_questions_are_an_eighth_and_apart():
+    env = rewarded(ROWS + ROWS, plain)
+    asked = [{task.messages[0].content for task in env.tasks(split)} for split in ("train", "test")]
+    assert len(asked[1]) == 5 and len(asked[0]) == 35 and not asked[0] & asked[1]
+    assert rewarded(list(reversed(ROWS)), plain).spec != env.spec
+    assert len(rewarded(ROWS[:2], plain).tasks("test")) == 1
+    both = rewarded({"train": ROWS[:5], "test": ROWS[5:9]}, plain)
+    assert [len(both.tasks(split)) for split in ("train", "test")] == [5, 4]
+
+
+def test_tasks_and_files_are_taken_too(tmp_path):
+    tasks = [Task(id=str(n), messages=(Message(role="user", content=str(n)),), answer=str(n)) for n in range(9)]
+    assert rewarded(tasks, plain).train[0] in tasks
+    (tmp_path / "q.jsonl").write_text("".join(f'{{"question": "{n}?", "solution": "{n}"}}\n' for n in range(9)))
+    env = rewarded(tmp_path / "q.jsonl", lambda completion, solution: completion == solution)
+    assert env.verify(env.train[0], env.train[0].answer).correct
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        ([], "there is no task"),
+        (5, "no rows"),
+        ([3, 4], "no row"),
+        ([{"q": "x"}, {"q": "y"}], "no prompt"),
+        ([{"prompt": "x"}, {"prompt": "y"}], "no answer, which plain asks for"),
+        ([{"prompt": "x", "answer": "1"}, {"prompt": "y"}], "train, row 1"),
+        ([{"prompt": "", "answer": "1"}, {"prompt": "y", "answer": "1"}], "no prompt|a prompt is ''"),
+        ([{"prompt": [], "answer": "1"}, {"prompt": "y", "answer": "1"}], "a prompt is"),
+        ([{"prompt": "x", "answer": "1"}], "only one question"),
+    ],
+)
+def test_rows_that_are_none_are_refused_with_their_place(tasks, words):
+    with pytest.raises(ConfigError, match=words) as caught:
+        rewarded(tasks, plain)
+    assert caught.value.code == "E162"
+
+
+def test_a_parameter_that_names_nothing_is_refused_before_any_reply():
+    with pytest.raises(ConfigError, match=r"E163.*'gold_answer'"):
+        rewarded(ROWS, lambda completion, gold_answer: 1.0)
+    with pytest.raises(ConfigError, match=r"E163.*'scores'"):
+        rewarded(ROWS, lambda completions, scores: [1.0])
+    with pytest.raises(ConfigError, match="cannot be called"):
+        rewarded(ROWS, "f")  # type: ignore[arg-type]
+
+
+def test_what_a_module_defines_is_named_and_the_rest_is_written_out():
+    assert packed(plain) == pickle.dumps(plain)
+    number = 3
+    assert pickle.loads(packed(lambda: number))() == 3
