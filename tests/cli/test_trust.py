@@ -71,7 +71,7 @@ def test_somebody_elses_code_is_not_imported(made, tmp_path, what, how):
         manifest.write_text("{")
     ran(mark)
     done = command(what, str(tmp_path / "run"), env=mine)
-    assert done.returncode == 2 and "E050" in done.stderr and "--trust" in done.stderr and "mine.py:Mine" in done.stderr
+    assert done.returncode == 2 and "E052" in done.stderr and "--trust" in done.stderr and "mine.py:Mine" in done.stderr
     assert not ran(mark)
     assert command(what, str(tmp_path / "run"), "--trust", env=mine).returncode == 0 and ran(mark)
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import gnomon.learners.local as local
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
-from gnomon.errors import NumericsError
+from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.learners import Batch, Row, pack
 from gnomon.learners.batch import prompts_and_rows
@@ -170,6 +171,16 @@ def test_a_version_knows_the_steps_behind_it_also_after_a_resume(batch, tmp_path
         mind.load_state(tmp_path)
         found.append((mind.weights().step, mind.weights().version))
     assert found == [(1, 4), (2, 6), (3, 7)]
+
+
+def test_a_checkpoint_of_an_older_gnomon_is_refused_by_name(tmp_path: Path):
+    mind = learner()
+    mind.save_state(tmp_path)
+    memory = load_file(tmp_path / "optimizer.safetensors")
+    del memory["prepared"]
+    save_file(memory, tmp_path / "optimizer.safetensors")
+    with pytest.raises(ModelError, match="E322"):
+        learner().load_state(tmp_path)
 
 
 def test_a_checkpoint_is_a_model_folder(batch, tmp_path: Path):

@@ -90,10 +90,10 @@ def unsigned(reader: RunReader, config: RunConfig) -> list[str]:
 
 
 def require_trusted(reader: RunReader, config: RunConfig, trust: bool) -> None:
-    """Raises: ConfigError E050 for code that is not trusted."""
+    """Raises: ConfigError E052 for code that is not trusted."""
     if not trust and (names := unsigned(reader, config)):
         raise ConfigError(
-            "E050",
+            "E052",
             f"the run folder names code that was not trained with here: {', '.join(names)}",
             where=str(reader.folder / RECIPE),
             why="to judge its rollouts again, this code is run with your rights",

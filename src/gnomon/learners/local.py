@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gnomon.errors import NumericsError
+from gnomon.errors import ModelError, NumericsError
 from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows, seats_merged
 from gnomon.learners.coefficients import Coefficients, coefficients, cut, on_tokens, units
 from gnomon.learners.critic import Critic
@@ -316,6 +316,14 @@ class LocalLearner:
     def load_state(self, folder: Path) -> None:
         self.masters.load(load_file(folder / "model.safetensors"))
         memory = load_file(folder / "optimizer.safetensors")
+        if "prepared" not in memory:
+            raise ModelError(
+                "E322",
+                "the checkpoint was written by an older Gnomon, which did not count the steps of a run",
+                where=str(folder),
+                why="opponents and offline steps could come at other places than in the first part of the run",
+                fix="gnomon train RUN/recipe.toml run=OTHER starts again; gnomon export RUN FOLDER keeps the policy",
+            )
         self.version, self.prepared = int(memory.pop("version")), int(memory.pop("prepared"))
         self.expected = dict(zip(memory.pop("seats").tolist(), memory.pop("expected").tolist(), strict=True))
         for name, parameter in self.parameters.items():

@@ -25,8 +25,8 @@ MOST = 1000
 def model_folder(name: str | Path) -> Path:
     """The folder of a model: `tiny` is the policy that ships, all else a path.
 
-    Raises: ModelError E301 when the folder is missing or holds no model, E303 when its configuration is none, E317 for
-    weights that are no safetensors, E318 for what is not supported: quantized weights, adapters, code of its own.
+    Raises: ModelError E301 when the folder is missing or holds no model, E303 when its configuration is none, E320 for
+    weights that are no safetensors, E321 for what is not supported: quantized weights, adapters, code of its own.
     """
     if str(name) == "tiny":
         return TINY
@@ -85,7 +85,7 @@ def _require_safetensors(folder: Path) -> None:
         f"{pickles[0]} is a pickle, and opening one runs what it holds" if pickles else "there is no .safetensors file"
     )
     raise ModelError(
-        "E317",
+        "E320",
         "the model folder has no weights in the form of safetensors",
         where=str(folder),
         why=why,
@@ -94,4 +94,4 @@ def _require_safetensors(folder: Path) -> None:
 
 
 def _unsupported(folder: Path, what: str, why: str, fix: str = "") -> ModelError:
-    return ModelError("E318", what, where=str(folder), why=why, fix=fix or "another model folder")
+    return ModelError("E321", what, where=str(folder), why=why, fix=fix or "another model folder")
