@@ -96,7 +96,8 @@ class PolicySettings(TypedDict, total=False):
     path: str
     """`tiny`, which ships with the package, or a model folder in the format of the Hugging Face hub."""
     dtype: Literal["float32", "bfloat16"]
-    """Precision of the forward and backward passes."""
+    """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
+    are float32."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
 
@@ -109,7 +110,7 @@ class RolloutSettings(TypedDict, total=False):
     group: int
     """Rollouts per task. A batch has prompts × group rollouts."""
     max_tokens: int
-    """Most tokens of one reply."""
+    """Most tokens of one reply. An episode of several turns has several replies."""
     temperature: float
     """Divides the logits before sampling. The learner's log-probabilities use the same value."""
     stop: list[str]
@@ -171,7 +172,8 @@ class RegularizeSettings(TypedDict, total=False):
     entropy: float
     """Weight of the entropy bonus, per token, in nats. A negative weight is a penalty."""
     overlong: float
-    """Fraction of `max_tokens` at the end of the limit in which the length penalty grows from 0 to 1 (DAPO)."""
+    """Fraction of `max_tokens` at the end of the limit in which the length penalty grows from 0 to 1 (DAPO). The
+    longest reply of an episode counts."""
 
 
 class OptimSettings(TypedDict, total=False):
@@ -246,7 +248,8 @@ class Settings(TypedDict, total=False):
     seed: int
     """Seed of every random draw of the run."""
     threads: int
-    """CPU threads of torch. Another number sums gradients in another order, so the bits of a run change."""
+    """CPU threads of torch. More than one helps a large policy only: threads wait for each other in every operation.
+    Another number sums gradients in another order, so the bits of a run change."""
     env: str | Mapping[str, Any]
     policy: PolicySettings | str | Path
     rollout: RolloutSettings
