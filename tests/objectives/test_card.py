@@ -21,6 +21,7 @@ from gnomon.objectives import (
     PolicyGradient,
     Rewards,
     Rollouts,
+    Seen,
     Singleton,
     card,
     count_weight,
@@ -70,13 +71,15 @@ def test_a_derived_curve_is_what_the_target_declares(name: str) -> None:
     row = objective(name)
     group = size_for(row)
     found = curve(row, group=group)
-    if isinstance(row.target, PolicyGradient):
-        declared = [row.target.weight(p, group, 3) * length_limit(row, 3) for p in GRID]
+    if isinstance(row.closed, PolicyGradient):
+        declared = [row.closed.weight(p, group, 3) * length_limit(row, 3) for p in GRID]
     else:
-        law = [[(1.0, 2, p), (0.0, 1, 1 - p)] for p in GRID]
-        shape = row.target.shape
-        declared = [shape(1.0, 2, at, group, 3) - shape(0.0, 1, at, group, 3) for at in law]  # type: ignore[arg-type,operator]
-        declared = [value * length_limit(row, 3) for value in declared]
+        assert row.closed is not None
+        right, wrong = (
+            Seen(reward=r, length=2, answer=0, early=(), values=(), logp=(), reference=()) for r in (1.0, 0.0)
+        )
+        shapes = [row.closed.shape([(right, p), (wrong, 1 - p)], group, 3) for p in GRID]
+        declared = [(h(right)[0] - h(wrong)[0]) * length_limit(row, 3) for h in shapes if h]
     assert found.w == pytest.approx(declared, abs=1e-9)
 
 

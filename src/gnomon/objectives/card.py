@@ -83,7 +83,7 @@ def card(name: str, group: int = 4) -> Card:
     return Card(
         name=row.name,
         summary=text[""],
-        climbs=row.target.text,
+        climbs=row.climbs,
         equation=row.equation,
         source=row.source,
         differs=text.get("Differs", ""),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, penalties, ratios
+from gnomon.objectives import advantages, aggregate, closed, penalties, ratios
 from gnomon.objectives.row import Baseline, Objective, OffPolicy, Singleton, at_least
 from gnomon.objectives.target import FrozenShape, PolicyGradient
 
@@ -88,6 +88,11 @@ def grpo(
             advantage=partial(standard_score, epsilon=epsilon),
             share=_own_length,
             text="Σ π h ∇log π, h = E[(r − r̄)/(σ + ε)] / |y|",
+            closed=closed.standardised(
+                partial(closed.population, epsilon=epsilon),
+                _own_length,
+                "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
+            ),
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.ZERO,
@@ -112,6 +117,11 @@ def grpo_sample_std(clip_low: float = 0.2, clip_high: float = 0.2, epsilon: floa
             advantage=partial(sample_score, epsilon=epsilon),
             share=_own_length,
             text="Σ π h ∇log π, h = E[(r − r̄)/(s + ε)] / |y|",
+            closed=closed.standardised(
+                partial(closed.sample, epsilon=epsilon),
+                _own_length,
+                "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = √((N−1)/N)·E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
+            ),
         ),
         equation="κ = clip(ρ; A)·A / (S·|oᵢ|), A = (rᵢ − r̄)/(s + ε), s over N−1",
         source="verl, compute_grpo_outcome_advantage",

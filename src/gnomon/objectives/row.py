@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gnomon.objectives import penalties, ratios
 from gnomon.objectives.credit import Credit, Rollouts, terminal
-from gnomon.objectives.target import Target
+from gnomon.objectives.target import ClosedForm, PolicyGradient, Target
 from gnomon.objectives.tokens import Denominators, Tokens
 
 __all__ = [
@@ -203,6 +203,21 @@ class Objective:
     def needs_reference(self) -> bool:
         """Whether the tokens must carry `reference_logp`."""
         return Need.REFERENCE in self.asks
+
+    @property
+    def closed(self) -> ClosedForm | PolicyGradient | None:
+        """The target in closed form. None where only a shape is known, which holds for any credit."""
+        if isinstance(self.target, ClosedForm | PolicyGradient):
+            return self.target
+        return self.target.closed
+
+    @property
+    def climbs(self) -> str:
+        """The target in words: in closed form where there is one."""
+        if self.closed is None:
+            return self.target.text
+        bound = isinstance(self.closed, ClosedForm) and self.closed.binary and self.rewards is not Rewards.BINARY
+        return f"{self.closed.text}; of rewards 0 and 1" if bound else self.closed.text
 
     @property
     def corrects(self) -> bool:
