@@ -194,6 +194,7 @@ from gnomon.objectives.tuning import (
     Member,
     Metric,
     Posterior,
+    Scored,
     attainable_gain,
     best_member,
     best_scale,
@@ -202,6 +203,7 @@ from gnomon.objectives.tuning import (
     gain_terms,
     metric,
     metric_gain,
+    scored_terms,
 )
 from gnomon.objectives.turn_credit import (
     budget_credit,
@@ -253,6 +255,7 @@ __all__ = [
     "Rewards",
     "Rollouts",
     "Scope",
+    "Scored",
     "Seen",
     "Shape",
     "SharedLength",
@@ -400,6 +403,7 @@ __all__ = [
     "scale_rl",
     "scaled",
     "scaled_by_step",
+    "scored_terms",
     "seed_grpo",
     "seed_grpo_loo",
     "semantic_entropy",
