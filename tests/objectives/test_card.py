@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from objective_steps import EDGE_STEPS
 from torch import Tensor
 
 from gnomon.objectives import (
@@ -259,7 +260,39 @@ def test_what_is_declared_is_told_in_the_words_of_its_source() -> None:
     assert words(Baseline.OTHERS) == ""
     assert all(words(kind).endswith(".") for kind in OffPolicy)
     found = card("tis")
-    assert found.declared["mismatch"] is OffPolicy.TOKEN and found.declared["singleton"] is Singleton.ZERO
+    assert found.declared["mismatch_one_update"] is found.declared["mismatch_several_updates"] is OffPolicy.TOKEN
+    assert found.declared["singleton"] is Singleton.ZERO
     assert "token: Each action is corrected" in " ".join(str(found).split())
     assert "bias" in str(found) and "below 1e-9" in str(found)
     assert "a function of the others\n" in str(card("rloo"))
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("several", [False, True])
+def test_a_card_says_what_a_sampler_apart_does_to_one_update_and_to_several(name: str, several: bool) -> None:
+    """A row is blind to the distance between sampler and policy where its card says so, and only there.
+
+    The centre is what a learner takes: the policy as the batch began, if it is for several updates or the row corrects.
+    """
+    row = objective(name)
+    said = card(name, size_for(row)).declared["mismatch_several_updates" if several else "mismatch_one_update"]
+    step = EDGE_STEPS["mixed"]
+    logp = [value + 1e-4 * (t % 7 - 3) for t, value in enumerate(step.logp)]
+    tokens = step.tokens(row)
+    policy, sampler = tokens.logp, torch.tensor(logp, dtype=tokens.logp.dtype)
+    centre = policy if several or row.corrects else None
+    apart, together = (
+        replace(tokens, behavior_logp=behavior, proximal_logp=centre, reference_logp=policy, demonstrated=None)
+        for behavior in (sampler, policy)
+    )
+    kappas = [row.coefficients(found, step.denominators()) for found in (apart, together)]
+    seen = float((kappas[0] - kappas[1]).abs().max())
+    # XPO weighs its penalty of 5e-6 by how likely the reference would have given the answer: that is no correction.
+    assert (seen < 1e-8) == (said is OffPolicy.ON_POLICY)
+
+
+def test_a_ratio_meets_the_sampler_where_nothing_else_is_the_centre() -> None:
+    """GRPO clips what a sampler is off by, in the one update of a batch; with several it does not see it."""
+    found = card("grpo").declared
+    assert (found["mismatch_one_update"], found["mismatch_several_updates"]) == (OffPolicy.TOKEN, OffPolicy.ON_POLICY)
+    assert "sampler apart, one update  token" in str(card("grpo"))

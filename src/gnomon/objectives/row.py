@@ -186,7 +186,9 @@ class Objective:
     off_policy: OffPolicy
     """Of a policy that has left proximal and behavior, which agree."""
     mismatch: OffPolicy = OffPolicy.ON_POLICY
-    """Of a policy that is the proximal one, with a behavior apart from both: what the correction does."""
+    """Of a policy that is the proximal one, with a behavior apart from both: what the correction does. So it is at the
+    first of several updates of a batch, whose centre is the policy as the batch began; `mismatch_of_one_update` is
+    what holds where a batch serves one update."""
     singleton: Singleton
     min_group: int
     """The smallest group that can move the policy."""
@@ -223,6 +225,14 @@ class Objective:
     def corrects(self) -> bool:
         """Whether it looks at how far the sampler stands from the proximal policy."""
         return self.correction is not ratios.no_correction
+
+    @property
+    def mismatch_of_one_update(self) -> OffPolicy:
+        """As `mismatch`, where a batch serves one update: without a correction the sampler itself is the centre.
+
+        The ratio then takes the sampler's distance for the policy's own movement, and clips it or corrects it as such.
+        """
+        return self.mismatch if self.corrects else self.off_policy
 
     @property
     def asks(self) -> frozenset[Need]:
