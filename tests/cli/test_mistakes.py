@@ -28,6 +28,8 @@ CASES = {
     "group of one under a baseline": (["train", "countdown", "group=1"], "E031", "objective=reinforce"),
     "pass@k beyond the samples": (["train", "countdown", "eval.pass_at=[1,8]"], "E032", "eval.samples=8"),
     "unknown objective": (["train", "countdown", "objective=grop"], "E013", "did you mean grpo"),
+    "renamed objective": (["train", "countdown", "objective=dro"], "E013", "objective=kimi_k15"),
+    "card of a renamed objective": (["objective", "dro_token"], "E013", "objective=kimi_k15_token"),
     "counting other rewards than 0 and 1": (["train", "countdown", "objective=maxrl"], "E033", "env.format=0"),
     "counting what a game pays": (["train", "nim", "objective=maxrl"], "E033", "objective=rloo"),
     "no demonstrations": (["train", "countdown", "objective=luffy"], "E035", "rollout.demonstrations=FILE"),
