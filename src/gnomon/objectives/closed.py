@@ -26,17 +26,35 @@ __all__ = [
     "kept_by_length",
     "lambda_return",
     "of_pairs",
+    "over_length",
+    "over_limit",
     "per_token",
     "population",
     "sample",
     "standardised",
     "tallied",
     "whitened_tokens",
+    "whole",
 ]
 
 Deviation = Callable[[int, int], float]
 """The standard deviation of K ones and F zeros, K, F ≥ 1."""
 Tally = tuple[int, ...]
+
+
+def whole(length: int, max_tokens: int) -> float:
+    """A rollout by the sum over its tokens."""
+    return 1.0
+
+
+def over_length(length: int, max_tokens: int) -> float:
+    """A rollout by the mean over its tokens."""
+    return 1 / length
+
+
+def over_limit(length: int, max_tokens: int) -> float:
+    """A rollout by the sum over its tokens, over the length limit."""
+    return 1 / max_tokens
 
 
 def population(right: int, wrong: int, *, epsilon: float) -> float:

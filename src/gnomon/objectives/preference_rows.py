@@ -30,7 +30,7 @@ def online_dpo(beta: float = 0.1) -> Objective:
         aggregate=aggregate.group_sum,
         needs=frozenset({Need.PAIRS, Need.REFERENCE}),
         target=closed.of_pairs(
-            partial(_constant, pull=beta / 2), _whole, "β/2·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
+            partial(_constant, pull=beta / 2), closed.whole, "β/2·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         off_policy=OffPolicy.ON_POLICY,
         singleton=Singleton.ZERO,
@@ -52,7 +52,7 @@ def online_ipo(beta: float = 0.1) -> Objective:
         name="online_ipo",
         ratio=partial(pairs.squared_pairs, beta=beta),
         target=closed.of_pairs(
-            partial(_constant, pull=1 / beta), _whole, "(1 − pᴺ − (1−p)ᴺ)/β·∇log(p/(1−p)) for rewards 0 and 1"
+            partial(_constant, pull=1 / beta), closed.whole, "(1 − pᴺ − (1−p)ᴺ)/β·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         equation="κ = ±(1/β − 2·(Δ_better − Δ_worse)) / G on better and worse, Δ = Σₜ log(π/ref)",
         source="Azar et al. 2023, arXiv 2310.12036",
@@ -72,7 +72,7 @@ def online_slic(beta: float = 0.1) -> Objective:
         name="online_slic",
         ratio=partial(pairs.hinge_pairs, beta=beta),
         target=closed.of_pairs(
-            partial(_constant, pull=beta), _whole, "β·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
+            partial(_constant, pull=beta), closed.whole, "β·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         equation="κ = ±β·1[β·(Δ_better − Δ_worse) < 1] / G on better and worse, Δ = Σₜ log(π/ref)",
         source="Zhao et al. 2023, arXiv 2305.10425",
@@ -94,7 +94,7 @@ def online_simpo(beta: float = 2.0, margin: float = 1.0) -> Objective:
         needs=frozenset({Need.PAIRS}),
         target=closed.of_pairs(
             partial(_simpo, beta=beta, margin=margin),
-            _per_length,
+            closed.over_length,
             "β·P(best, worst)·E[σ(γ − β(Δ⁺ − Δ⁻))·∇(Δ⁺ − Δ⁻)], Δ = log π/|y|",
         ),
         noise=Noise.MOVES,
@@ -121,14 +121,6 @@ def xpo(beta: float = 0.1, alpha: float = 5e-6) -> Objective:
         equation="κ = (±β·σ(−m) on better and worse, − α·Πₜ(ref/μ)/n on all) / G, m as in online DPO",
         source="Xie et al. 2024, arXiv 2405.21046",
     )
-
-
-def _whole(length: int, max_tokens: int) -> float:
-    return 1.0
-
-
-def _per_length(length: int, max_tokens: int) -> float:
-    return 1 / length
 
 
 def _constant(better: Seen, worse: Seen, *, pull: float) -> float:

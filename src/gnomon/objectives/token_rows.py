@@ -94,7 +94,7 @@ def ppo_whitened(
             text="Σ π hₜ ∇log π, hₜ = N·E[(Aₜ − Ā)/√(s² + ε)] / (S·L_max)",
             closed=closed.standardised(
                 partial(closed.curved_sample, epsilon=epsilon),
-                _by_limit,
+                closed.over_limit,
                 "Σ π hₜ ∇log π, hₜ = E[(Aₜ − Ā)/√(s² + ε)] / L_max; for answers of one token w(p)/L_max ∇p, "
                 "w = √((N−1)/N)·E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
                 one_token=True,
@@ -263,7 +263,3 @@ def _constant_scaled_to_go(
 def _anchored(own: Seen, max_tokens: int, *, beta: float, scale: float) -> float:
     """Reward less the divergence of the whole answer."""
     return (own.reward - beta * (math.fsum(own.logp) - math.fsum(own.reference))) / (scale * max_tokens)
-
-
-def _by_limit(length: int, max_tokens: int) -> float:
-    return 1 / max_tokens

@@ -126,7 +126,7 @@ def rebn(gamma: float = 1.0, clip_low: float = 0.2, clip_high: float = 0.2, epsi
             text="Σ π hₜ ∇log π, hₜ = N·E[(G − Ḡ)/(σ + ε)] / (S·L_max) of the turn",
             closed=closed.standardised(
                 partial(closed.population, epsilon=epsilon),
-                _by_limit,
+                closed.over_limit,
                 "Σ π hₜ ∇log π, hₜ = E[(G − Ḡ)/(σ + ε)] / L_max of the turn; for one turn of one token w(p)/L_max ∇p, "
                 "w = E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
                 one_token=True,
@@ -219,10 +219,6 @@ def _return(own: Seen, max_tokens: int, *, gamma: float) -> float:
 
 def _mean_score(own: Seen, max_tokens: int) -> float:
     return math.fsum(own.early) / (len(own.early) * max_tokens)
-
-
-def _by_limit(length: int, max_tokens: int) -> float:
-    return 1 / max_tokens
 
 
 def _constant_gae(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, lam: float) -> list[float]:
