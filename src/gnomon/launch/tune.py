@@ -44,18 +44,18 @@ def measured_noise(reader: RunReader, since: int = 0) -> float | None:
     (1−p)² times what is sought; (1−p)² is taken as those groups' own counts suggest.
     None where no step recorded them, or where chance makes the first appear to be nothing.
     """
-    left: dict[int | None, list[float]] = defaultdict(list)
+    steps = [record for record in reader.records(kind="step") if (record.step or 0) >= since]
+    seen = {record.step: record.body["metrics"] for record in steps if "score_pull" in record.body["metrics"]}
+    if not seen:
+        return None
     perfect = trains_on_perfect_groups(reader)
+    left: dict[int | None, list[float]] = defaultdict(list)
     for (step, _), found in judged_groups(reader, since).items():
-        if sum(found) >= 2 and (perfect or not all(found)):
+        if step in seen and sum(found) >= 2 and (perfect or not all(found)):
             left[step].append(Posterior(sum(found), len(found) - sum(found)).moment(0, 2))
-    steps = {
-        record.step: record.body["metrics"] for record in reader.records(kind="step") if (record.step or 0) >= since
-    }
-    seen = {step: metrics for step, metrics in steps.items() if "score_pull" in metrics and step in left}
-    pull, scatter = (math.fsum(metrics[name] for metrics in seen.values()) for name in ("score_pull", "score_scatter"))
-    share = math.fsum(math.fsum(left[step]) / len(left[step]) for step in seen)
-    return max(0.0, scatter / len(seen) * share / pull) if pull > 0 else None
+    pull, scatter = (math.fsum(seen[step][name] for step in left) for name in ("score_pull", "score_scatter"))
+    share = math.fsum(math.fsum(group) / len(group) for group in left.values())
+    return max(0.0, scatter / len(left) * share / pull) if pull > 0 else None
 
 
 def trains_on_perfect_groups(reader: RunReader) -> bool:

@@ -11,9 +11,9 @@ from typing import Literal
 
 from gnomon.objectives import advantages, closed, group_credit, ratios
 from gnomon.objectives.group_rows import dr_grpo, reinforce, standard_score
-from gnomon.objectives.ratio_rows import dapo
+from gnomon.objectives.ratio_rows import OVER_TOKENS, dapo
 from gnomon.objectives.row import Baseline, Data, Need, Noise, Objective, OffPolicy, Singleton, above, at_least, whole
-from gnomon.objectives.target import Seen, SharedLength, TokenShape
+from gnomon.objectives.target import Seen, TokenShape
 
 __all__ = ["gfpo", "gfpo_efficiency", "luffy", "luffy_paper", "rae", "seed_grpo", "seed_grpo_loo"]
 
@@ -196,10 +196,9 @@ def luffy_paper(gamma: float = 0.1, clip_low: float = 0.2, clip_high: float = 0.
     Differs: `luffy` is what was released and run: rewards less their mean, a constant divisor, no clip.
     """
     above(0, gamma=gamma)
-    plain = dapo(clip_low, clip_high, epsilon)
-    assert isinstance(plain.target, SharedLength) and plain.target.closed is not None
+    plain = closed.per_token(partial(closed.population, epsilon=epsilon), OVER_TOKENS)
     return replace(
-        plain,
+        dapo(clip_low, clip_high, epsilon),
         name="luffy_paper",
         ratio=partial(ratios.clipped_or_shaped, low=clip_low, high=clip_high, gamma=gamma),
         data=Data.MIXED,
@@ -207,7 +206,7 @@ def luffy_paper(gamma: float = 0.1, clip_low: float = 0.2, clip_high: float = 0.
         target=TokenShape(
             credit=partial(_with_demonstrations, gamma=gamma, epsilon=epsilon),
             text="N Σ π h ∇log π, h = E[(r − r̄)/(σ + ε) / Σ|y|], times πγ/(π+γ)² for tokens of demonstrations",
-            closed=closed.demonstrated(plain.target.closed, gamma),
+            closed=closed.demonstrated(plain, gamma),
         ),
         equation="κ = f·A / Σⱼ|oⱼ|, f = clip(ρ; A), or πγ/(π+γ)² of demonstrations, A = (rᵢ − r̄)/(σ + ε)",
         source="Yan et al. 2025, arXiv 2504.14945",

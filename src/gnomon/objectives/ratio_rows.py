@@ -33,6 +33,10 @@ __all__ = [
     "tis",
 ]
 
+OVER_TOKENS = (
+    "Σ π h ∇log π, h = N·E[√(F/K)/T] of right answers, −N·E[√(K/F)/T] of wrong ones; K right and F wrong of T tokens"
+)
+
 
 def loop(clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
     """LOOP: leave-one-out credit under clipped token ratios.
@@ -167,8 +171,7 @@ def dapo(clip_low: float = 0.2, clip_high: float = 0.28, epsilon: float = 1e-6) 
             text="Σ π h ∇log π, h = N·E[(r − r̄)/(σ + ε) / Σⱼ|yⱼ|]",
             closed=closed.per_token(
                 partial(closed.population, epsilon=epsilon),
-                "Σ π h ∇log π, h = N·E[√(F/K)/T] of right answers, −N·E[√(K/F)/T] of wrong ones; K right and F wrong "
-                "of T tokens",
+                OVER_TOKENS,
             ),
         ),
         equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = (rᵢ − r̄)/(σ + ε)",
