@@ -28,7 +28,7 @@ from gnomon.learners.batch import Batch, pack
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import logp_of, packed_hidden
-from gnomon.objectives import TABLE, Objective, Tokens, TokenShape, count_weight, objective, terminal
+from gnomon.objectives import TABLE, ClosedForm, Objective, Seen, Tokens, TokenShape, count_weight, objective, terminal
 from gnomon.types import (
     Completion,
     Finish,
@@ -158,6 +158,11 @@ def success(policy: Policy) -> Tensor:
     return total
 
 
+def plain(reward: float, length: int) -> Seen:
+    """A rollout of which nothing else is known."""
+    return Seen(reward=reward, length=length, answer=0, early=(), values=(), logp=(), reference=())
+
+
 def expected(row: Objective, answers: Answers, group: int) -> Tensor:
     """[directions] what the row's target declares, summed over every answer."""
     chances: dict[tuple[float, int], float] = {}
@@ -166,7 +171,14 @@ def expected(row: Objective, answers: Answers, group: int) -> Tensor:
         chances[kind] = chances.get(kind, 0.0) + chance
     law = [(reward, length, chance) for (reward, length), chance in chances.items()]
     assert not isinstance(row.target, TokenShape)
-    shape = {kind: row.target.shape(*kind, law, group, SAMPLING.max_tokens) for kind in chances}
+    if isinstance(row.target, ClosedForm):
+        closed = row.target.shape(
+            [(plain(*kind), chance) for kind, chance in chances.items()], group, SAMPLING.max_tokens
+        )
+        assert closed is not None
+        shape = {kind: closed(plain(*kind))[0] for kind in chances}
+    else:
+        shape = {kind: row.target.shape(*kind, law, group, SAMPLING.max_tokens) for kind in chances}
     weight = torch.tensor([shape[kind] for kind in kinds], dtype=torch.float64)
     return (weight * answers.chance) @ answers.score
 

@@ -533,7 +533,7 @@ def objective(
 
     if every or name is None:
         rows = [build() for _, build in sorted(TABLE.items())]
-        facts = [{"name": row.name, "climbs": row.target.text, "source": row.source} for row in rows]
+        facts = [{"name": row.name, "climbs": row.climbs, "source": row.source} for row in rows]
         lines = columns([list(fact.values()) for fact in facts])
         put(json.dumps(facts, indent=1)) if as_json else say("\n".join(lines))
         return

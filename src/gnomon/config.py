@@ -248,6 +248,13 @@ class CispoCap(Row):
     epsilon: Annotated[float, Field(ge=0)] = 1e-6
 
 
+class ScaleRl(Row):
+    type: Literal["scale_rl"] = "scale_rl"
+    min_group: ClassVar[int] = 2
+    cap: Annotated[float, Field(ge=1)] = 5.0
+    epsilon: Annotated[float, Field(ge=0)] = 1e-6
+
+
 class Tis(Row):
     type: Literal["tis"] = "tis"
     min_group: ClassVar[int] = 2
@@ -345,6 +352,13 @@ class Rae(Row):
 
 class Luffy(Row):
     type: Literal["luffy"] = "luffy"
+    min_group: ClassVar[int] = 2
+    demonstrated: ClassVar[bool] = True
+    gamma: Annotated[float, Field(gt=0)] = 0.1
+
+
+class LuffyPaper(Row):
+    type: Literal["luffy_paper"] = "luffy_paper"
     min_group: ClassVar[int] = 2
     demonstrated: ClassVar[bool] = True
     gamma: Annotated[float, Field(gt=0)] = 0.1
@@ -461,14 +475,14 @@ class Dppo(Row):
     cap: Annotated[float, Field(ge=1)] = 20.0
 
 
-class Dro(Row):
-    type: Literal["dro"] = "dro"
+class KimiK15(Row):
+    type: Literal["kimi_k15"] = "kimi_k15"
     min_group: ClassVar[int] = 2
     beta: Annotated[float, Field(ge=0)] = 0.05
 
 
-class DroToken(Row):
-    type: Literal["dro_token"] = "dro_token"
+class KimiK15Token(Row):
+    type: Literal["kimi_k15_token"] = "kimi_k15_token"
     min_group: ClassVar[int] = 2
     beta: Annotated[float, Field(ge=0)] = 0.05
 
@@ -572,6 +586,7 @@ Objective = Annotated[
     | Dapo
     | Cispo
     | CispoCap
+    | ScaleRl
     | Tis
     | Icepop
     | SequenceTis
@@ -584,6 +599,7 @@ Objective = Annotated[
     | GfpoEfficiency
     | Rae
     | Luffy
+    | LuffyPaper
     | Ppo
     | PpoWhitened
     | ReinforcePp
@@ -596,8 +612,8 @@ Objective = Annotated[
     | Brpo
     | BrpoReleased
     | Dppo
-    | Dro
-    | DroToken
+    | KimiK15
+    | KimiK15Token
     | Topr
     | Sft
     | Rft
@@ -1083,10 +1099,18 @@ def explain(item: Any, origins: Origins) -> ConfigError:
     )
 
 
-def unknown_objective(name: object, where: str) -> ConfigError | None:
+def unknown_objective(name: Any, where: str) -> ConfigError | None:
     """The mistake of naming an objective that does not exist; None where it does."""
     if name in TYPES:
         return None
+    if name in RENAMED:
+        return ConfigError(
+            "E013",
+            f"the objective {name!r} is now called {RENAMED[name]!r}",
+            where=where,
+            why="it draws the policy to the sampler, as Kimi k1.5 does; DRO, arXiv 2405.19107, draws it to a reference",
+            fix=f"objective={RENAMED[name]}",
+        )
     near = difflib.get_close_matches(str(name), TYPES, 1)
     fix = f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(TYPES))}"
     return ConfigError("E013", f"unknown objective {name!r}", where=where, fix=fix)
@@ -1102,6 +1126,9 @@ def meant(key: str) -> str:
     near = difflib.get_close_matches(last, ends, 1, 0.6)
     return ends[near[0]] if near else ""
 
+
+RENAMED = {"dro": "kimi_k15", "dro_token": "kimi_k15_token"}
+"""Former name of an objective to its present one; as in the table of objectives, which this page must not import."""
 
 TYPES = frozenset(kind.model_fields["type"].default for kind in OBJECTIVES)
 

@@ -56,10 +56,10 @@ def test_it_says_so_in_words_that_can_be_pasted(run: Path) -> None:
     done = command("tune-objective", str(run), "--metric", "log p", "--family", "C", "--noise", "4", "--group", "8")
     assert done.returncode == 0, done.stderr
     assert "log p, family C, groups of 8: 6 groups counted, 62% of their rollouts right" in done.stdout
-    # For log p it is family C at N/(N + τ) = 8/12, and 0.65 is the nearest that is tried.
-    wanted = (
-        f"gnomon train {run}/recipe.toml objective=rl2ml objective.family=C objective.parameter=0.65 rollout.group=8"
-    )
+    seen = {Posterior(0, 3): 1.0, Posterior(1, 3): 1.0, Posterior(2, 2): 1.0, Posterior(4, 0): 3.0}
+    best = best_member("C", gain_terms(seen, group=8, of=metric("log p"), noise=4.0)).parameter
+    chosen = f"objective.parameter={best:g} rollout.group=8"
+    wanted = f"gnomon train {run}/recipe.toml objective=rl2ml objective.family=C {chosen}"
     assert wanted in done.stdout
 
 
@@ -70,20 +70,25 @@ def test_without_a_noise_it_tells_of_several(run: Path) -> None:
 
 
 def test_what_the_run_measured_is_the_noise(tmp_path: Path) -> None:
-    """The ratio of sums over the steps that recorded it, here (9 + 3)/(2 + 1); given a noise, that is taken instead."""
+    """The mean scatter over Λ = Σ|∇log p|²/Σ(1−p)², both over the steps that recorded them and their groups of two
+    successes or more; given a noise, that is taken instead. p ~ Beta(3, 2) has E(1−p)² = 1/5, Beta(4, 1) has 1/15.
+    """
     with Run.create(tmp_path / "r", recipe="seed = 1\n", manifest={}, genesis={"config": {}}) as run:
         for step, metrics in enumerate(
             [{"score_pull": 2.0, "score_scatter": 9.0}, {}, {"score_pull": 1.0, "score_scatter": 3.0}]
         ):
             made = [
                 Record(kind="rollout", step=step, task=0, sample=i, body={"status": s, "reward": 0.0})
-                for i, s in enumerate(["correct", "wrong"])
+                for i, s in enumerate(["correct", "correct", "wrong" if step == 0 else "correct"])
             ]
+            made.append(Record(kind="rollout", step=step, task=1, sample=0, body={"status": "correct", "reward": 1.0}))
             run.append([*made, Record(kind="step", step=step, body={"metrics": metrics})])
         run.set_status(RunStatus.FINISHED)
     words = ("tune-objective", str(tmp_path / "r"), "--metric", "pass@2")
     facts = json.loads(command(*words, "--json").stdout)
-    assert facts["measured"] == 4.0 and [row["noise"] for row in facts["best"]] == [4.0]
+    sensitivity = (2.0 + 1.0) / (1 / 5 + 1 / 15)
+    assert facts["measured"] == pytest.approx((9.0 + 3.0) / 2 / sensitivity)
+    assert [row["noise"] for row in facts["best"]] == [facts["measured"]]
     assert "as this run recorded it" in command(*words).stdout
     given = json.loads(command(*words, "--noise", "7", "--json").stdout)
     assert given["measured"] is None and given["best"][0]["noise"] == 7.0

@@ -34,6 +34,7 @@ from gnomon.objectives import (
     reward_per_token,
     standardised,
     terminal,
+    unclipped_or_shaped,
 )
 
 LINEAR = {"alpha": 0.5, "fade": FADES["linear"]}
@@ -246,16 +247,32 @@ SHAPED = {"low": 0.2, "high": 0.2, "gamma": 0.1}
 
 
 def demonstration_mutants() -> Iterator[tuple[str, str, Objective]]:
-    row = CASES["luffy"].row
+    yield from released_mutants()
+    row = CASES["luffy_paper"].row
     wrong = (all_shaped, none_shaped, others_shaped, of_ratio, shape_itself, of_behavior, likelihood, unshaped)
     for ratio in (*wrong, shape_of_answer, no_ratio):
-        yield f"ratio {ratio.__name__}", "luffy", replace(row, ratio=ratio)
-    yield "another gamma", "luffy", replace(row, ratio=partial(clipped_or_shaped, low=0.2, high=0.2, gamma=0.2))
-    lopsided = CASES["luffy,clip_low=0.1,clip_high=0.3"].row
+        yield f"ratio {ratio.__name__}", "luffy_paper", replace(row, ratio=ratio)
+    yield "another gamma", "luffy_paper", replace(row, ratio=partial(clipped_or_shaped, low=0.2, high=0.2, gamma=0.2))
+    lopsided = CASES["luffy_paper,clip_low=0.1,clip_high=0.3"].row
     swapped = partial(clipped_or_shaped, low=0.3, high=0.1, gamma=0.1)
-    yield "clip sides swapped", "luffy,clip_low=0.1,clip_high=0.3", replace(lopsided, ratio=swapped)
+    yield "clip sides swapped", "luffy_paper,clip_low=0.1,clip_high=0.3", replace(lopsided, ratio=swapped)
+    yield "groups of the sampled alone", "luffy_paper", replace(row, credit=of_sampled)
+    yield "deviation missing", "luffy_paper", replace(row, advantage=mean_centred)
+    yield "no demonstrations claimed", "luffy_paper", replace(row, target=CASES["dapo"].row.target)
+    yield "another shape claimed", "luffy_paper", replace(row, target=CASES["luffy_paper,gamma=0.3"].row.target)
+    yield "whole answers claimed", "luffy_paper", replace(row, off_policy=OffPolicy.SEQUENCE)
+
+
+def released_mutants() -> Iterator[tuple[str, str, Objective]]:
+    row, paper = CASES["luffy"].row, CASES["luffy_paper"].row
+    for ratio in (all_shaped, none_shaped, others_shaped, of_ratio, shape_itself, of_behavior, likelihood, no_ratio):
+        yield f"ratio {ratio.__name__}", "luffy", replace(row, ratio=ratio)
+    yield "a clip", "luffy", replace(row, ratio=paper.ratio)
+    yield "another gamma", "luffy", replace(row, ratio=partial(unclipped_or_shaped, gamma=0.2))
     yield "groups of the sampled alone", "luffy", replace(row, credit=of_sampled)
-    yield "deviation missing", "luffy", replace(row, advantage=mean_centred)
-    yield "no demonstrations claimed", "luffy", replace(row, target=CASES["dapo"].row.target)
+    yield "deviation added", "luffy", replace(row, advantage=paper.advantage)
+    yield "leave-one-out", "luffy", replace(row, advantage=leave_one_out)
+    yield "the paper's claimed", "luffy", replace(row, target=paper.target)
+    yield "no demonstrations claimed", "luffy", replace(row, target=CASES["dr_grpo"].row.target)
     yield "another shape claimed", "luffy", replace(row, target=CASES["luffy,gamma=0.3"].row.target)
     yield "whole answers claimed", "luffy", replace(row, off_policy=OffPolicy.SEQUENCE)

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from gnomon.objectives import (
     Baseline,
+    ClosedForm,
     Denominators,
     Need,
     Noise,
     Objective,
     OffPolicy,
-    PolicyGradient,
     Reach,
     Rewards,
     Rollouts,
@@ -85,9 +85,30 @@ def check_expectation(case: Case, group: int, reward: Reward) -> None:
     claim = declared_gradient(case.row.target, place, policy=policy, possible=possible, group=group)
     error = float((found - claim).abs().max())
     assert error <= 1e-9, f"the expected gradient misses its target by {error:.2g}"
+    check_closed_form(case, group, reward, found)
     moves = float(claim.abs().max()) > 1e-3
     least = max(case.row.min_group, case.row.min_rollouts)
     assert moves == (group >= least), f"a group of {group} {'moves' if moves else 'does not move'} it"
+
+
+def check_closed_form(case: Case, group: int, reward: Reward, found: Tensor) -> None:
+    """An expected gradient in the world of 15 answers is the row's closed form, where that holds for such a reward.
+
+    One for answers of one token is held against the gradient in a world of those.
+    """
+    closed = case.row.closed
+    if not isinstance(closed, ClosedForm) or (closed.binary and reward is not correct):
+        return
+    place = world(1) if closed.one_token else world()
+    policy = place.logits()
+    possible = outcomes_for(case.row, place, policy, reward)
+    if closed.shape(place.chances_of(possible), group, place.max_tokens) is None:
+        return
+    if closed.one_token:
+        found = moments(case.row, place, policy=policy, behavior=policy, possible=possible, group=group).mean
+    claim = declared_gradient(closed, place, policy=policy, possible=possible, group=group)
+    error = float((found - claim).abs().max())
+    assert error <= 1e-9, f"the expected gradient misses its closed form by {error:.2g}"
 
 
 def check_singleton(case: Case) -> None:
@@ -224,8 +245,6 @@ class Lag:
             return shape
         first = place.lengths.cumsum(0) - place.lengths
         mean = float(possible.chance @ shape[first])
-        if isinstance(row.target, PolicyGradient) and row.baseline is Baseline.OTHERS:
-            return shape - mean
         share = 1 if row.aggregate is sequence_sum else 1 / place.max_tokens
         return shape - mean + share * self.credit(possible.law(place))
 

@@ -310,6 +310,20 @@ def cispo_loss(step: Step, logp: Tensor, clip_high: float, epsilon: float) -> Te
     return cispo_cap_loss(step, logp, 1 + clip_high, epsilon)
 
 
+def scale_rl_loss(step: Step, logp: Tensor, cap: float, epsilon: float) -> Tensor:
+    """Per prompt the mean over tokens, over the prompts whose rollouts differ, in deviations of all that is kept."""
+    kept = [g for g, group in enumerate(step.rewards) if len(set(group)) > 1]
+    apart = [_centred(step, g, i) for g in kept for i in range(len(step.rewards[g]))]
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        if g in kept and tokens:
+            sampler = torch.tensor([step.behavior[t] for t in tokens], dtype=logp.dtype)
+            weight = (logp[tokens] - sampler).exp().detach().clamp(max=cap)
+            advantage = _centred(step, g, i) / (statistics.pstdev(apart) + epsilon)
+            total = total + advantage * (weight * logp[tokens]).sum() / sum(step.lengths[g]) / len(kept)
+    return total
+
+
 def cispo_cap_loss(step: Step, logp: Tensor, cap: float, epsilon: float) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
@@ -426,7 +440,19 @@ def rae_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Ten
     return total / len(step.rollouts())
 
 
-def luffy_loss(step: Step, logp: Tensor, gamma: float, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+def luffy_loss(step: Step, logp: Tensor, gamma: float) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        chance = logp[tokens].exp()
+        shown = step.demonstrated[g][i]
+        each = chance / (chance + gamma) if shown else (logp[tokens] - _old(step, tokens, logp)).exp()
+        total = total + _centred(step, g, i) * each.sum() / step.max_tokens
+    return total / len(step.rollouts())
+
+
+def luffy_paper_loss(
+    step: Step, logp: Tensor, gamma: float, clip_low: float, clip_high: float, epsilon: float
+) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         advantage = _standard(step, g, i, epsilon)

@@ -28,7 +28,7 @@ def _apart(step: Step, logp: Tensor, tokens: list[int]) -> Tensor:
     return logp[tokens] - torch.tensor([step.behavior[t] for t in tokens], dtype=logp.dtype)
 
 
-def dro_loss(step: Step, logp: Tensor, beta: float) -> Tensor:
+def kimi_k15_loss(step: Step, logp: Tensor, beta: float) -> Tensor:
     """(r − r̄)·log(π/μ) − β/2·log²(π/μ), both of the whole answer."""
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
@@ -37,7 +37,7 @@ def dro_loss(step: Step, logp: Tensor, beta: float) -> Tensor:
     return total / len(step.rollouts())
 
 
-def dro_token_loss(step: Step, logp: Tensor, beta: float) -> Tensor:
+def kimi_k15_token_loss(step: Step, logp: Tensor, beta: float) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         advantage = step.rewards[g][i] - statistics.fmean(step.rewards[g])

@@ -12,13 +12,17 @@ from objective_cases import CASES
 from torch import Tensor
 
 from gnomon.objectives import (
+    Advantage,
     Correction,
     Objective,
     OffPolicy,
     Ratio,
+    Rollouts,
+    Scope,
     Tokens,
     banded,
     capped,
+    capped_to_sampler,
     dual_clip,
     geometric_clip,
     geometric_mask,
@@ -27,12 +31,14 @@ from gnomon.objectives import (
     no_correction,
     no_ratio,
     ppo_clip,
+    raw,
     rejected,
     sequence_masked,
     sequence_ratio,
     sequence_truncated,
     soft_gate,
     standardised,
+    terminal,
     truncated,
     unclipped,
 )
@@ -186,6 +192,37 @@ CORRECTION_MUTANTS: dict[str, dict[str, Correction]] = {
 }
 
 
+def by_group(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """The deviation of each group, where that of the step stood."""
+    return rollouts.spread(standardised(rollouts.rewards, epsilon=1e-6))
+
+
+def of_rewards(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """The deviation of the step's rewards, where that of its advantages stood."""
+    kept = (rollouts.rewards != rollouts.rewards[:, :1]).any(dim=1)
+    apart = rollouts.rewards[kept].std(correction=0) if kept.any() else torch.tensor(1.0)
+    scale = len(kept) / max(int(kept.sum()), 1)
+    return rollouts.spread(advantage(rollouts.rewards) * scale / (apart + 1e-6))
+
+
+def of_all_groups(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """Groups of a single reward counted among the others."""
+    plain = advantage(rollouts.rewards)
+    return rollouts.spread(plain / (plain.square().mean().sqrt() + 1e-6))
+
+
+def scale_rl_mutants() -> Iterator[tuple[str, str, Objective]]:
+    row = CASES["scale_rl"].row
+    for credit in (by_group, of_rewards, of_all_groups, terminal):
+        yield f"credit {credit.__name__}", "scale_rl", replace(row, credit=credit)
+    yield "around the proximal policy", "scale_rl", replace(row, ratio=partial(capped, cap=5.0))
+    yield "no ceiling", "scale_rl", replace(row, ratio=partial(capped_to_sampler, cap=math.inf))
+    yield "a clip", "scale_rl", replace(row, ratio=partial(ppo_clip, low=0.2, high=0.2))
+    yield "not centred", "scale_rl", replace(row, advantage=raw)
+    yield "blindness to the sampler claimed", "scale_rl", replace(row, mismatch=OffPolicy.ON_POLICY)
+    yield "groups said to be alone", "scale_rl", replace(row, scope=Scope.GROUP)
+
+
 def ratio_mutants() -> Iterator[tuple[str, str, Objective]]:
     """What is wrong, of which case, and the row."""
     for name in RATIOS:
@@ -210,6 +247,7 @@ def ratio_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "deviation missing", name, replace(row, advantage=mean_centred)
         yield "epsilon too large", name, replace(row, advantage=partial(standardised, epsilon=1e-3))
         yield "unbiased claimed", name, replace(row, target=CASES["dr_grpo"].row.target)
+    yield from scale_rl_mutants()
     yield "own length claimed", "dapo", replace(CASES["dapo"].row, target=CASES["grpo"].row.target)
     yield "shared length claimed", "gspo", replace(CASES["gspo"].row, target=CASES["dapo"].row.target)
     for name in CORRECTIONS:

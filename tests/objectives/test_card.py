@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from objective_steps import EDGE_STEPS
 from torch import Tensor
 
 from gnomon.objectives import (
@@ -21,6 +22,7 @@ from gnomon.objectives import (
     PolicyGradient,
     Rewards,
     Rollouts,
+    Seen,
     Singleton,
     card,
     count_weight,
@@ -70,13 +72,15 @@ def test_a_derived_curve_is_what_the_target_declares(name: str) -> None:
     row = objective(name)
     group = size_for(row)
     found = curve(row, group=group)
-    if isinstance(row.target, PolicyGradient):
-        declared = [row.target.weight(p, group, 3) * length_limit(row, 3) for p in GRID]
+    if isinstance(row.closed, PolicyGradient):
+        declared = [row.closed.weight(p, group, 3) * length_limit(row, 3) for p in GRID]
     else:
-        law = [[(1.0, 2, p), (0.0, 1, 1 - p)] for p in GRID]
-        shape = row.target.shape
-        declared = [shape(1.0, 2, at, group, 3) - shape(0.0, 1, at, group, 3) for at in law]  # type: ignore[arg-type,operator]
-        declared = [value * length_limit(row, 3) for value in declared]
+        assert row.closed is not None
+        right, wrong = (
+            Seen(reward=r, length=2, answer=0, early=(), values=(), logp=(), reference=()) for r in (1.0, 0.0)
+        )
+        shapes = [row.closed.shape([(right, p), (wrong, 1 - p)], group, 3) for p in GRID]
+        declared = [(h(right)[0] - h(wrong)[0]) * length_limit(row, 3) for h in shapes if h]
     assert found.w == pytest.approx(declared, abs=1e-9)
 
 
@@ -256,7 +260,39 @@ def test_what_is_declared_is_told_in_the_words_of_its_source() -> None:
     assert words(Baseline.OTHERS) == ""
     assert all(words(kind).endswith(".") for kind in OffPolicy)
     found = card("tis")
-    assert found.declared["mismatch"] is OffPolicy.TOKEN and found.declared["singleton"] is Singleton.ZERO
+    assert found.declared["mismatch_one_update"] is found.declared["mismatch_several_updates"] is OffPolicy.TOKEN
+    assert found.declared["singleton"] is Singleton.ZERO
     assert "token: Each action is corrected" in " ".join(str(found).split())
     assert "bias" in str(found) and "below 1e-9" in str(found)
     assert "a function of the others\n" in str(card("rloo"))
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("several", [False, True])
+def test_a_card_says_what_a_sampler_apart_does_to_one_update_and_to_several(name: str, several: bool) -> None:
+    """A row is blind to the distance between sampler and policy where its card says so, and only there.
+
+    The centre is what a learner takes: the policy as the batch began, if it is for several updates or the row corrects.
+    """
+    row = objective(name)
+    said = card(name, size_for(row)).declared["mismatch_several_updates" if several else "mismatch_one_update"]
+    step = EDGE_STEPS["mixed"]
+    logp = [value + 1e-4 * (t % 7 - 3) for t, value in enumerate(step.logp)]
+    tokens = step.tokens(row)
+    policy, sampler = tokens.logp, torch.tensor(logp, dtype=tokens.logp.dtype)
+    centre = policy if several or row.corrects else None
+    apart, together = (
+        replace(tokens, behavior_logp=behavior, proximal_logp=centre, reference_logp=policy, demonstrated=None)
+        for behavior in (sampler, policy)
+    )
+    kappas = [row.coefficients(found, step.denominators()) for found in (apart, together)]
+    seen = float((kappas[0] - kappas[1]).abs().max())
+    # XPO weighs its penalty of 5e-6 by how likely the reference would have given the answer: that is no correction.
+    assert (seen < 1e-8) == (said is OffPolicy.ON_POLICY)
+
+
+def test_a_ratio_meets_the_sampler_where_nothing_else_is_the_centre() -> None:
+    """GRPO clips what a sampler is off by, in the one update of a batch; with several it does not see it."""
+    found = card("grpo").declared
+    assert (found["mismatch_one_update"], found["mismatch_several_updates"]) == (OffPolicy.TOKEN, OffPolicy.ON_POLICY)
+    assert "sampler apart, one update  token" in str(card("grpo"))

@@ -23,7 +23,7 @@ from gnomon.objectives import (
     gfpo,
     gfpo_efficiency,
     luffy,
-    mean_centred,
+    luffy_paper,
     objective,
     past_centred,
     rae,
@@ -252,7 +252,7 @@ def test_without_a_past_there_is_nothing_to_compare_with() -> None:
 def union(sampled: int, demonstration: int) -> tuple[Tensor, Tensor]:
     """[parameters] the expected gradient of a group of sampled rollouts and one given, by the part that gives it.
 
-    Of LUFFY before the deviation, each part averaged over its own rollouts.
+    Each part averaged over its own rollouts.
     """
     place = world()
     policy = place.logits()
@@ -261,7 +261,7 @@ def union(sampled: int, demonstration: int) -> tuple[Tensor, Tensor]:
     chance = possible.chance[drawn].prod(dim=1)
     members = torch.cat([drawn, torch.full((len(drawn), 1), demonstration)], dim=1)
     given = (torch.arange(sampled + 1) == sampled).expand(members.shape)
-    row = replace(luffy(), advantage=mean_centred, aggregate=sequence_sum)
+    row = replace(luffy(), aggregate=sequence_sum)
     rollouts = Rollouts(rewards=possible.reward[members], lengths=place.lengths[members], demonstrated=given)
     start = place.lengths.cumsum(0) - place.lengths
     inside = torch.cat([torch.arange(int(n)) for n in place.lengths[members].flatten()])
@@ -303,13 +303,14 @@ def test_a_demonstration_is_learnt_by_its_excess_and_by_its_shape(demonstration:
     assert close(given, (reward - (reward + 2 * p) / 3) * shape.flatten())
 
 
-def test_without_demonstrations_it_is_dapo() -> None:
+@pytest.mark.parametrize(("mixed", "alone"), [(luffy_paper(), dapo(clip_high=0.2)), (luffy(), dr_grpo())])
+def test_without_demonstrations_it_is_the_row_that_it_stands_on(mixed: Objective, alone: Objective) -> None:
+    """LUFFY as in the paper on DAPO, as released on Dr. GRPO."""
     place = world()
     policy = place.logits()
     possible = outcomes(place, policy, correct)
     plain, same = (
-        moments(row, place, policy=policy, behavior=policy, possible=possible, group=3).mean
-        for row in (luffy(), dapo(clip_high=0.2))
+        moments(row, place, policy=policy, behavior=policy, possible=possible, group=3).mean for row in (mixed, alone)
     )
     assert torch.equal(plain, same)
 

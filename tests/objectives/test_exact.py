@@ -70,12 +70,13 @@ def test_an_answer_with_several_rewards_is_declared_once() -> None:
 
 
 MEAN_OF_OWN_TOKENS = ("grpo", "grpo_sample_std", "gspo", "gspo_token", "gmpo", "sapo")
-MEAN_OF_ALL_TOKENS = ("dapo", "cispo", "cispo_cap", "gfpo", "gfpo_efficiency")
+MEAN_OF_ALL_TOKENS = ("dapo", "cispo", "cispo_cap", "scale_rl", "gfpo", "gfpo_efficiency")
 """The last two filter groups larger than these."""
 BENT = {
     **{name: {2: 0.976493, 3: 0.976493, 4: 0.976493} for name in MEAN_OF_OWN_TOKENS},
     **{name: {2: 0.996529, 3: 0.998448, 4: 0.999127} for name in MEAN_OF_ALL_TOKENS},
-    "luffy": {2: 0.997318, 3: 0.998772, 4: 0.99927},
+    "luffy": dict.fromkeys((2, 3, 4), 0.999791),
+    "luffy_paper": {2: 0.997318, 3: 0.998772, 4: 0.99927},
     "seed_grpo": {2: 1.0, 3: 0.999776, 4: 0.999784},
     **{name: {2: 0.984267, 3: 0.993188, 4: 0.995996} for name in ("reinforce_pp", "reinforce_pp_baseline")},
     **{name: dict.fromkeys((2, 3, 4), 0.85126) for name in ("turn_reinforce", "turn_ppo")},

@@ -18,13 +18,13 @@ from gnomon.objectives import (
     counted,
     dapo,
     dr_grpo,
-    dro,
-    dro_token,
     family_weight,
     gmpo,
     grpo,
     grpo_sample_std,
     gspo,
+    kimi_k15,
+    kimi_k15_token,
     maxrl,
     maxrl_control,
     maxrl_released,
@@ -294,7 +294,7 @@ def test_decoupled_ppo_at_its_centre_is_token_truncation_inside_the_cap() -> Non
 
 
 @pytest.mark.parametrize("size", [0.3, 2.0])
-def test_dro_stands_still_where_the_regularised_reward_is_highest(size: float) -> None:
+def test_kimi_k15_stands_still_where_the_regularised_reward_is_highest(size: float) -> None:
     """At π ∝ μ·exp(r/β), with V = β·log Z for a baseline, every single coefficient is zero: nothing is left to learn.
 
     With the mean reward of the group for V, or with token ratios, it goes on moving.
@@ -310,9 +310,12 @@ def test_dro_stands_still_where_the_regularised_reward_is_highest(size: float) -
         found = moments(row, place, policy=best, behavior=behavior, possible=possible, group=2)
         return float(found.mean.abs().max()) + math.sqrt(max(found.variance, 0.0))
 
-    exact = replace(dro(beta), advantage=partial(less, value=value))
+    exact = replace(kimi_k15(beta), advantage=partial(less, value=value))
     assert moved(exact) < 1e-12
-    assert moved(dro(beta)) > 1e-2 and moved(replace(dro_token(beta), advantage=partial(less, value=value))) > 1e-2
+    assert (
+        moved(kimi_k15(beta)) > 1e-2
+        and moved(replace(kimi_k15_token(beta), advantage=partial(less, value=value))) > 1e-2
+    )
 
 
 def less(rewards: Tensor, *, value: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ MUTANTS = mutants()
 FIRST = ("textbook, float64", "needs", "shift", "singleton", "order")
 """What is quickest to find something."""
 QUICK = sorted(SUITE, key=lambda check: FIRST.index(check) if check in FIRST else len(FIRST))
-SIMPLE = ("rloo:", "grpo:", "fcp:", "dro:")
+SIMPLE = ("rloo:", "grpo:", "fcp:", "kimi_k15:")
 """Rows whose mutants are quick to try, and among which most checks find one."""
 
 

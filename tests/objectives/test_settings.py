@@ -7,9 +7,10 @@ import inspect
 import pytest
 from pydantic import ValidationError
 
+from gnomon import config
 from gnomon.config import OBJECTIVES, RunConfig, Source, leaves, overrides, resolve
 from gnomon.errors import ConfigErrors
-from gnomon.objectives import TABLE, objective
+from gnomon.objectives import RENAMED, TABLE, objective
 from gnomon.objectives.row import Data, Rewards
 
 KINDS = {kind.model_fields["type"].default: kind for kind in OBJECTIVES}
@@ -20,6 +21,16 @@ GIVEN = ["rollout.demonstrations=replies.jsonl"]
 
 def test_every_row_has_its_settings_and_every_setting_its_row() -> None:
     assert set(KINDS) == set(TABLE) and len(KINDS) == len(OBJECTIVES)
+
+
+def test_a_former_name_is_refused_with_the_present_one() -> None:
+    """It was that of another algorithm, so it must not go on to mean this one."""
+    assert config.RENAMED == RENAMED and set(RENAMED.values()) <= set(TABLE) and not set(RENAMED) & set(TABLE)
+    for former, present in RENAMED.items():
+        with pytest.raises(ValueError, match=f"now called '{present}'.*2405.19107"):
+            objective(former)
+        with pytest.raises(ConfigErrors, match=f"E013.*now called '{present}'"):
+            resolve([overrides([f"objective={former}"])])
 
 
 @pytest.mark.parametrize("name", TABLE)

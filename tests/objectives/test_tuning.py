@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from scipy.integrate import quad
 from scipy.special import betaln
+from torch import Tensor
 
 from gnomon.objectives import (
     GainTerms,
     KnownChance,
     Member,
     Posterior,
+    Scored,
     attainable_gain,
     best_member,
     best_scale,
@@ -24,11 +30,14 @@ from gnomon.objectives import (
     metric,
     metric_gain,
     rl2ml,
+    scored_terms,
     update_scale,
 )
-from gnomon.objectives.exact import moments
-from gnomon.objectives.world import correct, outcomes, world
+from gnomon.objectives.curve import tilted
+from gnomon.objectives.exact import moments, multisets
+from gnomon.objectives.world import World, correct, outcomes, world
 
+BENCH = Path(__file__).parents[2] / "benchmarks/sensitivity.py"
 METRICS = ["log p", "pass@1", "pass@2", "pass@4"]
 SLOPES: dict[str, Callable[[float], float]] = {
     "log p": lambda p: 1 / p,
@@ -47,7 +56,7 @@ def scale(family: str, parameter: float, group: int) -> tuple[float, ...]:
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize(("family", "parameter"), [("A", -0.5), ("A", 1.0), ("B", 0.5), ("C", 0.7), ("D", 1.4)])
 def test_the_terms_are_gain_and_square_of_a_step(family: str, parameter: float, name: str) -> None:
-    """In the world of 15 answers: E[g]·∇M and E|g|² of the row, each in units of |∇ log p|²."""
+    """In the world of 15 answers: E[g]·∇M and E|g|² of the row, each in units of |∇log(p/(1−p))|²."""
     place, group = world(), 3
     policy = place.logits()
     possible = outcomes(place, policy, correct)
@@ -55,7 +64,7 @@ def test_the_terms_are_gain_and_square_of_a_step(family: str, parameter: float, 
     p = float(possible.chance @ possible.reward)
     right = possible.chance * possible.reward / p
     mean = right @ score
-    size = float(mean @ mean)
+    size = float(mean @ mean) / (1 - p) ** 2
     scatter = float(right @ (score - mean).square().sum(dim=1)) / size
     found = moments(rl2ml(family, parameter), place, policy=policy, behavior=policy, possible=possible, group=group)  # type: ignore[arg-type]
     worth = gain_terms({KnownChance(p): 1.0}, group=group, of=metric(name), noise=scatter)
@@ -69,7 +78,10 @@ def test_the_terms_are_gain_and_square_of_a_step(family: str, parameter: float, 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_what_was_seen_is_averaged_over(name: str) -> None:
-    """Beta posteriors by their closed form and by quadrature, to the error that quadrature states."""
+    """Beta posteriors by their closed form and by quadrature, to the error that quadrature states.
+
+    A prompt's sensitivity |∇log p|² is (1−p)² of what that of the log-odds is, in sensitivity and in noise alike.
+    """
     group, noise = 5, 2.0
     found = gain_terms(SOLVED, group=group, of=metric(name), noise=noise)
     for count in range(1, group + 1):
@@ -87,44 +99,33 @@ def test_what_was_seen_is_averaged_over(name: str) -> None:
                 total += weight * quad(density, 0, 1, epsabs=1e-13)[0]
             return total / sum(SOLVED.values())
 
-        assert found.sensitivity[count] == pytest.approx(average(lambda p: SLOPES[name](p) * p), rel=1e-9)
-        assert found.noise[count] == pytest.approx((1 + noise / count) * average(lambda p: 1.0), rel=1e-9)
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.5, 4.0, 300.0])
-@pytest.mark.parametrize("beliefs", [SOLVED, {KnownChance(0.2): 1.0}, {Posterior(3, 5): 1.0, KnownChance(0.9): 2.0}])
-def test_for_log_p_the_best_scale_is_that_of_family_c(
-    beliefs: dict[Posterior | KnownChance, float], noise: float
-) -> None:
-    """s(K) ∝ K/(K + τ), whatever the prompts, which is the member N/(N + τ)."""
-    group = 6
-    worth = gain_terms(beliefs, group=group, of=metric("log p"), noise=noise)
-    member = group / (group + noise)
-    assert best_scale(worth) == pytest.approx(scale("C", member, group), rel=1e-12)
-    choice = best_member("C", worth, [0.0, member, 1.0])
-    assert choice.parameter == member and choice.share == pytest.approx(1, rel=1e-12)
+        worth = average(lambda p: SLOPES[name](p) * p * (1 - p) ** 2)
+        square = average(lambda p, count=count: (1 - p) ** 2 + noise / count)  # type: ignore[misc]
+        assert found.sensitivity[count] == pytest.approx(worth, rel=1e-9)
+        assert found.noise[count] == pytest.approx(square, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("noise", [0.5, 3.0])
-def test_for_one_prompt_it_is_so_for_any_metric(name: str, noise: float) -> None:
-    """KnownChance, or seen so often that its posterior is a point: up to the width of that, one in ten thousand."""
-    group = 4
-    for belief, limit in ((KnownChance(0.3), 1e-12), (Posterior(30_000_000, 70_000_000), 1e-6)):
+def test_for_one_prompt_the_best_scale_is_that_of_family_c(name: str, noise: float) -> None:
+    """s(K) ∝ K/(K + t/ℓ), t/ℓ = τ/(1−p)²; known, or seen so often that its posterior is a point."""
+    group, p = 4, 0.3
+    ratio = noise / (1 - p) ** 2
+    for belief, limit in ((KnownChance(p), 1e-12), (Posterior(30_000_000, 70_000_000), 1e-6)):
         worth = gain_terms({belief: 1.0}, group=group, of=metric(name), noise=noise)
-        expected = [0.0, *(k / (k + noise) * (group + noise) / group for k in range(1, group + 1))]
+        expected = [0.0, *(k / (k + ratio) * (group + ratio) / group for k in range(1, group + 1))]
         assert best_scale(worth) == pytest.approx(expected, rel=limit)
-        assert best_member("C", worth, [group / (group + noise)]).share == pytest.approx(1, rel=limit)
+        assert best_member("C", worth, [group / (group + ratio)]).share == pytest.approx(1, rel=limit)
         near = best_member("C", worth)
-        assert abs(near.parameter - group / (group + noise)) <= 0.05
+        assert abs(near.parameter - group / (group + ratio)) <= 0.05
 
 
 @pytest.mark.parametrize("family", "ABCD")
 def test_reinforce_where_noise_is_all_and_maximum_likelihood_where_there_is_none(family: str) -> None:
-    """For log p; the ends are members of every family."""
+    """For log p; of several prompts without noise, of one with much. The ends are members of every family."""
     none = gain_terms(SOLVED, group=5, of=metric("log p"), noise=0.0)
     assert best_member(family, none) == Member(parameter=1.0, share=pytest.approx(1, rel=1e-12))
-    much = gain_terms(SOLVED, group=5, of=metric("log p"), noise=1e9)
+    much = gain_terms({KnownChance(0.4): 1.0}, group=5, of=metric("log p"), noise=1e9)
     assert best_member(family, much) == Member(parameter=0.0, share=pytest.approx(1, rel=1e-7))
 
 
@@ -182,3 +183,113 @@ def test_what_makes_no_sense_is_refused() -> None:
         family_parameters("E", 4)
     assert GainTerms(sensitivity=(0.0, 1.0), noise=(0.0, 1.0)).group == 1
     assert Posterior(0, 0).moment(1, 0) == pytest.approx(0.5) == KnownChance(0.5).moment(1, 0)
+
+
+# Local sensitivity: how far a step moves log p of one prompt, and not of another.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """A policy over 7 answers of its own, tilted to a chance of success."""
+
+    p: float
+    place: World = field(default_factory=lambda: world(2))
+
+    @property
+    def policy(self) -> Tensor:
+        return tilted(self.place, self.place.logits(), self.p)
+
+    @property
+    def rewards(self) -> Tensor:
+        return outcomes(self.place, self.policy, correct).reward
+
+    @property
+    def scores(self) -> Tensor:
+        """[answers, parameters]"""
+        return self.place.per_answer(self.place.scores(self.policy))
+
+    def moments(self) -> tuple[float, float]:
+        """ℓ = |∇log p|² and t, the trace of the covariance of the score of a success."""
+        right = self.place.chances(self.policy) * self.rewards / self.p
+        mean = right @ self.scores
+        return float(mean @ mean), float(right @ (self.scores - mean).square().sum(dim=1))
+
+    def groups(self, size: int) -> Iterator[tuple[Scored, float]]:
+        """Every group, with its chance."""
+        chances, members_and_orders = self.place.chances(self.policy), multisets(7, size)
+        for members, orders in zip(*members_and_orders, strict=True):
+            won = self.scores[members[self.rewards[members] == 1]]
+            seen = Scored(
+                rollouts=size,
+                successes=len(won),
+                whole=float(won.sum(0).square().sum()),
+                squares=float(won.square().sum()),
+            )
+            yield seen, float(orders * chances[members].prod())
+
+
+def exact_terms(prompts: Sequence[Prompt], group: int, name: str) -> GainTerms:
+    """A_K and B_K by enumeration."""
+    sensitivity, noise = [0.0], [0.0]
+    for count in range(1, group + 1):
+        total = [0.0, 0.0]
+        for prompt in prompts:
+            local, scatter = prompt.moments()
+            chance = math.comb(group, count) * prompt.p**count * (1 - prompt.p) ** (group - count)
+            total[0] += chance * SLOPES[name](prompt.p) * prompt.p * local
+            total[1] += chance * (local + scatter / count)
+        sensitivity.append(total[0] / len(prompts))
+        noise.append(total[1] / len(prompts))
+    return GainTerms(sensitivity=tuple(sensitivity), noise=tuple(noise))
+
+
+SPREAD = [Prompt(p=p) for p in (0.05, 0.4, 0.95)]
+
+
+@pytest.mark.parametrize(("name", "size"), [("pass@1", 4), ("pass@2", 5), ("pass@4", 7)])
+def test_scores_of_successes_tell_the_terms_without_bias(name: str, size: int) -> None:
+    """Over every group of every prompt, the smallest groups that can tell."""
+    for prompt in SPREAD:
+        exact = exact_terms([prompt], 3, name)
+        mean = [[0.0] * 4, [0.0] * 4]
+        for seen, chance in prompt.groups(size):
+            one = scored_terms([seen], group=3, of=metric(name))
+            for place, terms in enumerate((one.sensitivity, one.noise)):
+                mean[place] = [total + chance * value for total, value in zip(mean[place], terms, strict=True)]
+        assert mean[0] == pytest.approx(exact.sensitivity, rel=1e-9, abs=1e-15)
+        assert mean[1] == pytest.approx(exact.noise, rel=1e-9, abs=1e-15)
+
+
+def test_what_chance_made_negative_is_taken_for_zero() -> None:
+    far = Scored(rollouts=4, successes=2, whole=0.1, squares=2.0)
+    worth = scored_terms([far], group=2, of=metric("pass@1"))
+    assert worth.sensitivity[1] < 0 and worth.noise[1] > 0
+    assert worth.floored() == GainTerms(sensitivity=(0.0, 0.0, 0.0), noise=worth.noise)
+
+
+def test_groups_that_cannot_tell_are_refused() -> None:
+    small = Scored(rollouts=4, successes=2, whole=3.0, squares=2.0)
+    with pytest.raises(ValueError, match="gain_terms can"):
+        scored_terms([small], group=2, of=metric("log p"))
+    with pytest.raises(ValueError, match="groups of 5 rollouts or more"):
+        scored_terms([small], group=3, of=metric("pass@2"))
+    with pytest.raises(ValueError, match="groups of 4"):
+        scored_terms([], group=3, of=metric("pass@1"))
+
+
+def test_prompts_that_are_nearly_solved_do_not_choose_for_the_others() -> None:
+    """Of the gain of the best member, on prompts whose moments are enumerated, by how their sensitivity is counted."""
+    spec = importlib.util.spec_from_file_location("benchmark_sensitivity", BENCH)
+    assert spec and spec.loader
+    bench = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = bench  # Dataclasses look their module up.
+    spec.loader.exec_module(bench)
+    kept: dict[str, list[float]] = {"equal": [], "local": [], "measured": []}
+    for chances in bench.PROMPTS.values():
+        prompts = [bench.prompt(p) for p in chances]
+        for name in bench.METRICS:
+            truth = bench.terms(prompts, name)
+            for way, parameters in bench.choices(prompts, name).items():
+                worst = min(member.share for member in family_gains("A", truth, parameters))
+                kept[way].append(worst / best_member("A", truth).share)
+    assert min(kept["equal"]) < 0.7 and min(kept["local"]) > 0.98 and min(kept["measured"]) > 0.85

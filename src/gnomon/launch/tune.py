@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.errors import ConfigError, RunError
-from gnomon.objectives import Belief, Posterior, best_member, family_gains, family_parameters, gain_terms, metric
+from gnomon.objectives import (
+    Belief,
+    Posterior,
+    best_member,
+    family_gains,
+    family_parameters,
+    gain_terms,
+    metric,
+    objective,
+)
+from gnomon.objectives.edges import on_policy
 from gnomon.store import RunReader, RunStatus
 
 __all__ = ["NOISES", "success_counts", "tune", "tune_text"]
@@ -22,22 +33,46 @@ def success_counts(reader: RunReader, since: int = 0) -> Counter[Posterior]:
 
     Args: since, the first step to count.
     """
-    judged: dict[tuple[int | None, int | None], list[bool]] = defaultdict(list)
-    for row in reader.rollout_rows():
-        if row.status != "failed" and (row.step or 0) >= since:
-            judged[row.step, row.task].append(row.status == "correct")
+    judged = judged_groups(reader, since)
     return Counter(Posterior(sum(found), len(found) - sum(found)) for found in judged.values())
 
 
 def measured_noise(reader: RunReader, since: int = 0) -> float | None:
-    """τ of a run whose objective counts successes: the scatter of their scores over their squared mean.
+    """τ of a run whose objective counts successes: the scatter of their scores over |∇log(p/(1−p))|².
 
-    None where no step recorded it, or where chance makes the mean appear to be nothing.
+    A step records both moments as means over its groups with two successes or more. The first is |∇log p|², which is
+    (1−p)² times what is sought; (1−p)² is taken as those groups' own counts suggest.
+    None where no step recorded them, or where chance makes the first appear to be nothing.
     """
-    steps = [record.body["metrics"] for record in reader.records(kind="step") if (record.step or 0) >= since]
-    seen = [metrics for metrics in steps if "score_pull" in metrics]
-    pull, scatter = (sum(metrics[name] for metrics in seen) for name in ("score_pull", "score_scatter"))
-    return max(0.0, scatter / pull) if pull > 0 else None
+    steps = [record for record in reader.records(kind="step") if (record.step or 0) >= since]
+    seen = {record.step: record.body["metrics"] for record in steps if "score_pull" in record.body["metrics"]}
+    if not seen:
+        return None
+    perfect = trains_on_perfect_groups(reader)
+    left: dict[int | None, list[float]] = defaultdict(list)
+    for (step, _), found in judged_groups(reader, since).items():
+        if step in seen and sum(found) >= 2 and (perfect or not all(found)):
+            left[step].append(Posterior(sum(found), len(found) - sum(found)).moment(0, 2))
+    pull, scatter = (math.fsum(seen[step][name] for step in left) for name in ("score_pull", "score_scatter"))
+    share = math.fsum(math.fsum(group) / len(group) for group in left.values())
+    return max(0.0, scatter / len(left) * share / pull) if pull > 0 else None
+
+
+def trains_on_perfect_groups(reader: RunReader) -> bool:
+    """Whether the run's objective moves the policy where every rollout succeeds; else those are not recorded."""
+    options = dict(reader.genesis.get("config", {}).get("objective", {}))
+    row = objective(options.pop("type", "rl2ml"), **options)
+    size = max(4, row.min_group)
+    return bool(on_policy(row, [1.0] * size, [1] * size).any())
+
+
+def judged_groups(reader: RunReader, since: int) -> dict[tuple[int | None, int | None], list[bool]]:
+    """By step and task, which of the rollouts that a judge could judge were right."""
+    judged: dict[tuple[int | None, int | None], list[bool]] = defaultdict(list)
+    for row in reader.rollout_rows():
+        if row.status != "failed" and (row.step or 0) >= since:
+            judged[row.step, row.task].append(row.status == "correct")
+    return judged
 
 
 def tune(
@@ -52,7 +87,7 @@ def tune(
     """The best member of a family for a metric, for each noise, in plain values.
 
     Args: metric_name, `log p` or `pass@k`; family, A to D; group, of the run to come, None for the largest group
-        of this one; noises, tr Cov(score | success) / |∇log p|², by default what the run measured, or `NOISES`;
+        of this one; noises, tr Cov(score | success) / |∇log(p/(1−p))|², by default what the run measured, or `NOISES`;
         since, the first step to count.
     Raises: ConfigError E005 for a metric or family that does not exist; RunError E410 for a run that has not
         ended, E411 for one that has no group to count.
@@ -130,7 +165,7 @@ def tune_text(facts: Mapping[str, Any]) -> str:
             for row in facts["best"]
         ),
         "gain: share of what the best weight by count would gain per step.",
-        "noise: scatter of the score of a success over its squared mean; "
+        "noise: scatter of the score of a success over the squared gradient of the log-odds of success; "
         + ("not recorded by this run, --noise sets it." if facts["measured"] is None else "as this run recorded it."),
     ]
     if len(facts["best"]) == 1:

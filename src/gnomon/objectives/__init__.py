@@ -18,7 +18,7 @@ from gnomon.objectives.advantages import (
 )
 from gnomon.objectives.aggregate import constant, group_sum, prompt_mean, sequence_mean, sequence_sum, token_mean
 from gnomon.objectives.card import Card, Option, card
-from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, luffy, rae, seed_grpo, seed_grpo_loo
+from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, luffy, luffy_paper, rae, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -63,6 +63,7 @@ from gnomon.objectives.group_credit import (
     past_centred,
     reward_per_token,
     running_mean,
+    scaled_by_step,
     semantic_entropy,
 )
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
@@ -83,7 +84,7 @@ from gnomon.objectives.likelihood import (
     successes,
 )
 from gnomon.objectives.likelihood_rows import fcp, rft, sft, verifree, verifree_advantage
-from gnomon.objectives.off_policy_rows import dppo, dro, dro_token, topr
+from gnomon.objectives.off_policy_rows import dppo, kimi_k15, kimi_k15_token, topr
 from gnomon.objectives.pairs import (
     best_against_worst,
     hinge_pairs,
@@ -115,6 +116,7 @@ from gnomon.objectives.ratio_rows import (
     icepop,
     loop,
     sapo,
+    scale_rl,
     sequence_is,
     sequence_mis,
     sequence_tis,
@@ -123,6 +125,7 @@ from gnomon.objectives.ratio_rows import (
 from gnomon.objectives.ratios import (
     banded,
     capped,
+    capped_to_sampler,
     clipped_or_shaped,
     dual_clip,
     geometric_clip,
@@ -140,6 +143,7 @@ from gnomon.objectives.ratios import (
     tapered,
     truncated,
     unclipped,
+    unclipped_or_shaped,
 )
 from gnomon.objectives.reach import Reach, reach_of, reaches
 from gnomon.objectives.row import (
@@ -159,8 +163,19 @@ from gnomon.objectives.row import (
     Singleton,
 )
 from gnomon.objectives.shaping import less_overlong, soft_overlong
-from gnomon.objectives.table import TABLE, objective
-from gnomon.objectives.target import FrozenShape, Law, PolicyGradient, Seen, SharedLength, Target, TokenShape
+from gnomon.objectives.table import RENAMED, TABLE, objective
+from gnomon.objectives.target import (
+    Chances,
+    ClosedForm,
+    FrozenShape,
+    Law,
+    PolicyGradient,
+    Seen,
+    Shape,
+    SharedLength,
+    Target,
+    TokenShape,
+)
 from gnomon.objectives.token_credit import (
     gae,
     gae_returns,
@@ -180,6 +195,7 @@ from gnomon.objectives.tuning import (
     Member,
     Metric,
     Posterior,
+    Scored,
     attainable_gain,
     best_member,
     best_scale,
@@ -188,6 +204,7 @@ from gnomon.objectives.tuning import (
     gain_terms,
     metric,
     metric_gain,
+    scored_terms,
 )
 from gnomon.objectives.turn_credit import (
     budget_credit,
@@ -203,12 +220,15 @@ __all__ = [
     "FADES",
     "FAMILIES",
     "GRID",
+    "RENAMED",
     "TABLE",
     "Advantage",
     "Aggregate",
     "Baseline",
     "Belief",
     "Card",
+    "Chances",
+    "ClosedForm",
     "Correction",
     "CountWeight",
     "Credit",
@@ -237,7 +257,9 @@ __all__ = [
     "Rewards",
     "Rollouts",
     "Scope",
+    "Scored",
     "Seen",
+    "Shape",
     "SharedLength",
     "Singleton",
     "Target",
@@ -259,6 +281,7 @@ __all__ = [
     "brpo_released",
     "budget_credit",
     "capped",
+    "capped_to_sampler",
     "card",
     "centred_pass_weight",
     "cispo",
@@ -277,8 +300,6 @@ __all__ = [
     "discounted_turn_returns",
     "dppo",
     "dr_grpo",
-    "dro",
-    "dro_token",
     "dual_clip",
     "dual_clip_ppo",
     "edges",
@@ -315,6 +336,8 @@ __all__ = [
     "kept_min_p",
     "kept_top_k",
     "kept_top_p",
+    "kimi_k15",
+    "kimi_k15_token",
     "leave_one_out",
     "length_bias",
     "less_overlong",
@@ -323,6 +346,7 @@ __all__ = [
     "logistic_pairs",
     "loop",
     "luffy",
+    "luffy_paper",
     "max_less_others",
     "maxrl",
     "maxrl_control",
@@ -380,7 +404,10 @@ __all__ = [
     "sample_standardised",
     "sampled_length_bias",
     "sapo",
+    "scale_rl",
     "scaled",
+    "scaled_by_step",
+    "scored_terms",
     "seed_grpo",
     "seed_grpo_loo",
     "semantic_entropy",
@@ -415,6 +442,7 @@ __all__ = [
     "turn_reinforce_discounted",
     "turn_returns",
     "unclipped",
+    "unclipped_or_shaped",
     "ungauged",
     "update_scale",
     "verifree",

@@ -150,7 +150,9 @@ def max_less_others(rewards: Tensor) -> Tensor:
     Equation: Aᵢ = max_j rⱼ − max_{j≠i} rⱼ.
     Returns: advantage per rollout, never negative.
     Raises: ValueError for groups of one.
-    Source: Balashankar et al. 2025, arXiv 2503.19595.
+    Source: Tang, Zheng, Synnaeve & Munos 2025, arXiv 2503.19595, the best of k with k = N and the others left out as
+        the baseline.
+    Differs: verl's grpo_passk pays one rollout of several that are equally good, and divides by the deviation.
     """
     if _groups(rewards).shape[1] < 2:
         raise ValueError("the best of the others needs groups of at least two")

@@ -14,6 +14,7 @@ from gnomon.objectives.curve import GRID, Curve, curve
 from gnomon.objectives.edges import edges
 from gnomon.objectives.exact import LARGEST, ExactReport, report
 from gnomon.objectives.length_bias import LengthBias, length_bias
+from gnomon.objectives.row import Objective
 from gnomon.objectives.table import TABLE, objective
 
 __all__ = ["Card", "Option", "card"]
@@ -51,7 +52,7 @@ class Card:
     """What it does to the length of answers where length earns nothing. None for groups too large to be enumerated."""
     min_group: int
     declared: dict[str, StrEnum]
-    """What the row declares of itself: its behaviour off policy, under a mismatch, with a group of one, and so on."""
+    """What the row declares of itself: its behaviour off policy, with a sampler apart, for a group of one, and more."""
     needs: tuple[str, ...]
     """What a learner must provide beyond log-probabilities at the moment of the gradient."""
     edges: dict[str, str]
@@ -83,7 +84,7 @@ def card(name: str, group: int = 4) -> Card:
     return Card(
         name=row.name,
         summary=text[""],
-        climbs=row.target.text,
+        climbs=row.climbs,
         equation=row.equation,
         source=row.source,
         differs=text.get("Differs", ""),
@@ -92,7 +93,7 @@ def card(name: str, group: int = 4) -> Card:
         exact=report(row, group=group) if group <= LARGEST else None,
         length=length_bias(row, group=group) if group <= LARGEST else None,
         min_group=row.min_group,
-        declared={field.name: value for field in fields(row) if isinstance(value := getattr(row, field.name), StrEnum)},
+        declared=declarations(row),
         needs=tuple(sorted(need.value for need in row.asks)),
         edges=edges(row, group=group),
         options=tuple(
@@ -100,6 +101,18 @@ def card(name: str, group: int = 4) -> Card:
             for option, value in parameters.items()
         ),
     )
+
+
+def declarations(row: Objective) -> dict[str, StrEnum]:
+    """What a row declares, by what is declared; with a sampler apart for one update to a batch and for several."""
+    found: dict[str, StrEnum] = {}
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if field.name == "mismatch":
+            found |= {"mismatch_one_update": row.mismatch_of_one_update, "mismatch_several_updates": value}
+        elif isinstance(value, StrEnum):
+            found[field.name] = value
+    return found
 
 
 SECTION = re.compile(r"^(Equation|Args|Returns|Raises|Source|Differs)\b[^:\n]*:\s*", re.M)

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["card_text", "chart", "columns", "declared", "enumerated", "length_words", "number", "words"]
 
 WIDTH = 100
+LABELS = {
+    "off_policy": "policy has moved",
+    "mismatch_one_update": "sampler apart, one update",
+    "mismatch_several_updates": "sampler apart, several",
+    "noise": "under noise",
+}
+"""Of declarations whose name says too little."""
 LOW, HIGH, STEPS = -3, 4, 6
 """The chart runs from 2^LOW to 2^HIGH, in so many columns for each doubling."""
 
@@ -64,7 +71,7 @@ def declared(card: Card) -> list[tuple[str, str]]:
     rows, told = [], set()
     for name, value in card.declared.items():
         meaning = "" if value in told else words(value)
-        label = "under noise" if name == "noise" else name.replace("_", " ")
+        label = LABELS.get(name, name.replace("_", " "))
         rows.append((label, f"{value}: {meaning}" if meaning else str(value)))
         told.add(value)
     return rows

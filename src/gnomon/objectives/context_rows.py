@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from gnomon.objectives import advantages, group_credit, ratios
+from gnomon.objectives import advantages, closed, group_credit, ratios
 from gnomon.objectives.group_rows import dr_grpo, reinforce, standard_score
-from gnomon.objectives.ratio_rows import dapo
+from gnomon.objectives.ratio_rows import OVER_TOKENS, dapo
 from gnomon.objectives.row import Baseline, Data, Need, Noise, Objective, OffPolicy, Singleton, above, at_least, whole
 from gnomon.objectives.target import Seen, TokenShape
 
-__all__ = ["gfpo", "gfpo_efficiency", "luffy", "rae", "seed_grpo", "seed_grpo_loo"]
+__all__ = ["gfpo", "gfpo_efficiency", "luffy", "luffy_paper", "rae", "seed_grpo", "seed_grpo_loo"]
 
 Fade = Literal["linear", "exponential", "focal"]
 
@@ -38,6 +38,10 @@ def seed_grpo(alpha: float = 0.5, fade: Fade = "linear", clip_low: float = 0.2, 
         target=TokenShape(
             credit=partial(_own_entropy, alpha=alpha, fade=fade),
             text="Σ π h ∇log π, h = E[(r − r̄)·f(α·SE/log N)] / L_max",
+            closed=closed.entropy_of_all(
+                partial(_faded, alpha=alpha, fade=fade),
+                "Σ π h ∇log π, h = E[(r − r̄)·f(α·SE/log N)] / L_max; for pairs f(α)/(2·L_max) ∇p",
+            ),
         ),
         equation="κ = clip(ρ; A)·A / (S·L_max), A = (rᵢ − r̄)·f(α·SE/log N)",
         source="Chen et al. 2025, arXiv 2505.12346",
@@ -61,7 +65,8 @@ def seed_grpo_loo(
         credit=partial(group_credit.others_entropy_weighted, alpha=alpha, fade=group_credit.FADES[fade]),
         target=TokenShape(
             credit=partial(_others_entropy, alpha=alpha, fade=fade),
-            text="E[f(α·SE₋ᵢ/log(N−1))]/L_max ∇p",
+            text="Σ π h ∇log π, h = E[(r − mean of the others)·f(α·SE₋ᵢ/log(N−1))] / L_max",
+            closed=closed.entropy_of_others(partial(_faded, alpha=alpha, fade=fade), "E[f(α·SE₋ᵢ/log(N−1))]/L_max ∇p"),
         ),
         singleton=Singleton.REFUSED,
         baseline=Baseline.OTHERS,
@@ -88,6 +93,12 @@ def gfpo(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: 
         target=TokenShape(
             credit=partial(_among_best, score=_shortness, keep=keep, epsilon=epsilon),
             text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k shortest",
+            closed=closed.kept_by_length(
+                keep,
+                epsilon,
+                "Σ π h ∇log π, h = N·E[√(F/K)/T] of right answers, −N·E[√(K/F)/T] of wrong ones, 0 of those longer "
+                "than the k shortest; K right and F wrong among these, T tokens of the group",
+            ),
         ),
         equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = 1[i ∈ K]·(rᵢ − r̄_K)/(σ_K + ε), K the k shortest",
         source="Shrivastava et al. 2025, arXiv 2508.09726",
@@ -115,6 +126,12 @@ def gfpo_efficiency(keep: int = 4, clip_low: float = 0.2, clip_high: float = 0.2
         target=TokenShape(
             credit=partial(_among_best, score=_efficiency, keep=keep, epsilon=epsilon),
             text="N Σ π h ∇log π, h = E[1[kept]·(r − r̄)/(σ + ε) / Σ|y|], r̄ and σ of the k best by r/|y|",
+            closed=closed.kept_by_count(
+                keep,
+                epsilon,
+                "Σ π h ∇log π, h = N·E[1[K < k]·√(F/K)/T] of right answers, −N·E[1[K < k]·√(K/F)/T] of wrong ones; "
+                "K right and F wrong of T tokens",
+            ),
         ),
         baseline=Baseline.NONE,
         noise=Noise.MOVES,
@@ -127,6 +144,9 @@ def rae(clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
 
     Args: clip_low, clip_high, the band of the ratio, ≥ 0.
     Raises: ValueError for an option out of range.
+    Differs: the mean moves once per step, by the mean reward of the role; the released code moves it after every
+        rollout, so that it also follows the earlier rollouts of the step. Both are known before the reward is, and the
+        expectation is the same. With a rate of 0.95 the mean here forgets a step as that one forgets a rollout.
     """
     at_least(0, clip_low=clip_low, clip_high=clip_high)
     return replace(
@@ -142,26 +162,51 @@ def rae(clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
     )
 
 
-def luffy(gamma: float = 0.1, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-6) -> Objective:
-    """LUFFY: sampled rollouts and demonstrations in one group, compared with each other.
+def luffy(gamma: float = 0.1) -> Objective:
+    """LUFFY as released: sampled rollouts and demonstrations in one group, each less the mean reward of the group.
 
-    Sampled rollouts move the policy as in DAPO, demonstrations by their shaped probability, unlikely tokens most.
+    Sampled rollouts move the policy by their importance ratio, demonstrations by their shaped probability, unlikely
+    tokens most. Nothing is clipped, and nothing is divided by a deviation or by a length.
+
+    Args: gamma, of the shape π/(π + γ), > 0.
+    Raises: ValueError for an option out of range.
+    Differs: the released run adds an entropy bonus of 1e-3 (`regularize.entropy`) and divides by a constant of 8192;
+        here the constant is the length limit. `luffy_paper` has the division by the deviation, the mean over tokens and
+        the clip that this leaves out.
+    """
+    above(0, gamma=gamma)
+    return replace(
+        dr_grpo(),
+        name="luffy",
+        ratio=partial(ratios.unclipped_or_shaped, gamma=gamma),
+        data=Data.MIXED,
+        needs=frozenset({Need.DEMONSTRATIONS}),
+        target=closed.demonstrated(closed.centred("Σ π h ∇log π, h = (N−1)/N·(r − E[r]) / L_max"), gamma),
+        equation="κ = f·A / (S·L_max), f = ρ, or πγ/(π+γ)² of demonstrations, A = rᵢ − r̄",
+        source="Yan et al. 2025, arXiv 2504.14945; ElliottYan/LUFFY, train.sh",
+    )
+
+
+def luffy_paper(gamma: float = 0.1, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-6) -> Objective:
+    """LUFFY on top of GRPO as its paper begins: standardised rewards, a clip, the mean over all tokens of the step.
 
     Args: gamma, of the shape π/(π + γ), > 0; clip_low, clip_high, the band of the ratio of sampled rollouts, ≥ 0;
         epsilon, added to the standard deviation, ≥ 0.
     Raises: ValueError for an option out of range.
-    Differs: the published runs clip nothing and add an entropy bonus; with one update per batch a clip never binds.
+    Differs: `luffy` is what was released and run: rewards less their mean, a constant divisor, no clip.
     """
     above(0, gamma=gamma)
+    plain = closed.per_token(partial(closed.population, epsilon=epsilon), OVER_TOKENS)
     return replace(
         dapo(clip_low, clip_high, epsilon),
-        name="luffy",
+        name="luffy_paper",
         ratio=partial(ratios.clipped_or_shaped, low=clip_low, high=clip_high, gamma=gamma),
         data=Data.MIXED,
         needs=frozenset({Need.DEMONSTRATIONS}),
         target=TokenShape(
             credit=partial(_with_demonstrations, gamma=gamma, epsilon=epsilon),
             text="N Σ π h ∇log π, h = E[(r − r̄)/(σ + ε) / Σ|y|], times πγ/(π+γ)² for tokens of demonstrations",
+            closed=closed.demonstrated(plain, gamma),
         ),
         equation="κ = f·A / Σⱼ|oⱼ|, f = clip(ρ; A), or πγ/(π+γ)² of demonstrations, A = (rᵢ − r̄)/(σ + ε)",
         source="Yan et al. 2025, arXiv 2504.14945",
@@ -182,8 +227,13 @@ def _certainty(answers: Sequence[int], alpha: float, fade: str) -> float:
         return 1.0
     times = Counter(answers).values()
     entropy = -math.fsum(math.log(n / len(answers)) for n in times) / len(times)
-    uncertainty = alpha * entropy / math.log(len(answers))
-    return {"linear": 1 - uncertainty, "exponential": math.exp(-uncertainty), "focal": (1 - uncertainty) ** 2}[fade]
+    return _faded(entropy / math.log(len(answers)), alpha=alpha, fade=fade)
+
+
+def _faded(uncertainty: float, *, alpha: float, fade: str) -> float:
+    """f(α·u), u the entropy over its largest value."""
+    less = alpha * uncertainty
+    return {"linear": 1 - less, "exponential": math.exp(-less), "focal": (1 - less) ** 2}[fade]
 
 
 def _own_entropy(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, fade: str) -> list[float]:

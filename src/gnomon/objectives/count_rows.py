@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from gnomon.objectives import advantages, counts
+from gnomon.objectives import advantages, closed, counts
 from gnomon.objectives.group_rows import reinforce
 from gnomon.objectives.row import Baseline, Objective, Rewards, Singleton, at_least, finite, whole
-from gnomon.objectives.target import FrozenShape, PolicyGradient
+from gnomon.objectives.target import PolicyGradient
 
 __all__ = [
     "maxrl",
@@ -139,9 +139,7 @@ def pkpo(k: int = 2) -> Objective:
         reinforce(),
         name="pkpo",
         advantage=partial(advantages.best_of, k=k),
-        target=FrozenShape(
-            advantage=partial(_best_of, k=k), share=_whole, text="∇E[best of k], k(1−p)^{k−1} ∇p for rewards 0 and 1"
-        ),
+        target=closed.best_of(k, "∇E[best of k], k(1−p)^{k−1} ∇p for rewards 0 and 1"),
         singleton=Singleton.RAW if k == 1 else Singleton.REFUSED,
         min_group=k,
         equation="κ = k·mean_{I∋i} max_I r / S, I of k rollouts",
@@ -189,12 +187,12 @@ def pass_at_all() -> Objective:
         reinforce(),
         name="pass_at_all",
         advantage=advantages.max_less_others,
-        target=FrozenShape(advantage=_best, share=_whole, text="∇E[best of N] / N, (1−p)^{N−1} ∇p for rewards 0 and 1"),
+        target=closed.best_of(None, "∇E[best of N] / N, (1−p)^{N−1} ∇p for rewards 0 and 1"),
         singleton=Singleton.REFUSED,
         min_group=2,
         baseline=Baseline.OTHERS,
         equation="κ = (max_j rⱼ − max_{j≠i} rⱼ) / S",
-        source="Balashankar et al. 2025, arXiv 2503.19595",
+        source="Tang, Zheng, Synnaeve & Munos 2025, arXiv 2503.19595",
     )
 
 
@@ -295,15 +293,3 @@ def _subset_weight(p: float, group: int, max_tokens: int, *, k: int) -> float:
         return (math.fsum(own) / len(own) - rate) / math.sqrt(rate * (1 - rate)) if 0 < rate < 1 else 0.0
 
     return _bernstein(p, group, lambda others: credit(1, others) - credit(0, others))
-
-
-def _best_of(reward: float, others: Sequence[float], *, k: int) -> float:
-    return k * max(reward, *others[: k - 1]) if k > 1 else reward
-
-
-def _best(reward: float, others: Sequence[float]) -> float:
-    return max(reward, *others)
-
-
-def _whole(length: int, max_tokens: int) -> float:
-    return 1.0

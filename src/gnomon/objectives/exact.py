@@ -18,7 +18,7 @@ from torch import Tensor
 from gnomon.objectives.credit import Rollouts, terminal
 from gnomon.objectives.row import Objective, Scope
 from gnomon.objectives.table import objective
-from gnomon.objectives.target import Target, TokenShape
+from gnomon.objectives.target import ClosedForm, Target, TokenShape
 from gnomon.objectives.tokens import Denominators, Tokens
 from gnomon.objectives.world import Outcomes, World, correct, outcomes, outcomes_for, step_of, world
 
@@ -146,10 +146,15 @@ def declared_gradient(target: Target, place: World, *, policy: Tensor, possible:
 
 def shapes(target: Target, place: World, *, possible: Outcomes, group: int) -> Tensor:
     """[tokens of every outcome, end to end] the shape h of a target, frozen where `possible` was sampled."""
-    if isinstance(target, TokenShape):
-        seen = place.seen(possible)
-        chances = list(zip(seen, possible.chance.tolist(), strict=True))
-        found = [value for own in seen for value in target.shape(own, chances, group, place.max_tokens)]
+    if isinstance(target, TokenShape | ClosedForm):
+        chances = place.chances_of(possible)
+        if isinstance(target, TokenShape):
+            found = [value for own, _ in chances for value in target.shape(own, chances, group, place.max_tokens)]
+        else:
+            shape = target.shape(chances, group, place.max_tokens)
+            if shape is None:
+                raise ValueError(f"no closed form is known for groups of {group}")
+            found = [value for own, _ in chances for value in shape(own)]
         return torch.tensor(found, dtype=torch.float64)
     law = possible.law(place)
     lengths = place.lengths[possible.answer]
@@ -217,7 +222,7 @@ def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], floa
     return ExactReport(
         name=chosen.name,
         group=group,
-        target=chosen.target.text,
+        target=chosen.climbs,
         bias=float((found.mean - claim).abs().max()) / (size or 1.0),
         cosine=float(found.mean @ truth) / (norm * float(truth.norm())) if norm else math.nan,
         variance=found.variance,

@@ -19,6 +19,7 @@ __all__ = [
     "past_centred",
     "reward_per_token",
     "running_mean",
+    "scaled_by_step",
     "semantic_entropy",
 ]
 
@@ -130,6 +131,24 @@ def filtered(
         places = kept & (sizes == size)
         credit[places] = advantage(rewards[places].reshape(-1, size)).flatten()
     return rollouts.spread(credit)
+
+
+def scaled_by_step(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, epsilon: float) -> Tensor:
+    """The advantage over its deviation in the whole step, groups of a single reward left out of deviation and mean.
+
+    Equation: A·(G/G′)/(σ + ε), σ² = mean A² over the rollouts of the G′ groups with more than one reward, of G.
+        Under a mean over G groups the factor makes it a mean over G′.
+    Args: epsilon, added to the deviation, ≥ 0; in units of reward.
+    Returns: [T]; exactly zero where every group has a single reward.
+    Source: Khatri et al. 2025 (ScaleRL), arXiv 2510.13786, §4.
+    """
+    rewards = rollouts.rewards
+    kept = (rewards != rewards[:, :1]).any(dim=1)
+    plain = advantage(rewards)
+    if not bool(kept.any()):
+        return rollouts.spread(torch.zeros_like(plain))
+    deviation = plain[kept].square().mean().sqrt()
+    return rollouts.spread(plain * (len(kept) / int(kept.sum())) / (deviation + epsilon))
 
 
 def past_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, penalties, ratios
+from gnomon.objectives import advantages, aggregate, closed, penalties, ratios
 from gnomon.objectives.row import Baseline, Objective, OffPolicy, Singleton, at_least
 from gnomon.objectives.target import FrozenShape, PolicyGradient
 
@@ -86,8 +86,13 @@ def grpo(
         penalty_weight=reference_weight,
         target=FrozenShape(
             advantage=partial(standard_score, epsilon=epsilon),
-            share=_own_length,
+            share=closed.over_length,
             text="Σ π h ∇log π, h = E[(r − r̄)/(σ + ε)] / |y|",
+            closed=closed.standardised(
+                partial(closed.population, epsilon=epsilon),
+                closed.over_length,
+                "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
+            ),
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.ZERO,
@@ -110,8 +115,13 @@ def grpo_sample_std(clip_low: float = 0.2, clip_high: float = 0.2, epsilon: floa
         advantage=partial(advantages.sample_standardised, epsilon=epsilon),
         target=FrozenShape(
             advantage=partial(sample_score, epsilon=epsilon),
-            share=_own_length,
+            share=closed.over_length,
             text="Σ π h ∇log π, h = E[(r − r̄)/(s + ε)] / |y|",
+            closed=closed.standardised(
+                partial(closed.sample, epsilon=epsilon),
+                closed.over_length,
+                "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = √((N−1)/N)·E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
+            ),
         ),
         equation="κ = clip(ρ; A)·A / (S·|oᵢ|), A = (rᵢ − r̄)/(s + ε), s over N−1",
         source="verl, compute_grpo_outcome_advantage",
@@ -151,10 +161,6 @@ def _others_share(p: float, group: int, max_tokens: int) -> float:
 
 def _centred_share(p: float, group: int, max_tokens: int) -> float:
     return (group - 1) / (group * max_tokens)
-
-
-def _own_length(length: int, max_tokens: int) -> float:
-    return 1 / length
 
 
 def standard_score(reward: float, others: Sequence[float], *, epsilon: float) -> float:

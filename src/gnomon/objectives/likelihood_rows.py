@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gnomon.objectives import advantages, aggregate, likelihood
+from gnomon.objectives import advantages, aggregate, closed, likelihood
 from gnomon.objectives.group_rows import reinforce, rloo
 from gnomon.objectives.row import Data, Need, Noise, Objective, Rewards, Singleton
-from gnomon.objectives.target import Seen, SharedLength, TokenShape
+from gnomon.objectives.target import Chances, ClosedForm, Seen, Shape, TokenShape
 
 __all__ = ["fcp", "rft", "sft", "verifree", "verifree_advantage"]
 
@@ -25,7 +25,9 @@ def sft() -> Objective:
         data=Data.DEMONSTRATED,
         advantage=likelihood.given,
         aggregate=aggregate.token_mean,
-        target=SharedLength(advantage=_always, text="∇E[log π] over the data's law, h = N·E[1/Σⱼ|yⱼ|]"),
+        target=closed.tallied(
+            _by_tokens, "N·E[∇log π / Σⱼ|yⱼ|] over the data's law; of own answers ∇E[1/Σⱼ|yⱼ|]", binary=False
+        ),
         singleton=Singleton.UNIT,
         noise=Noise.MOVES,
         rewards=Rewards.NONE,
@@ -45,7 +47,7 @@ def rft() -> Objective:
         name="rft",
         data=Data.SAMPLED,
         advantage=likelihood.successes,
-        target=SharedLength(advantage=_own, text="Σ π h ∇log π, h = r·N·E[1/Σⱼ|yⱼ|]"),
+        target=closed.tallied(_right_by_tokens, "Σ π h ∇log π, h = r·N·E[1/Σⱼ|yⱼ|]"),
         singleton=Singleton.RAW,
         rewards=Rewards.BINARY,
         equation="κ = rᵢ / Σⱼ|oⱼ|",
@@ -92,7 +94,9 @@ def verifree() -> Objective:
         data=Data.SPLICED,
         needs=frozenset({Need.LOGP}),
         target=TokenShape(
-            credit=_on_answer, text="∇E[π(y*|x, z)]: h = R − mean R of the others on reasoning, R on the answer"
+            credit=_on_answer,
+            text="h = R − mean R of the others on reasoning, R on the answer",
+            closed=closed.climbs(_likelihood_of_answer, "∇E[π(y*|x, z)]"),
         ),
         noise=Noise.MOVES,
         rewards=Rewards.NONE,
@@ -110,18 +114,31 @@ def verifree_advantage() -> Objective:
         verifree(),
         name="verifree_advantage",
         credit=likelihood.likelihood_throughout,
-        target=TokenShape(credit=_throughout, text="h = R − mean R of the others on every token"),
+        target=TokenShape(
+            credit=_throughout,
+            text="h = R − mean R of the others on every token",
+            closed=ClosedForm(shape=_less_on_answer, text="∇E[R] − E[R]·E[∇log π(y*|x, z)], R = π(y*|x, z)"),
+        ),
         equation="κ = (Rᵢ − mean_{j≠i} Rⱼ) / S, R = π(y*|x, z)",
         source="sail-sg/VeriFree, sft_coef_source = adv",
     )
 
 
-def _always(reward: float, others: Sequence[float]) -> float:
-    return 1.0
+def _by_tokens(own: Seen, total: tuple[int, ...]) -> float:
+    return 1 / (total[2] + total[3])
 
 
-def _own(reward: float, others: Sequence[float]) -> float:
-    return reward
+def _right_by_tokens(own: Seen, total: tuple[int, ...]) -> float:
+    return own.reward / (total[2] + total[3])
+
+
+def _likelihood_of_answer(own: Seen, max_tokens: int) -> float:
+    return _likelihood(own)
+
+
+def _less_on_answer(law: Chances, group: int, max_tokens: int) -> Shape:
+    mean = math.fsum(_likelihood(seen) * chance for seen, chance in law)
+    return lambda own: [_likelihood(own)] + [_likelihood(own) - mean] * (own.length - 1)
 
 
 def _likelihood(seen: Seen) -> float:

@@ -9,7 +9,7 @@ from gnomon.objectives import penalties, ratios
 from gnomon.objectives.group_rows import dr_grpo, reinforce_centred
 from gnomon.objectives.row import Objective, OffPolicy, at_least
 
-__all__ = ["dppo", "dro", "dro_token", "topr"]
+__all__ = ["dppo", "kimi_k15", "kimi_k15_token", "topr"]
 
 
 def dppo(clip_low: float = 0.2, clip_high: float = 0.2, cap: float = 20.0) -> Objective:
@@ -33,39 +33,42 @@ def dppo(clip_low: float = 0.2, clip_high: float = 0.2, cap: float = 20.0) -> Ob
     )
 
 
-def dro(beta: float = 0.05) -> Objective:
-    """DRO: climb a regularised reward by least squares, r ≈ V + β·log(π/μ) over whole answers; no ratio at all.
+def kimi_k15(beta: float = 0.05) -> Objective:
+    """Mirror descent of Kimi k1.5: the regularised reward by least squares, r ≈ V + β·log(π/μ) over whole answers.
 
-    Where V is exact it stands still at π ∝ μ·exp(r/β), on answers of any behavior.
+    The policy is drawn to whatever sampled the answers, so every batch has a centre of its own and β bounds the step,
+    not the way from a reference. Where V is exact it stands still at π ∝ μ·exp(r/β), on answers of any behavior.
 
-    Args: beta, β of the squared log-ratio, ≥ 0; 0 is `reinforce_centred`.
+    Args: beta, β of the squared log-ratio (τ in the source), ≥ 0; 0 is `reinforce_centred`.
     Raises: ValueError for an option out of range.
-    Differs: V is the mean reward of the group, a learned value there. The sources leave β to the task.
+    Differs: V is the mean reward of the group, as there. DRO (arXiv 2405.19107) has the same square with a fixed
+        reference for μ and a learned V(x), which no row here has. The source leaves β to the task.
     """
     at_least(0, beta=beta)
     return replace(
         reinforce_centred(),
-        name="dro",
+        name="kimi_k15",
         penalty=penalties.squared_sequence_log_ratio,
         penalty_weight=beta / 2,
         off_policy=OffPolicy.PULLED,
         mismatch=OffPolicy.PULLED,
         equation="κ = (rᵢ − r̄ − β·Σₜ log(π/μ)) / S",
-        source="Richemond et al. 2024, arXiv 2405.19107; group mean as in Kimi 2025, arXiv 2501.12599",
+        source="Kimi 2025, arXiv 2501.12599, §2.3.2",
     )
 
 
-def dro_token(beta: float = 0.05) -> Objective:
-    """DRO with the log-ratio of each token by itself in place of the whole answer's.
+def kimi_k15_token(beta: float = 0.05) -> Objective:
+    """`kimi_k15` with the log-ratio of each token by itself in place of the whole answer's: the loss `dro` of Tinker.
 
     Args: beta, β of the squared log-ratio, ≥ 0; 0 is `reinforce_centred`.
     Raises: ValueError for an option out of range.
     """
     return replace(
-        dro(beta),
-        name="dro_token",
+        kimi_k15(beta),
+        name="kimi_k15_token",
         penalty=penalties.squared_log_ratio,
         equation="κ = (rᵢ − r̄ − β·log(πₜ/μₜ)) / S",
+        source="Tinker, loss dro; verl, dro",
     )
 
 

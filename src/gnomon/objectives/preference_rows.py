@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import aggregate, pairs, ratios
+from gnomon.objectives import aggregate, closed, pairs, ratios
 from gnomon.objectives.row import Baseline, Need, Noise, Objective, OffPolicy, Singleton, above, at_least
-from gnomon.objectives.target import FrozenShape, Seen, TokenShape
+from gnomon.objectives.target import Seen
 
 __all__ = ["online_dpo", "online_ipo", "online_simpo", "online_slic", "xpo"]
 
@@ -30,10 +29,8 @@ def online_dpo(beta: float = 0.1) -> Objective:
         correction=ratios.no_correction,
         aggregate=aggregate.group_sum,
         needs=frozenset({Need.REFERENCE}),
-        target=FrozenShape(
-            advantage=partial(_pair_share, pull=beta / 2),
-            share=_whole,
-            text="Σ π h ∇log π, h = β/2·(P(best) − P(worst))",
+        target=closed.of_pairs(
+            partial(_constant, pull=beta / 2), closed.whole, "β/2·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         off_policy=OffPolicy.ON_POLICY,
         singleton=Singleton.ZERO,
@@ -54,8 +51,8 @@ def online_ipo(beta: float = 0.1) -> Objective:
         online_dpo(beta),
         name="online_ipo",
         ratio=partial(pairs.squared_pairs, beta=beta),
-        target=FrozenShape(
-            advantage=partial(_pair_share, pull=1 / beta), share=_whole, text="Σ π h ∇log π, h = (P(best) − P(worst))/β"
+        target=closed.of_pairs(
+            partial(_constant, pull=1 / beta), closed.whole, "(1 − pᴺ − (1−p)ᴺ)/β·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         equation="κ = ±(1/β − 2·(Δ_better − Δ_worse)) / G on better and worse, Δ = Σₜ log(π/ref)",
         source="Azar et al. 2023, arXiv 2310.12036",
@@ -74,8 +71,8 @@ def online_slic(beta: float = 0.1) -> Objective:
         online_dpo(beta),
         name="online_slic",
         ratio=partial(pairs.hinge_pairs, beta=beta),
-        target=FrozenShape(
-            advantage=partial(_pair_share, pull=beta), share=_whole, text="Σ π h ∇log π, h = β·(P(best) − P(worst))"
+        target=closed.of_pairs(
+            partial(_constant, pull=beta), closed.whole, "β·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         equation="κ = ±β·1[β·(Δ_better − Δ_worse) < 1] / G on better and worse, Δ = Σₜ log(π/ref)",
         source="Zhao et al. 2023, arXiv 2305.10425",
@@ -95,9 +92,10 @@ def online_simpo(beta: float = 2.0, margin: float = 1.0) -> Objective:
         name="online_simpo",
         ratio=partial(pairs.mean_logistic_pairs, beta=beta, margin=margin),
         needs=frozenset(),
-        target=TokenShape(
-            credit=partial(_simpo, beta=beta, margin=margin),
-            text="h = ±β/|y|·N·E[σ(γ − m)] of better and worse, m = β·(Δ_better − Δ_worse), Δ = log π/|y|",
+        target=closed.of_pairs(
+            partial(_simpo, beta=beta, margin=margin),
+            closed.over_length,
+            "β·P(best, worst)·E[σ(γ − β(Δ⁺ − Δ⁻))·∇(Δ⁺ − Δ⁻)], Δ = log π/|y|",
         ),
         noise=Noise.MOVES,
         equation="κ = ±β/|oᵢ|·σ(γ − m) / G on better and worse, m = β·(Δ_better − Δ_worse), Δ = 1/|o| Σₜ log π",
@@ -125,29 +123,10 @@ def xpo(beta: float = 0.1, alpha: float = 5e-6) -> Objective:
     )
 
 
-def _whole(length: int, max_tokens: int) -> float:
-    return 1.0
+def _constant(better: Seen, worse: Seen, *, pull: float) -> float:
+    return pull
 
 
-def _pair_share(reward: float, others: Sequence[float], *, pull: float) -> float:
-    """N times the share of a rollout in the pairs of its group, each of which pulls alike."""
-    rewards = [reward, *others]
-    best, worst = max(rewards), min(rewards)
-    if best == worst or reward not in (best, worst):
-        return 0.0
-    return (1 if reward == best else -1) * pull * len(rewards) / rewards.count(reward)
-
-
-def _simpo(own: Seen, others: Sequence[Seen], max_tokens: int, *, beta: float, margin: float) -> list[float]:
-    rewards = [own.reward, *(other.reward for other in others)]
-    best, worst = max(rewards), min(rewards)
-    if best == worst or own.reward not in (best, worst):
-        return [0.0] * own.length
-    sign, against = (1, worst) if own.reward == best else (-1, best)
-    gaps = [sign * (_per_token(own) - _per_token(other)) for other in others if other.reward == against]
-    pull = math.fsum(1 / (1 + math.exp(beta * gap - margin)) for gap in gaps) / len(gaps)
-    return [sign * beta * pull / (rewards.count(own.reward) * own.length)] * own.length
-
-
-def _per_token(seen: Seen) -> float:
-    return math.fsum(seen.logp) / seen.length
+def _simpo(better: Seen, worse: Seen, *, beta: float, margin: float) -> float:
+    ahead = math.fsum(better.logp) / better.length - math.fsum(worse.logp) / worse.length
+    return beta / (1 + math.exp(beta * ahead - margin))

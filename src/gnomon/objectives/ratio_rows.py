@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import aggregate, ratios
+from gnomon.objectives import advantages, aggregate, closed, group_credit, ratios
 from gnomon.objectives.group_rows import dr_grpo, grpo, rloo, standard_score
-from gnomon.objectives.row import Objective, OffPolicy, above, at_least, within
+from gnomon.objectives.row import Objective, OffPolicy, Scope, above, at_least, within
 from gnomon.objectives.target import SharedLength
 
 __all__ = [
@@ -26,11 +26,16 @@ __all__ = [
     "icepop",
     "loop",
     "sapo",
+    "scale_rl",
     "sequence_is",
     "sequence_mis",
     "sequence_tis",
     "tis",
 ]
+
+OVER_TOKENS = (
+    "Σ π h ∇log π, h = N·E[√(F/K)/T] of right answers, −N·E[√(K/F)/T] of wrong ones; K right and F wrong of T tokens"
+)
 
 
 def loop(clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
@@ -164,6 +169,10 @@ def dapo(clip_low: float = 0.2, clip_high: float = 0.28, epsilon: float = 1e-6) 
         target=SharedLength(
             advantage=partial(standard_score, epsilon=epsilon),
             text="Σ π h ∇log π, h = N·E[(r − r̄)/(σ + ε) / Σⱼ|yⱼ|]",
+            closed=closed.per_token(
+                partial(closed.population, epsilon=epsilon),
+                OVER_TOKENS,
+            ),
         ),
         equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = (rᵢ − r̄)/(σ + ε)",
         source="Yu et al. 2025, arXiv 2503.14476",
@@ -193,6 +202,7 @@ def cispo_cap(cap: float = 5.0, epsilon: float = 1e-6) -> Objective:
 
     Args: cap, ceiling of the ratio, ≥ 1; epsilon, added to the standard deviation, ≥ 0.
     Raises: ValueError for an option out of range.
+    Differs: `scale_rl` has the aggregate, the deviation and the centre of ScaleRL too.
     """
     at_least(1, cap=cap)
     return replace(
@@ -200,7 +210,34 @@ def cispo_cap(cap: float = 5.0, epsilon: float = 1e-6) -> Objective:
         name="cispo_cap",
         ratio=partial(ratios.capped, cap=cap),
         equation="κ = min(ρ, cap)·A / Σⱼ|oⱼ|, A = (rᵢ − r̄)/(σ + ε)",
-        source="Khatri et al. 2025 (ScaleRL), arXiv 2510.13786",
+        source="MiniMax 2025, arXiv 2506.13585, §3.1; the ceiling as in TRL, loss_type = cispo",
+    )
+
+
+def scale_rl(cap: float = 5.0, epsilon: float = 1e-6) -> Objective:
+    """ScaleRL: CISPO around the sampler, the deviation of the whole step, the mean over the tokens of each prompt.
+
+    Groups that are all right or all wrong count neither in the deviation nor among the prompts of the mean.
+
+    Args: cap, ceiling of the ratio, ≥ 1; epsilon, added to the standard deviation, ≥ 0.
+    Raises: ValueError for an option out of range.
+    Differs: the recipe also drops prompts for good once nine in ten of their rollouts were right, computes the logits
+        in float32 and interrupts long reasoning. Whether its deviation is that of the kept groups or of all is not
+        printed; here it is that of the kept.
+    """
+    at_least(1, cap=cap)
+    return replace(
+        cispo_cap(cap, epsilon),
+        name="scale_rl",
+        advantage=advantages.mean_centred,
+        credit=partial(group_credit.scaled_by_step, epsilon=epsilon),
+        ratio=partial(ratios.capped_to_sampler, cap=cap),
+        aggregate=aggregate.prompt_mean,
+        mismatch=OffPolicy.TOKEN,
+        scope=Scope.STEP,
+        equation="κ = min(π/μ, cap)·A / (G′·Σ_{j∈g}|oⱼ|), A = (rᵢ − r̄)/(σ_step + ε), "
+        "G′ groups with more than one reward",
+        source="Khatri et al. 2025 (ScaleRL), arXiv 2510.13786, §4",
     )
 
 

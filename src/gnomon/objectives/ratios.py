@@ -7,6 +7,8 @@ Masked tokens weigh zero and stay in the denominators, which are those of the st
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from gnomon.objectives.tokens import Tokens
 __all__ = [
     "banded",
     "capped",
+    "capped_to_sampler",
     "clipped_or_shaped",
     "dual_clip",
     "geometric_clip",
@@ -33,6 +36,7 @@ __all__ = [
     "tapered",
     "truncated",
     "unclipped",
+    "unclipped_or_shaped",
 ]
 
 LIMIT = 80.0
@@ -168,6 +172,31 @@ def clipped_or_shaped(tokens: Tokens, *, low: float, high: float, gamma: float) 
         return sampled
     chance = _exp(tokens.logp)
     return torch.where(tokens.demonstrated, chance * gamma / (chance + gamma).square(), sampled)
+
+
+@reaches(Reach.TOKEN)
+def unclipped_or_shaped(tokens: Tokens, *, gamma: float) -> Tensor:
+    """The importance ratio for sampled rollouts; for demonstrated ones the slope of a shaped probability.
+
+    Equation: ρ, and π·γ/(π + γ)² where demonstrated, as in `clipped_or_shaped`.
+    Args: gamma, γ > 0.
+    Returns: multiplier per token, ≥ 0; at most ¼ where demonstrated.
+    Source: ElliottYan/LUFFY, train.sh (γ = 0.1).
+    """
+    return clipped_or_shaped(tokens, low=math.inf, high=math.inf, gamma=gamma)
+
+
+@reaches(Reach.TOKEN)
+def capped_to_sampler(tokens: Tokens, *, cap: float) -> Tensor:
+    """The ratio to the behavior with a ceiling; every token keeps a gradient.
+
+    Equation: min(π/μ, cap), a detached weight of A·∇log π.
+    Args: cap, > 0.
+    Returns: multiplier per token, > 0 and at most cap.
+    Source: Khatri et al. 2025 (ScaleRL), arXiv 2510.13786, §4.
+    Differs: from `capped`, which stands by the proximal policy: here the sampler is the only centre.
+    """
+    return _exp(tokens.logp - tokens.behavior_logp).clamp(max=cap)
 
 
 @reaches(Reach.TOKEN)

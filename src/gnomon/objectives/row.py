@@ -18,7 +18,7 @@ from torch import Tensor
 from gnomon.objectives import penalties, ratios
 from gnomon.objectives.credit import Credit, Rollouts, terminal
 from gnomon.objectives.reach import Reach, reach_of
-from gnomon.objectives.target import Target
+from gnomon.objectives.target import ClosedForm, PolicyGradient, Target
 from gnomon.objectives.tokens import Denominators, Tokens
 
 __all__ = [
@@ -185,7 +185,9 @@ class Objective:
     off_policy: OffPolicy
     """Of a policy that has left proximal and behavior, which agree."""
     mismatch: OffPolicy = OffPolicy.ON_POLICY
-    """Of a policy that is the proximal one, with a behavior apart from both: what the correction does."""
+    """Of a policy that is the proximal one, with a behavior apart from both: what the correction does. So it is at the
+    first of several updates of a batch, whose centre is the policy as the batch began; `mismatch_of_one_update` is
+    what holds where a batch serves one update."""
     singleton: Singleton
     min_group: int
     """The smallest group that can move the policy."""
@@ -204,6 +206,21 @@ class Objective:
         return Need.REFERENCE in self.asks
 
     @property
+    def closed(self) -> ClosedForm | PolicyGradient | None:
+        """The target in closed form. None where only a shape is known, which holds for any credit."""
+        if isinstance(self.target, ClosedForm | PolicyGradient):
+            return self.target
+        return self.target.closed
+
+    @property
+    def climbs(self) -> str:
+        """The target in words: in closed form where there is one."""
+        if self.closed is None:
+            return self.target.text
+        bound = isinstance(self.closed, ClosedForm) and self.closed.binary and self.rewards is not Rewards.BINARY
+        return f"{self.closed.text}; of rewards 0 and 1" if bound else self.closed.text
+
+    @property
     def corrects(self) -> bool:
         """Whether it looks at how far the sampler stands from the proximal policy."""
         return self.correction is not ratios.no_correction
@@ -213,6 +230,14 @@ class Objective:
         """Which tokens the coefficient of a token depends on: the farthest of what its parts declare."""
         parts: list[Callable[..., Tensor] | None] = [self.ratio, self.correction, self.aggregate, self.penalty]
         return max(reach_of(part) for part in parts if part is not None)
+
+    @property
+    def mismatch_of_one_update(self) -> OffPolicy:
+        """As `mismatch`, where a batch serves one update: without a correction the sampler itself is the centre.
+
+        The ratio then takes the sampler's distance for the policy's own movement, and clips it or corrects it as such.
+        """
+        return self.mismatch if self.corrects else self.off_policy
 
     @property
     def asks(self) -> frozenset[Need]:

@@ -6,7 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Sequence
 
-from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, luffy, rae, seed_grpo, seed_grpo_loo
+from gnomon.objectives.context_rows import gfpo, gfpo_efficiency, luffy, luffy_paper, rae, seed_grpo, seed_grpo_loo
 from gnomon.objectives.count_rows import (
     maxrl,
     maxrl_control,
@@ -22,7 +22,7 @@ from gnomon.objectives.count_rows import (
 )
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
 from gnomon.objectives.likelihood_rows import fcp, rft, sft, verifree, verifree_advantage
-from gnomon.objectives.off_policy_rows import dppo, dro, dro_token, topr
+from gnomon.objectives.off_policy_rows import dppo, kimi_k15, kimi_k15_token, topr
 from gnomon.objectives.preference_rows import online_dpo, online_ipo, online_simpo, online_slic, xpo
 from gnomon.objectives.ratio_rows import (
     cispo,
@@ -37,6 +37,7 @@ from gnomon.objectives.ratio_rows import (
     icepop,
     loop,
     sapo,
+    scale_rl,
     sequence_is,
     sequence_mis,
     sequence_tis,
@@ -46,7 +47,7 @@ from gnomon.objectives.row import Objective
 from gnomon.objectives.token_rows import ppo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo
 from gnomon.objectives.turn_rows import brpo, brpo_released, rebn, turn_ppo, turn_reinforce, turn_reinforce_discounted
 
-__all__ = ["TABLE", "objective"]
+__all__ = ["RENAMED", "TABLE", "objective"]
 
 TABLE: dict[str, Callable[..., Objective]] = {
     "brpo": brpo,
@@ -57,8 +58,6 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "decoupled_ppo": decoupled_ppo,
     "dppo": dppo,
     "dr_grpo": dr_grpo,
-    "dro": dro,
-    "dro_token": dro_token,
     "dual_clip_ppo": dual_clip_ppo,
     "fcp": fcp,
     "geometric_rejection": geometric_rejection,
@@ -70,8 +69,11 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "gspo": gspo,
     "gspo_token": gspo_token,
     "icepop": icepop,
+    "kimi_k15": kimi_k15,
+    "kimi_k15_token": kimi_k15_token,
     "loop": loop,
     "luffy": luffy,
+    "luffy_paper": luffy_paper,
     "maxrl": maxrl,
     "maxrl_control": maxrl_control,
     "maxrl_released": maxrl_released,
@@ -99,6 +101,7 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "rl2ml": rl2ml,
     "rloo": rloo,
     "sapo": sapo,
+    "scale_rl": scale_rl,
     "seed_grpo": seed_grpo,
     "seed_grpo_loo": seed_grpo_loo,
     "sequence_is": sequence_is,
@@ -115,6 +118,10 @@ TABLE: dict[str, Callable[..., Objective]] = {
     "xpo": xpo,
 }
 
+RENAMED: dict[str, str] = {"dro": "kimi_k15", "dro_token": "kimi_k15_token"}
+"""Former name to present one. The former was that of another algorithm: DRO, arXiv 2405.19107, draws the policy to a
+reference and learns a value; these rows draw it to the sampler."""
+
 
 def objective(name: str, **options: float | str) -> Objective:
     """The row of that name, with its options set.
@@ -122,6 +129,8 @@ def objective(name: str, **options: float | str) -> Objective:
     Raises: ValueError for an unknown name or option, with the nearest one that exists, and for an option
         out of range.
     """
+    if name in RENAMED:
+        raise ValueError(f"the objective {name!r} is now called {RENAMED[name]!r}: it is not DRO, arXiv 2405.19107")
     if name not in TABLE:
         raise ValueError(f"no objective is called {name!r}{_nearest(name, TABLE)}")
     known = list(inspect.signature(TABLE[name]).parameters)

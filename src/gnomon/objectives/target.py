@@ -1,7 +1,9 @@
 """What the expected gradient of an objective is claimed to be, on policy, at a finite group size.
 
 Every kind of claim says E[g] = Σ_y π(y) h(y) ∇log π(y) for one group, with a shape h that is frozen at the
-current policy and may differ from token to token. They are written in plain numbers and share no code with the
+current policy and may differ from token to token. A `PolicyGradient` and a `ClosedForm` say what h is, from the law of
+one rollout. The other three say only that h is the mean of the row's own credit over the rest of the group, which is so
+for any credit: each carries a closed form beside it. All are written in plain numbers and share no code with the
 formulas they judge.
 """
 
@@ -12,10 +14,65 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["FrozenShape", "Law", "PolicyGradient", "Seen", "SharedLength", "Target", "TokenShape"]
+__all__ = [
+    "Chances",
+    "ClosedForm",
+    "FrozenShape",
+    "Law",
+    "PolicyGradient",
+    "Seen",
+    "Shape",
+    "SharedLength",
+    "Target",
+    "TokenShape",
+]
 
 Law = Sequence[tuple[float, int, float]]
 """How rollouts fall: triples of a reward, a length and their chance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One rollout in plain numbers: all that credit may look at."""
+
+    reward: float
+    length: int
+    answer: int
+    """Equal numbers are equal answers."""
+    early: tuple[float, ...]
+    """The reward that arrives as each segment ends."""
+    values: tuple[float, ...]
+    """What the critic expects before each token."""
+    logp: tuple[float, ...]
+    """Of each token under the policy that sampled, demonstrations too."""
+    reference: tuple[float, ...]
+    """Of each token under the reference."""
+    baseline: float = 0.0
+    """What the run's past expects of the rollout."""
+    demonstrated: bool = False
+    """Whether it was given rather than sampled."""
+
+
+Chances = Sequence[tuple[Seen, float]]
+"""How rollouts fall: everything that one can turn out to be, with its chance."""
+Shape = Callable[[Seen], Sequence[float]]
+"""h of every token of a rollout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedForm:
+    """E[g] = Σ_y π(y) Σₜ hₜ(y) ∇log π(yₜ|y_{<t}), with h from the law of one rollout, N and L_max alone.
+
+    No group is formed and no credit is taken of one, so a row with another credit misses it.
+    """
+
+    shape: Callable[[Chances, int, int], Shape | None]
+    """h from the law, the group size and the length limit; None for a size with no closed form."""
+    text: str
+    binary: bool = False
+    """Whether it holds for rewards 0 and 1 alone."""
+    one_token: bool = False
+    """Whether it holds for answers of one token alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +101,7 @@ class FrozenShape:
     share: Callable[[int, int], float]
     """n: weight of a rollout from its length and the length limit."""
     text: str
+    closed: ClosedForm | None = None
 
     def shape(self, reward: float, length: int, law: Law, group: int, max_tokens: int) -> float:
         """h(y), the others drawn independently from `law`."""
@@ -67,6 +125,7 @@ class SharedLength:
     advantage: Callable[[float, Sequence[float]], float]
     """f: advantage of a rollout from its own reward and those of the others."""
     text: str
+    closed: ClosedForm | None = None
 
     def shape(self, reward: float, length: int, law: Law, group: int, max_tokens: int) -> float:
         """h(y), the others drawn independently from `law`. Groups alike up to order are summed once."""
@@ -80,28 +139,6 @@ class SharedLength:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """One rollout in plain numbers: all that credit may look at."""
-
-    reward: float
-    length: int
-    answer: int
-    """Equal numbers are equal answers."""
-    early: tuple[float, ...]
-    """The reward that arrives as each segment ends."""
-    values: tuple[float, ...]
-    """What the critic expects before each token."""
-    logp: tuple[float, ...]
-    """Of each token under the policy that sampled, demonstrations too."""
-    reference: tuple[float, ...]
-    """Of each token under the reference."""
-    baseline: float = 0.0
-    """What the run's past expects of the rollout."""
-    demonstrated: bool = False
-    """Whether it was given rather than sampled."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TokenShape:
     """E[g] = Σ_y π(y) Σₜ hₜ(y) ∇log π(yₜ|y_{<t}), h(y) = N · E[f(y, the others)].
 
@@ -111,6 +148,7 @@ class TokenShape:
     credit: Callable[[Seen, Sequence[Seen], int], Sequence[float]]
     """f: from a rollout, the others and the length limit to the weighed credit of each of its tokens in the step."""
     text: str
+    closed: ClosedForm | None = None
 
     def shape(self, own: Seen, law: Sequence[tuple[Seen, float]], group: int, max_tokens: int) -> list[float]:
         """h(y), the others drawn independently from `law`. Groups alike up to order are summed once."""
@@ -123,4 +161,4 @@ class TokenShape:
         return [group * value for value in total]
 
 
-Target = PolicyGradient | FrozenShape | SharedLength | TokenShape
+Target = PolicyGradient | ClosedForm | FrozenShape | SharedLength | TokenShape

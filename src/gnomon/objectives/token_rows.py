@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, ratios, token_credit
+from gnomon.objectives import advantages, aggregate, closed, ratios, token_credit
 from gnomon.objectives.row import (
     Baseline,
     Need,
@@ -23,6 +23,12 @@ from gnomon.objectives.row import (
 from gnomon.objectives.target import Seen, TokenShape
 
 __all__ = ["ppo", "ppo_whitened", "reinforce_pp", "reinforce_pp_baseline", "reinforce_pp_loo"]
+
+LAMBDA_RETURN = "Σ π hₜ ∇log π, hₜ = Σ_{k≥t} (γλ)^{k−t}·(r_k + γ(1−λ)V_{k+1}) / L_max"
+WHITENED = (
+    "Σ π h ∇log π, h = N·E[√(V·(T−1)/(U·T))/T] of right answers, −N·E[√(U·(T−1)/(V·T))/T] of wrong ones; T tokens, "
+    "U of right answers and V of wrong ones"
+)
 
 
 def ppo(gamma: float = 1.0, lam: float = 1.0, clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
@@ -49,7 +55,8 @@ def ppo(gamma: float = 1.0, lam: float = 1.0, clip_low: float = 0.2, clip_high: 
         aggregate=aggregate.constant,
         target=TokenShape(
             credit=partial(_constant_gae, gamma=gamma, lam=lam),
-            text="∇p / L_max" if exact else "Σ π hₜ ∇log π, hₜ = Aₜ / L_max",
+            text="Σ π hₜ ∇log π, hₜ = Aₜ / L_max",
+            closed=closed.lambda_return(gamma, lam, "∇p / L_max" if exact else LAMBDA_RETURN),
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.RAW,
@@ -85,6 +92,13 @@ def ppo_whitened(
         target=TokenShape(
             credit=partial(_constant_whitened_gae, gamma=gamma, lam=lam, epsilon=epsilon),
             text="Σ π hₜ ∇log π, hₜ = N·E[(Aₜ − Ā)/√(s² + ε)] / (S·L_max)",
+            closed=closed.standardised(
+                partial(closed.curved_sample, epsilon=epsilon),
+                closed.over_limit,
+                "Σ π hₜ ∇log π, hₜ = E[(Aₜ − Ā)/√(s² + ε)] / L_max; for answers of one token w(p)/L_max ∇p, "
+                "w = √((N−1)/N)·E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
+                one_token=True,
+            ),
         ),
         singleton=Singleton.ZERO,
         baseline=Baseline.STEP if gamma == lam == 1 else Baseline.CRITIC,
@@ -115,6 +129,7 @@ def reinforce_pp(beta: float = 0.0, clip_low: float = 0.2, clip_high: float = 0.
         target=TokenShape(
             credit=partial(_mean_whitened_to_go, beta=beta, epsilon=epsilon),
             text="Σ π hₜ ∇log π, hₜ = N·E[(Aₜ − Ā)/√(s² + ε) / Σ|o|], A to go",
+            closed=None if beta else closed.whitened_tokens(epsilon, WHITENED),
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.ZERO,
@@ -144,6 +159,7 @@ def reinforce_pp_baseline(
         target=TokenShape(
             credit=partial(_mean_whitened_centred_to_go, beta=beta, epsilon=epsilon),
             text="Σ π hₜ ∇log π, hₜ = N·E[(Aₜ − Ā)/√(s² + ε) / Σ|o|], A of r − r̄, to go",
+            closed=None if beta else closed.whitened_tokens(epsilon, WHITENED),
         ),
         min_group=1 if beta else 2,
         min_rollouts=1,
@@ -170,7 +186,11 @@ def reinforce_pp_loo(beta: float = 0.0, scale: float = 1.0, clip_low: float = 0.
         aggregate=aggregate.constant,
         target=TokenShape(
             credit=partial(_constant_scaled_to_go, beta=beta, scale=scale),
-            text="(∇p − β∇KL(π‖π_ref)) / (scale·L_max)" if beta else "∇p / (scale·L_max)",
+            text="Σ π hₜ ∇log π, hₜ = E[Aₜ] / L_max",
+            closed=closed.climbs(
+                partial(_anchored, beta=beta, scale=scale),
+                "(∇p − β∇KL(π‖π_ref)) / (scale·L_max)" if beta else "∇p / (scale·L_max)",
+            ),
         ),
         singleton=Singleton.REFUSED,
         min_group=2,
@@ -238,3 +258,8 @@ def _constant_scaled_to_go(
     rest = math.fsum(other.reward for other in others) / len(others)
     share = scale * max_tokens * (1 + len(others))
     return [value / share for value in _to_go(own, own.reward - rest, beta)]
+
+
+def _anchored(own: Seen, max_tokens: int, *, beta: float, scale: float) -> float:
+    """Reward less the divergence of the whole answer."""
+    return (own.reward - beta * (math.fsum(own.logp) - math.fsum(own.reference))) / (scale * max_tokens)

@@ -4,11 +4,15 @@ An objective that counts successes and gives failures nothing moves the policy b
 the mean score of the successes. To first order in a small step a metric M(p) then gains Σ s(K)·A_K, and the square
 of the step is Σ s(K)²·B_K, both sums over K = 1 … N and means over prompts:
 
-    A_K = E[P(K|p)·M′(p)·p],   B_K = E[P(K|p)·(1 + τ/K)],   τ = tr Cov(∇log π(y) | success) / |∇log p|².
+    A_K = E[P(K|p)·M′(p)·p·ℓ],   B_K = E[P(K|p)·(ℓ + t/K)],   ℓ = |∇log p|²,   t = tr Cov(∇log π(y) | success).
+
+ℓ is the local sensitivity of a prompt: how far a step of unit length moves log p. It differs by prompt, since
+∇log p = (1−p)·∇log(p/(1−p)): a prompt that is nearly always solved has hardly any left. `scored_terms` has ℓ and t from
+the scores of the successes, without bias. `gain_terms` has them from success counts and two numbers of the whole run:
+ℓ = (1−p)²·Λ with one Λ = |∇log(p/(1−p))|² for all prompts, and one t.
 
 With the length of the step chosen well the gain is in proportion to (Σ s·A)²/Σ s²·B, which no scale lifts above
-Σ A²/B, the value at s = A/B. Prompts are taken to have scores of equal size, τ to be the same for all, and a step
-for one to leave the others as they are.
+Σ A²/B, the value at s = A/B. A step for one prompt is taken to leave the others as they are.
 
 Source: derived, in the setting of Zheng 2026 (RL2ML), arXiv 2605.30154.
 """
@@ -29,6 +33,7 @@ __all__ = [
     "Member",
     "Metric",
     "Posterior",
+    "Scored",
     "attainable_gain",
     "best_member",
     "best_scale",
@@ -37,6 +42,7 @@ __all__ = [
     "gain_terms",
     "metric",
     "metric_gain",
+    "scored_terms",
 ]
 
 
@@ -109,12 +115,18 @@ class GainTerms:
         """N."""
         return len(self.noise) - 1
 
+    def floored(self) -> GainTerms:
+        """The same with what chance made negative taken for zero."""
+        return GainTerms(
+            sensitivity=tuple(max(0.0, a) for a in self.sensitivity), noise=tuple(max(0.0, b) for b in self.noise)
+        )
+
 
 def gain_terms(beliefs: Mapping[Belief, float], *, group: int, of: Metric, noise: float) -> GainTerms:
-    """A_K and B_K of groups to come, averaged over prompts.
+    """A_K and B_K of groups to come, averaged over prompts, in units of Λ.
 
-    Equation: A_K = C(N, K)·E[p^K·(1−p)^{N−K}·M′(p)·p], B_K = C(N, K)·E[p^K·(1−p)^{N−K}]·(1 + τ/K).
-    Args: beliefs, of every prompt, with how much it counts, > 0; group, N ≥ 1; of, the metric; noise, τ ≥ 0.
+    Equation: A_K = C(N, K)·E[p^K·(1−p)^{N−K}·M′(p)·p·(1−p)²], B_K = C(N, K)·E[p^K·(1−p)^{N−K}·((1−p)² + τ/K)].
+    Args: beliefs, of every prompt, with how much it counts, > 0; group, N ≥ 1; of, the metric; noise, τ = t/Λ ≥ 0.
     Raises: ValueError where there is no prompt, or for a group or noise out of range.
     """
     if not beliefs or group < 1 or not 0 <= noise < math.inf:
@@ -123,11 +135,65 @@ def gain_terms(beliefs: Mapping[Belief, float], *, group: int, of: Metric, noise
     sensitivity, square = [0.0], [0.0]
     for count in range(1, group + 1):
         ways, rest = math.comb(group, count), group - count
-        worth = (w * b.moment(count + of.successes, rest + of.failures) for b, w in beliefs.items())
+        worth = (w * b.moment(count + of.successes, rest + of.failures + 2) for b, w in beliefs.items())
+        local = (w * b.moment(count, rest + 2) for b, w in beliefs.items())
         chance = (w * b.moment(count, rest) for b, w in beliefs.items())
         sensitivity.append(of.scale * ways * math.fsum(worth) / total)
-        square.append((1 + noise / count) * ways * math.fsum(chance) / total)
+        square.append(ways * (math.fsum(local) + noise / count * math.fsum(chance)) / total)
     return GainTerms(sensitivity=tuple(sensitivity), noise=tuple(square))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A group of rollouts of one prompt, with what the scores Sᵢ = ∇log π(yᵢ) of its successes add up to."""
+
+    rollouts: int
+    """n."""
+    successes: int
+    """K₀."""
+    whole: float
+    """|Σ Sᵢ|² over the successes."""
+    squares: float
+    """Σ |Sᵢ|² over the successes."""
+
+
+def scored_terms(groups: Sequence[Scored], *, group: int, of: Metric) -> GainTerms:
+    """A_K and B_K of groups to come from measured scores, unbiased; chance may make some negative (`floored`).
+
+    Given K₀, ℓ̂ = (|ΣS|² − Σ|S|²)/(K₀(K₀−1)) has the mean ℓ and q̂ = Σ|S|²/K₀ the mean ℓ + t; times
+    (K₀)_a(n−K₀)_b/(n)_{a+b}, falling factorials, they have the means pᵃ(1−p)ᵇℓ, where a ≥ 2, and pᵃ(1−p)ᵇ(ℓ + t), where
+    a ≥ 1. A mean of ℓ̂ over the groups that have one would weigh prompts by their chance of having it.
+    Equation: A_K has a = K + 1, b = N − K + k − 1 for pass@k; B_K = C(N, K)·((1−1/K)·ℓ̂ + q̂/K) with a = K, b = N − K.
+    Args: groups, of N + k rollouts at least; group, N ≥ 1; of, pass@k.
+    Raises: ValueError for log p, whose A_1 no group can tell, without groups, and for groups too small.
+    Source: derived; see the head of this page.
+    """
+    if not of.successes:
+        raise ValueError("log p asks for ℓ where one rollout succeeds, and two are needed to tell it: gain_terms can")
+    least = group + of.successes + of.failures
+    if not groups or group < 1 or min(seen.rollouts for seen in groups) < least:
+        raise ValueError(f"{of.name} in groups of {group} is told by groups of {least} rollouts or more")
+    sensitivity, square = [0.0], [0.0]
+    for count in range(1, group + 1):
+        ways, rest = math.comb(group, count), group - count
+        worth = (_chance(seen, count + of.successes, rest + of.failures) * _local(seen) for seen in groups)
+        sizes = ((1 - 1 / count) * _local(seen) + seen.squares / max(seen.successes, 1) / count for seen in groups)
+        noise = (_chance(seen, count, rest) * size for seen, size in zip(groups, sizes, strict=True))
+        sensitivity.append(of.scale * ways * math.fsum(worth) / len(groups))
+        square.append(ways * math.fsum(noise) / len(groups))
+    return GainTerms(sensitivity=tuple(sensitivity), noise=tuple(square))
+
+
+def _local(seen: Scored) -> float:
+    """ℓ̂; zero where too few succeed, whose weight is zero too wherever ℓ counts."""
+    pairs = seen.successes * (seen.successes - 1)
+    return (seen.whole - seen.squares) / pairs if pairs else 0.0
+
+
+def _chance(seen: Scored, successes: int, failures: int) -> float:
+    """(K₀)_a(n−K₀)_b/(n)_{a+b}."""
+    won, lost = math.perm(seen.successes, successes), math.perm(seen.rollouts - seen.successes, failures)
+    return won * lost / math.perm(seen.rollouts, successes + failures)
 
 
 def metric_gain(scale: Sequence[float], of: GainTerms) -> float:
@@ -147,8 +213,8 @@ def metric_gain(scale: Sequence[float], of: GainTerms) -> float:
 def best_scale(of: GainTerms) -> tuple[float, ...]:
     """The update scale that gains most, s(N) = 1.
 
-    Equation: s(K) ∝ A_K/B_K. For log p it is (1 + τ/N)·K/(K + τ), for any prompts: family C at N/(N + τ), which is
-    REINFORCE where noise is all and maximum likelihood where there is none.
+    Equation: s(K) ∝ A_K/B_K. For one prompt and any metric K/(K + t/ℓ): family C at N/(N + t/ℓ), REINFORCE where
+        noise is all and maximum likelihood where there is none.
     """
     last = of.sensitivity[-1] / of.noise[-1]
     return tuple(a / b / last if b else 0.0 for a, b in zip(of.sensitivity, of.noise, strict=True))

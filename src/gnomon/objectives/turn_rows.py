@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, ratios, turn_credit
+from gnomon.objectives import advantages, aggregate, closed, ratios, turn_credit
 from gnomon.objectives.group_rows import reinforce
 from gnomon.objectives.row import (
     Baseline,
@@ -21,6 +21,7 @@ from gnomon.objectives.row import (
     within,
 )
 from gnomon.objectives.target import Seen, TokenShape
+from gnomon.objectives.token_rows import LAMBDA_RETURN
 
 __all__ = ["brpo", "brpo_released", "rebn", "turn_ppo", "turn_reinforce", "turn_reinforce_discounted"]
 
@@ -40,7 +41,8 @@ def turn_reinforce(gamma: float = 1.0) -> Objective:
         credit=partial(turn_credit.turn_returns, gamma=gamma),
         target=TokenShape(
             credit=partial(_summed_returns, gamma=gamma),
-            text="∇E[Σ_k r_k]" if gamma == 1 else "Σ π hₜ ∇log π, hₜ = Σ_{k≥t} γ^{k−t} r_k",
+            text="Σ π hₜ ∇log π, hₜ = Σ_{k≥t} γ^{k−t} r_k",
+            closed=closed.climbs(partial(_return, gamma=1.0), "∇E[Σ_k r_k]") if gamma == 1 else None,
         ),
         noise=Noise.EVEN,
         equation="κ = Σ_{k≥t} γ^{k−t} r_k / S",
@@ -58,7 +60,11 @@ def turn_reinforce_discounted(gamma: float = 0.9) -> Objective:
         turn_reinforce(gamma),
         name="turn_reinforce_discounted",
         credit=partial(turn_credit.discounted_turn_returns, gamma=gamma),
-        target=TokenShape(credit=partial(_summed_from_the_start, gamma=gamma), text="∇E[Σ_k γᵏ r_k]"),
+        target=TokenShape(
+            credit=partial(_summed_from_the_start, gamma=gamma),
+            text="Σ π hₜ ∇log π, hₜ = Σ_{k≥t} γᵏ r_k",
+            closed=closed.climbs(partial(_return, gamma=gamma), "∇E[Σ_k γᵏ r_k]"),
+        ),
         equation="κ = γᵗ Σ_{k≥t} γ^{k−t} r_k / S",
         source="Nota & Thomas 2020, arXiv 1906.07073",
     )
@@ -83,7 +89,10 @@ def turn_ppo(gamma: float = 1.0, lam: float = 1.0, clip_low: float = 0.2, clip_h
         aggregate=aggregate.constant,
         target=TokenShape(
             credit=partial(_constant_gae, gamma=gamma, lam=lam),
-            text="∇E[Σ_k r_k] / L_max" if gamma == lam == 1 else "Σ π hₜ ∇log π, hₜ = A / L_max of the turn",
+            text="Σ π hₜ ∇log π, hₜ = A / L_max of the turn",
+            closed=closed.lambda_return(
+                gamma, lam, "∇E[Σ_k r_k] / L_max" if gamma == lam == 1 else LAMBDA_RETURN, turns=True
+            ),
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.RAW,
@@ -115,6 +124,13 @@ def rebn(gamma: float = 1.0, clip_low: float = 0.2, clip_high: float = 0.2, epsi
         target=TokenShape(
             credit=partial(_constant_standardised, gamma=gamma, epsilon=epsilon),
             text="Σ π hₜ ∇log π, hₜ = N·E[(G − Ḡ)/(σ + ε)] / (S·L_max) of the turn",
+            closed=closed.standardised(
+                partial(closed.population, epsilon=epsilon),
+                closed.over_limit,
+                "Σ π hₜ ∇log π, hₜ = E[(G − Ḡ)/(σ + ε)] / L_max of the turn; for one turn of one token w(p)/L_max ∇p, "
+                "w = E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
+                one_token=True,
+            ),
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.ZERO,
@@ -144,7 +160,11 @@ def brpo(clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         correction=ratios.no_correction,
         aggregate=aggregate.constant,
-        target=TokenShape(credit=partial(_constant_budget, own_share=0.0), text="Σⱼ ∇E[r(z ≤ bⱼ)] / (m·L_max)"),
+        target=TokenShape(
+            credit=partial(_constant_budget, own_share=0.0),
+            text="Σ π hⱼ ∇log π, hⱼ = E[Aⱼ] / L_max",
+            closed=closed.climbs(_mean_score, "Σⱼ ∇E[r(z ≤ bⱼ)] / (m·L_max)"),
+        ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.REFUSED,
         min_group=2,
@@ -166,7 +186,8 @@ def brpo_released(clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
         advantage=advantages.mean_centred,
         target=TokenShape(
             credit=partial(_constant_budget, own_share=1.0),
-            text="Σ π hₜ ∇log π, hₜ = (1 − (m−j)/(m·N))·Σ_{k≥j} r_k / (m·L_max) and constants of the prefix",
+            text="Σ π hⱼ ∇log π, hⱼ = E[Aⱼ] / L_max",
+            closed=closed.budgets_with_oneself("Σ π hⱼ ∇log π, hⱼ = (1 − (m−j)/(m·N))·Σ_{k≥j} r_k / (m·L_max)"),
         ),
         singleton=Singleton.ZERO,
         min_group=1,
@@ -190,6 +211,14 @@ def _summed_returns(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma
 def _summed_from_the_start(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float) -> list[float]:
     earned = [gamma**turn * own.early[turn] for turn in range(own.length)]
     return [math.fsum(earned[turn:]) / (1 + len(others)) for turn in range(own.length)]
+
+
+def _return(own: Seen, max_tokens: int, *, gamma: float) -> float:
+    return math.fsum(gamma**turn * own.early[turn] for turn in range(own.length))
+
+
+def _mean_score(own: Seen, max_tokens: int) -> float:
+    return math.fsum(own.early) / (len(own.early) * max_tokens)
 
 
 def _constant_gae(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, lam: float) -> list[float]:

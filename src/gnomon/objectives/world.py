@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts
 from gnomon.objectives.row import Need, Objective
-from gnomon.objectives.target import Law, Seen
+from gnomon.objectives.target import Chances, Law, Seen
 
 __all__ = [
     "PAST",
@@ -121,6 +121,10 @@ class World:
             )
             for i in range(len(sizes))
         ]
+
+    def chances_of(self, possible: Outcomes) -> Chances:
+        """Every outcome in plain numbers, with its chance."""
+        return list(zip(self.seen(possible), possible.chance.tolist(), strict=True))
 
     def per_answer(self, values: Tensor) -> Tensor:
         """[answers, …] sum over the tokens of each answer of [T, …] values."""
