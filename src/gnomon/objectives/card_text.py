@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["card_text", "chart", "columns", "declared", "enumerated", "length_words", "number", "words"]
 
-WIDTH = 100
+WIDTH = 80
 LABELS = {
     "off_policy": "policy has moved",
     "mismatch_one_update": "sampler apart, one update",
@@ -33,7 +33,7 @@ LOW, HIGH, STEPS = -3, 4, 6
 
 
 def card_text(card: Card) -> str:
-    """The whole card, lines of at most 100 signs."""
+    """The whole card, lines of at most 80 characters."""
     facts = [
         ("climbs", card.climbs),
         ("equation", card.equation),
