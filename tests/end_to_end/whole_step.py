@@ -39,6 +39,8 @@ class Model:
 
     def states(self, texts: Sequence[Text]) -> Tensor:
         """[T, size] the hidden state before every token of the replies."""
+        if not texts:
+            return torch.zeros(0, self.head.shape[1], dtype=self.head.dtype)
         longest = max(len(text.prompt) + len(text.reply) for text in texts)
         ids = torch.zeros(len(texts), longest, dtype=torch.int64)
         for place, text in enumerate(texts):
@@ -222,7 +224,7 @@ def expected(
         assert reference is not None
         apart = (whole.exp() * (whole - reference.distributions(texts, temperature).detach())).sum(-1)
         total = total - terms.full_kl * (weight * apart[here]).sum()
-    found = torch.autograd.grad(-total, list(policy.parameters.values()))
+    found = torch.autograd.grad(-total, list(policy.parameters.values()), allow_unused=True, materialize_grads=True)
     moving = trained(step, credit, here, everything=row.penalty is not None or terms != Terms())
     lost = (row.ratio(tokens) == 0) & (tokens.advantage != 0)
     return Expected(

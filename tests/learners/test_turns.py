@@ -14,7 +14,8 @@ from gnomon.engines.embedded import Embedded
 from gnomon.envs import GuessNumber
 from gnomon.keys import Key
 from gnomon.learners import Batch, pack
-from gnomon.learners.batch import prompts_and_rows
+from gnomon.learners.batch import by_prompt, prompts_and_rows
+from gnomon.learners.coefficients import cut
 from gnomon.learners.local import LocalLearner, logp_of_rows
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
@@ -60,10 +61,10 @@ def gradient(mind: LocalLearner, batch: Batch, name: str) -> torch.Tensor:
 
 def split_by_turns(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Micro-batches that hold rollouts in pieces."""
-    monkeypatch.setattr(local, "TOKENS", 200)
-    pieces = list(batch.micro_batches([row for row in batch.rows if row.token_ids], local.TOKENS))
-    assert len(pieces) > 2
-    assert sum(len({row.sequence for row in piece}) for piece in pieces) > batch.denominators.sequences
+    monkeypatch.setattr(local, "TOKENS", 40)
+    rows = [row for row in batch.rows if row.token_ids]
+    pieces = list(batch.micro_batches([rows[place] for place in by_prompt(rows)], local.TOKENS))
+    assert cut(pieces, Reach.SEQUENCE) and cut(pieces, Reach.GROUP)
 
 
 @pytest.mark.parametrize("name", ["grpo", "gspo", "online_simpo"])
@@ -121,8 +122,8 @@ def test_every_update_is_weighed_by_the_policy_as_it_is(batch, monkeypatch):
     ready = mind.prepare(replace(batch, exact=False), row, updates=2)
     for _ in range(2):
         mind.forward_backward(ready, row)
-        prompts, packed = prompts_and_rows(ready.rows)
-        now = local.score(mind.policy, prompts, [text for text in packed if text[1]])
+        spoken = [ready.rows[place] for place in by_prompt(ready.rows) if ready.rows[place].token_ids]
+        now = local.score(mind.policy, *prompts_and_rows(spoken))
         tokens = seen[-1]
         assert len(tokens) == batch.denominators.tokens
         assert torch.allclose(tokens.logp.sort().values, now.sort().values, rtol=0, atol=1e-12)

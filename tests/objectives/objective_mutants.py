@@ -12,7 +12,7 @@ from context_mutants import context_mutants
 from likelihood_mutants import likelihood_mutants
 from objective_cases import CASES, Case
 from off_policy_mutants import off_policy_mutants
-from preference_mutants import preference_mutants
+from preference_mutants import STEEP, preference_mutants
 from ratio_mutants import ratio_mutants, turned, whole_group
 from token_mutants import token_mutants
 from torch import Tensor
@@ -208,7 +208,8 @@ def mutants() -> dict[str, Case]:
         add("sign flipped", name, of_advantage(row, lambda a: -a))
         add("denominators of the micro-batch", name, micro_batch(row))
         if row.reach > Reach.TOKEN:
-            add(NEARER, name, nearer(row))
+            held = STEEP if name == "online_slic" else name
+            add(NEARER, held, nearer(CASES[held].row))
         add("divided by groups", name, of_weights(row, lambda w, t, d: w * d.sequences / d.groups))
         add("divided by the rollouts that have tokens", name, of_weights(row, of_rollouts_with_tokens))
         for aggregate in (sequence_sum, constant, sequence_mean, token_mean):
