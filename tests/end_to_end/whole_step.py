@@ -215,7 +215,7 @@ def expected(
         assert reference is not None
         known["reference_logp"] = reference.logp(texts, temperature).detach()
     tokens = step.tokens(row, credit, logp.detach(), began, **known)
-    here = torch.tensor([group in chosen for group in tokens.group.tolist()])
+    here = torch.tensor([group in chosen for group in tokens.group.tolist()], dtype=torch.bool)
     tokens, sizes = some(tokens, here), step.sizes(chosen)
     total = (row.coefficients(tokens, sizes) * logp[here]).sum()
     weight = row.aggregate(tokens, sizes)
@@ -238,7 +238,7 @@ def trained(step: Step, credit: Tensor, here: Tensor, *, everything: bool) -> Te
     """[T] which tokens have a gradient: those of a turn with any credit, or all."""
     sizes = [len(text.reply) for text in step.spoken]
     moves = [torch.full_like(part, everything or bool(part.any()), dtype=torch.bool) for part in credit.split(sizes)]
-    return torch.cat(moves) & here
+    return torch.cat([here[:0], *moves]) & here
 
 
 def copied(model: torch.nn.Module) -> torch.nn.Module:
