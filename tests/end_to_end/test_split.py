@@ -259,7 +259,7 @@ def others() -> Iterator[tuple[str, Loss]]:
     yield "grpo, entropy and full divergence", Loss(row=grpo, terms=beside)
     yield "gspo, entropy and full divergence", Loss(row=gspo, terms=beside)
     yield "a mean of its own, entropy", Loss(row=replace(grpo, aggregate=by_hand), terms=beside)
-    late = less_overlong(dr_grpo.credit, max_tokens=40, buffer=20)
+    late = less_overlong(dr_grpo.credit, max_tokens=SAMPLING.max_tokens, buffer=20)
     yield "dr_grpo, overlong", Loss(row=replace(dr_grpo, credit=late))
 
 
@@ -324,6 +324,7 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         shared=case.shared,
         temperature=SAMPLING.temperature,
         max_tokens=batch.denominators.max_tokens,
+        reply_tokens=SAMPLING.max_tokens,
         past=PAST,
     )
     known: dict[str, Tensor] = {}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives import Denominators, Objective, Rollouts, Tokens
-from gnomon.types import Group, Stop, Turn
+from gnomon.types import Finish, Group, Rollout, Stop, Turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +72,8 @@ class Step:
     """Whether the seats of a task are one group."""
     temperature: float
     max_tokens: int
+    reply_tokens: int
+    """Most tokens of a reply."""
     past: float = 0.0
     """What the past expects of every rollout."""
 
@@ -108,11 +110,20 @@ class Step:
             answers=torch.tensor(answers),
             baseline=torch.full_like(rewards, self.past),
             seat=torch.tensor([[r.seat for r in rollouts] for rollouts in merged]),
-            finished=torch.tensor([[r.stop is not Stop.TRUNCATED for r in rollouts] for rollouts in merged]),
+            longest=torch.tensor([[self.longest(r) for r in rollouts] for rollouts in merged]),
+            finished=torch.tensor(
+                [[r.stop not in (Stop.TRUNCATED, Stop.CONTEXT) for r in rollouts] for rollouts in merged]
+            ),
             demonstrated=torch.tensor([bool(x) and all(map(math.isnan, x)) for x in reported]).reshape(rewards.shape),
             segment=torch.tensor([part for texts in self.texts for part in segments(texts)], dtype=torch.int64),
             **known,
         )
+
+    def longest(self, rollout: Rollout) -> int:
+        """Tokens of its longest reply, where one that was cut off counts as full."""
+        found = [turn.completion for turn in rollout.turns]
+        cut = any(completion.finish is Finish.LENGTH for completion in found)
+        return self.reply_tokens if cut else max((len(completion.token_ids) for completion in found), default=0)
 
     def of_rollouts(self) -> tuple[Tensor, Tensor]:
         """[T] the rollout of every token, and what it is compared in."""
