@@ -17,8 +17,8 @@ from commands import command
 from gnomon.api import configure
 from gnomon.config import DEFAULTS, OBJECTIVES, leaves, overrides, resolve
 from gnomon.elsewhere import ABSENT, OURS
-from gnomon.envs import CharCount
-from gnomon.errors import ConfigErrors, ResourceError
+from gnomon.envs import CharCount, Nim
+from gnomon.errors import ConfigErrors, ResourceError, RunError
 from gnomon.launch.find import check_policy_config
 from gnomon.models.folder import TINY
 from gnomon.rates import parameters, rates
@@ -107,6 +107,30 @@ def test_an_environment_of_a_function_is_resumed_with_the_object(tmp_path):
     resumed = gnomon.resume(tmp_path / "r", Inner(), quiet=True)
     whole = gnomon.train(Inner(), run=tmp_path / "w", quiet=True, **{**SMALL, "steps": 3})
     assert resumed.status == "interrupted" or resumed.fingerprint == whole.fingerprint
+
+
+def test_a_run_is_resumed_with_its_own_environment_only(tmp_path):
+    rows = [{"prompt": f"{i} + 1? <answer>...</answer>", "answer": str(i + 1)} for i in range(9)]
+
+    def exact(completion, answer):
+        return completion.strip() == f"<answer>{answer}</answer>"
+
+    def other(completion, answer):
+        return exact(completion, answer)
+
+    stopped = {**less(SMALL, "steps"), "budget": {"steps": 3, "seconds": 1e-9}}
+    gnomon.train(CharCount(), run=tmp_path / "e", quiet=True, env={"format": 0.5}, **stopped)
+    gnomon.train(rows, reward=exact, run=tmp_path / "f", quiet=True, **stopped)
+    for run, given, named in (
+        ("e", (CharCount(), None), "env.format"),
+        ("e", (Nim(), None), "env.type"),
+        ("f", (rows[:8], exact), "env.t"),
+        ("f", (rows, other), "env.reward"),
+    ):
+        with pytest.raises(RunError, match=rf"E192(.|\n)*{named}"):
+            gnomon.resume(tmp_path / run, given[0], reward=given[1], quiet=True)
+    gnomon.resume(tmp_path / "e", CharCount(format=0.5), quiet=True).close()
+    gnomon.resume(tmp_path / "f", rows, reward=exact, quiet=True).close()
 
 
 def less(settings, name):

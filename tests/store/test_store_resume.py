@@ -329,6 +329,22 @@ def test_a_step_that_fails_twice_alike_is_kept_once(make):
     assert verify(folder)
 
 
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_run_whose_first_step_failed_keeps_its_rollouts(tmp_path, failed):
+    folder = tmp_path / "r"
+    run = Run.create(folder, recipe="", manifest={}, genesis={})
+    with run:
+        if failed:
+            run.set_aside([Record(kind="held_out", step=0, task=0, sample=0, body={"reward": 0.0})], "it broke")
+    (folder / "journal.db notes").write_text("mine")
+    run.discard_unused()
+    assert (folder / "journal.db notes").is_file()
+    assert (folder / "journal.db").is_file() == failed
+    if failed:
+        with RunReader(folder) as reader:
+            assert [attempt.why for attempt in reader.attempts] == ["it broke"]
+
+
 def test_alarms_of_a_step_that_was_given_up_are_not_read(make):
     with Run.resume(make(), set(Source)) as run:
         for step in (0, 1, 2):

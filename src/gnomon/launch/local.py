@@ -32,7 +32,7 @@ from gnomon.launch.data import anchored_data, data_hashes, digest, require_same_
 from gnomon.launch.exactness import reasons, tolerated
 from gnomon.launch.find import check_env_config, make_env
 from gnomon.launch.loops import finished
-from gnomon.launch.objects import OBJECT, source_facts
+from gnomon.launch.objects import OBJECT, require_same_object, source_facts
 from gnomon.launch.trial import defined
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
@@ -346,7 +346,10 @@ def resume(folder: Path, watch: Watch, env: Env | None = None, *, accept_diverge
         watch.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
     config, _ = resolve([load(folder / RECIPE)], [check_env_config] if env is None else [])
-    env = make_env(config.env) if env is None else env
+    if env is None:
+        env = make_env(config.env)
+    else:
+        require_same_object(env, config.env, folder)
     require_same_data(config, env, reader.manifest.get("data", {}), folder)
     with Run.resume(folder) as store:
         parts = build(config, env, watch.progress)

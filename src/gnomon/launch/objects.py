@@ -11,10 +11,12 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from gnomon.config import Env as EnvConfig
 from gnomon.envs import ENVS
-from gnomon.errors import ConfigError
+from gnomon.envs.adapters import adapter
+from gnomon.errors import ConfigError, RunError
 
-__all__ = ["OBJECT", "by_object", "source_facts", "spec_of"]
+__all__ = ["OBJECT", "by_object", "require_same_object", "source_facts", "spec_of"]
 
 OBJECT = "object:"
 """Before the name of an environment that only the Python code which made it can make again."""
@@ -39,6 +41,33 @@ def spec_of(env: object) -> dict[str, Any]:
         return {"type": name, **{key: listed(value) for key, value in options.items()}}
     shown = {key: listed(value) if plain(value) else type(value).__qualname__ for key, value in options.items()}
     return {"type": OBJECT + type(env).__qualname__, **shown}
+
+
+def require_same_object(env: object, recorded: EnvConfig, folder: Path) -> None:
+    """Raises: RunError E192, where an object that is given to resume a run is not the environment of its recipe.
+
+    A recipe may write a default out or not. Options that name files are compared by the hashes of the files, in
+    `require_same_data`.
+    """
+    default = {f.name: f.default for f in dataclasses.fields(env)} if dataclasses.is_dataclass(env) else {}
+    now, was = spec_of(env), {"type": recorded.type, **recorded.options}
+    if found := adapter(recorded.type):
+        was |= {"type": f":{found[0].__qualname__}", **found[1]}
+    for key in [key for key in {**now, **was} if key not in getattr(env, "files", ())]:
+        here, there = (table.get(key, listed(default.get(key))) for table in (now, was))
+        if key == "type":
+            here, there = class_name(here), class_name(there)
+        if here != there:
+            raise RunError(
+                "E192", "the environment is not the one that the run began with", where=f"env.{key} of {folder}",
+                why=f"it was {there!r:.80} and is {here!r:.80}: the same steps would play or judge other tasks",
+                fix="give the tasks and options of the call of gnomon.train, or start a new run on these",
+            )  # fmt: skip
+
+
+def class_name(kind: str) -> str:
+    """Of an environment by its name in a recipe."""
+    return ENVS[kind].__qualname__ if kind in ENVS else kind.rpartition(":")[2]
 
 
 def importable(kind: type) -> str:

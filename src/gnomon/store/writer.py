@@ -56,6 +56,9 @@ __all__ = ["Run", "require_free"]
 OURS = {RECIPE, MANIFEST, LOCK, CHECKPOINTS, f"{JOURNAL}.new", f"{JOURNAL}.new-journal", f"{JOURNAL}.new-wal"}
 """What a creation that was killed may leave; such a folder counts as empty."""
 
+JOURNALS = {JOURNAL + end for end in ("", "-journal", "-wal", "-shm")}
+"""The database of a run, and what SQLite keeps beside it."""
+
 TAIL = 256
 """Records at the end of the chain that are re-hashed on resume; `verify` re-hashes all."""
 
@@ -80,6 +83,7 @@ class Run:
             self._db.close()
             raise
         self._position = self._count
+        self._set_aside = False
         self.uuid = meta(self._db, "uuid")
 
     @classmethod
@@ -161,12 +165,12 @@ class Run:
 
     def discard_unused(self) -> None:
         """Delete a closed run that holds nothing but its genesis record, so that its name is free again."""
-        if self._count > 1:
+        if self._count > 1 or self._set_aside:
             return
         for path in self.folder.iterdir():
             if path.is_dir() and path.name in OURS:
                 rmtree(path)
-            elif path.name in OURS or path.name.startswith(JOURNAL):
+            elif path.name in OURS | JOURNALS:
                 path.unlink()
         with suppress(OSError):  # Somebody put something else there.
             self.folder.rmdir()
@@ -240,6 +244,7 @@ class Run:
         with transaction(self._db, self.folder):
             set_aside(self._db, self._position, self._head, records, why)
             failpoint("aside:before-commit")
+        self._set_aside = True
         failpoint("aside:after-commit")
 
     @property
