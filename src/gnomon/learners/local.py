@@ -321,7 +321,7 @@ class LocalLearner:
                 "E322",
                 "the checkpoint was written by an older Gnomon, which did not count the steps of a run",
                 where=str(folder),
-                why="opponents and offline steps could come at other places than in the first part of the run",
+                why="without this count, opponents and offline steps would follow another schedule than before",
                 fix="gnomon train RUN/recipe.toml run=OTHER starts again; gnomon export RUN FOLDER keeps the policy",
             )
         self.version, self.prepared = int(memory.pop("version")), int(memory.pop("prepared"))
