@@ -25,9 +25,9 @@ WINDOW = 5
 ERRORS = 4.0
 """Standard errors that a difference must have."""
 GROUPS = 32
-"""Groups in which a run that teaches nothing must show it before its first window is whole."""
+"""Fewest groups for an alarm on a run that teaches nothing."""
 ROLLOUTS = 16
-"""Rollouts that must show what hardly any healthy run does even once."""
+"""Fewest rollouts for an alarm on something that a healthy run hardly ever does."""
 LAG = 20
 """Steps within which behaviour is new."""
 
