@@ -36,16 +36,16 @@ counts: w(p)/w(½). Rows that leave the direction of ∇p have a cosine below on
 in a small world, and where it is below one half the row climbs something else: no shape is given. Rows of one line in
 the chart share a shape, whatever their names.
 
-**Closed form.** *Climbs* is derived from the law of one rollout, and no group is formed for it: a row with another
-credit misses it. K and F are the right and the wrong rollouts of a group of N, M ~ Bin(N−1, p). Some closed forms hold
-for rewards 0 and 1 alone, or for some group sizes. Elsewhere a shape is checked in their place: the gradient is
-Σ π h ∇log π, with h the mean of the row's own credit. That holds for any credit.
+**Closed form.** *Climbs* is derived from the distribution of one rollout, without the code of the advantage, so a
+wrong advantage does not match it. K and F are the right and the wrong rollouts of a group of N, M ~ Bin(N−1, p). Some
+closed forms hold only for rewards 0 and 1, or for some group sizes. In all other cases the suite checks a weaker
+statement: the gradient is Σ π h ∇log π, with h the mean of the row's own advantage. It is true of any advantage.
 
-**Sampler apart.** A sampler can differ a little from the policy: another kernel, another precision, older weights. What
-that does depends on the updates of a batch. With one update the sampler is the centre of the ratio, unless the row
-corrects; the ratio then takes the difference for a movement of the policy. With several updates the centre is the
-policy as the batch began. The first update sees what the correction makes of the difference, and later updates see the
-movement of the policy as well. A card has a line for either case.
+**Sampler apart.** A sampler can differ a little from the policy: another kernel, another precision, older weights.
+The effect depends on the number of updates per batch. With one update and no correction, the ratio is taken to the
+sampler, and treats the difference as a movement of the policy. With several updates the ratio is taken to the policy
+at the start of the batch: in the first update only the correction acts on the difference, and in later updates the
+movement of the policy is added. A card has a line for each case.
 
 How each row is proven: `gnomon exact NAME`; on the policy that ships, with its engine and its learner,
 `python benchmarks/audit.py`. How others divide: [normalisation.md](normalisation.md). A row of your own:

@@ -77,13 +77,13 @@ def resume(
     accept_divergence: bool = False,
     quiet: bool = False,
 ) -> RunReader:
-    """Go on with a run that was stopped or killed, to the same bytes.
+    """Continue a run that was stopped or killed. An exact run ends with the same bytes.
 
     Args:
         what: the environment or the tasks of the run, where they were handed over as Python objects; `reward` and
             `reward_range` as in `train`.
-        accept_divergence: go on although the run does not repeat what it recorded after its checkpoint. The old
-            records are kept as an attempt, and the run counts as one that varies from then on.
+        accept_divergence: continue even if the run does not repeat the records after its checkpoint. The old
+            records are kept as an attempt, and the run is no longer exact.
     Raises: RunError E403 for an exact run that does not repeat what it recorded.
     """
     require_outside()
@@ -131,8 +131,8 @@ def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[
     """The environment that is given as an object, or made of tasks and a reward; None for a name."""
     if reward is not None:
         if isinstance(what, Env) or (isinstance(what, str) and what in ENVS):
-            fix = "leave the reward out, or give tasks in the place of the environment"
-            raise one_mistake("E027", "an environment has a judge of its own, and a reward is given too", fix=fix)
+            fix = "leave reward= out, or pass tasks instead of the environment"
+            raise one_mistake("E027", "reward= is given for an environment, which judges its own replies", fix=fix)
         from gnomon.envs.rewarded import rewarded
 
         try:
@@ -145,8 +145,9 @@ def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[
         raise one_mistake("E027", f"{what.__name__} is a class", fix=f"give an object: {what.__name__}()")
     if not isinstance(what, Env):
         why = "an environment has tasks, start, reward_range and max_turns"
-        fix = "reward=f, with def f(completion, answer): ..., judges the replies to tasks"
-        raise one_mistake("E027", f"a {type(what).__name__} is given, and no reward", why=why, fix=fix)
+        fix = "reward=f, with def f(completion, answer): ..., which judges the replies to tasks"
+        missing = f"a {type(what).__name__} is not an environment, and tasks need reward="
+        raise one_mistake("E027", missing, why=why, fix=fix)
     return what
 
 

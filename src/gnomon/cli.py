@@ -34,7 +34,9 @@ app.add_typer(new_app, name="new")
 Json = Annotated[bool, typer.Option("--json", help="Print plain JSON for a program.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="key=value …", help="Settings over the defaults.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Run the code that the run folder names, whoever made it.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Run the code that the run folder names, even if it is not yours.")
+]
 EnvName = Annotated[str, typer.Argument(metavar="ENV", help="A shipped name, package.module:Class or file.py:Class.")]
 
 
@@ -86,7 +88,7 @@ def train(
 def resume(
     folder: RunFolder,
     accept_divergence: Annotated[
-        bool, typer.Option("--accept-divergence", help="Go on where the run does not repeat what it recorded.")
+        bool, typer.Option("--accept-divergence", help="Continue even if the run does not repeat its old records.")
     ] = False,
 ) -> None:
     """Go on with a run that was stopped or killed, to the same bytes."""
@@ -169,7 +171,7 @@ def show(
         str | None,
         typer.Argument(
             metavar="[attempt-N:][held-out:]STEP[:TASK[:SAMPLE]] | [held-out:]task:TASK",
-            help="One step, one task of it or one rollout; or one task in every step. Held-out tasks with held-out:.",
+            help="A step, a task of a step, a rollout, or a task over all steps; held-out: selects held-out tasks.",
         ),
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line per rollout, without texts.")] = False,
@@ -202,7 +204,7 @@ def show(
 
 @app.command()
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN[:STEP]", help="A run, and one of its checkpoints.")],
+    run: Annotated[str, typer.Argument(metavar="RUN[:STEP]", help="A run; its newest checkpoint without STEP.")],
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must be empty or absent.")
     ],
@@ -317,7 +319,7 @@ def audit(
     tasks: Annotated[str, typer.Option(metavar="N|FILE.jsonl", help="How many tasks, or a file of them.")] = "200",
     seed: Annotated[int, typer.Option(min=0, help="Of every draw of the audit.")] = 0,
     max_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Tokens of a reply: a fault that takes a longer one does not block.")
+        int, typer.Option(min=1, metavar="N", help="Token limit of a reply. A fault that needs more does not block.")
     ] = 4096,
     ack: Annotated[
         list[str] | None, typer.Option(metavar="RULE", help="Known and accepted; may be given often.")

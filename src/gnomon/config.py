@@ -1108,7 +1108,7 @@ def unknown_objective(name: Any, where: str) -> ConfigError | None:
             "E013",
             f"the objective {name!r} is now called {RENAMED[name]!r}",
             where=where,
-            why="it draws the policy to the sampler, as Kimi k1.5 does; DRO, arXiv 2405.19107, draws it to a reference",
+            why="it pulls the policy to the sampler, as Kimi k1.5 does; DRO (arXiv 2405.19107) pulls it to a reference",
             fix=f"objective={RENAMED[name]}",
         )
     near = difflib.get_close_matches(str(name), TYPES, 1)

@@ -41,15 +41,13 @@ OURS = {
 }  # fmt: skip
 """Their key, whole or its end, to ours."""
 
-BATCH = (
-    "a step holds rollout.prompts x rollout.group rollouts; how many pass through the model at once changes no result"
-)
+BATCH = "a step has rollout.prompts x rollout.group rollouts; the size of a micro-batch changes no result"
 ADAPTER = "there are no adapters: all weights are trained"
 DEVICE = "training runs on the CPU, in one process"
-SAMPLING = "replies are sampled from the whole distribution, at rollout.temperature: what is sampled is what is trained"
+SAMPLING = "replies are sampled from the full distribution at rollout.temperature, since that distribution is trained"
 ENGINE = "there is one engine, in the same process as the learner"
 TRACKER = "a run is recorded in its folder; gnomon show RUN reads it"
-LAG = "every rollout is sampled from the present weights"
+LAG = "every rollout is sampled with the current weights"
 
 ABSENT = {
     "per_device_train_batch_size": BATCH, "gradient_accumulation_steps": BATCH, "generation_batch_size": BATCH,

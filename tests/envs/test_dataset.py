@@ -281,8 +281,8 @@ def test_questions_that_stand_twice_are_told_with_their_numbers(tmp_path: Path) 
     rows[9] = {"q": rows[8]["q"], "a": "#### other", "n": "x"}
     env = Dataset(path=written(tmp_path / "a.jsonl", rows), test=written(tmp_path / "t.jsonl", sums(4, 500)), **COLUMNS)
     assert env.remarks == [
-        "1 questions of the train split stand several times with different answers: rows 8 = 9.",
-        "1 questions of the train split stand several times alike: rows 3 = 4.",
+        "The train split repeats 1 question with different answers: rows 8 = 9.",
+        "The train split repeats 1 question with the same answer: rows 3 = 4.",
     ]
     assert not Dataset().remarks
 
@@ -292,7 +292,7 @@ def test_a_run_tells_them_before_it_starts(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", rows)
     small = ("prompts=2", "group=2", "max_tokens=8", "eval.tasks=2", "steps=1", "threads=1")
     told = command("train", "dataset", f"env.path={path}", f"run={tmp_path / 'r'}", *small).stdout
-    assert "Data: " in told and "stand several times alike: rows" in told
+    assert "Data: " in told and "with the same answer: rows" in told
     assert told.index("Data: ") < told.index("baseline")
 
 

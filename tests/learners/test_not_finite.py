@@ -103,7 +103,11 @@ def test_a_reward_that_is_not_finite_is_named_with_its_rollout(value, name):
     mind, row = learner(), objective(name)
     mind.forward_backward(mind.prepare(with_rewards(value), row), row)
     said = fails(mind)
-    assert "their rewards are not finite" in said and "rollouts 2 of those" in said and "gnomon check" in said
+    assert (
+        "the rewards of these rollouts are not finite" in said
+        and "rollouts 2 of those" in said
+        and "gnomon check" in said
+    )
     assert "optim.lr" not in said and "critic.lr" not in said
 
 
@@ -114,7 +118,7 @@ def test_a_reward_that_is_not_finite_is_named_with_its_rollout(value, name):
         ("reference_logp", "log-probabilities under the reference are not finite"),
         ("proximal_logp", "log-probabilities as the step began are not finite"),
         ("returns", "the critic's returns are not finite"),
-        ("advantage", "their advantages are not finite"),
+        ("advantage", "the advantages of these rollouts are not finite"),
     ],
 )
 def test_what_was_given_to_a_row_is_named_with_its_rollouts(field, words):

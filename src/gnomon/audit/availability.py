@@ -34,8 +34,8 @@ def probe(case: Case) -> Iterator[Finding]:
             yield case.finding(
                 "availability.slow", Severity.WARNING,
                 f"{len(found)} of {len(rulings)} texts take over {SECONDS:g} s, such as {shown(own[0].reply)}; "
-                f"it comes back after {max(ruling.seconds for ruling in own):.1f} s", own,
-                claim=claim, why="the sampler waits for the slowest verdict", fix="a limit of less than a second",
+                f"the function ends by itself after {max(ruling.seconds for ruling in own):.1f} s", own,
+                claim=claim, why="the sampler waits for the slowest verdict", fix="set its limit below a second",
             )  # fmt: skip
         elif found:
             first = case.plainest(found)
@@ -72,9 +72,9 @@ def holds(text: str, gold: str | None) -> bool:
 
 
 def own_limit(case: Case, found: Sequence[Ruling]) -> list[Ruling]:
-    """Rulings with more time, where all of some come back: the function keeps a limit of its own. Else none.
+    """Rulings on the shortest slow texts with more time, if every one of them ends: the function has its own limit.
 
-    What takes too much memory has no time to be given.
+    Empty otherwise, and where a text took too much memory, since more time does not help there.
     """
     slow = sorted((r for r in found if "memory" not in r.detail), key=lambda r: (not case.reached(r), len(r.reply)))
     again: list[Ruling] = []
@@ -87,7 +87,7 @@ def own_limit(case: Case, found: Sequence[Ruling]) -> list[Ruling]:
 
 
 def slow(case: Case) -> Iterator[Finding]:
-    """Texts that are judged in time, and slowly."""
+    """Texts that are judged within the limit, but slowly."""
     rulings = case.corpus
     slow = [ruling for ruling in rulings if ruling.outcome == "verdict" and ruling.seconds > SLOW]
     if slow:

@@ -221,7 +221,7 @@ class Case:
         if shown_by:
             best = self.plainest(shown_by)
             if not self.reached(best):
-                severity, why = Severity.NOTE, f"no reply of {self.reach.max_tokens} tokens is this text; {why}"
+                severity, why = Severity.NOTE, f"no reply of {self.reach.max_tokens} tokens can be this text; {why}"
             evidence = Evidence(task=self.tasks[best.index].id, reply=best.reply, index=best.index)
             where = where or best.place
             if claim:

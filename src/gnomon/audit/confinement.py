@@ -99,11 +99,11 @@ def executed(
     if acted or canary.exists() or connected(server):
         rulings = [w.ruling for w in acted]
         secret = any("canary-secret" in (w.trace or "") for w in acted)
-        seen = "wrote our canary file" if acted or canary.exists() else "connected to our port"
+        seen = "wrote the audit's canary file" if acted or canary.exists() else "connected to the audit's port"
         yield case.finding(
             "confinement.executed", Severity.BLOCKING,
             f"text of a reply {seen}{', with a secret of its environment' if secret else ''}: "
-            f"{shown(rulings[0].reply) if rulings else 'one of ours'}",
+            f"{shown(rulings[0].reply) if rulings else 'a text of the audit'}",
             rulings, why="a policy that is paid by this judge owns the machine it runs on",
             fix="parse what a reply may say; never hand it to eval, exec, a shell, YAML or pickle",
         )  # fmt: skip
@@ -111,7 +111,7 @@ def executed(
         said = next(detail for kind, detail in evaluated[0].events if kind == "evaluated")
         yield case.finding(
             "confinement.evaluates", Severity.WARNING,
-            f"a verdict hands text to eval or exec: {said}; nothing that we said took effect",
+            f"a verdict hands text to eval or exec: {said}; no text of the audit took effect",
             [w.ruling for w in evaluated], why="whatever filter stands before an eval is one idea short",
             fix="gnomon.verifiers.evaluate, or a parser of your own",
         )  # fmt: skip
@@ -119,8 +119,8 @@ def executed(
         said = next(detail for kind, detail in computed[0].events if kind == "computed")
         yield case.finding(
             "confinement.computes", Severity.NOTE,
-            f"{said} evaluates the answer as an expression; nothing that we said took effect",
-            [w.ruling for w in computed], why="it is mathematics as long as the library lets nothing else through",
+            f"{said} evaluates the answer as an expression; no text of the audit took effect",
+            [w.ruling for w in computed], why="it is safe only while the library evaluates nothing but mathematics",
         )  # fmt: skip
     yield from touched(case, watched)
     yield from changed(case, watched)

@@ -193,7 +193,7 @@ def matched(case: Case, index: int) -> list[str]:
 
 
 def read_as_pattern(case: Case) -> Iterator[Finding]:
-    """The same where no answer of these tasks holds a sign of a pattern: an answer that does is put in its place."""
+    """The same where no answer of these tasks has a special character of patterns: one that has is tried instead."""
     index = next((i for i, ruling in case.right_rulings.items() if ruling.correct), None)
     if index is None or any(matched(case, i) for i in case.right_rulings):
         return
@@ -201,8 +201,8 @@ def read_as_pattern(case: Case) -> Iterator[Finding]:
     if isinstance(outcome, Returned) and outcome.value:
         yield case.finding(
             PATTERN, Severity.WARNING,
-            "an answer of the data is read as a regular expression: with the answer 'z.z', 'zqz' is correct",
-            why="no answer of these tasks holds a sign of a pattern, so here it does no harm; with 3.5, 375 is right",
+            "the task's answer is read as a regular expression: if it were 'z.z', the reply 'zqz' would be correct",
+            why="the answers of these tasks have no special character; with the answer 3.5, the reply 375 is correct",
             fix="compare texts with ==, or re.escape the answer",
         )  # fmt: skip
 

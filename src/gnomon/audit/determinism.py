@@ -117,23 +117,23 @@ def batches(case: Case, base: Sequence[Ruling]) -> Iterator[Finding]:
             if isinstance(outcome, Raised):
                 yield case.finding(
                     "determinism.batch", Severity.BLOCKING,
-                    f"asked about {size} replies at once it fails: {outcome.error}",
-                    why="its own trainer asks about a whole batch in one call",
+                    f"the function fails when it judges {size} replies in one call: {outcome.error}",
+                    why="its own trainer passes a whole batch in one call",
                 )  # fmt: skip
                 return
             if not isinstance(outcome, Returned):
-                case.skipped["determinism, batches"] = f"the calls came to no end: {outcome}"
+                case.skipped["determinism, batches"] = f"the calls did not finish: {outcome}"
                 return
             parted = [(r, parts) for r, parts in zip(order, outcome.value, strict=True) if r.parts != parts]
             if parted:
                 first, parts = parted[0]
                 yield case.finding(
                     "determinism.batch", Severity.BLOCKING,
-                    f"among {size} replies that are judged in one call, {len(parted)} of {len(order)} earn another "
-                    f"reward than alone: {shown(first.reply)} earns {first.reward:g} alone and {earned(parts):g} there",
+                    f"{len(parted)} of {len(order)} replies earn another reward when {size} are judged in one call: "
+                    f"{shown(first.reply)} earns {first.reward:g} alone and {earned(parts):g} in the batch",
                     [ruling for ruling, _ in parted],
-                    why="something is carried from one reply of a batch to the next, so neighbours decide what is paid",
-                    fix="start afresh for every reply: no sum, no set of what was seen, no default that is changed",
+                    why="the function keeps state between the replies of a batch, so other replies change a reward",
+                    fix="compute each reward alone: no running sum, no set of earlier replies, no mutable default",
                 )  # fmt: skip
                 return
 

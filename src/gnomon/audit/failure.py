@@ -105,7 +105,7 @@ def swallowed(case: Case) -> Iterator[Finding]:
         caught = case.foreign and first.injected  # Elsewhere an exception ends the run, so functions catch them all.
         yield case.finding(
             "failure.swallowed", Severity.WARNING if caught else Severity.BLOCKING,
-            f"a fault {'of ours ' if first.injected else ''}at {first.place} becomes the verdict `{first.status}` "
+            f"{'an injected' if first.injected else 'a'} fault at {first.place} becomes the verdict `{first.status}` "
             "on a right answer",
             where=first.place, why="a full disk or a lost connection is then a wrong answer, and is learnt from",
             fix="catch only what a bad answer raises, not every Exception",

@@ -70,9 +70,9 @@ def audit(
         axes: names of `AXES`.
         tasks: how many of the subject's tasks to use; all of them, if not given.
         seed: of every draw of the audit.
-        max_tokens: of a reply. A fault that takes a longer reply is a note at most.
-        acknowledge: rules, or axes, whose findings are told and do not block.
-        watch: told the name of each axis before it is tried.
+        max_tokens: limit of a reply. A fault that needs a longer reply is only a note.
+        acknowledge: rules, or axes, whose findings are reported but do not block.
+        watch: called with the name of each axis before it is tried.
     Raises: ResourceError, E520 to E522, where the subject needs a jail that this host does not hold.
     """
     confined(subject.verifier)
@@ -130,7 +130,7 @@ def first_flight(env: Env, tasks: int, max_tokens: int) -> Report:
 def least_right(case: Case) -> float | None:
     """The least reward of a right reply, where a foreign function pays its top to none of them; else None.
 
-    A reward that falls with the length of a reply is such a one. None too where a wrong answer earns as much.
+    A reward with a penalty for length is an example. Also None if a wrong answer earns as much.
     """
     verifier = case.subject.verifier
     if not isinstance(verifier, Foreign) or verifier.right is not None or case.subject.solution is None:

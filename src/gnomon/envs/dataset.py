@@ -238,17 +238,20 @@ def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
 
 
 def repeated(env: Dataset, split: str) -> Iterator[str]:
-    """Sentences on questions that stand several times in a split, with the numbers of the rows."""
+    """Sentences on questions that occur more than once in a split, with the numbers of the rows."""
     asked: dict[str, Placed] = {}
     for place, row in divided(env)[split]:
         asked.setdefault(question(said_of(env.column(row, env.prompt, place))), []).append((place, row))
     several = [rows for rows in asked.values() if len(rows) > 1]
     apart = [rows for rows in several if len({repr(env.gold(row, place)) for place, row in rows}) > 1]
-    for found, what in ((apart, "with different answers"), ([rows for rows in several if rows not in apart], "alike")):
+    for found, what in (
+        (apart, "with different answers"),
+        ([rows for rows in several if rows not in apart], "with the same answer"),
+    ):
         if found:
             shown = "; ".join(" = ".join(str(place) for place, _ in rows[:4]) for rows in found[:5])
             more = f", and {len(found) - 5} more" if len(found) > 5 else ""
-            yield f"{len(found)} questions of the {split} split stand several times {what}: rows {shown}{more}."
+            yield f"The {split} split repeats {len(found)} question{'s' * (len(found) > 1)} {what}: rows {shown}{more}."
 
 
 def numbered(places: Sequence[int]) -> str:
@@ -268,8 +271,8 @@ def refuse_overlap(env: Dataset, parts: Mapping[str, Placed]) -> None:
         shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
         more = f", and {len(both) - 10} more" if len(both) > 10 else ""
         raise ConfigError(
-            "E151", f"{len(both)} held-out questions stand among the train rows too", where=env.path, why=shown + more,
-            fix="drop those rows from either side; a score on them says nothing",
+            "E151", f"{len(both)} held-out questions are also train questions", where=env.path, why=shown + more,
+            fix="drop those rows from one of the splits; a score on questions that were trained on says nothing",
         )  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
         raise ConfigError(
             "E163", f"the reward {label(reward)} has a parameter {missing!r}, which is not known", where="reward",
             why=f"the columns of the tasks are {', '.join(known)}",
-            fix="def reward(completion, answer), or a parameter named as a column, or one with a default",
+            fix="write def reward(completion, answer), name the parameter after a column, or give it a default",
         )  # fmt: skip
     return Rewarded(train=tuple(train), test=tuple(test), reward=judge)
 
@@ -125,7 +125,7 @@ class Columns:
             return row
         if not isinstance(row, Mapping):
             fix = f"a row such as {EXAMPLE}"
-            raise ConfigError("E162", f"a task is a {type(row).__name__}, and no row", where=where, fix=fix)
+            raise ConfigError("E162", f"a task is of type {type(row).__name__}, not a row", where=where, fix=fix)
         for name in filter(None, (self.prompt or "prompt", self.answer)):
             if row.get(name) is None:
                 raise no_column(row, name, (name,), where)
@@ -150,7 +150,7 @@ def listed(rows: Any) -> list[Any]:
         rows = rows.to_dict("records")  # A table of pandas.
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         raise ConfigError(
-            "E162", f"the tasks are a {type(rows).__name__}, and no rows", where="tasks",
+            "E162", f"the tasks are of type {type(rows).__name__}, not rows", where="tasks",
             fix=f"a list of rows such as {EXAMPLE}, a path of a .jsonl file, or a data set",
         )  # fmt: skip
     found = list(rows)
@@ -196,7 +196,7 @@ def held_out(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
     different = sorted(set(asked))
     if len(different) < 2:
         raise ConfigError(
-            "E162", "there is only one question, and one must be held out to measure on", where="tasks",
+            "E162", "there is only one question, and at least one must be held out for evaluation", where="tasks",
             fix="more tasks, or a mapping: {'train': ROWS, 'test': ROWS}",
         )  # fmt: skip
     kept = set(different[: max(1, len(different) // TEST_SHARE)])

@@ -187,7 +187,7 @@ def card(reader: RunReader, config: RunConfig, saved: Checkpoint, dtype: str, pr
             *(f"- base model `{name}`: sha256 `{value}`" for name, value in sorted(reader.genesis["policy"].items())),
             f"- sampler and learner: {tier_text(reader.manifest)}",
             "",
-            "The recipe, without the folders of files:",
+            "The recipe, with only the last part of absolute paths:",
             "",
             "```toml",
             tomli_w.dumps(recipe).strip(),
@@ -217,7 +217,7 @@ def prompts_text(folder: Path, renderer: Renderer) -> str:
         return "The chat template is the base model's; prompts in training were written by it."
     return (
         f"Prompts in training were written by Gnomon's renderer `{type(renderer).__name__}`. "
-        "The chat template in this folder does not write the same."
+        "The chat template in this folder writes other text."
     )
 
 

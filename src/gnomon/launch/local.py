@@ -448,7 +448,7 @@ def numerics(tier: Tier, gap: float) -> str:
         return "Tier exact: log-probabilities of sampler and learner are equal in every bit."
     return (
         f"Tier measured: log-probabilities of sampler and learner differ by up to {gap:.2g}. "
-        "The run is not held to equal bits; every step records its difference (docs/numerics.md)."
+        "This run does not require equal bits; every step records its largest difference (docs/numerics.md)."
     )
 
 

@@ -98,7 +98,7 @@ def listed(value: Any) -> Any:
 def by_object(name: str, where: str) -> ConfigError:
     """The error for a command that is to find an environment by a name of this form."""
     return ConfigError(
-        "E025", f"{name.removeprefix(OBJECT)} was handed over as a Python object, and no command can find it",
+        "E025", f"{name.removeprefix(OBJECT)} was passed as a Python object, and no command can import it",
         where=where, why="it is defined in a notebook or inside a function, or holds values that a recipe cannot hold",
         fix="use Python: gnomon.resume(RUN, ENV) with the same object; or put the class at the top of a .py file",
     )  # fmt: skip

@@ -132,9 +132,9 @@ def replay(
         verifier: a shipped environment, `package.module:Class` or `file.py:Class`; the run's own unless given.
         options: of the verifier; over those of the run when none is named.
         seconds: of processor time for one reply.
-        progress: told how many of how many rollouts are done.
+        progress: called with the number of rollouts done, and their total.
         trust: whether the code that the run folder names may be run, although this user has not trained with it here.
-    Raises: ConfigError E050 for code that is not trusted; RunError E142 when a stored task is not the environment's
+    Raises: ConfigError E052 for code that is not trusted; RunError E142 when a stored task is not the environment's
         any more; ConfigError E143 for options that the verifier does not take.
     """
     with RunReader(folder) as reader:
@@ -185,7 +185,7 @@ def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Judge:
 def lookout(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: bool = False) -> Lookout:
     """What looks for alarms in a run: with the second verifier that is named, else with the environment's own.
 
-    Args: trust: as of `replay`. Raises: ConfigError E050 for code that is not trusted.
+    Args: trust: as of `replay`. Raises: ConfigError E052 for code that is not trusted.
     """
     config, _ = resolve([load(folder / RECIPE)])
     with RunReader(folder) as reader:

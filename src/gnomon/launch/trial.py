@@ -34,7 +34,7 @@ def trial(env: Env) -> list[Ruling]:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise VerifierError(
             "E109", f"{subject.name} cannot be sent to another process: {raised(error)}", where=defined(env),
-            why="replies are judged in other processes, where judging can be stopped",
+            why="replies are judged in worker processes, which can be stopped",
             fix="make what it holds inside the function that uses it: no open file, lock or connection in a field",
         ) from error  # fmt: skip
     rulings: list[Ruling] = []
@@ -76,9 +76,9 @@ def broken(env: Env, ruling: Ruling) -> VerifierError:
     kind, _, said = ruling.detail.partition(": ")
     if kind == Unopened.__name__:
         what = f"{type(env).__name__} cannot be imported in another process: {said}"
-        return VerifierError("E109", what, where=defined(env), why="replies are judged where judging can be stopped")
+        return VerifierError("E109", what, where=defined(env), why="replies are judged in worker processes")
     where = quoted(ruling.place) or defined(env)
-    why = f"it was asked about the reply {ruling.reply!r:.80} to train task {ruling.index}"
+    why = f"it was judging the reply {ruling.reply!r:.80} to train task {ruling.index}"
     fix = "correct this line and start again; nothing was started"
     if kind == "NoScore":
         return VerifierError("E105", said, where=where, why=why, fix=fix)

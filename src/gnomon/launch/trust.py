@@ -94,9 +94,9 @@ def require_trusted(reader: RunReader, config: RunConfig, trust: bool) -> None:
     if not trust and (names := unsigned(reader, config)):
         raise ConfigError(
             "E052",
-            f"the run folder names code that was not trained with here: {', '.join(names)}",
+            f"the run folder names code that you have not trained with on this machine: {', '.join(names)}",
             where=str(reader.folder / RECIPE),
-            why="to judge its rollouts again, this code is run with your rights",
+            why="judging its rollouts again runs this code with your permissions",
             fix="read the code; then give the same command with --trust",
         )
 
@@ -106,4 +106,5 @@ def asked(folder: Path, ask: Callable[[str], bool]) -> bool:
     with RunReader(folder) as reader:
         config, _ = resolve([load(folder / RECIPE)])
         names = unsigned(reader, config)
-    return not names or ask(f"{folder} names code that was not trained with here: {', '.join(names)}. Run it?")
+    what = f"{folder} names code that you have not trained with on this machine"
+    return not names or ask(f"{what}: {', '.join(names)}. Run it?")

@@ -130,14 +130,14 @@ class Batch:
 
 
 def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int | None = None) -> Batch:
-    """The batch of a step: every rollout of every group that is not spare is in it, with no credit yet.
+    """The batch of a step: every rollout of every group that is not spare, before advantages are computed.
 
     Args:
-        groups: all that was planned, of equal size, and those that are spare.
+        groups: the planned groups, of equal size, and the spare ones.
         sampling: how every completion was drawn.
         exact: whether the engine's log-probabilities must be the learner's in every bit.
         limit: most tokens that a rollout can sample in all its turns, `Actor.longest`. It is a divisor of some
-            objectives, so it must be the same in every step. That of one reply if not given.
+            objectives, so it must be the same in every step. Default: the limit of one reply.
     """
     groups = [group for group in groups if not group.spare]
     rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]

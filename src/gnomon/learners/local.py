@@ -39,13 +39,13 @@ class LocalLearner:
     Args:
         compute: dtype of forward and backward passes, the policy's own if not given. What the optimiser moves and
             remembers, gradients once summed, log-probabilities and all that is made of them are at least float32.
-        lr: of the last step of the warm-up, from where it falls.
-        steps: at which the fall reaches `lr · floor`.
+        lr: peak learning rate, reached at the last step of the warm-up; it decays linearly from there.
+        steps: optimiser step at which the decay reaches `lr · floor`.
         clip: largest norm of the gradient, over all parameters.
-        entropy: nats of the whole next-token distribution, weighed like the token: its coefficient in what is climbed.
-        full_kl: nats between the whole next-token distributions of policy and reference, weighed like the token: its
-            coefficient in what is climbed down.
-        reference: a policy that stands still, for objectives that ask for one and for `full_kl`.
+        entropy: coefficient of the entropy bonus: nats of the full next-token distribution, weighted like the token.
+        full_kl: coefficient of the KL penalty: nats between the full next-token distributions of policy and reference,
+            weighted like the token.
+        reference: a policy that is never updated, for objectives that ask for one and for `full_kl`.
         critic: for objectives that ask for one.
         shared: rewards are compared across the seats of a game, in its groups as in the running mean, instead of
             within each seat.
@@ -127,9 +127,9 @@ class LocalLearner:
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Stat]:
         """Add the gradient of a prepared batch. Rows whose coefficients are all zero have none, and are not computed.
 
-        Micro-batches are cut between prompts. Where that parts tokens whose coefficients depend on each other, all
-        coefficients are computed first: from what an exact sampler reported of the policy as it is, or else from a
-        pass without gradients.
+        Micro-batches are cut between prompts. If a cut separates tokens whose coefficients depend on each other, all
+        coefficients are computed first: from the log-probabilities of an exact sampler if the policy has not moved
+        since, or else from a pass without gradients.
 
         Returns: `logp_gap`, the largest |sampler − learner| log-probability; `entropy`, nats per
             trained token; `trained`, tokens with a gradient; with `full_kl` also `kl`, nats per trained
@@ -321,7 +321,7 @@ class LocalLearner:
                 "E322",
                 "the checkpoint was written by an older Gnomon, which did not count the steps of a run",
                 where=str(folder),
-                why="opponents and offline steps could come at other places than in the first part of the run",
+                why="without this count, opponents and offline steps would follow another schedule than before",
                 fix="gnomon train RUN/recipe.toml run=OTHER starts again; gnomon export RUN FOLDER keeps the policy",
             )
         self.version, self.prepared = int(memory.pop("version")), int(memory.pop("prepared"))

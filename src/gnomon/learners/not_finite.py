@@ -82,22 +82,23 @@ def causes(
     rows = [row for batch in gathered for row in batch.rows]
     tables = [batch.rollouts.rewards.flatten().isfinite() for batch in gathered]
     paid = sorted({i for table in tables for i in (~table).nonzero().flatten().tolist()})
-    yield Cause(bool(paid), "their rewards are not finite", "a finite reward for every rollout: gnomon check ENV", paid)
+    why = "the rewards of these rollouts are not finite"
+    yield Cause(bool(paid), why, "a finite reward for every rollout: gnomon check ENV", paid)
     for what, read, fix in (
         ("the engine's log-probabilities", sampled, "an engine that reports the distribution it samples from"),
         ("log-probabilities under the reference", lambda row: row.reference_logp, "a reference of finite weights"),
         ("log-probabilities as the step began", lambda row: row.proximal_logp, diverged),
         ("the critic's returns", lambda row: row.returns, "a smaller critic.lr, in a new run"),
-        ("their advantages", lambda row: row.advantage, "objective=rloo, whose advantages are differences of rewards"),
+        ("the advantages of these rollouts", lambda row: row.advantage, "objective=rloo, which only subtracts rewards"),
     ):
         found = of_rows(rows, map(read, rows))
         yield Cause(bool(found), f"{what} are not finite", fix, found)
     if logp is not None:
         found = of_rows(rows, chain.from_iterable(map(logp, gathered)))
-        why = "their log-probabilities under the policy are not finite"
+        why = "the log-probabilities of these rollouts under the policy are not finite"
         yield Cause(bool(found), why, diverged, found)
     if first:
-        why = "rewards, log-probabilities and credit are finite and no step was taken before: the passes overflow"
+        why = "rewards, log-probabilities and credit are finite and no step was taken before: a pass overflows"
         yield Cause(True, why, finer)
     why = "rewards, log-probabilities and credit are finite: the weights have grown until the backward pass overflows"
     yield Cause(True, why, slower)

@@ -70,7 +70,7 @@ def _require_known(folder: Path, config: Mapping[str, Any]) -> None:
             raise _unsupported(folder, f"the model has {config[key]} layers", f"it may have 1 to {MOST}")
     if config.get("quantization_config") is not None:
         why = "quantized weights cannot be trained, and their formats are read by other packages' code"
-        raise _unsupported(folder, "the weights are quantized", why, "a folder with the weights as they were before")
+        raise _unsupported(folder, "the weights are quantized", why, "use the folder of the model before quantization")
     if (folder / "adapter_config.json").is_file():
         why = "it would load whatever base model its adapter_config.json names"
         raise _unsupported(folder, "the folder holds an adapter", why, "merge it into its base model, and give that")

@@ -29,9 +29,9 @@ def require_fitting(folder: Path) -> None:
     largest = max((*token_ids(table(folder / "tokenizer.json")), *end_tokens(folder)), default=-1)
     if largest >= rows:
         raise ModelError(
-            "E317", f"the tokenizer has a token {largest}, and the model embeds {rows} tokens", where=str(folder),
-            why=f"the ids of an embedding with {rows} rows go from 0 to {rows - 1}",
-            fix="the tokenizer of this very model, or model.resize_token_embeddings(len(tokenizer)) before it is saved",
+            "E317", f"the tokenizer has a token {largest}, but the model embeds {rows} tokens", where=str(folder),
+            why=f"the token ids of an embedding with {rows} rows are 0 to {rows - 1}",
+            fix="use the model's own tokenizer, or save it after model.resize_token_embeddings(len(tokenizer))",
         )  # fmt: skip
 
 

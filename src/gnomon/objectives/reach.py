@@ -24,14 +24,14 @@ class Reach(IntEnum):
     GROUP = 2
     """All tokens of its group."""
     STEP = 3
-    """All tokens of the optimiser step: what holds for a function that declares nothing."""
+    """All tokens of the optimiser step. The default for a function that declares nothing."""
 
 
 def reaches(reach: Reach) -> Callable[[Part], Part]:
     """Declare the reach of a ratio, a correction, an aggregate or a penalty.
 
-    A learner that splits a step computes a coefficient only from all tokens within its reach. A function that
-    declares too little has another gradient in every split.
+    A learner that splits a step computes a coefficient only from all tokens within its reach. If a
+    function declares too small a reach, its gradient depends on the split.
     """
 
     def declare(part: Part) -> Part:

@@ -185,9 +185,9 @@ class Objective:
     off_policy: OffPolicy
     """Of a policy that has left proximal and behavior, which agree."""
     mismatch: OffPolicy = OffPolicy.ON_POLICY
-    """Of a policy that is the proximal one, with a behavior apart from both: what the correction does. So it is at the
-    first of several updates of a batch, whose centre is the policy as the batch began; `mismatch_of_one_update` is
-    what holds where a batch serves one update."""
+    """Of a policy that equals the proximal one, while the behavior policy differs: what the correction does. This is
+    so at the first of several updates of a batch, whose centre is the policy at the start of the batch. For one update
+    per batch see `mismatch_of_one_update`."""
     singleton: Singleton
     min_group: int
     """The smallest group that can move the policy."""
@@ -233,9 +233,9 @@ class Objective:
 
     @property
     def mismatch_of_one_update(self) -> OffPolicy:
-        """As `mismatch`, where a batch serves one update: without a correction the sampler itself is the centre.
+        """As `mismatch`, for one update per batch: without a correction the sampler itself is the centre of the ratio.
 
-        The ratio then takes the sampler's distance for the policy's own movement, and clips it or corrects it as such.
+        The ratio then treats the sampler's difference as a movement of the policy.
         """
         return self.mismatch if self.corrects else self.off_policy
 

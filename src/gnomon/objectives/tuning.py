@@ -169,10 +169,10 @@ def scored_terms(groups: Sequence[Scored], *, group: int, of: Metric) -> GainTer
     Source: derived; see the head of this page.
     """
     if not of.successes:
-        raise ValueError("log p asks for ℓ where one rollout succeeds, and two are needed to tell it: gain_terms can")
+        raise ValueError("log p needs ℓ from groups with one success, and measuring ℓ takes two: use gain_terms")
     least = group + of.successes + of.failures
     if not groups or group < 1 or min(seen.rollouts for seen in groups) < least:
-        raise ValueError(f"{of.name} in groups of {group} is told by groups of {least} rollouts or more")
+        raise ValueError(f"{of.name} in groups of {group} needs measured groups of at least {least} rollouts")
     sensitivity, square = [0.0], [0.0]
     for count in range(1, group + 1):
         ways, rest = math.comb(group, count), group - count

@@ -25,9 +25,9 @@ WINDOW = 5
 ERRORS = 4.0
 """Standard errors that a difference must have."""
 GROUPS = 32
-"""Groups in which a run that teaches nothing must show it before its first window is whole."""
+"""Fewest groups for an alarm on a run that teaches nothing."""
 ROLLOUTS = 16
-"""Rollouts that must show what hardly any healthy run does even once."""
+"""Fewest rollouts for an alarm on something that a healthy run hardly ever does."""
 LAG = 20
 """Steps within which behaviour is new."""
 
@@ -145,7 +145,7 @@ def replies_alike(looks: Sequence[Look]) -> Alarm | None:
     now = latest(looks, "alike")
     if now is None or now.mean < 0.75 or sum(seen.sizes["alike"] for seen in looks[-WINDOW:]) < GROUPS:
         return None
-    sentence = f"in {now.mean:.0%} of the groups that are not all right, every reply is the same"
+    sentence = f"in {now.mean:.0%} of the groups with a wrong reply, all replies are the same"
     return rung("replies.alike", looks, sentence, "wrong")
 
 
@@ -172,7 +172,7 @@ def prompt_without_slot(looks: Sequence[Look]) -> Alarm | None:
     now = recent(looks, "unasked", ROLLOUTS)
     if now is None or now.mean < 0.25:
         return None
-    sentence = f"no prompt shows the slot <answer>...</answer> from which {now.mean:.0%} of the answers were read"
+    sentence = f"{now.mean:.0%} of the answers were read from the slot <answer>...</answer>, which no prompt shows"
     return rung("prompt.without_slot", looks, sentence, "any")
 
 
@@ -218,14 +218,14 @@ ALARMS: dict[str, Rule] = {
 
 
 ADVICE: dict[str, str] = {
-    "correct.falls": "read these rollouts; close in the verifier what they are paid for (docs/reward-hacking.md)",
-    "parts.jump": 'pay such parts only for right answers (gate="correct"), or less (docs/reward-hacking.md)',
-    "behaviour.new": "read these rollouts; close in the verifier what they are paid for (docs/reward-hacking.md)",
-    "unparsable.jump": "read these rollouts; a smaller optim.lr, or a part of the reward for the answer's form",
-    "variance.collapse": "easier tasks, a larger rollout.group, or rollout.refill=10, which replaces such groups",
-    "replies.alike": "the policy no longer explores: regularize.entropy=0.01, regularize.kl=0.01 or a smaller optim.lr",
-    "replies.cut_off": "a larger rollout.max_tokens; if replies never end, look at rollout.stop and at the end token "
-    "of the tokenizer",
+    "correct.falls": "read these rollouts; stop the verifier from rewarding the exploit (docs/reward-hacking.md)",
+    "parts.jump": 'pay these parts only for right answers (gate="correct"), or pay less (docs/reward-hacking.md)',
+    "behaviour.new": "read these rollouts; stop the verifier from rewarding the exploit (docs/reward-hacking.md)",
+    "unparsable.jump": "read these rollouts; lower optim.lr, or pay a part of the reward for the form of the answer",
+    "variance.collapse": "use easier tasks, a larger rollout.group, or rollout.refill=10, which replaces such groups",
+    "replies.alike": "the policy does not explore: try regularize.entropy=0.01, regularize.kl=0.01 or a lower optim.lr",
+    "replies.cut_off": "raise rollout.max_tokens; if replies never end, check rollout.stop and the end token of the "
+    "tokenizer",
     "answers.unreadable": "show the form of the answer in the prompt; env.shots=2 puts solved examples before it",
     "prompt.without_slot": 'ask for it in the prompt: user(f"... {SLOT}"), SLOT from gnomon.envs.base',
     "sentinel.disagrees": "read these rollouts and decide which verifier is right",

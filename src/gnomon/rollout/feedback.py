@@ -23,15 +23,14 @@ WISH = Status.CORRECT
 
 
 class Conditioned(Actor):
-    """Puts the wished-for feedback before the task; what is trained stands behind the feedback that came.
+    """Samples with the desired feedback before the task, and trains each reply behind the feedback that it received.
 
-    Nobody has told the policy that the run begins with what feedback in a prompt means, so the first steps learn
-    from what that policy writes when it is asked plainly: fitted, π(o|c) ∝ π₀(o)·p(c|o). Evaluations always ask
-    for the wish: this is how such a policy is used.
+    The initial policy does not know what feedback in a prompt means. So the first steps learn from replies that it
+    writes to the task alone; the fit is π(o|c) ∝ π₀(o)·p(c|o). Evaluations always put the desired feedback first.
 
     Args:
-        base: the weights that the run begins with, as copies that stand still.
-        offline: steps of the run, the first, whose rollouts are sampled from the base.
+        base: copies of the initial weights, which are never updated.
+        offline: number of first steps of the run whose rollouts are sampled from the base.
     Source: FCP 2025 (feedback-conditional policy), arXiv 2509.22638.
     """
 

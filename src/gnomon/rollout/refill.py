@@ -18,13 +18,13 @@ __all__ = ["Refilled", "chosen", "further", "mixed", "of_tasks"]
 
 
 class Refilled(Actor):
-    """Samples as many further tasks as are all right or all wrong, until enough are neither.
+    """Replaces tasks whose rollouts are all right or all wrong by further tasks, until enough tasks are mixed.
 
-    What is trained is always as many tasks as were planned, each in all its seats: the first that are neither, in the
-    order sampled, and where even the last round leaves too few, the first of the others. A task of several seats is
-    neither where one of its groups is, or with a shared baseline all of them together. A task that could not be judged
-    is replaced too. All that was sampled is returned, and so recorded and counted; what is not trained is `spare`. With
-    enough tasks the expected gradient of a row that learns nothing from the others is E[g]/P(neither), for one seat
+    The planned number of tasks is always trained, each in all its seats: the first mixed ones in the order sampled and,
+    if the last round leaves too few, the first of the others. A task of several seats is mixed if one of its groups is;
+    with a shared baseline, if all its groups together are. A task that could not be judged is replaced too. All groups
+    are returned, and so recorded and counted; groups that are not trained on are `spare`. With enough tasks the
+    expected gradient of a row that learns nothing from unmixed tasks is E[g]/P(mixed), for one seat
     E[g]/P(0 < K < N): longer, in the same direction.
 
     Args:
@@ -32,8 +32,8 @@ class Refilled(Actor):
         among: indices of the train tasks to draw from; none means all.
         shared: whether rewards are compared across the seats of a task.
     Source: Yu et al. 2025 (DAPO), arXiv 2503.14476, §3.2.
-    Differs: a round samples what is still missing, there as much as the first; a step that runs out of rounds
-        trains on what it has, there the run ends.
+    Differs: a round samples only the missing tasks, DAPO's as many as the first; a step without rounds left trains on
+        what it has, DAPO's run ends.
     """
 
     def __init__(

@@ -18,17 +18,17 @@ __all__ = ["Uncertain", "predictive_entropy"]
 
 
 class Uncertain(Actor):
-    """Plays several times as many tasks as were planned, and trains on as many as planned, of the highest entropy.
+    """Samples several times the planned number of tasks, and trains on the planned number with the highest entropy.
 
-    A task is trained on in all its seats, or in none. All that was sampled is returned, and so recorded and counted;
-    what is not trained is `spare`.
+    A task is trained on in all its seats, or in none. All groups are returned, and so recorded and counted; groups that
+    are not trained on are `spare`.
 
     Args:
         candidates: tasks sampled for each that is trained on.
         among: indices of the train tasks to draw from; none means all.
     Source: Muldrew et al. 2024 (active preference learning), arXiv 2402.08114.
-    Differs: what is set aside is judged too. There the judge is a person, and the point is to ask less of them; here
-        it is that the rest of the step costs less.
+    Differs: spare rollouts are judged too. In the paper a person judges, and the aim is fewer judgements; here it is
+        fewer rollouts to train on.
     """
 
     def __init__(

@@ -257,7 +257,7 @@ def _gone(folder: Path) -> RunError:
         "E412",
         "the run folder was deleted or moved while it was in use",
         where=str(folder),
-        why="what the run recorded went with it",
+        why="its records were deleted or moved with it",
         fix="if it was moved: gnomon resume NEW_FOLDER; else start the run again",
     )
 

@@ -23,9 +23,9 @@ BATCH = "completions"
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionReward(Foreign):
-    """Judges by a function, which is given what its parameters name.
+    """Judges by a function, whose parameter names say what it receives.
 
-    | parameter | is given |
+    | parameter | value |
     |---|---|
     | `completion`, `reply`, `response`, `output`, `text`, `prediction`, `solution_str` | the reply, as text |
     | `answer`, `gold`, `ground_truth`, `reference`, `target`, `solution`, `expected`, `label` | the task's answer |
@@ -35,7 +35,7 @@ class FunctionReward(Foreign):
     | the name of a column | the value in the task's row |
 
     A column wins over the other meanings of its name, except those of the reply. One or two parameters without any
-    such name are the reply and the answer. A function with a parameter `completions` is called as TRL calls it:
+    of these names are the reply and the answer. A function with a parameter `completions` is called as TRL calls it:
     `f(prompts=[…], completions=[…], **columns)`, lists of one element, and returns a list of one score; its prompts and
     completions are lists of messages where the prompt was given as messages.
 

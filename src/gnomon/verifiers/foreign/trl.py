@@ -42,7 +42,7 @@ class TrlReward(Foreign):
         for function in self.functions:
             needed = inspect.signature(called(function)).parameters.get("completion_ids")
             if needed is not None and needed.default is inspect.Parameter.empty:
-                raise VerifierError("E134", f"{label(function)} needs completion_ids, and a verifier sees text alone")
+                raise VerifierError("E134", f"{label(function)} needs completion_ids, but a verifier gets only text")
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         """Raises: VerifierError E132 for what is no number, or when no function has anything to say."""
@@ -80,6 +80,6 @@ class TrlReward(Foreign):
             scores = []
         if len(scores) != len(calls) or isinstance(given, str):
             due = f"{len(calls)} completions" if len(calls) > 1 else "one completion"
-            what = f"{given!r:.100} for {due}, where a list of one score each is due"
+            what = f"{given!r:.100} for {due}; it must be a list with one score each"
             raise VerifierError("E132", what, where=label(function))
         return [None if score is None else number(score, label(function)) for score in scores]
