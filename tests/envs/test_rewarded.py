@@ -141,8 +141,8 @@ def test_tasks_and_files_are_taken_too(tmp_path):
     ("tasks", "words"),
     [
         ([], "there is no task"),
-        (5, "no rows"),
-        ([3, 4], "no row"),
+        (5, "not rows"),
+        ([3, 4], "not a row"),
         ([{"q": "x"}, {"q": "y"}], "no prompt"),
         ([{"prompt": "x"}, {"prompt": "y"}], "no answer, which plain asks for"),
         ([{"prompt": "x", "answer": "1"}, {"prompt": "y"}], "train, row 1"),
