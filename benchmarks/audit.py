@@ -28,7 +28,18 @@ from gnomon.learners.batch import Batch, pack
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import logp_of, packed_hidden
-from gnomon.objectives import TABLE, ClosedForm, Objective, Seen, Tokens, TokenShape, count_weight, objective, terminal
+from gnomon.objectives import (
+    TABLE,
+    ClosedForm,
+    Objective,
+    Reach,
+    Seen,
+    Tokens,
+    TokenShape,
+    count_weight,
+    objective,
+    terminal,
+)
 from gnomon.types import (
     Completion,
     Finish,
@@ -271,7 +282,10 @@ def audited() -> dict[str, Objective]:
     return {
         name: row
         for name, row in rows.items()
-        if row.credit is terminal and not isinstance(row.target, TokenShape) and not row.asks
+        if row.credit is terminal
+        and not isinstance(row.target, TokenShape)
+        and not row.asks
+        and row.reach is not Reach.GROUP  # Pairs look at the log-probabilities of both rollouts.
     }
 
 

@@ -94,7 +94,7 @@ def test_a_mistake_exits_2(tmp_path: Path, words: list[str], said: str) -> None:
 
 def test_a_run_is_stopped_by_what_blocks_and_keeps_a_receipt(tmp_path: Path) -> None:
     (tmp_path / "loose.py").write_text(LOOSE)
-    small = {"steps": 1, "prompts": 2, "group": 2, "max_tokens": 4, "eval": {"tasks": 2, "samples": 1, "pass_at": [1]}}
+    small = {"steps": 1, "prompts": 2, "group": 2, "max_tokens": 32, "eval": {"tasks": 2, "samples": 1, "pass_at": [1]}}
     env = f"{tmp_path / 'loose.py'}:Loose"
     with pytest.raises(ConfigErrors, match="E124") as stopped:
         gnomon.train(env, run=tmp_path / "one", quiet=True, **small)

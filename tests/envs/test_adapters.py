@@ -301,7 +301,8 @@ def test_a_second_agent_is_refused_and_not_made_up():
 
 def test_names_of_other_libraries_stand_where_an_environment_is_named(tmp_path):
     from gnomon.config import Env as EnvConfig
-    from gnomon.launch.find import check_env_config, env_class, spec_of
+    from gnomon.launch.find import check_env_config, env_class
+    from gnomon.launch.objects import spec_of
 
     env = make_env(EnvConfig(type="gym:texts:Guess", turns=7, options={"largest": 5}))
     assert isinstance(env, Gym) and env.name == "texts:Guess" and env.turns == 7 and env.options == {"largest": 5}

@@ -130,7 +130,7 @@ def test_kernels_that_a_config_names_are_not_loaded(folder, values, monkeypatch)
         monkeypatch.setattr(
             f"transformers.integrations.hub_kernels.{name}",
             lambda *_, **__: pytest.fail("a kernel was asked for"),
-            False,
+            raising=False,
         )
     configured(folder, **values)
     assert torch.equal(Policy.load(folder).head, Policy.load(TINY).head)

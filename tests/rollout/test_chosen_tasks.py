@@ -103,7 +103,7 @@ def collected(
     actor = kind(
         env, TOKENIZER, engine, group=GROUP, sampling=SAMPLING, referee=referees[env], among=range(16), **options
     )
-    actor.count = lambda plays: None  # An environment that breaks on purpose may go on.
+    actor.count = lambda plays, groups: None  # An environment that breaks on purpose may go on.
     tasks = [(index, env.tasks("train")[index]) for index in range(PLANNED)]
     return asyncio.run(actor.collect(tasks, Key(0)))
 

@@ -127,7 +127,9 @@ def test_a_resumed_run_knows_what_has_rung(tmp_path, place):
     done = command("resume", str(run))
     assert done.returncode == 0, done.stderr
     with RunReader(run) as reader:
-        noted = [{k: event[k] for k in ("name", "step", "sentence", "read")} for event in reader.events("alarm")]
+        noted = [
+            {k: event[k] for k in ("name", "step", "sentence", "read", "advice")} for event in reader.events("alarm")
+        ]
     found = command("alarms", str(run), "--json")
     assert found.returncode == 1 and json.loads(found.stdout)["alarms"] == noted != []
     shown = command("show", str(run)).stdout

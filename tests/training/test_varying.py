@@ -66,10 +66,10 @@ class Later(Steady):
 
 
 class Breaks(Steady):
-    """A judge with a bug."""
+    """A judge with a bug that none of the tasks shows that are tried before a run."""
 
     def check(self, task, answer):
-        if not os.path.exists(os.environ.get("MENDED", "/nowhere")) and len(answer) % 2 and task.answer % 2:
+        if not os.path.exists(os.environ.get("MENDED", "/nowhere")) and len(answer) % 2 and task.answer > 4:
             raise RuntimeError("odd lengths")
         return len(answer) % 2 == 0
 '''
