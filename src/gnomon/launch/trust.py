@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import RunConfig, load, resolve
+from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import ENVS
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.store import RunReader
@@ -104,6 +104,6 @@ def require_trusted(reader: RunReader, config: RunConfig, trust: bool) -> None:
 def asked(folder: Path, ask: Callable[[str], bool]) -> bool:
     """Whether a person lets the code of a run folder run. Args: ask: shows a question and returns yes or no."""
     with RunReader(folder) as reader:
-        config, _ = resolve([load(folder / RECIPE)])
+        config, _ = resolve([recorded(folder / RECIPE)])
         names = unsigned(reader, config)
     return not names or ask(f"{folder} names code that was not trained with here: {', '.join(names)}. Run it?")
