@@ -155,7 +155,7 @@ def changed(env: Env, options: Mapping[str, Any]) -> Env:
     if not options:
         return env
     names: list[str] = []
-    if dataclasses.is_dataclass(env):
+    if dataclasses.is_dataclass(env) and not hasattr(env, "spec"):  # Else the tasks and the reward are its fields.
         names = [field.name for field in dataclasses.fields(env) if field.init]
     for key in options:
         if key not in names:

@@ -59,8 +59,11 @@ def signature(recipe: str) -> str:
 
 
 def key() -> bytes:
-    """Raises: OSError, where this user's state folder cannot be written."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    """Raises: OSError, where this user has no home folder, or its state folder cannot be written."""
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
     path = Path(state) / "gnomon" / "key"
     with suppress(FileNotFoundError):
         if len(found := path.read_bytes()) == KEY:
