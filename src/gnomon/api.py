@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from gnomon.config import RunConfig, Source, load, resolve
+from gnomon.config import RunConfig, Source, recorded, resolve
 from gnomon.envs import ENVS, Env
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.launch.find import check_env_config, check_policy_config, require_outside
@@ -88,7 +88,7 @@ def resume(
     """
     require_outside()
     RunReader(run).close()  # E404, if it is no run
-    config, _ = resolve([load(Path(run) / "recipe.toml")])
+    config, _ = resolve([recorded(Path(run) / "recipe.toml")])
     built = None if what is None else object_of(what, reward, reward_range)
     from gnomon.launch.display import Display, Silent
     from gnomon.launch.local import resume as go_on
@@ -156,7 +156,7 @@ def changed(env: Env, options: Mapping[str, Any]) -> Env:
     if not options:
         return env
     names: list[str] = []
-    if dataclasses.is_dataclass(env):
+    if dataclasses.is_dataclass(env) and not hasattr(env, "spec"):  # Else the tasks and the reward are its fields.
         names = [field.name for field in dataclasses.fields(env) if field.init]
     for key in options:
         if key not in names:

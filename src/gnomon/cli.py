@@ -96,13 +96,13 @@ def resume(
 
     with RunReader(folder) as reader:
         reader.recipe  # noqa: B018 - a damaged recipe is told before anything heavy is imported
-    from gnomon.config import load, resolve
+    from gnomon.config import recorded, resolve
     from gnomon.launch.bars import spark
     from gnomon.launch.display import Display
     from gnomon.launch.local import resume as go_on
     from gnomon.launch.read import summary, summary_text
 
-    config, _ = resolve([load(folder / "recipe.toml")])
+    config, _ = resolve([recorded(folder / "recipe.toml")])
     with Display(config) as display:
         reader = go_on(folder, display, accept_divergence=accept_divergence)
     with reader:

@@ -18,7 +18,7 @@ from gnomon.elsewhere import known
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.rates import rates
 
-__all__ = ["Origins", "RunConfig", "Source", "load", "resolve", "to_toml"]
+__all__ = ["Origins", "RunConfig", "Source", "load", "recorded", "resolve", "to_toml"]
 
 Origins = Mapping[str, str]
 """Dotted key to where it was given."""
@@ -841,6 +841,18 @@ def load(path: Path) -> Source:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigErrors([ConfigError("E002", "the recipe is no TOML", where=str(path), why=str(error))]) from error
     return Source(values, {key: f"{path}, line {line_of(text, key)}" for key in leaves(values)})
+
+
+def recorded(path: Path) -> Source:
+    """The recipe of a run folder, which may be older than this Gnomon: a renamed objective has its present name.
+
+    Raises: as `load`.
+    """
+    found = load(path)
+    row = found.values.get("objective")
+    if isinstance(row, dict) and row.get("type") in RENAMED:
+        row["type"] = RENAMED[row["type"]]
+    return found
 
 
 def overrides(words: Sequence[str], first: int = 1) -> Source:

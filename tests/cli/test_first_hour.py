@@ -133,6 +133,13 @@ def test_a_run_is_resumed_with_its_own_environment_only(tmp_path):
     gnomon.resume(tmp_path / "f", rows, reward=exact, quiet=True).close()
 
 
+def test_tasks_and_a_reward_have_no_options():
+    rows = [{"prompt": f"{i} + 1?", "answer": str(i + 1)} for i in range(9)]
+    for options in ({"reward": 1}, {"format": 1}):
+        with pytest.raises(ConfigErrors, match="E012"):
+            configure(rows, {"env": options}, reward=lambda completion, answer: True)
+
+
 def less(settings, name):
     return {key: value for key, value in settings.items() if key != name}
 

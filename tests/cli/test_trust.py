@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from commands import command
+from gnomon.launch.trust import signature
 
 ENV = """
 import os
@@ -133,3 +134,12 @@ def test_the_key_is_the_users_alone_and_made_once(tmp_path, monkeypatch):
     assert path.stat().st_mode & 0o777 == 0o600
     path.write_bytes(b"short")
     assert signature("a") == ""
+
+
+def test_a_user_without_a_home_folder_trains_unsigned(monkeypatch):
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", none)
+    assert signature("a recipe") == ""

@@ -170,3 +170,15 @@ def test_what_a_module_defines_is_named_and_the_rest_is_written_out():
     assert packed(plain) == pickle.dumps(plain)
     number = 3
     assert pickle.loads(packed(lambda: number))() == 3
+
+
+def test_rewards_ranges_and_splits_that_cannot_be_used_are_refused():
+    rows = [{"prompt": f"{i} + 1?", "answer": str(i + 1)} for i in range(9)]
+    for reward in (3, max):
+        with pytest.raises(ConfigError, match="E163"):
+            rewarded(rows, reward)
+    for wrong in ((1.0, 0.0), (0.0, float("nan")), (1.0,), "ab", 1.0, (0.0, float("inf"))):
+        with pytest.raises(ConfigError, match=r"E163(.|\n)*reward_range"):
+            rewarded(rows, lambda completion, answer: True, wrong)
+    with pytest.raises(ConfigError, match=r"E151(.|\n)*train row 8 = test row 0"):
+        rewarded({"train": rows, "test": rows[8:]}, lambda completion, answer: True)

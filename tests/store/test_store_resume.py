@@ -403,6 +403,8 @@ def test_a_lost_end_is_found(make, finished, old):
         assert bool(verify(folder)) is not found, what
         if found:
             assert "E405" in str(verify(folder))
+            with RunReader(folder) as reader:
+                assert ("make the run again" in str(verify(folder))) is reader.complete
 
 
 def test_a_finished_run_without_its_end_can_be_resumed(make):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -71,20 +72,17 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
             Where no held-out rows are given they are an eighth of the questions, at least one, chosen by hash.
         reward: see `FunctionReward`.
         reward_range: lowest and highest reward; a right reply earns the highest.
-    Raises: ConfigError E162 for rows that are none, E163 for a reward that cannot be called with them.
+    Raises: ConfigError E162 for rows that are none, E163 for a reward that cannot be called with them, E151 for
+        questions that stand among the rows of `train` and of `test`.
     """
-    if not callable(reward):
-        raise ConfigError(
-            "E163", f"the reward is a {type(reward).__name__}, which cannot be called", where="reward",
-            fix="reward=f, with def f(completion, answer): return completion.strip() == answer",
-        )  # fmt: skip
+    low, top = limits(reward_range)
     given = splits_of(tasks)
-    columns = Columns.of(given["train"][0], label(reward), signature(reward).parameters)
+    columns = Columns.of(given["train"][0], label(reward), asked(reward))
     rows = {
         name: [columns.task(row, f"{name}, row {i}") for i, row in enumerate(found)] for name, found in given.items()
     }
     train, test = (rows["train"], rows["test"]) if "test" in rows else held_out(rows["train"])
-    low, top = map(float, reward_range)
+    refuse_overlap(train, test)
     judge = FunctionReward(
         function=reward, low=low, top=top, answer=columns.answer or "answer", conversational=columns.conversational
     )
@@ -96,6 +94,43 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
             fix="write def reward(completion, answer), name the parameter after a column, or give it a default",
         )  # fmt: skip
     return Rewarded(train=tuple(train), test=tuple(test), reward=judge)
+
+
+def asked(reward: Any) -> Collection[str]:
+    """The names of a reward's parameters. Raises: ConfigError E163."""
+    try:
+        return signature(reward).parameters
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            "E163", f"the reward is a {type(reward).__name__}, which cannot be called", where="reward", why=str(error),
+            fix="reward=f, with def f(completion, answer): return completion.strip() == answer",
+        ) from error  # fmt: skip
+
+
+def limits(reward_range: Any) -> tuple[float, float]:
+    """The lowest and the highest reward. Raises: ConfigError E163."""
+    try:
+        low, top = map(float, reward_range)
+    except (TypeError, ValueError):
+        low = top = math.nan
+    if not -math.inf < low < top < math.inf:
+        raise ConfigError(
+            "E163", f"reward_range is {reward_range!r:.60}", where="reward_range",
+            why="it is the lowest and the highest reward, two finite numbers in this order", fix="reward_range=(0, 1)",
+        )  # fmt: skip
+    return low, top
+
+
+def refuse_overlap(train: Sequence[Task], test: Sequence[Task]) -> None:
+    """Raises: ConfigError E151, where a question stands both among train and held-out rows, with the rows."""
+    places = {task.messages: place for place, task in reversed(list(enumerate(train)))}
+    if both := [(places[task.messages], place) for place, task in enumerate(test) if task.messages in places]:
+        shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
+        raise ConfigError(
+            "E151", f"{len(both)} held-out questions stand among the train rows too", where="tasks",
+            why=shown + (f", and {len(both) - 10} more" if len(both) > 10 else ""),
+            fix="drop those rows from either side; a score on them says nothing",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

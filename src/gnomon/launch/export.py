@@ -14,7 +14,7 @@ import tomli_w
 import torch
 from transformers import GenerationConfig
 
-from gnomon.config import RunConfig, load, resolve
+from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import ConfigError
 from gnomon.launch.saved import checkpoint, split_step
 from gnomon.models.policy import Policy
@@ -76,7 +76,7 @@ def export(name: str, folder: Path, dtype: str = "") -> Export:
         )
     with RunReader(run) as reader:
         saved = load_checkpoint(checkpoint(run, step), ())
-        config, _ = resolve([load(run / RECIPE)])
+        config, _ = resolve([recorded(run / RECIPE)])
         dtype = dtype or config.policy.dtype
         fresh = folder.absolute().parent / f".{folder.name}-{uuid4().hex[:8]}"
         try:

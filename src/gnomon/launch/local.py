@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from gnomon.audit import Finding, Severity, preflight
-from gnomon.config import RunConfig, load, resolve, to_toml
+from gnomon.config import RunConfig, recorded, resolve, to_toml
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded, Progress, unseen
 from gnomon.envs.base import Env, confined
@@ -345,7 +345,7 @@ def resume(folder: Path, watch: Watch, env: Env | None = None, *, accept_diverge
     if reader.complete:
         watch.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
-    config, _ = resolve([load(folder / RECIPE)], [check_env_config] if env is None else [])
+    config, _ = resolve([recorded(folder / RECIPE)], [check_env_config] if env is None else [])
     if env is None:
         env = make_env(config.env)
     else:

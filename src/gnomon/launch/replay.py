@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.config import Env as EnvConfig
-from gnomon.config import RunConfig, load, resolve
+from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import Env
 from gnomon.errors import ConfigError, GnomonError, RunError
 from gnomon.keys import Key
@@ -138,7 +138,7 @@ def replay(
         any more; ConfigError E143 for options that the verifier does not take.
     """
     with RunReader(folder) as reader:
-        config, _ = resolve([load(folder / RECIPE)])
+        config, _ = resolve([recorded(folder / RECIPE)])
         require_trusted(reader, config, trust)
         named = chosen(config, verifier, dict(options or {}))
         total = sum(len(reader.rollout_rows(kind=kind)) for kind in SPLITS)
@@ -187,7 +187,7 @@ def lookout(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
 
     Args: trust: as of `replay`. Raises: ConfigError E052 for code that is not trusted.
     """
-    config, _ = resolve([load(folder / RECIPE)])
+    config, _ = resolve([recorded(folder / RECIPE)])
     with RunReader(folder) as reader:
         require_trusted(reader, config, trust)
     if sentinel or options:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import RunConfig, load, resolve
+from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import ENVS
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.store import RunReader
@@ -59,8 +59,11 @@ def signature(recipe: str) -> str:
 
 
 def key() -> bytes:
-    """Raises: OSError, where this user's state folder cannot be written."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    """Raises: OSError, where this user has no home folder, or its state folder cannot be written."""
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
     path = Path(state) / "gnomon" / "key"
     with suppress(FileNotFoundError):
         if len(found := path.read_bytes()) == KEY:
@@ -104,7 +107,7 @@ def require_trusted(reader: RunReader, config: RunConfig, trust: bool) -> None:
 def asked(folder: Path, ask: Callable[[str], bool]) -> bool:
     """Whether a person lets the code of a run folder run. Args: ask: shows a question and returns yes or no."""
     with RunReader(folder) as reader:
-        config, _ = resolve([load(folder / RECIPE)])
+        config, _ = resolve([recorded(folder / RECIPE)])
         names = unsigned(reader, config)
     what = f"{folder} names code that you have not trained with on this machine"
     return not names or ask(f"{what}: {', '.join(names)}. Run it?")

@@ -157,5 +157,15 @@ def _checkpoints(reader: RunReader) -> list[RunError]:
 
 
 def _bad(reader: RunReader, what: str, why: str) -> RunError:
-    fix = f"go on from what is good: gnomon resume {shlex.quote(str(reader.folder))}"
+    run = shlex.quote(str(reader.folder))
+    fix = f"go on from what is good: gnomon resume {run}"
+    if _ended(reader):  # There is nothing that a resume would do.
+        fix = f"put it back from a copy, or make the run again: gnomon train {run}/{RECIPE} run=OTHER"
     return RunError("E405", f"{what} is damaged", where=str(reader.folder), why=why, fix=fix)
+
+
+def _ended(reader: RunReader) -> bool:
+    try:
+        return reader.complete
+    except RunError:
+        return False
