@@ -27,8 +27,9 @@ KEY = Key(0)
 
 @pytest.fixture(autouse=True)
 def beside_the_standins(monkeypatch):
-    """A host finds what a script in the working folder would find."""
+    """A host finds what a script in the working folder would find; no later test does."""
     monkeypatch.chdir(STANDINS)
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 def said(move):

@@ -273,7 +273,7 @@ def test_groups_that_cannot_tell_are_refused() -> None:
         scored_terms([small], group=2, of=metric("log p"))
     with pytest.raises(ValueError, match="groups of at least 5 rollouts"):
         scored_terms([small], group=3, of=metric("pass@2"))
-    with pytest.raises(ValueError, match="groups of 4"):
+    with pytest.raises(ValueError, match="at least 4 rollouts"):
         scored_terms([], group=3, of=metric("pass@1"))
 
 

@@ -211,7 +211,7 @@ def test_the_rollouts_of_a_failed_step_are_kept_and_the_run_goes_on_when_mended(
     assert f"gnomon show {folder} {place}" in failed.stdout
     shown = command("show", str(folder), place)
     assert shown.returncode == 0 and " failed " in shown.stdout, shown.stderr
-    address = next(line.split()[0] for line in shown.stdout.splitlines() if " failed " in line)
+    address = next(line.split()[1] for line in shown.stdout.splitlines() if " failed " in line)
     assert "odd lengths" in command("show", str(folder), address).stdout
     again = command("resume", str(folder), env={"MENDED": str(mended)})
     assert again.returncode == 1 and len(RunReader(folder).attempts) == 1

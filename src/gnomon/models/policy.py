@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import AttentionInterface, AutoModelForCausalLM
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from gnomon.errors import ModelError
@@ -65,6 +66,7 @@ class Policy:
         try:
             model, loaded = AutoModelForCausalLM.from_pretrained(
                 folder,
+                config=configuration(folder),
                 dtype=dtype,
                 attn_implementation=NAME,
                 local_files_only=True,
@@ -135,3 +137,18 @@ class Policy:
 def at_least_float32(values: Tensor) -> Tensor:
     """The values in float32 where they are coarser, else as they are."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def configuration(folder: Path) -> Any:
+    """The configuration of a model folder, without the settings that name a kernel to load."""
+    found = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return type(found).from_dict(without_kernels(json.loads((folder / "config.json").read_text("utf-8"))))
+
+
+def without_kernels(values: dict[str, Any]) -> dict[str, Any]:
+    """Settings, and those nested in them, without the ones that choose an implementation from a hub."""
+    return {
+        name: without_kernels(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if "_implementation" not in name and not name.startswith("use_kernel")
+    }
