@@ -45,7 +45,8 @@ def probe(case: Case) -> Iterator[Finding]:
 
 def accounts(case: Case) -> Iterator[Finding]:
     """The arithmetic of the parts: what a policy can earn that is never right."""
-    entries = ledger([r for r in case.court.seen if r.outcome == "verdict" and (r.correct or not says_it(case, r))])
+    written = [r for r in case.court.seen if r.outcome == "verdict" and case.reached(r)]
+    entries = ledger([r for r in written if r.correct or not says_it(case, r)])
     turns = case.subject.env.max_turns if case.subject.env is not None else 1
     best, sum_of = best_without_correct(entries, any(ruling.correct for ruling in case.court.seen))
     seen, _ = best_without_correct(entries, right_seen=False)

@@ -82,9 +82,8 @@ def texts(verifier: object) -> tuple[str, ...]:
         elif isinstance(thing, list | tuple | set | frozenset):
             waiting.extend(thing)
         elif isinstance(thing, type):
-            waiting.extend(
-                value for value in vars(thing).values() if isfunction(value) or isinstance(value, str | Pattern)
-            )
+            own = (value for name, value in vars(thing).items() if not name.startswith("__"))
+            waiting.extend(value for value in own if isfunction(value) or isinstance(value, str | Pattern))
         elif not isinstance(thing, ModuleType) and not installed(home(thing)):
             waiting.extend((type(thing), *getattr(thing, "__dict__", {}).values()))
     return tuple(found)
