@@ -195,9 +195,11 @@ def test_the_api_raises_what_the_command_line_prints(tmp_path):
 
     with pytest.raises(VerifierError, match=r"(?s)E107.*KeyError"):
         gnomon.train(faulty_here.Raises(), run=tmp_path / "s", quiet=True, **SMALL)
+    assert not (tmp_path / "s").exists(), "a run that recorded nothing leaves no folder"
     with pytest.raises(VerifierError, match=r"(?s)E10[46].*KeyError"):
         gnomon.train(faulty_here.Late(), run=tmp_path / "s", quiet=True, **SMALL)
-    assert not (tmp_path / "s").exists(), "a run that recorded nothing leaves no folder"
+    with gnomon.RunReader(tmp_path / "s") as reader:
+        assert reader.attempts and reader.steps == 0, "what made the first step fail is kept"
 
 
 @pytest.fixture()

@@ -34,7 +34,9 @@ def test_a_run_is_watched_whole(watched):
 
 def test_the_baseline_shows_how_far_it_is(watched):
     _, lines = watched
-    assert any(re.fullmatch(r"baseline on 32 held-out tasks: \d+ of 32 replies", line.strip()) for line in lines)
+    assert any(
+        re.fullmatch(r"baseline on 32 held-out tasks, then step 1: \d+ of 32 replies", line.strip()) for line in lines
+    )
 
 
 def test_an_evaluation_shows_how_far_it_is():

@@ -49,7 +49,7 @@ class Display:
         self.live = (
             Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
         )
-        self.doing = doing or f"baseline on {config.eval.tasks} held-out tasks"
+        self.doing = doing or f"baseline on {config.eval.tasks} held-out tasks, then step 1"
         self.rewards: list[float] = []
         self.seconds: list[float] = []
         self.held_out = ""
@@ -84,6 +84,8 @@ class Display:
         text = f"{self.doing}: {done} of {total} replies"
         if self.live:
             self.show(f"{self.line}\n{text}".lstrip())
+            if done == total:  # However short it was, its end is seen.
+                self.live.refresh()
         elif monotonic() - self.spoke > QUIET:
             self.say(text)
 
@@ -98,8 +100,10 @@ class Display:
         self.seconds.append(seconds)
         self.line = self.step_text(step, metrics, seconds)
         steps = self.config.budget.steps
-        measured = step + 1 == steps or (step + 1) % self.config.eval.every == 0
-        self.doing = f"evaluation after step {step + 1}" if measured else f"step {step + 2}"
+        measured = (step + 1) % self.config.eval.every == 0
+        self.doing = f"evaluation, then step {step + 2}" if measured else f"step {step + 2}"
+        if step + 1 == steps:
+            self.doing = "last evaluation"
         if self.live:
             self.show(self.line)
         elif (step + 1) % self.every == 0:
