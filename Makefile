@@ -32,7 +32,7 @@ bench: $(STAMP)
 	$(BIN)/pip install -c constraints.txt -e ".[bench]"
 	$(BIN)/python benchmarks/against_trl.py
 
-# Untrusted code is run in jails that bubblewrap builds, and the terminal's tests drive bc and vim; tests refuse to
+# Untrusted code is run in sandboxes that bubblewrap builds, and the terminal's tests drive bc and vim; tests refuse to
 # pass without them.
 PROGRAMS := bwrap bc vim
 PACKAGES := bubblewrap bc vim

@@ -21,12 +21,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from gnomon.envs.adapters import Gem, ReasoningGym, TextArena, VerifiersEnv
-from gnomon.envs.adapters.hosting import HOSTS
 from gnomon.envs.base import Env
 from gnomon.envs.check import check_env
 from gnomon.envs.episodes import Played, played
 from gnomon.errors import GnomonError
+from gnomon.integrations.environments import Gem, ReasoningGym, TextArena, VerifiersEnv
+from gnomon.integrations.environments.hosting import HOSTS
 from gnomon.keys import Key
 
 PACKAGES = {

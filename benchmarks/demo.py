@@ -38,7 +38,7 @@ def line(facts: dict[str, Any]) -> str:
         f"{facts['env']:<11} seed {facts['seed']}  {rate.format(**first)} -> {rate.format(**last)}  "
         f"gain {last['value'] - first['value']:+.3f}  length {facts['baseline']['length']:.1f} -> "
         f"{facts['held_out']['length']:.1f}  {facts['steps']} steps, {facts['wall']:.0f} s, "
-        f"gap {facts['max_logp_gap']:g}  {facts['fingerprint'][:12]}"
+        f"gap {facts['max_logp_mismatch']:g}  {facts['fingerprint'][:12]}"
     )
 
 

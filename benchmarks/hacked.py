@@ -28,7 +28,7 @@ MOST = 12
 
 def row(run: Path, arm: str, seed: int) -> tuple[str, bool]:
     """The line of the table, and whether the alarms of the run are as they should be."""
-    from gnomon.rewards.alarms import alarms
+    from gnomon.monitoring.alarms import alarms
     from gnomon.store import RunReader
 
     with RunReader(run) as reader:

@@ -39,8 +39,8 @@ ROWS: dict[str, list[str]] = {
 
 def demonstrations(path: Path, count: int = 4096) -> Path:
     """Careful work on train tasks, as the base's corpus has it now and then."""
-    from gnomon.base.scratch import write
     from gnomon.envs import CharCount
+    from gnomon.tiny_policy.scratch import write
 
     tasks = CharCount().tasks("train")
     lines = [{"task": i, "reply": write("char_count", tasks[i], random.Random(i), care=1.0)} for i in range(count)]

@@ -62,8 +62,8 @@ class Scorer:
     """A data set's own scorer, in a worker that can be killed."""
 
     def __init__(self, name: str) -> None:
+        from gnomon.integrations.rewards import GymScore
         from gnomon.verifiers import Pool
-        from gnomon.verifiers.foreign import GymScore
 
         verify = GymScore(dataset=name).verify
         self.pool = Pool(verify, workers=1, seconds=SECONDS, memory=MEMORY, output=2**22, retries=0)
@@ -168,7 +168,7 @@ def try_one(name: str) -> dict[str, Any]:
 def audited(name: str) -> dict[str, Any]:
     """What `gnomon audit` says of a data set's scorer, along the axes of `AXES`."""
     from gnomon.audit import audit, subject_of
-    from gnomon.verifiers.foreign import GymScore
+    from gnomon.integrations.rewards import GymScore
 
     report = audit(subject_of(GymScore(dataset=name), count=ITEMS, name=name), axes=AXES)
     return {

@@ -49,7 +49,7 @@ def train(
         run: the folder to record in; it must not hold a run.
         reward: a function of a reply, which is given what its parameters name: `completion`, `answer`, `prompt`, `task`
             or a column of the tasks. With a parameter `completions` it is called as TRL calls reward functions. It
-            returns True, False or a number. All it accepts: `gnomon.envs.rewarded`.
+            returns True, False or a number. All it accepts: `gnomon.integrations.rewarded`.
         reward_range: the lowest and highest reward of that function; a right reply earns the highest.
         settings: tables as mappings (`optim={"lr": 3e-4}`), and the short names of the command line (`group=8`,
             `steps=50`, `policy=FOLDER`). `env={…}` are options of the environment.
@@ -133,7 +133,7 @@ def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[
         if isinstance(what, Env) or (isinstance(what, str) and what in ENVS):
             fix = "leave reward= out, or pass tasks instead of the environment"
             raise one_mistake("E027", "reward= is given for an environment, which judges its own replies", fix=fix)
-        from gnomon.envs.rewarded import rewarded
+        from gnomon.integrations.rewarded import rewarded
 
         try:
             return rewarded(what, reward, reward_range)

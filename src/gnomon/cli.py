@@ -246,12 +246,13 @@ def alarms(
     as_json: Json = False,
 ) -> None:
     """What in a run should be looked at: rewards without right answers, new habits, groups that teach nothing."""
-    from gnomon.launch.replay import lookout
-    from gnomon.rewards.alarms import alarms as rung
+    from gnomon.launch.replay import monitor
+    from gnomon.monitoring.alarms import alarms as found_alarms
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
-        found = list(rung(reader, lookout(folder, sentinel, options_of(settings), trust=trusted(folder, trust))))
+        watch = monitor(folder, sentinel, options_of(settings), trust=trusted(folder, trust))
+        found = list(found_alarms(reader, watch))
         steps = reader.steps
     if as_json:
         put(json.dumps({"steps": steps, "alarms": [alarm.body() for alarm in found]}, indent=1))
@@ -373,7 +374,7 @@ def serve(
     workers: Annotated[int, typer.Option(min=1, help="Processes that judge.")] = 2,
 ) -> None:
     """Serve an environment over HTTP, to this machine alone. The token is GNOMON_TOKEN's, or a fresh one."""
-    from gnomon.envs.outward import Server
+    from gnomon.integrations.exports import Server
 
     server = Server(chosen_env(what, settings), port=port, workers=workers, token=os.environ.get("GNOMON_TOKEN", ""))
     put(f"serving {what} at {server.url}, until interrupted", flush=True)
@@ -568,7 +569,7 @@ def config_show(settings: Settings = None, as_json: Json = False) -> None:
 
 @app.command()
 def explain(
-    word: Annotated[str, typer.Argument(metavar="SETTING|METRIC|CODE", help="optim.lr, logp_gap, E031 …")],
+    word: Annotated[str, typer.Argument(metavar="SETTING|METRIC|CODE", help="optim.lr, logp_mismatch, E031 …")],
 ) -> None:
     """What a setting, a metric or an error code means: gnomon explain optim.lr"""
     from gnomon.reference import explain as explained
@@ -582,8 +583,8 @@ def base_build(
     steps: Annotated[int | None, typer.Option(help="Fewer steps, for a trial.")] = None,
 ) -> None:
     """Train the tiny base policy from nothing on synthetic scratch work (about an hour on two cores)."""
-    from gnomon.base.build import Recipe, build, trial
-    from gnomon.base.scores import score
+    from gnomon.tiny_policy.build import Recipe, build, trial
+    from gnomon.tiny_policy.scores import score
 
     build(folder, Recipe() if steps is None else trial(steps))
     # A trial writes noise up to the limit, so a few tasks are enough to see that it can be measured.

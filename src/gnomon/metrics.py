@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["EVALUATION", "METRICS", "TIMINGS", "meaning"]
+__all__ = ["EVALUATION", "METRICS", "TIMINGS", "current", "meaning"]
 
 METRICS: Mapping[str, str] = {
     "reward": "Mean reward per rollout.",
@@ -17,10 +17,10 @@ METRICS: Mapping[str, str] = {
     "spare": "Fraction of groups that were sampled but not trained on (`rollout.refill`, `rollout.candidates`).",
     "failed": "Fraction of groups that could not be judged because the environment or the verifier failed.",
     "part/NAME": "Mean value of a part of the reward per rollout, before its weight.",
-    "ledger/tied": "Fraction of groups whose rewards are all equal. A group baseline learns nothing from them.",
-    "ledger/NAME/return": "Mean reward per rollout that a part pays, after weight and gate.",
-    "ledger/NAME/variance": "Covariance of a part with the reward within groups: what a group baseline learns from it.",
-    "logp_gap": "Largest difference between the sampler's and the learner's log-probability of a token.",
+    "breakdown/tied": "Fraction of groups whose rewards are all equal. A group baseline learns nothing from them.",
+    "breakdown/NAME/return": "Mean reward per rollout that a part pays, after weight and gate.",
+    "breakdown/NAME/variance": "Covariance of a part with the reward within groups; a group baseline learns from it.",
+    "logp_mismatch": "Largest difference between the sampler's and the learner's log-probability of a token.",
     "entropy": "Mean entropy of the next-token distribution at the trained tokens, in nats.",
     "trained": "Tokens that had a gradient, over all updates of the step.",
     "grad_norm": "Norm of the gradient before it is clipped, mean over the updates of the step.",
@@ -60,5 +60,15 @@ def meaning(metric: str) -> str:
     head, _, rest = metric.partition("/")
     if not rest or metric in METRICS:
         return METRICS.get(metric, "")
-    tail = "/" + rest.rpartition("/")[2] if head == "ledger" else ""
+    tail = "/" + rest.rpartition("/")[2] if head == "breakdown" else ""
     return METRICS.get(f"{head}/NAME{tail}", "")
+
+
+RENAMED = {"logp_gap": "logp_mismatch", "ledger": "breakdown"}
+"""Former names of metrics, or of what stands before their first slash."""
+
+
+def current(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Recorded metrics under the names of today."""
+    parts = {name: name.partition("/") for name in metrics}
+    return {RENAMED.get(head, head) + slash + rest: metrics[name] for name, (head, slash, rest) in parts.items()}

@@ -23,8 +23,8 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+from gnomon.integrations.rewards import Foreign, RubricReward, TrlReward, VerlScore
 from gnomon.types import Message, Task
-from gnomon.verifiers.foreign import Foreign, RubricReward, TrlReward, VerlScore
 
 HERE = __name__
 

@@ -14,7 +14,7 @@ from gnomon.audit import AXES, Severity, audit, preflight, read_tasks, subject_o
 from gnomon.audit.expressions import broken_rules
 from gnomon.audit.frame import Frame, learnt
 from gnomon.audit.sarif import sarif
-from gnomon.audit.sentinels import best_without_correct, ledger
+from gnomon.audit.sentinels import best_without_correct, breakdown
 from gnomon.audit.text import report_text
 from gnomon.envs import ENVS, Countdown
 from gnomon.errors import ConfigError
@@ -61,7 +61,7 @@ def test_the_one_they_depart_from_is_clean() -> None:
 def test_several_turns_without_a_solution_raise_no_alarm() -> None:
     """Hidden numbers behind one prompt are different tasks, and a part that only a win pays is not loose change."""
     report = audit(subject_of(Guessing(), count=12), axes=["exploit", "determinism", "sentinels"])
-    assert report.findings == () and report.tables["ledger"]["turns"] == 3, report_text(report)
+    assert report.findings == () and report.tables["breakdown"]["turns"] == 3, report_text(report)
 
 
 def test_an_audit_repeats_itself() -> None:
@@ -84,15 +84,15 @@ def test_five_tool_calls_pay_five_and_being_right_pays_one() -> None:
     """The arithmetic is told before training; the same bonus small enough is a note."""
     report = audit(subject_of(ToolBonus(), count=TASKS), axes=["exploit", "sentinels"])
     assert {"sentinels.parts_outpay", "exploit.chant"} <= {finding.rule for finding in report.blocking}
-    assert report.tables["ledger"]["best without being right"] == 5
+    assert report.tables["breakdown"]["best without being right"] == 5
     small = audit(subject_of(ToolBonus(bonus=0.01), count=TASKS), axes=["exploit", "sentinels"])
-    assert small.passed and small.tables["ledger"]["best without being right"] == pytest.approx(0.05)
+    assert small.passed and small.tables["breakdown"]["best without being right"] == pytest.approx(0.05)
 
 
 def test_a_gate_that_stays_shut_pays_nothing() -> None:
     report = audit(subject_of(replace(Sound(), format=5.0, gate="correct"), count=TASKS), axes=["exploit", "sentinels"])
-    assert report.passed and report.tables["ledger"]["best without being right"] == 0
-    assert best_without_correct(ledger([])) == (0, "nothing")
+    assert report.passed and report.tables["breakdown"]["best without being right"] == 0
+    assert best_without_correct(breakdown([])) == (0, "nothing")
 
 
 def test_the_preflight_is_quick_and_leaves_a_receipt() -> None:

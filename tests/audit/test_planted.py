@@ -12,7 +12,7 @@ from gnomon.envs import ENVS
 
 TASKS = 60
 """Enough for every axis to have two tasks with different answers, and few enough to be quick."""
-JAILED = 8
+SANDBOXED = 8
 """The same, where a verdict takes a hundred times as long."""
 
 
@@ -37,7 +37,7 @@ def test_a_fault_that_no_policy_reaches_is_a_note(name):
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_verifier_is_not_stopped(name):
     sound = SOUND[name]()
-    report = audit(subject_of(sound, count=JAILED if hasattr(sound, "rungs") else TASKS))
+    report = audit(subject_of(sound, count=SANDBOXED if hasattr(sound, "rungs") else TASKS))
     assert not report.blocking, [(finding.rule, finding.what) for finding in report.blocking]
     if name in ENVS:
         ships(report)

@@ -30,8 +30,8 @@ from gnomon.audit.reach import Reach
 from gnomon.audit.run import PREFLIGHT, audit
 from gnomon.audit.source import texts
 from gnomon.audit.text import report_text
+from gnomon.integrations.rewards import VerlScore
 from gnomon.types import Message, Task
-from gnomon.verifiers.foreign import VerlScore
 
 TASKS = 12
 SLOW = ("trl: math-verify", "trl: math-verify after the reasoning", "verl: programs")

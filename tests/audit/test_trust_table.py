@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import pytest
 
-from gnomon.verifiers.foreign import GymScore
+from gnomon.integrations.rewards import GymScore
 
 TABLE = json.loads(files("gnomon").joinpath("envs/data/reasoning_gym_trust.json").read_text())
 

@@ -16,7 +16,7 @@ from commands import command
 from gnomon.config import load, resolve
 from gnomon.errors import ConfigErrors
 from gnomon.launch import export as exporting
-from gnomon.launch.replay import lookout, replay
+from gnomon.launch.replay import monitor, replay
 from gnomon.store import RunReader
 from gnomon.training.record import logprobs_of
 from rendering.families import tokenizer_folder
@@ -191,5 +191,5 @@ def test_a_run_of_an_objective_that_was_renamed_since_is_still_read(tmp_path):
         resolve([load(recipe)])
     exporting.export(str(run), tmp_path / "out")
     assert replay(run, trust=True).judged
-    assert lookout(run, "", {}, trust=True)
+    assert monitor(run, "", {}, trust=True)
     gnomon.resume(run, quiet=True).close()

@@ -45,9 +45,12 @@ def test_show_tells_what_the_run_is_worth(run):
 @pytest.mark.parametrize(
     ("facts", "line"),
     [
-        ({"tier": "exact", "start_logp_gap": 0.0, "max_logp_gap": None}, "exact   largest {}: 0 at the start"),
         (
-            {"tier": "measured", "start_logp_gap": 6.3e-4, "max_logp_gap": 2e-6},
+            {"tier": "exact", "start_logp_mismatch": 0.0, "max_logp_mismatch": None},
+            "exact   largest {}: 0 at the start",
+        ),
+        (
+            {"tier": "measured", "start_logp_mismatch": 6.3e-4, "max_logp_mismatch": 2e-6},
             "measured   largest {}: 0.00063 at the start, 2e-06 in training",
         ),
     ],

@@ -163,10 +163,10 @@ def test_alarms_are_read_from_the_records(run, others):
     assert json.loads(command("alarms", str(run), "--json").stdout) == {"steps": 2, "alarms": []}
 
 
-def test_show_has_the_ledger(run):
+def test_show_has_the_reward_breakdown(run):
     facts = json.loads(command("show", str(run), "--json").stdout)
     for when in ("first", "last"):
-        rows = facts["ledger"][when]
+        rows = facts["breakdown"][when]
         assert [row["part"] for row in rows] == ["correct", "format"]
         assert sum(row["return_share"] for row in rows) == pytest.approx(1.0)
     text = command("show", str(run)).stdout

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.envs.adapters import Gem, Gym, ReasoningGym, TextArena, VerifiersEnv, adapter
-from gnomon.envs.adapters.hosting import HOSTS
 from gnomon.envs.base import split_of
 from gnomon.envs.check import check_env
 from gnomon.envs.episodes import played
 from gnomon.errors import ConfigError, ResourceError, VerifierError
+from gnomon.integrations.environments import Gem, Gym, ReasoningGym, TextArena, VerifiersEnv, adapter
+from gnomon.integrations.environments.hosting import HOSTS
 from gnomon.keys import Key
 from gnomon.launch.find import judge, make_env
 from gnomon.rollout.referee import Move, Referee
@@ -129,8 +129,8 @@ ORPHANS = """
 import os, subprocess, sys, time
 from dataclasses import replace
 sys.path.insert(0, os.getcwd())
-from gnomon.envs.adapters import Gym
-from gnomon.envs.adapters.hosting import HOSTS, host
+from gnomon.integrations.environments import Gym
+from gnomon.integrations.environments.hosting import HOSTS, host
 from gnomon.keys import Key
 from threading import Thread
 

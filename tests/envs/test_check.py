@@ -42,8 +42,8 @@ def failures(report: Report) -> dict[str, Finding]:
 
 @pytest.mark.parametrize("name", sorted(ENVS))
 def test_every_shipped_environment_passes(name: str) -> None:
-    # A verdict in a jail takes a hundred times as long.
-    report = check_env(ENVS[name](), tasks=30 if hasattr(ENVS[name], "rungs") else 200)
+    # A verdict in a sandbox takes a hundred times as long.
+    report = check_env(ENVS[name](), tasks=30 if hasattr(ENVS[name], "isolation") else 200)
     assert report.passed, str(report)
     assert [finding.name for finding in report.findings] == ["tasks", *CHECKS]
     skipped = {finding.name for finding in report.findings if finding.skipped}

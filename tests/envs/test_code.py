@@ -14,9 +14,9 @@ from gnomon.envs import programs as small
 from gnomon.envs.base import confined, split_of
 from gnomon.envs.check import check_env
 from gnomon.errors import ResourceError
-from gnomon.jail import Jail
 from gnomon.keys import Key
 from gnomon.rollout.referee import Move, Referee
+from gnomon.sandbox import Sandbox
 from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers import code_judged
 
@@ -26,16 +26,16 @@ CALL = re.compile(r"solve\((.+?)\) == (.+?)\. ")
 
 
 @pytest.fixture(scope="module")
-def jail() -> Iterator[Jail]:
-    with Jail(workers=1, limits=ENV.limits) as made:
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(workers=1, limits=ENV.limits) as made:
         yield made
 
 
-def judged(jail: Jail, items: list[tuple[Task, str]]) -> list[Verdict]:
-    return code_judged(ENV, jail, [(task, ENV.framed(source)) for task, source in items])
+def judged(sandbox: Sandbox, items: list[tuple[Task, str]]) -> list[Verdict]:
+    return code_judged(ENV, sandbox, [(task, ENV.framed(source)) for task, source in items])
 
 
-def test_what_an_operation_does_is_what_its_python_does(jail: Jail) -> None:
+def test_what_an_operation_does_is_what_its_python_does(sandbox: Sandbox) -> None:
     """The function decides what is expected, the Python is the solution: two tellings of one thing."""
     items = []
     for place, operation in enumerate(small.OPERATIONS):
@@ -43,7 +43,7 @@ def test_what_an_operation_does_is_what_its_python_does(jail: Jail) -> None:
             program = ((place, k),)
             cases = {"call": "solve", "cases": small.cases(program)}
             items.append((Task(id=small.words(program), messages=(), answer=cases), small.source(program)))
-    verdicts = judged(jail, items)
+    verdicts = judged(sandbox, items)
     assert not [
         (task.id, verdict.detail) for (task, _), verdict in zip(items, verdicts, strict=True) if not verdict.correct
     ]
@@ -69,15 +69,15 @@ def test_no_program_an_operation_away_passes_but_one_that_does_the_same() -> Non
     assert tried > 10_000 and same < 0.1 * tried
 
 
-def test_nearby_programs_are_refused_in_the_jail_too(jail: Jail) -> None:
+def test_nearby_programs_are_refused_in_the_sandbox_too(sandbox: Sandbox) -> None:
     rng = random.Random(1)
     near = [(task, small.source(rng.choice(small.nearby(task.info["program"])))) for task in TASKS[:60]]
     right = [(task, ENV.solution(task)) for task in TASKS[:60]]
-    assert {verdict.status for verdict in judged(jail, near)} == {Status.WRONG}
-    assert all(verdict.correct for verdict in judged(jail, right))
+    assert {verdict.status for verdict in judged(sandbox, near)} == {Status.WRONG}
+    assert all(verdict.correct for verdict in judged(sandbox, right))
 
 
-def test_the_shown_examples_are_no_answer(jail: Jail) -> None:
+def test_the_shown_examples_are_no_answer(sandbox: Sandbox) -> None:
     """A table of them, and for all else the argument, or a value that was shown, or the one most often right."""
     items = []
     for task in TASKS[:60]:
@@ -90,7 +90,7 @@ def test_the_shown_examples_are_no_answer(jail: Jail) -> None:
             items.append(
                 (task, f"def solve(x):\n    return dict((repr(a), b) for a, b in {table}).get(repr(x), {other})")
             )
-    assert {verdict.status for verdict in judged(jail, items)} == {Status.WRONG}
+    assert {verdict.status for verdict in judged(sandbox, items)} == {Status.WRONG}
 
 
 def test_programs_that_do_the_same_have_one_split_and_one_set_of_tests() -> None:
@@ -184,19 +184,19 @@ def solve(x):
     ],
     ids=lambda value: value.strip().splitlines()[-1][:30] if isinstance(value, str) else str(value),
 )
-def test_what_is_no_program_earns_nothing(jail: Jail, source: str, status: Status, said: str) -> None:
+def test_what_is_no_program_earns_nothing(sandbox: Sandbox, source: str, status: Status, said: str) -> None:
     task = TASKS[0]
-    wrong, after = judged(jail, [(task, source), (task, ENV.solution(task))])
+    wrong, after = judged(sandbox, [(task, source), (task, ENV.solution(task))])
     assert (wrong.status, wrong.reward) == (status, 0.0) and said in wrong.detail, wrong.detail
     assert after.correct, "the next reply is judged as ever"
 
 
-def test_what_is_expected_cannot_be_found(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_expected_cannot_be_found(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in frames, objects, files, arguments or variables; the search itself finds what a reply does hold."""
     monkeypatch.setenv("EXPECTED", "canary-2718")
     task = Task(id="0", messages=(), answer={"call": "solve", "cases": [[["a"], "canary-2718"]]})
     planted = SEARCH + "\nkept = 'canary-' + str(2718)\n"
-    hidden, known = judged(jail, [(task, SEARCH), (task, planted)])
+    hidden, known = judged(sandbox, [(task, SEARCH), (task, planted)])
     assert hidden.status is Status.WRONG and known.correct
 
 
@@ -222,7 +222,7 @@ def test_a_referee_judges_it_where_it_can_be_killed() -> None:
     assert said[5:7] == [Status.EXCEEDED, Status.NO_ANSWER] and {*said[:5], *said[7:]} == {Status.CORRECT}
 
 
-def test_a_host_without_a_jail_is_refused_with_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_a_sandbox_is_refused_with_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert Code().tasks("train")[0].id, "tasks can be read all the same"
     for ask in (confined, check_env, lambda env: audit(subject_of(env, count=2))):

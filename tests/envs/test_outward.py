@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from gnomon.envs import Arithmetic, Countdown, GuessNumber, KuhnPoker
-from gnomon.envs.adapters import Remote
 from gnomon.envs.check import check_env
 from gnomon.envs.episodes import lines, played
-from gnomon.envs.outward import Server, trl_reward, trl_rows, verl_rows, verl_score
 from gnomon.errors import ConfigError, VerifierError
+from gnomon.integrations.environments import Remote
+from gnomon.integrations.exports import Server, trl_reward, trl_rows, verl_rows, verl_score
+from gnomon.integrations.rewards import VerlScore
 from gnomon.keys import Key
 from gnomon.types import Status
-from gnomon.verifiers.foreign import VerlScore
 
 KEY = Key(5)
 

@@ -9,10 +9,10 @@ from threading import Thread
 import pytest
 from websockets.sync.server import serve
 
-from gnomon.envs.adapters import OpenEnv, Ors
 from gnomon.envs.check import check_env
 from gnomon.envs.episodes import played
 from gnomon.errors import VerifierError
+from gnomon.integrations.environments import OpenEnv, Ors
 from gnomon.keys import Key
 
 KEY = Key(0)
@@ -269,7 +269,7 @@ def test_what_is_no_reward_raises(ors, reply, code):
 
 
 def test_a_lease_is_kept_while_the_episode_lasts(ors, monkeypatch):
-    from gnomon.envs.adapters import ors as module
+    from gnomon.integrations.environments import ors as module
 
     pings = []
     monkeypatch.setattr(module, "PING", 0.02)

@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from gnomon.envs import Env
-from gnomon.envs.rewarded import rewarded
 from gnomon.errors import ConfigError
+from gnomon.integrations.rewarded import rewarded
 from gnomon.keys import Key
 from gnomon.types import Message, Task
 from gnomon.verifiers import NoScore, Verifier

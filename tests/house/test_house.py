@@ -24,7 +24,7 @@ LIGHT = [
     "stats",
     "errors",
     "config",
-    "jail",
+    "sandbox",
     "verifiers",
     "envs",
     "envs.check",
@@ -67,7 +67,13 @@ def test_a_mistake_in_a_setting_is_found_with_few_imports(words):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     loaded = set(done.stdout.split())
     others = {f"gnomon.envs.{name}" for name in ENVS if name != "char_count"}
-    late = {"gnomon.store", "gnomon.audit", "gnomon.training", "gnomon.launch.local", "gnomon.envs.adapters.hosted"}
+    late = {
+        "gnomon.store",
+        "gnomon.audit",
+        "gnomon.training",
+        "gnomon.launch.local",
+        "gnomon.integrations.environments.hosted",
+    }
     assert "error[E0" in done.stderr
     assert not (HEAVY | {"scipy", "sympy", "http.client"} | others | late) & loaded
     assert len(loaded) < 430, "388 were needed when this was written, and torch alone brings a thousand"

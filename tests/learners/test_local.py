@@ -130,7 +130,7 @@ def test_an_objective_is_told_which_tokens_were_demonstrated(batch, monkeypatch)
 def test_a_step_without_credit_still_compares_the_numbers(batch):
     still = replace(batch, rows=tuple(replace(row, advantage=(0.0,) * len(row.token_ids)) for row in batch.rows))
     stats = learner().forward_backward(still, objective("dr_grpo"))
-    assert stats["trained"].value == 0 and stats["logp_gap"].value == 0.0
+    assert stats["trained"].value == 0 and stats["logp_mismatch"].value == 0.0
 
 
 def test_a_wrong_log_probability_stops_an_exact_run(batch):
@@ -140,7 +140,7 @@ def test_a_wrong_log_probability_stops_an_exact_run(batch):
     with pytest.raises(NumericsError, match="E202"):
         learner().forward_backward(replace(batch, rows=rows), objective("dr_grpo"))
     stats = learner().forward_backward(replace(batch, rows=rows, exact=False), objective("dr_grpo"))
-    assert 5e-7 < stats["logp_gap"].value < 2e-6
+    assert 5e-7 < stats["logp_mismatch"].value < 2e-6
 
 
 def test_saved_and_loaded_it_goes_on_to_the_bit(batch, tmp_path: Path):
@@ -263,7 +263,7 @@ def test_the_first_update_has_neither_drift_nor_clip(batch):
     mind = learner()
     ready = mind.prepare(batch, objective("dr_grpo"), updates=2)
     stats = mind.forward_backward(ready, objective("dr_grpo"))
-    assert stats["logp_gap"].value == stats["drift"].value == stats["clipped"].value == 0.0
+    assert stats["logp_mismatch"].value == stats["drift"].value == stats["clipped"].value == 0.0
 
 
 def test_a_sampler_apart_is_corrected_in_a_single_update(batch):

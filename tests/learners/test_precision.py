@@ -202,7 +202,7 @@ def test_what_was_sampled_is_what_is_scored_where_the_machine_allows_it(dtype, b
     """The tier is measured; where it is exact every bit agrees, else the learner says how far apart they are."""
     batch, row, mind = batches[dtype], objective("dr_grpo"), learner(dtype)
     stats = mind.forward_backward(mind.prepare(batch, row, updates=2), row)
-    assert stats["logp_gap"].value == 0.0 if batch.exact else 0.0 < stats["logp_gap"].value < 0.5
+    assert stats["logp_mismatch"].value == 0.0 if batch.exact else 0.0 < stats["logp_mismatch"].value < 0.5
     assert stats["drift"].value == stats["clipped"].value == 0.0
 
 

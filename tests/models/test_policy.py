@@ -21,12 +21,12 @@ from transformers import (
     Qwen3Config,
 )
 
-from gnomon.base.build import tokenizer
 from gnomon.engines.embedded import Embedded
 from gnomon.errors import ModelError
 from gnomon.keys import Key
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_logp, score
+from gnomon.tiny_policy.build import tokenizer
 from gnomon.types import Completion, Request, Sampling
 
 WINDOW = 16

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.base.build import TASKS, Recipe, build, keep, trial
 from gnomon.config import Env, Eval, RunConfig
 from gnomon.launch.find import env_class
 from gnomon.launch.local import measure
 from gnomon.models.folder import model_folder
+from gnomon.tiny_policy.build import TASKS, Recipe, build, keep, trial
 
 FOLDER = model_folder("tiny")
 SCORES = json.loads((FOLDER / "scores.json").read_text())
@@ -54,7 +54,7 @@ def test_a_build_that_is_stopped_goes_on_to_the_same_weights(tmp_path, monkeypat
         keep(*args)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gnomon.base.build.keep", stopped)
+    monkeypatch.setattr("gnomon.tiny_policy.build.keep", stopped)
     for _ in range(2):  # Once in each course.
         with pytest.raises(KeyboardInterrupt):
             build(tmp_path / "stopped", recipe, report=4)

@@ -82,7 +82,7 @@ def test_given_tokens_are_trained_on_and_compared_with_nobody(engine):
     row = objective("reinforce")
     rows = tuple(replace(r, advantage=(1.0,) * len(r.token_ids)) for r in batch.rows)
     stats = learner.forward_backward(replace(batch, rows=rows), row)
-    assert stats["logp_gap"].value == 0.0
+    assert stats["logp_mismatch"].value == 0.0
     assert stats["trained"].value == sum(len(r.token_ids) for r in batch.rows)
     assert all(p.grad is None or p.grad.isfinite().all() for p in learner.parameters.values())
 
@@ -255,7 +255,7 @@ def test_a_demonstration_stands_last_in_a_group_of_sampled_rollouts(engine, tmp_
     assert batch.rollouts.demonstrated.tolist() == [[False, False, True]] * len(TASKS)
     learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
     row = objective("luffy")
-    assert learner.forward_backward(learner.prepare(batch, row), row)["logp_gap"].value == 0.0
+    assert learner.forward_backward(learner.prepare(batch, row), row)["logp_mismatch"].value == 0.0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from commands import command
 from gnomon.errors import ConfigError
 from gnomon.launch.display import Silent
 from gnomon.launch.weights import RULE, weigh
-from gnomon.rewards.alarms import alarms
+from gnomon.monitoring.alarms import alarms
 from gnomon.store import RunReader
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_alarms_leave_the_run_as_it_is(tmp_path, monkeypatch):
     with started(tmp_path / "a", f"{WATCHED}:Strict", save={"every": 2}, **SMALL) as reader:
         loud, noted = reader.fingerprint, reader.events("alarm")
     assert noted
-    import gnomon.rewards.alarms as module
+    import gnomon.monitoring.alarms as module
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "ALARMS", {})

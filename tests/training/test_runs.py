@@ -49,7 +49,7 @@ def test_a_run_holds_everything(finished):
         assert reader.baseline["pass_at"]["1"]["n"] == 8 and reader.held_out["version"] == 3
         assert len(reader.rollout_rows(step=1)) == 16
         metrics = reader.metrics()
-        assert all(m["metrics"]["logp_gap"] == 0.0 for m in metrics)
+        assert all(m["metrics"]["logp_mismatch"] == 0.0 for m in metrics)
         first = next(reader.records(kind="rollout", step=1)).body
         assert {"reply", "token_ids", "logprobs", "advantage", "status", "parts", "span", "detail"} <= first.keys()
         from gnomon.training.record import logprobs_of
@@ -133,7 +133,7 @@ def test_several_updates_a_pull_and_an_entropy_bonus_resume_to_the_same_run(tmp_
     more = {"optim": {"epochs": 2, "minibatches": 2}, "regularize": {"kl": 0.1, "entropy": 0.01}}
     with gnomon.train("char_count", run=tmp_path / "whole", quiet=True, **SMALL, **more) as reader:
         metrics = [step["metrics"] for step in reader.metrics()]
-    assert all(m["logp_gap"] == 0.0 and m["drift"] > 0 and 0 <= m["clipped"] < 1 for m in metrics)
+    assert all(m["logp_mismatch"] == 0.0 and m["drift"] > 0 and 0 <= m["clipped"] < 1 for m in metrics)
     gnomon.train("char_count", run=tmp_path / "halves", quiet=True, **SMALL, **more, budget={"seconds": 1e-3}).close()
     with RunReader(tmp_path / "halves") as reader:
         assert reader.status == "interrupted" and reader.steps < 3

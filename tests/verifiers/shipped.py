@@ -6,7 +6,7 @@ import importlib.util
 from dataclasses import dataclass
 from typing import Any
 
-from gnomon.jail import Limits
+from gnomon.sandbox import Limits
 from gnomon.types import Message, Task
 from gnomon.verifiers import Verifier
 from gnomon.verifiers.choice import Choice

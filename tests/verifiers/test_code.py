@@ -1,4 +1,4 @@
-"""Code judged in the real jail: what passes, what only looks like passing, and what the verdict says."""
+"""Code judged in the real sandbox: what passes, what only looks like passing, and what the verdict says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gnomon.errors import VerifierError
-from gnomon.jail import Broken, Err, Exceeded, Finished, Jail, Job, Limits, Ok, Outcome, Program, Raised, Work
+from gnomon.sandbox import Broken, Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Sandbox, Work
 from gnomon.types import Status, Task
 from gnomon.verifiers import judge
 from gnomon.verifiers.code import Cases, UnitTests, code_judged
@@ -24,8 +24,8 @@ def fence(source: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def jail() -> Iterator[Jail]:
-    with Jail(workers=2, limits=LIMITS) as made:
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(workers=2, limits=LIMITS) as made:
         yield made
 
 
@@ -53,13 +53,13 @@ def jail() -> Iterator[Jail]:
         ("def solve(a, b):\n    return 'x' * 10**8", Status.EXCEEDED, "limit of"),
     ],
 )
-def test_what_passes_and_what_only_looks_so(jail: Jail, source: str, status: Status, said: str) -> None:
-    (verdict,) = code_judged(UnitTests(limits=LIMITS), jail, [(SUM, fence(source))])
+def test_what_passes_and_what_only_looks_so(sandbox: Sandbox, source: str, status: Status, said: str) -> None:
+    (verdict,) = code_judged(UnitTests(limits=LIMITS), sandbox, [(SUM, fence(source))])
     assert verdict.status is status and said in verdict.detail, verdict.detail
     assert verdict.reward == float(status is Status.CORRECT)
 
 
-def test_a_search_for_what_is_expected_finds_nothing(jail: Jail) -> None:
+def test_a_search_for_what_is_expected_finds_nothing(sandbox: Sandbox) -> None:
     """The secret is an expected value that the code would have to know: it looks everywhere it can."""
     secret = 8_675_309_867_5309
     task = Task(id="secret", messages=(), answer={"call": "solve", "cases": [[[1], secret]]})
@@ -80,14 +80,14 @@ def solve(x):
         except Exception: pass
     return found[0] if found else 0
 """
-    (verdict,) = code_judged(UnitTests(limits=LIMITS), jail, [(task, fence(source))])
+    (verdict,) = code_judged(UnitTests(limits=LIMITS), sandbox, [(task, fence(source))])
     assert verdict.status is Status.WRONG and "another value" in verdict.detail
 
 
-def test_a_script_reads_and_writes(jail: Jail) -> None:
+def test_a_script_reads_and_writes(sandbox: Sandbox) -> None:
     good = "a, b = map(int, input().split())\nprint(a + b, end='  \\n\\n')"
     items = [(ECHO, fence(good)), (ECHO, fence("print(3)")), (ECHO, fence("raise SystemExit(1)")), (ECHO, "no code")]
-    verdicts = code_judged(UnitTests(), jail, items)
+    verdicts = code_judged(UnitTests(), sandbox, items)
     assert [v.status for v in verdicts] == [Status.CORRECT, Status.WRONG, Status.WRONG, Status.NO_ANSWER]
     assert "test 2: another output" in verdicts[1].detail
 
@@ -99,10 +99,10 @@ def test_the_plain_verifier_runs_it_too_also_in_a_pool() -> None:
     assert judge(UnitTests(limits=LIMITS), items, workers=1, seconds=5) == here
 
 
-def test_a_share_is_paid_where_it_is_asked(jail: Jail) -> None:
+def test_a_share_is_paid_where_it_is_asked(sandbox: Sandbox) -> None:
     verifier = UnitTests(limits=LIMITS, partial=True)
     items = [(SUM, fence(f"def solve(a, b): {body}")) for body in ("return 3", "return a + b", "return None")]
-    verdicts = code_judged(verifier, jail, items)
+    verdicts = code_judged(verifier, sandbox, items)
     assert [verdict.reward for verdict in verdicts] == [pytest.approx(1 / 3), 1.0, 0.0]
 
 
@@ -140,7 +140,7 @@ class Told:
         pass
 
 
-def test_what_is_expected_never_enters_the_jail() -> None:
+def test_what_is_expected_never_enters_the_sandbox() -> None:
     runner = Told(Finished(values=(Ok(3), Ok(0), Ok(10))))
     (verdict,) = code_judged(UnitTests(), runner, [(SUM, fence("x"))])
     assert verdict.correct
@@ -161,7 +161,7 @@ def test_ends_that_are_nobodys_pass() -> None:
         assert verdict.status is status and verdict.reward < 1
 
 
-def test_a_broken_jail_is_our_failure() -> None:
+def test_a_broken_sandbox_is_our_failure() -> None:
     (verdict,) = code_judged(UnitTests(), Told(Broken(reason="no space")), [(SUM, fence("x"))])
     assert verdict.status is Status.FAILED and "no space" in verdict.detail
     with pytest.raises(VerifierError, match=r"E116.*no space"):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gnomon.errors import GnomonError
+from gnomon.integrations.rewards import GymScore, RubricReward, TrlReward, VerifiersTask, VerlScore, named
 from gnomon.types import Message, Status, Task
 from gnomon.verifiers import Exceeded, Pool, Returned, Verifier
-from gnomon.verifiers.foreign import GymScore, RubricReward, TrlReward, VerifiersTask, VerlScore, named
 
 FILE = str(Path(__file__).with_name("foreign_functions.py"))
 TASK = Task(id="t", messages=(Message(role="user", content="2 + 2?"),), answer="4", info={"level": 1})

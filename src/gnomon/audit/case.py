@@ -22,9 +22,9 @@ from gnomon.audit.source import literals, texts
 from gnomon.audit.subject import Subject
 from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault
+from gnomon.integrations.rewards import Foreign
 from gnomon.keys import Key
 from gnomon.types import Task
-from gnomon.verifiers.foreign import Foreign
 
 __all__ = ["NUMBER", "Case", "careless", "plain_value", "prompt", "shown", "stated_answer"]
 

@@ -165,7 +165,7 @@ ROOT = Path(__file__).parents[1]
 OURS = tuple(
     str(ROOT / name)
     for name in (
-        *("audit", "jail", "types.py"),
+        *("audit", "sandbox", "types.py"),
         *("envs/base.py", "envs/blame.py", "envs/episodes.py", "verifiers/slot.py"),
     )
 )

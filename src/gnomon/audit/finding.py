@@ -93,7 +93,7 @@ class Report:
     source: str
     findings: tuple[Finding, ...]
     tables: Mapping[str, Any] = field(default_factory=dict)
-    """Plain values by name: error rates, lazy policies, the ledger of parts, the verifier's card."""
+    """Plain values by name: error rates, lazy policies, what each part of the reward pays, the verifier's card."""
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Axes, or probes of one, that do not concern the subject, and why."""
     seed: int = 0

@@ -30,9 +30,9 @@ from gnomon.audit.repro import rule_script
 from gnomon.audit.subject import Subject, subject_of
 from gnomon.envs.base import Env, confined, seats
 from gnomon.envs.blame import line, raised
+from gnomon.integrations.rewards import Foreign
+from gnomon.integrations.rewards.base import SLACK
 from gnomon.verifiers.carry import packed
-from gnomon.verifiers.foreign import Foreign
-from gnomon.verifiers.foreign.base import SLACK
 
 __all__ = ["PREFLIGHT", "audit", "preflight"]
 
@@ -73,7 +73,7 @@ def audit(
         max_tokens: limit of a reply. A fault that needs a longer reply is only a note.
         acknowledge: rules, or axes, whose findings are reported but do not block.
         watch: called with the name of each axis before it is tried.
-    Raises: ResourceError, E520 to E522, where the subject needs a jail that this host does not hold.
+    Raises: ResourceError, E520 to E522, where the subject needs a sandbox that this host does not hold.
     """
     confined(subject.verifier)
     began = time.perf_counter()

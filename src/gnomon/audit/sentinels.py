@@ -14,7 +14,7 @@ from gnomon.audit.judging import Bench, Ruling, ruling_of
 from gnomon.types import Part, Task, Verdict
 from gnomon.verifiers import Returned, Slot, Strictness
 
-__all__ = ["Entry", "best_without_correct", "ledger", "probe"]
+__all__ = ["Entry", "best_without_correct", "paid_parts", "probe"]
 
 UNGUESSABLE = 918_273_645_546_372
 """An answer that no reply of the audit holds."""
@@ -36,7 +36,7 @@ class Entry:
 
 
 def probe(case: Case) -> Iterator[Finding]:
-    _ = case.right_rulings, case.corpus  # What the ledger is made of.
+    _ = case.right_rulings, case.corpus  # What the breakdown is made from.
     yield from accounts(case)
     yield from canaries(case)
     case.tables["strict and lenient reading"] = disagreement(case)
@@ -46,11 +46,11 @@ def probe(case: Case) -> Iterator[Finding]:
 def accounts(case: Case) -> Iterator[Finding]:
     """The arithmetic of the parts: what a policy can earn that is never right."""
     written = [r for r in case.court.seen if r.outcome == "verdict" and case.reached(r)]
-    entries = ledger([r for r in written if r.correct or not says_it(case, r)])
+    entries = paid_parts([r for r in written if r.correct or not says_it(case, r)])
     turns = case.subject.env.max_turns if case.subject.env is not None else 1
     best, sum_of = best_without_correct(entries, any(ruling.correct for ruling in case.court.seen))
     seen, _ = best_without_correct(entries, right_seen=False)
-    case.tables["ledger"] = {
+    case.tables["breakdown"] = {
         "parts": [{n: getattr(e, n) for n in ("part", "weight", "most", "wrong", "gate")} for e in entries],
         "best without being right": best,
         "least of a right answer": case.least,
@@ -76,7 +76,7 @@ def says_it(case: Case, ruling: Ruling) -> bool:
     return bool(gold) and str(gold) in ruling.reply
 
 
-def ledger(rulings: Sequence[Ruling]) -> list[Entry]:
+def paid_parts(rulings: Sequence[Ruling]) -> list[Entry]:
     """Every named part, with what it was worth beside right and beside other answers."""
     seen: dict[str, list[tuple[Part, bool]]] = {}
     for ruling in rulings:

@@ -14,7 +14,7 @@ from re import Pattern, sub
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from gnomon.verifiers.foreign.load import load
+from gnomon.integrations.rewards.load import load
 
 __all__ = ["STANDARD", "literals", "own_files", "texts"]
 
@@ -27,9 +27,9 @@ MOST = 2000
 STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
 """Where Python's own modules lie."""
 SHARED = (
-    "builtins", "abc", "typing", "enum", "gnomon.types", "gnomon.envs.base", "gnomon.envs.rewarded",
+    "builtins", "abc", "typing", "enum", "gnomon.types", "gnomon.envs.base", "gnomon.integrations.rewarded",
     "gnomon.verifiers.slot", "gnomon.audit.subject",
-    *(f"gnomon.verifiers.foreign.{name}" for name in ("base", "function", "trl", "verl", "rubric", "reasoning_gym")),
+    *(f"gnomon.integrations.rewards.{name}" for name in ("base", "function", "trl", "verl", "rubric", "reasoning_gym")),
 )  # fmt: skip
 """Modules that every verifier stands on, and of which none is written."""
 

@@ -11,8 +11,8 @@ from hashlib import blake2b
 from itertools import islice
 from typing import ClassVar, Protocol, runtime_checkable
 
-from gnomon.jail import capabilities
 from gnomon.keys import Key
+from gnomon.sandbox import capabilities
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Slot
 
@@ -89,12 +89,12 @@ def seats(env: Env) -> int:
 
 
 def confined(env: object) -> None:
-    """See that this host holds what an environment's `rungs` say it needs of the sandbox.
+    """See that this host holds what an environment's `isolation` names of the sandbox.
 
     Raises: ResourceError, E520 to E522, with what mends it.
     """
-    if rungs := getattr(env, "rungs", ()):
-        capabilities(rungs)
+    if isolation := getattr(env, "isolation", ()):
+        capabilities(isolation)
 
 
 def identity(*content: object, family: object = None) -> str:

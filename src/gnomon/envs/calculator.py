@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from gnomon.envs.base import SLOT, identity, user
 from gnomon.envs.expressions import grow
-from gnomon.envs.tools.calculator import calculate
 from gnomon.envs.turns import Ask, MultiTurn, Play
 from gnomon.types import Task
-from gnomon.verifiers import Malformed, integer
+from gnomon.verifiers import Malformed, calculate, integer
 
 
 @dataclass(frozen=True, kw_only=True)

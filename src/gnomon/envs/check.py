@@ -127,7 +127,7 @@ class Subject:
 def check_env(env: Env, *, tasks: int = 200) -> Report:
     """Try every promise of an environment on its first `tasks` train tasks; what it raises is a finding.
 
-    Raises: ResourceError, E520 to E522, where it needs a jail that this host does not hold.
+    Raises: ResourceError, E520 to E522, where it needs a sandbox that this host does not hold.
     """
     confined(env)
     subject = Subject(env, tasks)

@@ -1,4 +1,4 @@
-"""Code: write a small Python function; tests that are not shown judge it, in a jail."""
+"""Code: write a small Python function; tests that are not shown judge it, in a sandbox."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gnomon.envs import programs
 from gnomon.envs.base import SingleTurn, identity, user
-from gnomon.jail import Limits
+from gnomon.sandbox import Limits
 from gnomon.types import Task
 from gnomon.verifiers import UnitTests
 
@@ -23,8 +23,8 @@ class Code(UnitTests, SingleTurn):
     # By the clock much longer: the machine may be busy elsewhere.
     limits: Limits = Limits(cpu_seconds=0.25, wall_seconds=5.0, memory_bytes=2**28)  # noqa: RUF009
     frame: ClassVar[tuple[str, str]] = ("```python\n", "\n```")
-    rungs: ClassVar[tuple[str, ...]] = ("jail",)
-    imports: ClassVar[tuple[str, ...]] = ("gnomon.verifiers.warm_jail",)
+    isolation: ClassVar[tuple[str, ...]] = ("sandbox",)
+    imports: ClassVar[tuple[str, ...]] = ("gnomon.verifiers.warm_sandbox",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

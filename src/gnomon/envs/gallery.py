@@ -80,7 +80,7 @@ def heard(message: Message, seat: int, several: bool) -> str:
 def judge_source(name: str) -> str:
     """The source of what decides the reward: `check`, or the play of an environment of several turns.
 
-    Of code it is the verdict on what came out of the jail.
+    Of code it is the verdict on what came out of the sandbox.
     """
     kind: Any = ENVS[name]
     decides = kind.settle if issubclass(kind, UnitTests) else kind.check if issubclass(kind, SingleTurn) else kind.play

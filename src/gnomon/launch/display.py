@@ -113,7 +113,7 @@ class Display:
         steps = self.config.budget.steps
         recent = sorted(self.seconds[-20:])
         left = recent[len(recent) // 2] * (steps - step - 1)
-        gap = metrics.get("logp_gap", 0.0)
+        gap = metrics.get("logp_mismatch", 0.0)
         return (
             f"step {step + 1:>4}/{steps}  reward {metrics['reward']:.3f} {spark(self.rewards, 12)}  "
             f"held-out {self.held_out}  length {metrics['length']:.1f}  "

@@ -225,7 +225,7 @@ def tier_text(manifest: Mapping[str, Any]) -> str:
     """How far sampler and learner were apart when the run began."""
     if manifest.get("tier") == "exact":
         return "equal log-probabilities in every bit"
-    return f"log-probabilities up to {manifest.get('logp_gap', float('nan')):.2g} apart"
+    return f"log-probabilities up to {manifest.get('logp_mismatch', float('nan')):.2g} apart"
 
 
 def public(values: Mapping[str, Any]) -> dict[str, Any]:

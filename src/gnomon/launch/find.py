@@ -19,13 +19,13 @@ from typing import Any
 from gnomon.config import Env as EnvConfig
 from gnomon.config import Origins, RunConfig
 from gnomon.envs import ENVS, Env
-from gnomon.envs.adapters import ADAPTERS, adapter
 from gnomon.envs.blame import place, quoted, raised
 from gnomon.errors import ConfigError, GnomonError, ModelError
+from gnomon.integrations.environments import ADAPTERS, adapter
+from gnomon.integrations.rewards import named
 from gnomon.launch.objects import OBJECT, by_object
 from gnomon.models.folder import TINY, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
-from gnomon.verifiers.foreign import named
 from gnomon.verifiers.nursery import WORKER
 
 __all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env", "require_outside"]

@@ -26,7 +26,6 @@ from gnomon.engines.embedded import Embedded, Progress, unseen
 from gnomon.envs.base import Env, confined
 from gnomon.envs.blame import quoted
 from gnomon.errors import ConfigError, ConfigErrors, ModelError, NumericsError
-from gnomon.jail import capabilities
 from gnomon.keys import Key
 from gnomon.launch.data import anchored_data, data_hashes, digest, require_same_data
 from gnomon.launch.exactness import reasons, tolerated
@@ -42,10 +41,10 @@ from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.weights import Weights
+from gnomon.monitoring.alarms import Monitor
 from gnomon.objectives import Data, Need, Objective, less_overlong, objective, penalties
 from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose, joined
-from gnomon.rewards.alarms import Lookout
 from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import Conditioned
@@ -54,6 +53,7 @@ from gnomon.rollout.referee import Referee
 from gnomon.rollout.refill import Refilled
 from gnomon.rollout.splice import Splicer
 from gnomon.rollout.uncertain import Uncertain
+from gnomon.sandbox import capabilities
 from gnomon.store import Record, Run, RunReader
 from gnomon.store.checkpoints import stored
 from gnomon.store.layout import RECIPE
@@ -272,11 +272,11 @@ def manifest(config: RunConfig, parts: Parts, env: Env) -> dict[str, Any]:
         "threads": config.threads,
         "env": source_facts(parts.env, config.env.type),
         "data": data_hashes(config, env),
-        "sandbox": capabilities(rungs).body() if (rungs := getattr(env, "rungs", ())) else {},
+        "sandbox": capabilities(isolation).body() if (isolation := getattr(env, "isolation", ())) else {},
         "policy": hashes(model_folder(config.policy.path)),
         "code_sha256": code_hash(),
         "tier": parts.actor.engine.tier.value,
-        "logp_gap": parts.gap,
+        "logp_mismatch": parts.gap,
     }
 
 
@@ -427,7 +427,7 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
 
 def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
     sentinel = getattr(parts.env, "sentinel", None)
-    recorder = Recorder(store, config, watch, Lookout(parts.env.tasks("train").__getitem__, sentinel))
+    recorder = Recorder(store, config, watch, Monitor(parts.env.tasks("train").__getitem__, sentinel))
     watch.message(numerics(parts.actor.engine.tier, parts.gap))
     with gentle_interrupt(recorder, watch):
         finished(

@@ -13,8 +13,8 @@ from typing import Any
 
 from gnomon.config import Env as EnvConfig
 from gnomon.envs import ENVS
-from gnomon.envs.adapters import adapter
 from gnomon.errors import ConfigError, RunError
+from gnomon.integrations.environments import adapter
 
 __all__ = ["OBJECT", "by_object", "require_same_object", "source_facts", "spec_of"]
 

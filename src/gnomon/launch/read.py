@@ -10,8 +10,8 @@ from operator import itemgetter
 from typing import Any
 
 from gnomon.errors import ConfigError
-from gnomon.rewards.alarms import ADVICE
-from gnomon.rewards.ledger import Line, lines
+from gnomon.monitoring.alarms import ADVICE
+from gnomon.monitoring.breakdown import Line, lines
 from gnomon.store import Attempt, Record, RunReader
 from gnomon.terminal import one_line, printable
 
@@ -27,11 +27,14 @@ __all__ = [
     "summary_text",
 ]
 
+CURVES = ("reward", "correct", "length", "logp_mismatch")
+"""Metrics whose value in every step is part of a summary."""
+
 
 def summary(reader: RunReader) -> dict[str, Any]:
     """What a run is worth, in plain values."""
     metrics = reader.metrics()
-    curve = {name: [m["metrics"].get(name) for m in metrics] for name in ("reward", "correct", "length", "logp_gap")}
+    curve = {name: [m["metrics"].get(name) for m in metrics] for name in CURVES}
     evaluations = [
         {"step": record.step, **{k: record.body[k] for k in ("pass_at", "length", "truncated")}}
         for kind in ("baseline", "evaluation")
@@ -47,11 +50,11 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "held_out": reader.held_out,
         "evaluations": evaluations,
         "seconds": sum(float(row["seconds"]) for row in reader.timings()),
-        "max_logp_gap": max((g for g in curve["logp_gap"] if g is not None), default=None),
+        "max_logp_mismatch": max((g for g in curve["logp_mismatch"] if g is not None), default=None),
         "tier": reader.manifest.get("tier"),
-        "start_logp_gap": reader.manifest.get("logp_gap"),
+        "start_logp_mismatch": reader.manifest.get("logp_mismatch"),
         "curve": curve,
-        "ledger": ledger([m["metrics"] for m in metrics]),
+        "breakdown": breakdown([m["metrics"] for m in metrics]),
         "alarms": [{name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.alarms()],
         "varies": reader.varies,
         "attempts": [given_up(reader, attempt) for attempt in reader.attempts],
@@ -67,8 +70,8 @@ def given_up(reader: RunReader, attempt: Attempt) -> dict[str, Any]:
     return {**facts, "read": ""}
 
 
-def ledger(steps: Sequence[Mapping[str, float]]) -> dict[str, list[dict[str, Any]]]:
-    """The ledger of the first and of the last tenth of a run's steps, part by part."""
+def breakdown(steps: Sequence[Mapping[str, float]]) -> dict[str, list[dict[str, Any]]]:
+    """The reward breakdown of the first and of the last tenth of a run's steps, part by part."""
     size = max(1, len(steps) // 10)
     return {
         name: [asdict(line) for line in lines(some)]
@@ -79,14 +82,14 @@ def ledger(steps: Sequence[Mapping[str, float]]) -> dict[str, list[dict[str, Any
 NOTHING = Line(part="", paid=0.0, return_share=None, variance_share=None)
 
 
-def ledger_text(facts: Mapping[str, Any]) -> list[str]:
-    """The ledger as a table: what every part pays, its share of the return, and of what there is to learn from."""
+def breakdown_text(facts: Mapping[str, Any]) -> list[str]:
+    """The breakdown as a table: what each part pays, its share of the return and of the within-group variance."""
     first, last = ({row["part"]: Line(**row) for row in facts[name]} for name in ("first", "last"))
     if not last:
         return []
     names = sorted({*first, *last}, key=lambda name: -(last[name].paid if name in last else 0.0))
-    width = max(6, *(len(one_line(name)) for name in names))
-    rows = [f"{'ledger':{width + 2}}  {'paid per rollout':^18}  {'of the return':^16}  {'of the variance':^16}"]
+    width = max(9, *(len(one_line(name)) for name in names))
+    rows = [f"{'reward part':{width + 2}}  {'paid per rollout':^18}  {'of the return':^16}  {'of the variance':^16}"]
     for name in names:
         then, now = first.get(name, NOTHING), last.get(name, NOTHING)
         cells = [
@@ -120,7 +123,7 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
         values = facts["curve"][name]
         if values:
             text.append(f"{name:<12} {bars(values, 48)}  {values[0]:.2f} to {values[-1]:.2f}")
-    text += ledger_text(facts["ledger"])
+    text += breakdown_text(facts["breakdown"])
     text += numerics_text(facts)
     if facts["varies"]:
         text.append(f"not exact    {one_line(facts['varies'])}")
@@ -133,7 +136,7 @@ def numerics_text(facts: Mapping[str, Any]) -> list[str]:
     """The tier of a run, and the largest differences between sampler and learner, at the start and in its steps."""
     gaps = [
         f"{facts[name]:.2g} {when}"
-        for name, when in (("start_logp_gap", "at the start"), ("max_logp_gap", "in training"))
+        for name, when in (("start_logp_mismatch", "at the start"), ("max_logp_mismatch", "in training"))
         if facts[name] is not None
     ]
     if facts["tier"] is None and not gaps:

@@ -20,14 +20,14 @@ from gnomon.keys import Key
 from gnomon.launch.find import env_class, make_env
 from gnomon.launch.read import Address
 from gnomon.launch.trust import require_trusted
-from gnomon.rewards.alarms import Lookout
+from gnomon.monitoring.alarms import Monitor
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import RECIPE
 from gnomon.terminal import one_line
 from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers import Died, Exceeded, Outcome, Pool, Raised, Returned
 
-__all__ = ["Flip", "Judge", "Replay", "lookout", "replay", "replay_text"]
+__all__ = ["Flip", "Judge", "Replay", "monitor", "replay", "replay_text"]
 
 CHUNK = 512
 """Rollouts between two words of progress."""
@@ -182,7 +182,7 @@ def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Judge:
     return named
 
 
-def lookout(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: bool = False) -> Lookout:
+def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: bool = False) -> Monitor:
     """What looks for alarms in a run: with the second verifier that is named, else with the environment's own.
 
     Args: trust: as of `replay`. Raises: ConfigError E052 for code that is not trusted.
@@ -191,12 +191,12 @@ def lookout(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
     with RunReader(folder) as reader:
         require_trusted(reader, config, trust)
     if sentinel or options:
-        return Lookout(original(config).tasks("train").__getitem__, made(chosen(config, sentinel, dict(options))))
+        return Monitor(original(config).tasks("train").__getitem__, made(chosen(config, sentinel, dict(options))))
     try:
         env = original(config)
     except GnomonError:
-        return Lookout()  # The environment is not here any more; what was recorded can be looked at all the same.
-    return Lookout(env.tasks("train").__getitem__, getattr(env, "sentinel", None))
+        return Monitor()  # The environment is not here any more; what was recorded can be looked at all the same.
+    return Monitor(env.tasks("train").__getitem__, getattr(env, "sentinel", None))
 
 
 def original(config: RunConfig) -> Env:

@@ -131,7 +131,7 @@ class LocalLearner:
         coefficients are computed first: from the log-probabilities of an exact sampler if the policy has not moved
         since, or else from a pass without gradients.
 
-        Returns: `logp_gap`, the largest |sampler − learner| log-probability; `entropy`, nats per
+        Returns: `logp_mismatch`, the largest |sampler − learner| log-probability; `entropy`, nats per
             trained token; `trained`, tokens with a gradient; with `full_kl` also `kl`, nats per trained
             token; of rows that count successes, `score_pull` and `score_scatter` of `SuccessScatter`. After the
             first of several updates also `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`,
@@ -349,7 +349,7 @@ def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, vers
             why="the engine proved itself exact on this machine when the run began, so something changed since",
             fix="resume with the same threads= and the same library versions as the manifest says",
         )
-    return {"logp_gap": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
+    return {"logp_mismatch": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
 
 
 def logp_of_rows(policy: Policy, temperature: float, rows: Sequence[Row]) -> Tensor:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gnomon.errors import RunError
+from gnomon.metrics import current
 from gnomon.store.attempts import Attempt, attempts, broken, rows_of
 from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows
 from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, unpack
@@ -133,8 +134,8 @@ class RunReader:
         return self._last("evaluation")
 
     def metrics(self) -> list[Mapping[str, Any]]:
-        """Bodies of the `step` records, in order."""
-        return [record.body for record in self.records("step")]
+        """Bodies of the `step` records, in order, with their metrics under the names of today."""
+        return [renamed(record.body) for record in self.records("step")]
 
     def records(
         self,
@@ -273,3 +274,8 @@ class RunReader:
     def _query(self, query: str, *values: Any) -> list[Any]:
         with faults(self.folder):
             return self._db.execute(query, values).fetchall()
+
+
+def renamed(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The body of a step's record with today's names of metrics."""
+    return {**body, "metrics": current(body["metrics"])} if "metrics" in body else body

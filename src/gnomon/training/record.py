@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from gnomon.config import RunConfig
 from gnomon.errors import GnomonError
 from gnomon.learners.base import Learner
-from gnomon.rewards.alarms import Alarm, Lookout, alarms
-from gnomon.rewards.ledger import entries, ledger
+from gnomon.monitoring.alarms import Alarm, Monitor, alarms
+from gnomon.monitoring.breakdown import breakdown, entries
 from gnomon.rollout.actor import Unjudged
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
 from gnomon.store import Record, Run, RunReader, RunStatus
@@ -46,9 +46,9 @@ class Recorder:
     Set `stop` from a signal handler to end the run after the present step, saved and resumable.
     """
 
-    def __init__(self, store: Run, config: RunConfig, watch: Watch, lookout: Lookout | None = None) -> None:
+    def __init__(self, store: Run, config: RunConfig, watch: Watch, monitor: Monitor | None = None) -> None:
         self.store, self.config, self.watch = store, config, watch
-        self.lookout = lookout or Lookout()
+        self.monitor = monitor or Monitor()
         self.stop = False
         self.at = 0
         """Finished steps."""
@@ -81,7 +81,7 @@ class Recorder:
         learner.load_state(checkpoint.path)
         self.store.rewind(checkpoint.seq)
         with RunReader(self.store.folder) as reader:
-            for _ in alarms(reader, self.lookout, before=checkpoint.step):
+            for _ in alarms(reader, self.monitor, before=checkpoint.step):
                 pass  # They have rung; what is asked for is that they stay silent from here on.
         self._saved = checkpoint.step
         self.watch.message(f"Going on from the checkpoint of step {checkpoint.step}.")
@@ -105,7 +105,7 @@ class Recorder:
         for evaluation in log.evaluations:
             self.watch.evaluation(step, evaluation)
         self.watch.step(step, log.metrics(), training)
-        for alarm in self.lookout.step(step, records):
+        for alarm in self.monitor.step(step, records):
             self._ring(alarm)
 
     def _append(self, records: Sequence[Record]) -> None:
@@ -196,7 +196,7 @@ class StepLog:
         rollouts = [rollout for group in self._groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
         self.stats(of_groups(self._groups))
-        self.stats(ledger(entries([group for group in self._groups if group.judged])))
+        self.stats(breakdown(entries([group for group in self._groups if group.judged])))
 
     def stats(self, stats: Mapping[str, Stat]) -> None:
         self._stats = merge(self._stats, dict(stats))

@@ -4,7 +4,7 @@ from gnomon.verifiers.canaries import Watch, watched
 from gnomon.verifiers.choice import Choice
 from gnomon.verifiers.code import UnitTests, code_judged
 from gnomon.verifiers.controls import FormatOnly, Noisy, Random, Shuffled, WrongLabel
-from gnomon.verifiers.expression import Expression, evaluate, integer
+from gnomon.verifiers.expression import Expression, calculate, evaluate, integer
 from gnomon.verifiers.extract import Extraction, Strictness, extract
 from gnomon.verifiers.judging import Judge, Retry, ajudged, asettled, judge, judged, settle, settled
 from gnomon.verifiers.llm import LLMJudge
@@ -61,6 +61,7 @@ __all__ = [
     "WrongLabel",
     "ajudged",
     "asettled",
+    "calculate",
     "code_judged",
     "evaluate",
     "extract",

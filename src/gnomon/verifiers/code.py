@@ -1,4 +1,4 @@
-"""Code judged by tests: inputs enter the jail, what is expected never does, and values are compared out here."""
+"""Code judged by tests: inputs enter the sandbox, what is expected never does, and values are compared out here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,21 @@ from textwrap import dedent
 from typing import Any
 
 from gnomon.errors import VerifierError
-from gnomon.jail import Broken, Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Runner, Value, Work
+from gnomon.sandbox import (
+    Broken,
+    Err,
+    Exceeded,
+    Finished,
+    Job,
+    Limits,
+    Ok,
+    Outcome,
+    Program,
+    Raised,
+    Runner,
+    Value,
+    Work,
+)
 from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers.extract import Extraction, Strictness
 from gnomon.verifiers.fences import fenced
@@ -58,7 +72,7 @@ class Cases:
         return Cases(call=call, cases=tuple(Case(given=given, expected=out) for given, out in cases))
 
     def work(self, source: str) -> Work:
-        """What the jail is asked: the inputs alone."""
+        """What the sandbox is asked: the inputs alone."""
         if self.call:
             return Job(source=source, call=self.call, inputs=tuple(tuple(case.given) for case in self.cases))
         return Program(source=source, stdins=tuple(case.given for case in self.cases))
@@ -68,7 +82,7 @@ class Cases:
 class UnitTests(Slot):
     """The answer is Python in the reply's one fenced block, right when it passes every test of the task.
 
-    Untrusted code runs in a `Jail` and nowhere else. `verify` opens one for the process; `code_judged` runs many
+    Untrusted code runs in a `Sandbox` and nowhere else. `verify` opens one for the process; `code_judged` runs many
     replies in one that the caller owns. See `Cases.read` for a task's answer.
     """
 
@@ -88,11 +102,11 @@ class UnitTests(Slot):
         return fenced(reply, self.strictness)
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        """Raises: VerifierError E116 when the jail itself failed."""
+        """Raises: VerifierError E116 when the sandbox itself failed."""
         work = self.work(task, reply)
         if isinstance(work, Verdict):
             return work
-        (outcome,) = shared_jail(self.limits).map([work])
+        (outcome,) = shared_sandbox(self.limits).map([work])
         return self.settle(task, reply, outcome)
 
     def work(self, task: Task, reply: str) -> Work | Verdict:
@@ -107,11 +121,11 @@ class UnitTests(Slot):
         return tests.work(flush(found.text))
 
     def settle(self, task: Task, reply: str, outcome: Outcome) -> Verdict:
-        """The verdict that the outcome of that work amounts to. Raises: VerifierError E116 for a broken jail."""
+        """The verdict that the outcome of that work amounts to. Raises: VerifierError E116 for a broken sandbox."""
         if isinstance(outcome, Broken):
             raise VerifierError(
                 "E116",
-                f"the jail broke: {outcome.reason}",
+                f"the sandbox broke: {outcome.reason}",
                 why="code that was not run is neither right nor wrong",
                 fix="see what this machine lacks: docs/sandbox.md",
             )
@@ -180,9 +194,9 @@ class UnitTests(Slot):
 
 
 def code_judged(verifier: UnitTests, runner: Runner, items: Iterable[tuple[Task, str]]) -> list[Verdict]:
-    """The verdict on every (task, reply), in order, run side by side in a jail of the caller's.
+    """The verdict on every (task, reply), in order, run side by side in a sandbox of the caller's.
 
-    Where the jail itself failed, the verdict is `FAILED`.
+    Where the sandbox itself failed, the verdict is `FAILED`.
     """
     pairs = list(items)
     work = [verifier.work(task, reply) for task, reply in pairs]
@@ -200,11 +214,11 @@ def code_judged(verifier: UnitTests, runner: Runner, items: Iterable[tuple[Task,
 
 
 @cache
-def shared_jail(limits: Limits) -> Runner:
-    """The jail of this process for these limits; it ends with the process."""
-    from gnomon.jail import Jail
+def shared_sandbox(limits: Limits) -> Runner:
+    """The sandbox of this process for these limits; it ends with the process."""
+    from gnomon.sandbox import Sandbox
 
-    return Jail(workers=1, limits=limits)
+    return Sandbox(workers=1, limits=limits)
 
 
 def told(marks: Sequence[str]) -> str:

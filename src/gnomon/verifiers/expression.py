@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gnomon.verifiers.slot import Malformed
 
-__all__ = ["Expression", "evaluate", "integer"]
+__all__ = ["Expression", "calculate", "evaluate", "integer"]
 
 MAX_LENGTH = 512
 """Characters of an expression."""
@@ -127,3 +127,12 @@ class _Parser:
             raise Malformed(f"a number is missing before {token!r}" if token else "the expression ends too early")
         self.numbers.append(int(token))
         return Fraction(int(token))
+
+
+def calculate(expression: str) -> str:
+    """The value of an expression of whole numbers, + − × ÷ and parentheses as text, a fraction where it is not whole;
+    an error message where it has none. Never raises, and every cost is capped."""
+    try:
+        return str(evaluate(expression).value)
+    except Malformed as problem:
+        return f"error: {problem}"

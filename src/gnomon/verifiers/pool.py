@@ -23,7 +23,7 @@ from threading import Condition
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from gnomon.jail.probe import capabilities
+from gnomon.sandbox.probe import capabilities
 from gnomon.verifiers.carry import packed
 from gnomon.verifiers.nursery import Nursery
 from gnomon.verifiers.sealed import opened

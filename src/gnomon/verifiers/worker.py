@@ -19,8 +19,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from gnomon.jail.confine import harden
-from gnomon.jail.descendants import adopt, end_all
+from gnomon.sandbox.confine import harden
+from gnomon.sandbox.descendants import adopt, end_all
 
 __all__ = ["HEAD", "frame", "framed", "start"]
 

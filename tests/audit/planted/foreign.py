@@ -11,8 +11,8 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
+from gnomon.integrations.rewards import Foreign, RubricReward, TrlReward, VerlScore
 from gnomon.types import Message, Task
-from gnomon.verifiers.foreign import Foreign, RubricReward, TrlReward, VerlScore
 
 HERE = __name__
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnomon.envs import Arithmetic, CharCount
+from gnomon.integrations.rewards import TrlReward, VerlScore
 from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import integer
-from gnomon.verifiers.foreign import TrlReward, VerlScore
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 from gnomon.envs import SingleTurn, identity
 from gnomon.envs.base import SLOT
+from gnomon.integrations.rewards import TrlReward, VerlScore
 from gnomon.types import Message, Task
 from gnomon.verifiers import Answered, Malformed, Strictness, extract, integer
-from gnomon.verifiers.foreign import TrlReward, VerlScore
 
 
 def asked(question: str, answer: Any, **info: Any) -> Task:

@@ -1,0 +1,317 @@
+"""The far side of a hosted environment: a program for any Python from 3.10 on, which needs none of this package.
+
+    python host.py PROCESSES KIND NAME OPTIONS
+
+PROCESSES is the path of `gnomon/sandbox/descendants.py`. Standard input is a socket. Every descriptor that arrives on
+it is one end of a conversation: a process is forked for it, so each episode has a process, and a global generator, of
+its own. A conversation ends when its other end closes, and with it everything that it started, busy or not; all of them
+end when the socket closes. A conversation is lines of JSON:
+
+    -> {"op": "start", "seed": 7}           <- {"text": ..., "seat": 0}
+    -> {"op": "step", "text": "[3]"}        <- {"text": ..., "seat": 0, "done": false, "rewards": null}
+
+It is opened by a greeting with the process's id and the number of seats. What goes wrong is told as
+{"error": KIND, "text": ...}, where KIND is "load" or "environment".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import json
+import os
+import random
+import runpy
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+Kept = Callable[[Callable[[], None], int], None]
+"""Runs something until it ends or the other end of a channel closes, then ends all that it started."""
+KEPT = 200
+"""Tasks of a task set that are kept at hand."""
+
+
+class Gymnasium:
+    """`reset(seed=) -> (text, info)` and `step(text) -> (text, reward, terminated, truncated, info)`."""
+
+    seats = 1
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        module, _, attribute = name.rpartition(":")
+        self.env = getattr(importlib.import_module(module), attribute)(**options)
+        self.earned = 0.0
+
+    def start(self, seed: int) -> dict[str, Any]:
+        text, info = self.env.reset(seed=seed)
+        return {"text": joined(text, info), "seat": 0}
+
+    def step(self, text: str) -> dict[str, Any]:
+        told, reward, terminated, truncated, info = self.env.step(text)
+        self.earned += float(reward)
+        done = bool(terminated or truncated)
+        text = "" if done else joined(told, info)
+        return {"text": text, "seat": 0, "done": done, "rewards": [self.earned] if done else None}
+
+
+class Gem(Gymnasium):
+    """An environment of GEM, by its registered name."""
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        self.env = importlib.import_module("gem").make(name, **options)
+        self.earned = 0.0
+
+
+class TextArena:
+    """A game of TextArena, by its registered name; without the wrappers that repeat the whole history every turn."""
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        registry = importlib.import_module("textarena.envs.registration")
+        self.players = options.get("players")
+        rest = {key: value for key, value in options.items() if key != "players"}
+        raw = name + "-raw"
+        self.env = registry.make(raw if raw in registry.ENV_REGISTRY else name, **rest)
+        self.seats = self.seated()
+        self.first = 0
+
+    def seated(self) -> int:
+        """How many play: as asked, else the fewest that the game allows."""
+        problem: BaseException = ValueError("no number of players")
+        for players in [self.players] if self.players else range(1, 7):
+            try:
+                self.env.reset(num_players=players, seed=0)
+            except Exception as error:
+                problem = error
+            else:
+                return int(players)
+        raise problem
+
+    def start(self, seed: int) -> dict[str, Any]:
+        self.env.reset(num_players=self.seats, seed=seed)
+        self.first, told = self.env.get_observation()
+        return {"text": self.shown(self.first, told), "seat": 0}
+
+    def step(self, text: str) -> dict[str, Any]:
+        done, _ = self.env.step(action=text)
+        if done:
+            rewards, _ = self.env.close()
+            turned = [(seat + self.first) % self.seats for seat in range(self.seats)]
+            return {"text": "", "seat": 0, "done": True, "rewards": [float(rewards[player]) for player in turned]}
+        player, told = self.env.get_observation()
+        seat = (player - self.first) % self.seats
+        return {"text": self.shown(player, told), "seat": seat, "done": False, "rewards": None}
+
+    def shown(self, player: int, told: Any) -> str:
+        """What a player has not heard yet; its own moves left out."""
+        if isinstance(told, str):
+            return told
+        return "\n".join(
+            message if sender == -1 else f"[Player {sender}] {message}"
+            for sender, message, *_ in told
+            if sender != player
+        )
+
+
+class Verifiers:
+    """An environment of `verifiers` 0.4: task i of a task set, whose control flow is run with us as its agent.
+
+    No harness and no runtime is started: a turn of the agent is a reply. Rewards that need a runtime are refused.
+    """
+
+    seats = 1
+
+    def __init__(self, name: str, options: dict[str, Any]) -> None:
+        self.v1 = importlib.import_module("verifiers.v1")
+        loaders = importlib.import_module("verifiers.v1.utils.loaders")
+        self.env = loaders.load_environment(loaders.resolve_env_config({"taskset": {"id": name, **options}}))
+        self.tasks = list(itertools.islice(iter(self.env.taskset), KEPT))
+        self.traces: list[Any] = []
+        self.run: Any = None
+
+    def start(self, seed: int) -> dict[str, Any]:
+        kept = seed < len(self.tasks)
+        task = self.tasks[seed] if kept else next(itertools.islice(iter(self.env.taskset), seed, None))
+        # An event loop does not bear a fork, so that each episode has its own.
+        self.loop = asyncio.new_event_loop()
+        self.replies: asyncio.Queue[str] = asyncio.Queue()
+        self.asked: asyncio.Queue[str] = asyncio.Queue()
+        self.run = self.loop.create_task(self.env.run(task, Agents(self)))
+        return {"system": task.data.system_prompt or "", **self.until_asked()}
+
+    def step(self, text: str) -> dict[str, Any]:
+        self.replies.put_nowait(text)
+        return self.until_asked()
+
+    def until_asked(self) -> dict[str, Any]:
+        """Run the environment until it wants a reply, or is over."""
+        question = self.loop.create_task(self.asked.get())
+        self.loop.run_until_complete(asyncio.wait([self.run, question], return_when=asyncio.FIRST_COMPLETED))
+        if question.done():
+            return {"text": question.result(), "seat": 0, "done": False, "rewards": None}
+        question.cancel()
+        self.run.result()
+        paid = [reward for trace in self.traces for reward in trace.rewards.values()]
+        if not paid or None in paid:
+            raise RuntimeError("a reward was not scored: it needs a runtime or a judge, and there is none")
+        return {"text": "", "seat": 0, "done": True, "rewards": [sum(reward.score * reward.weight for reward in paid)]}
+
+
+class Interaction:
+    """What an environment of `verifiers` holds while an agent plays: turns, and the trace that is scored at the end."""
+
+    def __init__(self, owner: Verifiers, task: Any) -> None:
+        v1 = self.v1 = owner.v1
+        self.owner, self.task, self.fresh = owner, task, True
+        told = v1.TraceTask(type=type(task).__name__, data=task.data)
+        self.trace = v1.Trace(task=told, agent=v1.AgentInfo(config=v1.AgentConfig()))
+        owner.traces.append(self.trace)
+
+    async def __aenter__(self) -> Interaction:
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None:
+            self.trace.is_completed = self.trace.ok = True
+            await self.task.score(self.trace)
+
+    async def turn(self, message: str | None = None) -> Any:
+        data, v1 = self.task.data, self.v1
+        if self.fresh and data.system_prompt:
+            self.say(v1.SystemMessage(content=data.system_prompt))
+        text = data.prompt_text if message is None else message
+        self.fresh = False
+        self.say(v1.UserMessage(content=text))
+        await self.owner.asked.put(text)
+        reply = v1.AssistantMessage(content=await self.owner.replies.get())
+        self.say(reply, sampled=True)
+        return importlib.import_module("verifiers.v1.agent").Segment(messages=[reply])
+
+    def say(self, message: Any, sampled: bool = False) -> None:
+        nodes = self.trace.nodes
+        nodes.append(self.v1.MessageNode(message=message, sampled=sampled, parent=len(nodes) - 1 if nodes else None))
+
+
+class Agent:
+    """One role of an environment of `verifiers`."""
+
+    def __init__(self, owner: Verifiers) -> None:
+        self.owner = owner
+
+    def interaction(self, task: Any) -> Interaction:
+        return Interaction(self.owner, task)
+
+    async def run(self, task: Any) -> Any:
+        async with self.interaction(task) as interaction:
+            await interaction.turn()
+        return interaction.trace
+
+
+class Agents:
+    """The roles that an environment asks for by name; there is one to play."""
+
+    def __init__(self, owner: Verifiers) -> None:
+        self._owner, self._role = owner, ""
+
+    def __getattr__(self, role: str) -> Agent:
+        if role.startswith("_") or self._role not in ("", role):
+            raise AttributeError(f"a second agent, {role!r}, is asked for; only one can be played")
+        self._role = role
+        return Agent(self._owner)
+
+
+KINDS: dict[str, Callable[[str, dict[str, Any]], Any]] = {
+    "gem": Gem,
+    "gym": Gymnasium,
+    "textarena": TextArena,
+    "verifiers": Verifiers,
+}
+
+
+def joined(text: Any, info: Any) -> str:
+    """What a step says, and the line that GEM puts after it."""
+    parts = [text, *filter(None, [info.get("suffix")])]
+    for part in parts:
+        if not isinstance(part, str):
+            raise TypeError(f"the environment says a {type(part).__name__}, where a text is due")
+    return "\n".join(part.rstrip("\n") for part in parts)
+
+
+def seeded(seed: int) -> None:
+    """Seed the generators of the process, for environments that draw from them whatever they were told."""
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def converse(channel: socket.socket, env: Any, problem: str) -> None:
+    """One conversation, to its end."""
+    with channel, channel.makefile("rw", encoding="utf-8", errors="surrogatepass", newline="\n") as lines:
+
+        def tell(answer: dict[str, Any]) -> None:
+            lines.write(json.dumps(answer) + "\n")
+            lines.flush()
+
+        if problem:
+            tell({"error": "load", "text": problem})
+            return
+        tell({"pid": os.getppid(), "seats": env.seats})
+        for line in lines:
+            asked = json.loads(line)
+            try:
+                if asked["op"] == "start":
+                    seeded(asked["seed"])
+                    answer = env.start(asked["seed"])
+                else:
+                    answer = env.step(asked["text"])
+            except BaseException:
+                answer = {"error": "environment", "text": traceback.format_exc(limit=-3)}
+            tell(answer)
+
+
+def converse_kept(kept: Kept, descriptor: int, env: Any, problem: str) -> None:
+    """One conversation, and the end of everything that the environment started in it."""
+    kept(lambda: converse(socket.socket(fileno=os.dup(descriptor)), env, problem), descriptor)
+
+
+def main(processes: str, kind: str, name: str, options: dict[str, Any]) -> None:
+    """Serve until nobody holds the other end of the socket; whatever is running then is ended."""
+    kept: Kept = runpy.run_path(processes)["kept"]
+    asked = socket.socket(fileno=os.dup(0))
+    nothing = os.open(os.devnull, os.O_RDWR)
+    # What a library prints must not be taken for an answer, and nobody reads it.
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    kept(lambda: serve(asked, kept, kind, name, options), asked.fileno())
+
+
+def serve(asked: socket.socket, kept: Kept, kind: str, name: str, options: dict[str, Any]) -> None:
+    """Load the environment once, then fork for every conversation."""
+    # A module of the working folder may be named, as it may for a script that stands there.
+    sys.path[0] = os.getcwd()
+    env, problem = None, ""
+    seeded(0)
+    try:
+        env = KINDS[kind](name, options)
+    except BaseException:
+        problem = traceback.format_exc(limit=-3)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        data, descriptors, *_ = socket.recv_fds(asked, 1, 1)
+        if not data:
+            return
+        if os.fork() == 0:
+            asked.close()
+            try:
+                converse_kept(kept, descriptors[0], env, problem)
+            finally:
+                os._exit(0)
+        os.close(descriptors[0])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4]))

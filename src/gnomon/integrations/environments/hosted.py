@@ -1,0 +1,356 @@
+"""Environments of other libraries, each episode in a process of another interpreter: GEM, TextArena, verifiers …"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from gnomon.envs.base import Step, Tasks, identity, split_of, user
+from gnomon.errors import ConfigError, VerifierError
+from gnomon.integrations.environments.hosting import Conversation, Host, Late, conversation
+from gnomon.keys import Key
+from gnomon.types import Message, Part, Status, Task, Verdict
+from gnomon.verifiers import Extraction, Strictness, extract
+from gnomon.verifiers.judging import exceeded
+
+__all__ = ["Gem", "Gym", "Hosted", "TextArena", "VerifiersEnv"]
+
+HINT = "Your move goes alone into <answer>...</answer>, without the brackets or boxes named above."
+PROBES = ("", "1", "[1]", r"\boxed{1}")
+"""What is said to two fresh processes, to see whether they go alike."""
+MANY = 2**30 + 2
+"""Seeds that are probed begin at 0 and end here, where the tasks are not numbered."""
+SLACK = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosted:
+    """An environment of another library. A task is a seed, from which all chance of an episode comes.
+
+    What the environment earned is added up and paid at the end; a reply is right where the sum reaches `high`. An
+    episode that is not over after `turns` replies pays every seat the least, so that stalling never pays.
+
+    Failures are typed: an environment that cannot be loaded is E170, one that raises E171, a process that dies E172,
+    an answer that is none E173, a reward outside of `low` to `high` E174, an episode that two processes play
+    differently E175. A step that takes longer than `seconds` is the policy's doing, and ends as `exceeded`.
+    """
+
+    kind: ClassVar[str]
+    name: str
+    """By which the library knows it."""
+    python: str = sys.executable
+    """The interpreter that has the library: a venv of its own, where its pins conflict with ours."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the environment's own, as far as JSON holds them."""
+    low: float = 0.0
+    high: float = 1.0
+    turns: int = 50
+    """Most replies of an episode, those of all seats together."""
+    slot: bool = True
+    """Whether a move stands in the answer slot, and is handed on in the library's own form; else every reply is."""
+    seconds: float = 10.0
+    """By the clock, for one step."""
+    count: int = 0
+    """How many tasks there are, of both splits; 0 where every seed is one."""
+    seed: int = 0
+    reproducible: bool = True
+    """Refuse an environment that two fresh processes play differently."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"low is {self.low} and high is {self.high}; low must be below high")
+        if self.turns < 1 or self.seconds <= 0 or self.count < 0:
+            raise ValueError(f"turns={self.turns}, seconds={self.seconds}, count={self.count} make no environment")
+        if self.reproducible:
+            alike(*self._address, last=(self.count or MANY) - 1)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # Its process is started before the first reply is judged, whose time it would use up.
+        conversation(*self._address).close()
+
+    @property
+    def _address(self) -> tuple[str, str, str, str]:
+        return self.python, self.kind, self.name, json.dumps(dict(self.options), sort_keys=True)
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    @property
+    def max_turns(self) -> int:
+        return self.turns
+
+    @property
+    def seats(self) -> int:
+        return seats(*self._address)
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        seeds = Seeds(self, split)
+        return Numbered(seeds) if self.count else seeds
+
+    def start(self, task: Task, key: Key) -> HostedEpisode:
+        return HostedEpisode(self, task)
+
+    def task(self, seed: int) -> Task:
+        """The task of a seed, as its first observation shows it."""
+        messages = first(*self._address, seed)
+        hint = user(f"{messages[-1].content}\n{HINT}") if self.slot else messages[-1:]
+        # Where there is one turn, all of the problem is in the text; of a game, the text may hide the better part.
+        content = messages[-1].content if self.turns == 1 else seed
+        return Task(
+            id=self.identity(content),
+            messages=(*messages[:-1], *hint),
+            answer=None,
+            info={"seed": seed, "of": self.name},
+        )
+
+    def identity(self, content: object) -> str:
+        return identity(self.kind, self.name, self._address[-1], content)
+
+    def canonical(self, move: str) -> str:
+        """A move in the library's own form, which holds exactly one; empty for what is none."""
+        return move
+
+
+class Seeds(Tasks):
+    """Tasks of a split, seeds being drawn until one falls into it."""
+
+    def __init__(self, env: Hosted, split: str) -> None:
+        super().__init__(env, split)  # type: ignore[arg-type]
+        self.hosted = env
+
+    def draw(self, purpose: str, index: int) -> Task:
+        env = self.hosted
+        key = Key(env.seed).at(type(env).__name__, name=env.name, split=self.split)
+        for attempt in range(10_000):
+            seed = key.at(purpose, index=index, attempt=attempt).integer() % 2**31
+            # A game's split is read off its seed, without a process.
+            if env.turns > 1 and split_of(env.identity(seed)) != self.split:
+                continue
+            task = env.task(seed)
+            if split_of(task.id) == self.split:
+                return task
+        raise ValueError(f"{env!r} makes no task of the {self.split} split: it has too few different tasks")
+
+
+class Numbered(Sequence[Task]):
+    """The tasks of a split, where there are so many."""
+
+    def __init__(self, seeds: Seeds) -> None:
+        self.env = env = seeds.hosted
+        split = seeds.split
+        self.numbers = [n for n in range(env.count) if split_of(identity(env.kind, env.name, n)) == split]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Task:  # type: ignore[override]
+        if index < 0:
+            raise IndexError(index)
+        return self.env.task(self.numbers[index])
+
+
+class HostedEpisode:
+    """One play, in a process of its own."""
+
+    def __init__(self, env: Hosted, task: Task) -> None:
+        self.env, self.messages = env, task.messages
+        self._turns = 0
+        self._over = False
+        self._talk = conversation(*env._address)
+        try:
+            shown = opening(self._talk, task.info["seed"])
+        except BaseException:
+            self._talk.close()
+            raise
+        if env.reproducible and shown != first(*env._address, task.info["seed"]):
+            self._talk.close()
+            raise unlike(env.name, f"seed {task.info['seed']} begins otherwise than before")
+
+    def step(self, reply: str) -> Step:
+        """Raises: ValueError, when the episode is over; VerifierError, as `Hosted` says."""
+        if self._over:
+            raise ValueError("the episode is over")
+        self._turns += 1
+        found = extract(reply, Strictness.TRIMMED) if self.env.slot else None
+        text = reply if found is None else self.env.canonical(found.text) if found.text else ""
+        try:
+            answer = self._talk.ask(self.env.seconds, op="step", text=text)
+        except Late as late:
+            return self._end([exceeded(str(late), self.env.reward_range)] * self.env.seats)
+        if answer.get("done"):
+            return self._end([self._verdict(reward, found) for reward in self._rewards(answer.get("rewards"))])
+        if self._turns == self.env.turns:
+            unfinished = f"not over after {self._turns} replies"
+            part = Part(name="earned", value=self.env.low)
+            return self._end([Verdict(status=Status.WRONG, parts=(part,), detail=unfinished)] * self.env.seats)
+        told, seat = answer.get("text"), answer.get("seat")
+        if not isinstance(told, str) or not isinstance(seat, int):
+            raise VerifierError("E173", f"{self.env.name} answers {answer!r:.200}, where a step is due")
+        return Step(messages=user(told or "Your turn."), done=False, seat=seat)
+
+    def close(self) -> None:
+        self._talk.close()
+
+    def _rewards(self, rewards: Any) -> list[float]:
+        if not isinstance(rewards, list) or len(rewards) != self.env.seats:
+            raise VerifierError("E173", f"{self.env.name} pays {rewards!r:.100} to {self.env.seats} seat(s)")
+        for reward in rewards:
+            if not isinstance(reward, int | float) or not self.env.low - SLACK <= reward <= self.env.high + SLACK:
+                raise VerifierError(
+                    "E174", f"a reward of {reward!r}, declared to lie in {self.env.low:g} to {self.env.high:g}",
+                    where=self.env.name, fix="low=… high=…, as the environment's own page says",
+                )  # fmt: skip
+        return [float(reward) for reward in rewards]
+
+    def _verdict(self, reward: float, found: Extraction | None) -> Verdict:
+        part = Part(name="earned", value=reward)
+        if reward >= self.env.high - SLACK:
+            return Verdict(status=Status.CORRECT, parts=(part,))
+        if found is not None and found.status is not None and self.env.seats == 1:
+            return Verdict(status=found.status, parts=(part,), span=found.span, detail=found.detail)
+        return Verdict(status=Status.WRONG, parts=(part,))
+
+    def _end(self, verdicts: list[Verdict]) -> Step:
+        self._over = True
+        self._talk.close()
+        if len(verdicts) == 1:
+            return Step(done=True, verdict=verdicts[0])
+        return Step(done=True, verdicts=tuple(verdicts))
+
+
+def opening(talk: Conversation, seed: int) -> tuple[Message, ...]:
+    """What a fresh episode shows first: rules of a system, if any, and what a user says."""
+    try:
+        answer = talk.ask(LOADED, op="start", seed=seed)
+    except Late as late:
+        raise VerifierError("E172", "an episode does not begin", why=str(late)) from late
+    text, system = answer.get("text"), answer.get("system")
+    if not isinstance(text, str) or not text.strip():
+        raise VerifierError("E173", f"the first observation is {text!r:.100}, where a text is due")
+    rules = (Message(role="system", content=system),) if isinstance(system, str) and system else ()
+    return (*rules, *user(text))
+
+
+LOADED = 60.0
+"""Seconds that a fresh episode may take to begin; no policy has spoken yet."""
+
+
+@lru_cache(maxsize=4096)
+def first(python: str, kind: str, name: str, options: str, seed: int) -> tuple[Message, ...]:
+    """The first observation of a seed."""
+    talk = conversation(python, kind, name, options)
+    try:
+        return opening(talk, seed)
+    finally:
+        talk.close()
+
+
+@lru_cache(maxsize=256)
+def seats(python: str, kind: str, name: str, options: str) -> int:
+    """How many speak."""
+    talk = conversation(python, kind, name, options)
+    talk.close()
+    return talk.seats
+
+
+@lru_cache(maxsize=256)
+def alike(python: str, kind: str, name: str, options: str, last: int) -> None:
+    """Whether an interpreter that was started anew plays as the first one does. Raises: ConfigError E175."""
+    fresh = Host(python, kind, name, options)
+    try:
+        for seed in (0, last):
+            here = probed(conversation(python, kind, name, options), seed)
+            if here != probed(fresh.conversation(), seed):
+                raise unlike(name, f"two processes, both with seed {seed}, play the same replies differently")
+    finally:
+        fresh.close()
+
+
+def probed(talk: Conversation, seed: int) -> list[object]:
+    """What an episode says to fixed replies."""
+    try:
+        heard: list[object] = [opening(talk, seed)]
+        for reply in PROBES:
+            heard.append(talk.ask(LOADED, op="step", text=reply))
+            if heard[-1].get("done"):  # type: ignore[attr-defined]
+                break
+        return heard
+    except VerifierError as error:
+        # What it raises is told when it is played; here, only that it does so every time.
+        return [error.code]
+    finally:
+        talk.close()
+
+
+def unlike(name: str, how: str) -> ConfigError:
+    return ConfigError(
+        "E175", f"{name} does not honour its seed: {how}", why="an episode could not be played again",
+        fix="reproducible=false, if no run has to be",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gym(Hosted):
+    """A class `module:Class` with Gymnasium's `reset` and `step`, whose observations and actions are text."""
+
+    kind = "gym"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gem(Hosted):
+    """An environment of GEM (`gem-llm` 0.1), whose replies hold their answer in a box."""
+
+    kind = "gem"
+    low: float = -1.0
+
+    def canonical(self, move: str) -> str:
+        inner = move.removeprefix("\\boxed{").removesuffix("}") if move.startswith("\\boxed{") else move
+        # A second box, or an end of the first, is no move.
+        balanced = all(part >= 0 for part in depths(inner)) and (depths(inner) or [0])[-1] == 0
+        return "\\boxed{" + inner + "}" if balanced and "\\boxed" not in inner else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextArena(Hosted):
+    """A game of TextArena (0.7), for one seat or several; the first bracket of a reply is its move.
+
+    Seat 0 is whoever moves first. `options={"players": 2}` says how many play, where a game leaves it open.
+    """
+
+    kind = "textarena"
+    low: float = -1.0
+    turns: int = 200
+
+    def canonical(self, move: str) -> str:
+        inner = move.removeprefix("[").removesuffix("]").strip()
+        # A second bracket would be a second move.
+        return "" if "[" in inner or "]" in inner else f"[{inner}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifiersEnv(Hosted):
+    """An environment of `verifiers` 0.4, by the id of its task set: its own control flow, played by the policy.
+
+    No harness, runtime or judge is started: tools, and rewards that need one of these, are not there.
+    """
+
+    kind = "verifiers"
+    slot: bool = False
+    count: int = 200
+
+
+def depths(text: str) -> list[int]:
+    """How deep in braces a text is after each of them."""
+    found, depth = [], 0
+    for sign in re.findall(r"[{}]", text):
+        depth += 1 if sign == "{" else -1
+        found.append(depth)
+    return found

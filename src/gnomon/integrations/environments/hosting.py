@@ -1,0 +1,174 @@
+"""The near side of a hosted environment: another interpreter's process, and the conversations held with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import ResourceError, VerifierError
+from gnomon.sandbox import descendants
+
+__all__ = ["Conversation", "Host", "Late", "host"]
+
+SCRIPT = Path(__file__).with_name("host.py")
+PROCESSES = Path(descendants.__file__)
+LEAVE = 5.0
+"""Seconds that the process of an episode may take to end all that it started."""
+LOADING = 60.0
+"""Seconds that an interpreter may take to import an environment."""
+
+
+class Late(Exception):
+    """A step was not answered in time, and its process was ended."""
+
+
+class Host:
+    """A process of the given interpreter, in which an environment is loaded once and forked for every episode.
+
+    It ends, with all episodes and all that they started, when nobody holds its socket any more. A forked process of
+    ours may go on using it.
+    """
+
+    def __init__(self, python: str, kind: str, name: str, options: str) -> None:
+        self.python, self.kind, self.name = python, kind, name
+        self._here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The hash seed is fixed, so that the order of a set is no chance.
+        env = {**os.environ, "PYTHONHASHSEED": "0"}
+        if python != sys.executable:
+            env.pop("PYTHONPATH", None)
+        with there:
+            try:
+                self._process = subprocess.Popen(
+                    [python, str(SCRIPT), str(PROCESSES), kind, name, options],
+                    stdin=there.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                fix = "python=PATH of an interpreter that has the environment's package"
+                raise ResourceError("E170", f"{python} cannot be run", why=str(error), fix=fix) from error
+
+    def conversation(self) -> Conversation:
+        """A fresh process for one episode. Raises: BrokenPipeError, when the host has gone."""
+        here, there = socket.socketpair()
+        with there:
+            try:
+                socket.send_fds(self._here, [b"+"], [there.fileno()])
+            except BaseException:
+                here.close()
+                raise
+        try:
+            return Conversation(here, f"{self.kind}:{self.name}", self.python)
+        except VerifierError as error:
+            if self._process.poll() is not None:  # It was killed, and what it left took the descriptor.
+                raise BrokenPipeError("the host has gone") from error
+            raise
+
+    def close(self) -> None:
+        """End it, and its conversations."""
+        self._here.close()
+        self._process.wait()
+
+
+class Conversation:
+    """One episode's process, asked line by line.
+
+    Raises: ResourceError E170, when the environment cannot be loaded.
+    """
+
+    def __init__(self, channel: socket.socket, name: str, python: str) -> None:
+        self._channel, self._name, self._pidfd = channel, name, -1
+        self._lines = channel.makefile("rw", encoding="utf-8", errors="surrogatepass", newline="\n")
+        greeting = self._heard(LOADING)
+        if greeting.get("error"):
+            raise ResourceError(
+                "E170", f"{name} cannot be loaded", where=python, why=str(greeting.get("text", "")).rstrip(),
+                fix="python=PATH of an interpreter that has its package, and a name that the package knows",
+            )  # fmt: skip
+        self.seats = int(greeting["seats"])
+        with suppress(ProcessLookupError):  # Its environment has ended the process already; the next question tells.
+            self._pidfd = os.pidfd_open(int(greeting["pid"]))
+
+    def ask(self, seconds: float, **question: Any) -> dict[str, Any]:
+        """The answer to a question.
+
+        Raises: Late, when there is none in time; VerifierError E171 for what the environment raised, E172 when its
+        process died, E173 for an answer that is none.
+        """
+        try:
+            self._lines.write(json.dumps(question) + "\n")
+            self._lines.flush()
+        except OSError as error:
+            raise self._died() from error
+        answer = self._heard(seconds)
+        if answer.get("error"):
+            raise VerifierError("E171", f"{self._name} raised", why=str(answer.get("text", "")).rstrip())
+        return answer
+
+    def close(self) -> None:
+        """End the process, and all that it started."""
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._lines.close()
+        self._channel.close()
+        if self._pidfd >= 0:
+            if not wait([self._pidfd], LEAVE):
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _heard(self, seconds: float) -> dict[str, Any]:
+        self._channel.settimeout(seconds)
+        try:
+            line = self._lines.readline()
+        except TimeoutError as error:
+            self.close()
+            raise Late(f"nothing was heard for {seconds:g} s") from error
+        except OSError as error:
+            raise self._died() from error
+        if not line.endswith("\n"):
+            raise self._died()
+        try:
+            answer = json.loads(line)
+        except ValueError as error:
+            raise VerifierError("E173", f"{self._name} answers {line[:100]!r}, which is no JSON") from error
+        if not isinstance(answer, dict):
+            raise VerifierError("E173", f"{self._name} answers {line[:100]!r}, where an object is due")
+        return answer
+
+    def _died(self) -> VerifierError:
+        self.close()
+        return VerifierError("E172", f"the process of {self._name} died under an episode")
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close()
+
+
+HOSTS: dict[tuple[str, str, str, str], Host] = {}
+
+
+def host(python: str, kind: str, name: str, options: str) -> Host:
+    """The host of an environment, one for a process and what it forks."""
+    asked = python, kind, name, options
+    if asked not in HOSTS:
+        HOSTS[asked] = Host(*asked)
+    return HOSTS[asked]
+
+
+def conversation(python: str, kind: str, name: str, options: str) -> Conversation:
+    """A fresh process for one episode; of a fresh host, where the old one has gone."""
+    try:
+        return host(python, kind, name, options).conversation()
+    except (BrokenPipeError, ConnectionError):
+        HOSTS.pop((python, kind, name, options)).close()
+        return host(python, kind, name, options).conversation()

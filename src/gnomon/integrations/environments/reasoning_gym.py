@@ -1,0 +1,111 @@
+"""reasoning-gym: its data sets as environments, as far as the audit trusts their scorers."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any
+
+from gnomon.envs.base import SingleTurn, identity
+from gnomon.errors import ConfigError
+from gnomon.integrations.rewards import GymScore, GymTasks
+from gnomon.types import Task
+from gnomon.verifiers import Strictness
+
+__all__ = ["ReasoningGym"]
+
+SLACK = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReasoningGym(SingleTurn):
+    """A data set of reasoning-gym (0.1.25), judged by its own scorer.
+
+    Every task has a seed of its own, drawn from the key of its split and index; the package's own numbering, seed
+    plus index, would make item i + 1 of a seed item i of the next.
+
+    A scorer that the audit does not trust (docs/reasoning-gym-trust.md) is refused: E176.
+    """
+
+    name: str
+    options: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
+    """Of the data set's configuration."""
+    exact: bool = True
+    """Pay nothing for what the scorer calls partly right."""
+    acknowledged: str = ""
+    """The name of the data set, if its scorer is to be used although it is not trusted."""
+    format: float = 0.0
+    strictness: Strictness = Strictness.TRIMMED
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # A recipe spells the options as a table.
+        object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
+        scorer(self.name, self._settings)
+        if self.acknowledged != self.name and (reasons := distrust(self.name, self.exact)):
+            raise ConfigError(
+                "E176", f"the scorer of reasoning-gym's {self.name} is not trusted", why="; ".join(reasons),
+                fix="exact=true" if distrust(self.name, True) == [] else f"acknowledged={self.name}, if it must be",
+            )  # fmt: skip
+
+    @property
+    def _settings(self) -> tuple[tuple[str, Any], ...]:
+        return tuple(dict(self.options).items())
+
+    def make(self, rng: random.Random) -> Task:
+        seed = rng.getrandbits(31)
+        entry = drawn(self.name, self._settings, seed)
+        question, answer = entry.messages[-1].content, entry.answer
+        return Task(
+            id=identity("reasoning-gym", self.name, question, answer),
+            messages=entry.messages,
+            answer=answer if isinstance(answer, str) else None,
+            info={"seed": seed},
+        )
+
+    def check(self, task: Task, answer: str) -> float:
+        entry = drawn(self.name, self._settings, task.info["seed"])
+        share = scorer(self.name, self._settings).verify(entry, f"<answer>{answer}</answer>").reward
+        return float(share > 1 - SLACK) if self.exact else min(1.0, share)
+
+    def solution(self, task: Task) -> str:
+        if task.answer is None:
+            raise NotImplementedError(f"{self.name} gives no answer of its own")
+        return str(task.answer)
+
+
+@lru_cache(maxsize=4096)
+def drawn(name: str, options: tuple[tuple[str, Any], ...], seed: int) -> Task:
+    """The one item of a seed, as the data set makes it: what it keeps of it is for its scorer alone."""
+    return GymTasks(dataset=name, seed=seed, size=1, options=options)[0]
+
+
+@cache
+def scorer(name: str, options: tuple[tuple[str, Any], ...]) -> GymScore:
+    """Raises: ResourceError E531 without the package, VerifierError E130 for a name that it does not know."""
+    return GymScore(dataset=name, options=options)
+
+
+def distrust(name: str, exact: bool) -> list[str]:
+    """Why the scorer of a data set is not to be used; empty for one that may be."""
+    entry = table().get(name)
+    if entry is None:
+        return ["it was never audited"]
+    reasons = []
+    if entry["trusted"] == "no" or (entry["trusted"] == "exact" and not exact):
+        reasons = [f"{finding}: {detail}" for finding, detail in entry["findings"].items()]
+    if entry["hash_seed"]:
+        reasons.append("its tasks change with PYTHONHASHSEED")
+    return reasons
+
+
+@cache
+def table() -> dict[str, Any]:
+    """What the audit found, by data set."""
+    text = files("gnomon.envs").joinpath("data/reasoning_gym_trust.json").read_text()
+    tasks: dict[str, Any] = json.loads(text)["tasks"]
+    return tasks

@@ -1,0 +1,194 @@
+"""An environment over HTTP, to this machine alone: tasks, and the step that follows what was said.
+
+A step is asked for with all that was said, so nothing is kept for a client: asking twice changes nothing, and a
+connection that breaks loses nothing. Of a task, only what a player may see leaves the process.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import sys
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self
+
+from gnomon.envs.base import SPLITS, Env
+from gnomon.envs.wire import read_key, step_json, task_json
+from gnomon.integrations.exports.plays import Plays
+from gnomon.integrations.exports.rewards import Splits
+
+__all__ = ["Refused", "Server"]
+
+LOOPBACK = "127.0.0.1"
+BODY = 2**25
+"""Bytes that a request may have."""
+SECONDS = 30.0
+"""A connection that says nothing for so long is closed."""
+
+
+class Refused(Exception):
+    """A request that is not answered."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Http(ThreadingHTTPServer):
+    """A connection in a thread of its own. One that its client drops is over, and nothing is written about it."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+class Server:
+    """Serves an environment on the loopback address.
+
+    A request needs the bearer token, this machine's name as its `Host` (so that no web page reaches it through a
+    name of its own), JSON as its content, and at most 32 MiB of it.
+
+    Args:
+        port: 0 for a free one.
+        token: a fresh one if not given.
+        workers: processes that judge.
+        seconds: of processor time for one step.
+    """
+
+    def __init__(self, env: Env, *, port: int = 0, token: str = "", workers: int = 2, seconds: float = 2.0) -> None:
+        self.env, self.token = env, token or secrets.token_urlsafe(32)
+        self.plays = Plays(env, workers=workers, seconds=seconds)
+        self.splits = Splits(env)
+        self._http = Http((LOOPBACK, port), type("Asked", (Asked,), {"owner": self}))
+        self._thread = Thread(target=self._http.serve_forever, daemon=True)
+        self.port = int(self._http.server_address[1])
+        self.hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def answer(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises: Refused."""
+        match path:
+            case "/v1/env":
+                return self._about()
+            case "/v1/task":
+                return task_json(self._task(asked))
+            case "/v1/step":
+                return self._step(asked)
+        raise Refused(404, f"there is no {path}")
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "protocol": 1,
+            "name": type(self.env).__name__,
+            "reward_range": list(self.env.reward_range),
+            "max_turns": self.env.max_turns,
+            "seats": self.plays.seats,
+            "sizes": {split: len(self.env.tasks(split)) for split in SPLITS},
+        }
+
+    def _task(self, asked: Mapping[str, Any]) -> Any:
+        split, index = asked.get("split"), asked.get("index")
+        if split not in SPLITS or type(index) is not int:
+            raise Refused(400, f"a task is named by its split, one of {', '.join(SPLITS)}, and its index")
+        try:
+            return self.splits.task(str(split), index)
+        except IndexError as error:
+            raise Refused(404, f"there is no {split} task {index}") from error
+
+    def _step(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        task, replies = self._task(asked), asked.get("replies")
+        if not isinstance(replies, list) or not all(isinstance(reply, str) for reply in replies):
+            raise Refused(400, "`replies` is a list of all that was said")
+        if len(replies) > self.env.max_turns:
+            raise Refused(400, f"{len(replies)} replies, of at most {self.env.max_turns}")
+        try:
+            key = read_key(asked["key"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise Refused(400, '`key` is {"seed": N, "path": [...]}') from error
+        (step,) = self.plays.steps([(task, key, tuple(replies))])
+        return step_json(step)
+
+    def start(self) -> Self:
+        """Serve from a thread of its own."""
+        self._thread.start()
+        return self
+
+    def forever(self) -> None:
+        """Serve until interrupted."""
+        self._http.serve_forever()
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._http.shutdown()
+            self._thread.join()
+        self._http.server_close()
+        self.plays.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class Asked(BaseHTTPRequestHandler):
+    """One connection."""
+
+    owner: Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "gnomon", ""
+    timeout = SECONDS
+
+    def do_POST(self) -> None:
+        try:
+            body = self._body()
+            self._say(200, self.owner.answer(self.path, body))
+        except Refused as refused:
+            # What was not read of a request must not be taken for the next one.
+            self.close_connection = True
+            self._say(refused.status, {"error": str(refused)})
+        except Exception as error:
+            self.close_connection = True
+            self._say(500, {"error": f"{type(error).__name__}: {error}"})
+
+    def _body(self) -> dict[str, Any]:
+        """The request's content, once it may be read. Raises: Refused."""
+        if self.headers.get("Host", "").lower() not in self.owner.hosts:
+            raise Refused(421, "this server answers to the loopback address alone")
+        given = self.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(given, f"Bearer {self.owner.token}".encode()):
+            raise Refused(401, "the bearer token is missing or wrong")
+        if self.headers.get_content_type() != "application/json":
+            raise Refused(415, "the content is no application/json")
+        length = self.headers.get("Content-Length", "")
+        if self.headers.get("Transfer-Encoding") or not (length.isascii() and length.isdigit()):
+            raise Refused(411, "the length of the content is not given")
+        if int(length) > BODY:
+            raise Refused(413, f"{length} bytes, of at most {BODY}")
+        try:
+            body = json.loads(self.rfile.read(int(length)) or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise Refused(400, "the content is no JSON") from error
+        if not isinstance(body, dict):
+            raise Refused(400, "the content is no JSON object")
+        return body
+
+    def _say(self, status: int, answer: Mapping[str, Any]) -> None:
+        text = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is written for a request."""

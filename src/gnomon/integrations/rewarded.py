@@ -1,0 +1,239 @@
+"""Tasks as rows and a reward as a function, as an environment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from gnomon.envs.base import SPLITS, TEST_SHARE, SingleEpisode, identity
+from gnomon.envs.rows import read
+from gnomon.errors import ConfigError
+from gnomon.integrations.rewards.base import label
+from gnomon.integrations.rewards.function import FunctionReward, unknown_parameter
+from gnomon.keys import Key
+from gnomon.types import Message, Task, Verdict
+
+__all__ = ["Rewarded", "rewarded"]
+
+PROMPTS = ("prompt", "question", "problem", "instruction", "messages", "input")
+ANSWERS = ("answer", "solution", "gold", "ground_truth", "target", "final_answer", "expected", "label")
+EXAMPLE = '{"prompt": "What is 2 + 2? <answer>...</answer>", "answer": "4"}'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewarded:
+    """Questions of one turn that somebody else wrote, judged by a function."""
+
+    train: tuple[Task, ...]
+    test: tuple[Task, ...]
+    reward: FunctionReward
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return self.reward.reward_range
+
+    @property
+    def max_turns(self) -> int:
+        return 1
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in SPLITS:
+            raise ValueError(f"split is {split!r}; it must be one of {SPLITS}")
+        return self.train if split == "train" else self.test
+
+    def start(self, task: Task, key: Key) -> SingleEpisode:
+        return SingleEpisode(task.messages, lambda reply: self.verify(task, reply))
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return self.reward.verify(task, reply)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What a recipe says of it: the tasks are known by their hash."""
+        total = sha256(
+            repr([(task.messages, task.answer, dict(task.info)) for task in self.train + self.test]).encode()
+        )
+        count = {"train": len(self.train), "test": len(self.test)}
+        return {"reward": label(self.reward.function), **count, "tasks_sha256": total.hexdigest()}
+
+
+def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, float] = (0.0, 1.0)) -> Rewarded:
+    """An environment of tasks and a reward function.
+
+    Args:
+        tasks: rows; the path of a .jsonl or .parquet file of rows; a data set of the `datasets` package; or a mapping
+            with the rows of `train` and `test`. A row is a `Task`, or a mapping with a prompt (a text, or messages with
+            `role` and `content`) under one of `PROMPTS` and, if the reward needs it, an answer under one of `ANSWERS`.
+            Where no held-out rows are given they are an eighth of the questions, at least one, chosen by hash.
+        reward: see `FunctionReward`.
+        reward_range: lowest and highest reward; a right reply earns the highest.
+    Raises: ConfigError E162 for rows that are none, E163 for a reward that cannot be called with them, E151 for
+        questions that stand among the rows of `train` and of `test`.
+    """
+    low, top = limits(reward_range)
+    given = splits_of(tasks)
+    columns = Columns.of(given["train"][0], label(reward), asked(reward))
+    rows = {
+        name: [columns.task(row, f"{name}, row {i}") for i, row in enumerate(found)] for name, found in given.items()
+    }
+    train, test = (rows["train"], rows["test"]) if "test" in rows else held_out(rows["train"])
+    refuse_overlap(train, test)
+    judge = FunctionReward(
+        function=reward, low=low, top=top, answer=columns.answer or "answer", conversational=columns.conversational
+    )
+    known = {**train[0].info, judge.answer: train[0].answer}
+    if missing := unknown_parameter(reward, known):
+        raise ConfigError(
+            "E163", f"the reward {label(reward)} has a parameter {missing!r}, which is not known", where="reward",
+            why=f"the columns of the tasks are {', '.join(known)}",
+            fix="write def reward(completion, answer), name the parameter after a column, or give it a default",
+        )  # fmt: skip
+    return Rewarded(train=tuple(train), test=tuple(test), reward=judge)
+
+
+def asked(reward: Any) -> Collection[str]:
+    """The names of a reward's parameters. Raises: ConfigError E163."""
+    try:
+        return signature(reward).parameters
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            "E163", f"the reward is a {type(reward).__name__}, which cannot be called", where="reward", why=str(error),
+            fix="reward=f, with def f(completion, answer): return completion.strip() == answer",
+        ) from error  # fmt: skip
+
+
+def limits(reward_range: Any) -> tuple[float, float]:
+    """The lowest and the highest reward. Raises: ConfigError E163."""
+    try:
+        low, top = map(float, reward_range)
+    except (TypeError, ValueError):
+        low = top = math.nan
+    if not -math.inf < low < top < math.inf:
+        raise ConfigError(
+            "E163", f"reward_range is {reward_range!r:.60}", where="reward_range",
+            why="it is the lowest and the highest reward, two finite numbers in this order", fix="reward_range=(0, 1)",
+        )  # fmt: skip
+    return low, top
+
+
+def refuse_overlap(train: Sequence[Task], test: Sequence[Task]) -> None:
+    """Raises: ConfigError E151, where a question stands both among train and held-out rows, with the rows."""
+    places = {task.messages: place for place, task in reversed(list(enumerate(train)))}
+    if both := [(places[task.messages], place) for place, task in enumerate(test) if task.messages in places]:
+        shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
+        raise ConfigError(
+            "E151", f"{len(both)} held-out questions stand among the train rows too", where="tasks",
+            why=shown + (f", and {len(both) - 10} more" if len(both) > 10 else ""),
+            fix="drop those rows from either side; a score on them says nothing",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where a row holds its prompt and its answer."""
+
+    prompt: str = ""
+    answer: str = ""
+    """Empty where the rows have none."""
+    conversational: bool = False
+
+    @classmethod
+    def of(cls, row: Any, name: str, asked: Collection[str]) -> Columns:
+        """As the first row has them. Args: name, and the parameters, of the reward. Raises: ConfigError E162."""
+        if not isinstance(row, Mapping):
+            return cls()
+        prompt, answer = column(row, PROMPTS), column(row, ANSWERS)
+        if not prompt:
+            raise no_column(row, "prompt", PROMPTS, "train, row 0")
+        if not answer and set(ANSWERS) & set(asked):
+            raise no_column(row, f"answer, which {name} asks for", ANSWERS, "train, row 0")
+        return cls(prompt, answer, not isinstance(row[prompt], str))
+
+    def task(self, row: Any, where: str) -> Task:
+        """The task of a row. Raises: ConfigError E162."""
+        if isinstance(row, Task):
+            return row
+        if not isinstance(row, Mapping):
+            fix = f"a row such as {EXAMPLE}"
+            raise ConfigError("E162", f"a task is of type {type(row).__name__}, not a row", where=where, fix=fix)
+        for name in filter(None, (self.prompt or "prompt", self.answer)):
+            if row.get(name) is None:
+                raise no_column(row, name, (name,), where)
+        messages = messages_of(row[self.prompt], f"{where}, {self.prompt}")
+        gold = row[self.answer] if self.answer else None
+        info = {str(key): value for key, value in row.items() if key not in (self.prompt, self.answer)}
+        return Task(id=identity("row", [m.content for m in messages], gold), messages=messages, answer=gold, info=info)
+
+
+def splits_of(tasks: Any) -> dict[str, list[Any]]:
+    """The rows of every split that is given. Raises: ConfigError E162."""
+    if isinstance(tasks, str | Path):
+        return {"train": list(read(str(tasks)))}
+    if isinstance(tasks, Mapping) and "train" in tasks:
+        test = next((name for name in ("test", "validation") if name in tasks), None)
+        return {"train": listed(tasks["train"])} | ({"test": listed(tasks[test])} if test else {})
+    return {"train": listed(tasks)}
+
+
+def listed(rows: Any) -> list[Any]:
+    if callable(getattr(rows, "to_dict", None)) and hasattr(rows, "columns"):
+        rows = rows.to_dict("records")  # A table of pandas.
+    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+        raise ConfigError(
+            "E162", f"the tasks are of type {type(rows).__name__}, not rows", where="tasks",
+            fix=f"a list of rows such as {EXAMPLE}, a path of a .jsonl file, or a data set",
+        )  # fmt: skip
+    found = list(rows)
+    if not found:
+        raise ConfigError("E162", "there is no task", where="tasks", fix=f"a list of rows such as {EXAMPLE}")
+    return found
+
+
+def messages_of(asked: Any, where: str) -> tuple[Message, ...]:
+    if isinstance(asked, str) and asked.strip():
+        return (Message(role="user", content=asked),)
+    try:
+        said = tuple(
+            m if isinstance(m, Message) else Message(role=str(m["role"]), content=str(m["content"])) for m in asked
+        )
+    except (TypeError, KeyError) as error:
+        said, why = (), f"{type(error).__name__}: {error}"
+    else:
+        why = "it is empty"
+    if not said:
+        fix = 'a text, or messages such as [{"role": "user", "content": "2 + 2?"}]'
+        raise ConfigError("E162", f"a prompt is {asked!r:.60}", where=where, why=why, fix=fix)
+    return said
+
+
+def column(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The first of some names that a row has; empty for none."""
+    return next((name for name in names if row.get(name) is not None), "")
+
+
+def no_column(row: Any, what: str, names: Sequence[str], where: str) -> ConfigError:
+    fix = f"name the column {names[0]!r}" + (f", or one of {', '.join(names[1:])}" if names[1:] else "")
+    why = f"its columns are {', '.join(map(str, row))}"
+    return ConfigError("E162", f"a task has no {what}", where=where, why=why, fix=fix)
+
+
+def held_out(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
+    """Train and held-out tasks: an eighth of the different questions, at least one, by their hash.
+
+    Raises: ConfigError E162 where there is only one question.
+    """
+    asked = [identity([message.content for message in task.messages]) for task in tasks]
+    different = sorted(set(asked))
+    if len(different) < 2:
+        raise ConfigError(
+            "E162", "there is only one question, and at least one must be held out for evaluation", where="tasks",
+            fix="more tasks, or a mapping: {'train': ROWS, 'test': ROWS}",
+        )  # fmt: skip
+    kept = set(different[: max(1, len(different) // TEST_SHARE)])
+    train = [task for task, name in zip(tasks, asked, strict=True) if name not in kept]
+    return train, [task for task, name in zip(tasks, asked, strict=True) if name in kept]

@@ -1,0 +1,55 @@
+"""Reward functions written for other libraries, as verifiers: TRL, verl, verifiers and reasoning-gym."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gnomon.integrations.rewards.base import Foreign, Function
+from gnomon.integrations.rewards.reasoning_gym import GymScore, GymTasks
+from gnomon.integrations.rewards.rubric import RubricReward, VerifiersTask
+from gnomon.integrations.rewards.trl import TrlReward
+from gnomon.integrations.rewards.verl import VerlScore
+
+__all__ = [
+    "Foreign",
+    "Function",
+    "GymScore",
+    "GymTasks",
+    "RubricReward",
+    "TrlReward",
+    "VerifiersTask",
+    "VerlScore",
+    "named",
+]
+
+
+PREFIXES: dict[str, Callable[..., Foreign]] = {
+    "trl": lambda rest, **options: TrlReward(functions=several(rest), **options),
+    "verl": lambda rest, **options: VerlScore(function=rest, **options),
+    "rubric": lambda rest, **options: RubricReward(rubric=rest, **options),
+    "verifiers": lambda rest, **options: VerifiersTask(task=rest, **options),
+    "reasoning-gym": lambda rest, **options: GymScore(dataset=rest, **options),
+}
+
+
+def several(names: str) -> tuple[str, ...]:
+    """The functions of a list with commas between them; one without a place stands where the one before it does."""
+    found: list[str] = []
+    for name in names.split(","):
+        place = "" if ":" in name or not found else found[-1].rpartition(":")[0] + ":"
+        found.append(place + name.strip())
+    return tuple(found)
+
+
+def named(target: str, **options: Any) -> Foreign | None:
+    """The verifier behind `trl:…`, `verl:…`, `rubric:…`, `verifiers:…` or `reasoning-gym:…`; None for another name.
+
+    After the prefix comes a function, `package.module:function` or `file.py:function` (TRL takes several, with commas
+    between them: `file.py:f,g`), or the name of a data set.
+
+    Args: options: fields of the verifier.
+    Raises: TypeError or ValueError for options that it does not have or take.
+    """
+    prefix, _, rest = target.partition(":")
+    return PREFIXES[prefix](rest, **options) if prefix in PREFIXES and rest else None

@@ -1,0 +1,150 @@
+"""A reward as a plain function of a reply, asked by the names of its parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gnomon.integrations.rewards.base import Foreign, label, number
+from gnomon.integrations.rewards.load import awaited
+from gnomon.types import Part, Task
+from gnomon.verifiers.slot import NoScore
+
+__all__ = ["FunctionReward", "unknown_parameter"]
+
+REPLY = ("completion", "reply", "response", "output", "text", "prediction", "solution_str")
+ANSWER = ("answer", "gold", "ground_truth", "reference", "target", "solution", "expected", "label")
+PROMPT = ("prompt", "question", "problem")
+BATCH = "completions"
+"""A parameter of this name marks a function of many replies, as TRL calls them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionReward(Foreign):
+    """Judges by a function, whose parameter names say what it receives.
+
+    | parameter | value |
+    |---|---|
+    | `completion`, `reply`, `response`, `output`, `text`, `prediction`, `solution_str` | the reply, as text |
+    | `answer`, `gold`, `ground_truth`, `reference`, `target`, `solution`, `expected`, `label` | the task's answer |
+    | `prompt`, `question`, `problem` | the task's prompt, as text |
+    | `task` | the `Task` |
+    | `info`, `extra_info` | all columns of the task's row, as a mapping |
+    | the name of a column | the value in the task's row |
+
+    A column wins over the other meanings of its name, except those of the reply. One or two parameters without any
+    of these names are the reply and the answer. A function with a parameter `completions` is called as TRL calls it:
+    `f(prompts=[…], completions=[…], **columns)`, lists of one element, and returns a list of one score; its prompts and
+    completions are lists of messages where the prompt was given as messages.
+
+    It returns True, False or a number within `low` to `top`; only `top` is right. It may be a coroutine function.
+    """
+
+    function: Callable[..., Any]
+    answer: str = "answer"
+    """The column that holds the task's answer."""
+    conversational: bool = False
+    """Whether prompts were given as messages."""
+
+    def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
+        """Raises: NoScore for what is no number in the range, or for a parameter that nothing is known of."""
+        columns = {**task.info, self.answer: task.answer}
+        names = parameters(self.function)
+        name = label(self.function)
+        if BATCH in names:
+            value = one_of(awaited(self.function(**self.batch(task, reply, columns))), name)
+        else:
+            if missing := unknown_parameter(self.function, columns):
+                raise NoScore(f"{name} has a parameter {missing!r}, which names no column of the task")
+            given, values = self.given(task, reply, columns), {}
+            for place, parameter in enumerate(needed(self.function, columns)):
+                values[parameter] = given[parameter] if parameter in given else (reply, task.answer)[place]
+            value = awaited(called(self.function, values))
+        score = score_of(value, name)
+        if not self.low <= score <= self.top:
+            wide = min(score, self.low), max(score, self.top)
+            raise NoScore(
+                f"{name} returned {score:g}, outside of reward_range ({self.low:g}, {self.top:g}); "
+                f"pass reward_range=({wide[0]:g}, {wide[1]:g}), whose upper end is what a right reply earns"
+            )
+        return (Part(name="reward", value=score),)
+
+    def given(self, task: Task, reply: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """What every known name stands for."""
+        prompt = "\n".join(message.content for message in task.messages)
+        known = dict.fromkeys(ANSWER, task.answer) | dict.fromkeys(PROMPT, prompt)
+        known |= {"task": task, "info": dict(columns), "extra_info": dict(columns), "data_source": ""}
+        return {**known, **columns, **dict.fromkeys(REPLY, reply)}
+
+    def batch(self, task: Task, reply: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The keyword arguments of a function of many replies."""
+        prompt: Any = [{"role": message.role, "content": message.content} for message in task.messages]
+        completion: Any = [{"role": "assistant", "content": reply}]
+        if not self.conversational:
+            prompt, completion = "\n".join(message.content for message in task.messages), reply
+        every = {"prompts": [prompt], "completions": [completion]} | {key: [value] for key, value in columns.items()}
+        names = parameters(self.function)
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
+            return every
+        return {key: value for key, value in every.items() if key in names}
+
+
+def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
+def needed(function: Callable[..., Any], columns: Mapping[str, Any]) -> list[str]:
+    """The parameters that are given a value: those without a default, and those whose name is known."""
+    known = {*REPLY, *ANSWER, *PROMPT, "task", "info", "extra_info", "data_source", *columns}
+    fixed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [
+        name
+        for name, parameter in parameters(function).items()
+        if parameter.kind not in fixed and (name in known or parameter.default is parameter.empty)
+    ]
+
+
+def unknown_parameter(function: Callable[..., Any], columns: Mapping[str, Any]) -> str:
+    """A parameter of a function that nothing can be given for; empty where there is none."""
+    names = parameters(function)
+    known = {*REPLY, *ANSWER, *PROMPT, "task", "info", "extra_info", "data_source", *columns}
+    if BATCH in names:
+        given = {"prompts", BATCH, *columns}
+        plain = [
+            n for n, p in names.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.default is p.empty
+        ]
+        return next((name for name in plain if name not in given), "")
+    asked = needed(function, columns)
+    strange = [name for name in asked if name not in known]
+    if not strange or (len(asked) <= 2 and strange == asked):
+        return ""
+    return strange[0]
+
+
+def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """The call; parameters that take no name are given by place."""
+    alone = [name for name, p in parameters(function).items() if p.kind is p.POSITIONAL_ONLY]
+    rest = {name: value for name, value in values.items() if name not in alone}
+    return function(*(values[name] for name in alone if name in values), **rest)
+
+
+def one_of(value: Any, name: str) -> Any:
+    """The one score of a list of one."""
+    try:
+        (score,) = value
+    except (TypeError, ValueError):
+        raise NoScore(
+            f"{name} returned {value!r:.100} for one completion, and must return a list of one score"
+        ) from None
+    return score
+
+
+def score_of(value: Any, name: str) -> float:
+    """A score as a float. Raises: NoScore."""
+    try:
+        return number(value, name)
+    except Exception:
+        hint = "; did a branch end without `return`?" if value is None else ""
+        raise NoScore(f"{name} returned {value!r:.100}, and must return True, False or a finite number{hint}") from None

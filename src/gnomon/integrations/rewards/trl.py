@@ -1,0 +1,85 @@
+"""TRL: `f(prompts, completions, **columns) -> list of float or None`, several of them with weights."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gnomon.errors import VerifierError
+from gnomon.integrations.rewards.base import Foreign, Function, called, label, number
+from gnomon.integrations.rewards.load import awaited
+from gnomon.types import Part, Task
+
+__all__ = ["TrlReward"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrlReward(Foreign):
+    """The weighted sum of reward functions, each asked about one completion as `GRPOTrainer` asks about many.
+
+    A column is an entry of the task's `info`; `gold` names the one that holds the task's answer. A function that
+    answers None has nothing to say of the reply and pays nothing. Token ids are not passed: a verifier sees text.
+
+    Source: trl 1.16, `GRPOTrainer._calculate_rewards`.
+    """
+
+    functions: tuple[Function, ...]
+    weights: tuple[float, ...] = ()
+    """One for each function; 1 if not given."""
+    gold: str = "solution"
+    """Name of the column that holds the task's answer."""
+    conversational: bool = True
+    """Prompts and completions as lists of messages; else as text."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.functions or len(self.weights) not in (0, len(self.functions)):
+            raise ValueError(f"{len(self.functions)} functions and {len(self.weights)} weights; give each its own")
+        if len(set(map(label, self.functions))) < len(self.functions):
+            raise ValueError(f"two functions have one name: {', '.join(map(label, self.functions))}")
+        for function in self.functions:
+            needed = inspect.signature(called(function)).parameters.get("completion_ids")
+            if needed is not None and needed.default is inspect.Parameter.empty:
+                raise VerifierError("E134", f"{label(function)} needs completion_ids, but a verifier gets only text")
+
+    def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
+        """Raises: VerifierError E132 for what is no number, or when no function has anything to say."""
+        (parts,) = self.together([(task, reply)])
+        if not parts:
+            raise VerifierError("E132", "every function answers None", where=f"task {task.id}")
+        return parts
+
+    def together(self, calls: Sequence[tuple[Task, str]]) -> list[tuple[Part, ...]]:
+        """What the functions pay for each of several replies, asked about all of them in one call as the trainer asks.
+
+        Raises: VerifierError E132 for what is no number, or as many numbers as there are replies.
+        """
+        weights = self.weights or (1.0,) * len(self.functions)
+        found: list[list[Part]] = [[] for _ in calls]
+        for function, weight in zip(self.functions, weights, strict=True):
+            for parts, score in zip(found, self.scores(function, calls), strict=True):
+                if score is not None:
+                    parts.append(Part(name=label(function), value=score, weight=weight))
+        return [tuple(parts) for parts in found]
+
+    def scores(self, function: Function, calls: Sequence[tuple[Task, str]]) -> list[float | None]:
+        prompts: list[Any] = [[{"role": m.role, "content": m.content} for m in task.messages] for task, _ in calls]
+        completions: list[Any] = [[{"role": "assistant", "content": reply}] for _, reply in calls]
+        if not self.conversational:
+            prompts = ["\n".join(m.content for m in task.messages) for task, _ in calls]
+            completions = [reply for _, reply in calls]
+        names = dict.fromkeys(name for task, _ in calls for name in task.info)
+        columns = {name: [task.info.get(name) for task, _ in calls] for name in names}
+        columns[self.gold] = [task.answer for task, _ in calls]
+        given = awaited(called(function)(prompts=prompts, completions=completions, **columns))
+        try:
+            scores = list(given)
+        except TypeError:
+            scores = []
+        if len(scores) != len(calls) or isinstance(given, str):
+            due = f"{len(calls)} completions" if len(calls) > 1 else "one completion"
+            what = f"{given!r:.100} for {due}; it must be a list with one score each"
+            raise VerifierError("E132", what, where=label(function))
+        return [None if score is None else number(score, label(function)) for score in scores]

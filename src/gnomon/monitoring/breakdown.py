@@ -1,0 +1,90 @@
+"""Which part of the reward pays, and which part teaches: shares of the return and of the within-group variance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gnomon.stats import Mean, Stats
+from gnomon.types import Group
+from gnomon.verifiers.prices import paid
+
+__all__ = ["Entry", "Line", "breakdown", "entries", "lines"]
+
+Entry = Mapping[str, float]
+"""What every part added to the reward of one rollout."""
+PREFIX = "breakdown/"
+
+
+def entries(groups: Sequence[Group]) -> list[list[Entry]]:
+    """What was paid in every group whose judge did its work."""
+    return [[paid(rollout.verdict.parts) for rollout in group.rollouts] for group in groups if group.judged]
+
+
+def breakdown(groups: Sequence[Sequence[Entry]]) -> Stats:
+    """Per part `return`, the mean it paid, and `variance`, its covariance with the reward around the group's means.
+
+    Both are per rollout and in units of reward; a part that a verdict does not name paid nothing. Returns add up
+    to the mean reward and variances to the mean within-group variance of the reward, which is what a baseline
+    leaves to learn from. `tied` is the share of groups whose rewards are all equal: they have no variance to share.
+
+    Equation: Var r = Σ_p Cov(x_p, r), for r = Σ_p x_p.
+    """
+    names = sorted({name for group in groups for entry in group for name in entry})
+    size = sum(map(len, groups))
+    totals = {name: [entry.get(name, 0.0) for group in groups for entry in group] for name in names}
+    pulls: dict[str, list[float]] = {name: [] for name in names}
+    tied = []
+    for group in groups:
+        rewards = [math.fsum(entry.values()) for entry in group]
+        tied.append(min(rewards) == max(rewards))
+        if tied[-1]:
+            continue
+        mean = math.fsum(rewards) / len(rewards)
+        for name in names:
+            own = [entry.get(name, 0.0) for entry in group]
+            centre = math.fsum(own) / len(own)
+            pulls[name] += [(x - centre) * (r - mean) for x, r in zip(own, rewards, strict=True)]
+    stats: Stats = {f"{PREFIX}tied": Mean(float(sum(tied)), float(len(tied)))} if tied else {}
+    for name in names:
+        stats[f"{PREFIX}{name}/return"] = Mean(math.fsum(totals[name]), float(size))
+        stats[f"{PREFIX}{name}/variance"] = Mean(math.fsum(pulls[name]), float(size))
+    return stats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One part of the reward over some steps."""
+
+    part: str
+    paid: float
+    """Mean per rollout."""
+    return_share: float | None
+    """None where the parts pay nothing in sum."""
+    variance_share: float | None
+    """None where every group was tied. Below 0 for a part that pays those who earn less."""
+
+
+def lines(steps: Sequence[Mapping[str, float]]) -> tuple[Line, ...]:
+    """The breakdown over steps, from their metrics. The shares of each column sum to 1. Empty if none was recorded."""
+    names = sorted({n[len(PREFIX) : -len("/return")] for step in steps for n in step if n.endswith("/return")})
+    sums = {
+        (name, what): math.fsum(step.get(f"{PREFIX}{name}/{what}", 0.0) for step in steps)
+        for name in names
+        for what in ("return", "variance")
+    }
+    whole = {what: math.fsum(sums[name, what] for name in names) for what in ("return", "variance")}
+
+    def share(name: str, what: str) -> float | None:
+        return sums[name, what] / whole[what] if whole[what] else None
+
+    return tuple(
+        Line(
+            part=name,
+            paid=sums[name, "return"] / len(steps),
+            return_share=share(name, "return"),
+            variance_share=share(name, "variance"),
+        )
+        for name in names
+    )

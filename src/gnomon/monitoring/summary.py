@@ -1,0 +1,258 @@
+"""What the alarms see of a step: levels of a few series with their noise, the behaviour that paid, rollouts to read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from gnomon.errors import RunError
+from gnomon.store import Record
+from gnomon.types import Kind, Part, Status, Stop, Task, Verdict
+from gnomon.verifiers.prices import RIGHT, paid
+from gnomon.verifiers.slot import Verifier
+
+__all__ = ["Level", "Played", "StepSummary", "played", "summary"]
+
+SIZES = (8, 16, 32)
+"""Lengths of the pieces of a reply, in characters, that count as behaviour; and every word is one."""
+TEXT = 2000
+"""Characters of a reply that are looked at: the last ones."""
+READ = 64
+"""Rollouts whose behaviour is looked at in a step, at most."""
+OPEN = "<answer>"
+"""How an answer slot begins."""
+RARE = 0.05
+"""Behaviour in fewer of the rewarded rollouts than this share is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """A judged rollout as the alarms see it."""
+
+    address: str
+    """`STEP:TASK:SAMPLE`, as `gnomon show` takes it."""
+    task: int
+    reply: str
+    verdict: Verdict
+    canary: bool = False
+    """Whether its task cannot be solved."""
+    cut_off: bool = False
+    """Whether a token limit ended it."""
+    unasked: bool = False
+    """Whether its answer was read from a slot that no message of its task shows."""
+    other: bool | None = None
+    """Whether the sentinel calls it right; None where none was asked, or where it broke."""
+    broke: str = ""
+    """What the sentinel raised."""
+
+    @property
+    def free(self) -> float:
+        """What it was paid by parts that do not ask for a right answer."""
+        gates = {part.name: part.gate for part in self.verdict.parts}
+        earned = paid(self.verdict.parts).items()
+        return math.fsum(value for name, value in earned if name != RIGHT and gates[name] != RIGHT)
+
+    @property
+    def price(self) -> float:
+        """What its verifier pays for being right; 0 where no part is named so."""
+        return next((part.weight for part in self.verdict.parts if part.name == RIGHT), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A mean and the variance of it, from the scatter between groups: rollouts of one task go together."""
+
+    mean: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSummary:
+    """One step."""
+
+    step: int
+    levels: Mapping[str, Level]
+    """`reward`; `right` and `unparsable`, shares of rollouts; `free`, paid by parts that do not ask for a right
+    answer; `stuck`, share of groups with equal rewards that are not all right; `alike`, of the groups that are not all
+    right, the share whose replies are all the same; `cut_off`, share of rollouts that a token limit ended; `unasked`,
+    share of rollouts whose answer stood in a slot that the prompt does not show; `disagrees`, share of rollouts that
+    the sentinel judges otherwise. Series that a step cannot have are left out."""
+    sizes: Mapping[str, int]
+    """By series, how many rollouts or groups its level is taken over."""
+    price: float
+    """What being right pays."""
+    read: Mapping[str, tuple[str, ...]]
+    """Addresses worth reading, by series, the worst first."""
+    rewarded: int = 0
+    """Rollouts that earned more than the mean of their group."""
+    behaviour: Mapping[str, tuple[int, str, str]] = field(default_factory=dict)
+    """Of rewarded rollouts that are not right, by feature: how many have it, the address of one, its text there."""
+    canaries: tuple[str, ...] = ()
+    """Addresses of unsolvable tasks that were paid like solved ones."""
+    broke: tuple[str, str] | None = None
+    """Where the sentinel first broke, and what it raised."""
+
+
+def played(
+    records: Sequence[Record], tasks: Callable[[int], Task] | None = None, sentinel: Verifier | None = None
+) -> list[Played]:
+    """The judged rollouts among the records of a step."""
+    tasks_of_step = {r.task: r.body for r in records if r.kind == "task" and r.body["of"] == "rollout"}
+    canaries = {task for task, body in tasks_of_step.items() if body.get("canary")}
+    shown = {task: any(OPEN in m["content"] for m in body.get("messages", ())) for task, body in tasks_of_step.items()}
+    found = []
+    for record in records:
+        if record.kind != "rollout":
+            continue
+        status, verdict = recorded(record)
+        if status.kind in (Kind.UNJUDGED, Kind.FAILED):
+            continue
+        assert record.task is not None
+        other, broke = None, ""
+        if sentinel is not None and tasks is not None:
+            try:
+                other = sentinel.verify(tasks(record.task), record.body["reply"]).correct
+            except Exception as error:  # A run does not hang on its second opinion.
+                broke = f"{type(error).__name__}: {error}"[:200]
+        found.append(
+            Played(
+                address=f"{record.step}:{record.task}:{record.sample}",
+                task=record.task,
+                reply=record.body["reply"],
+                verdict=verdict,
+                canary=record.task in canaries,
+                cut_off=record.body.get("stop") == Stop.TRUNCATED,
+                unasked=not shown.get(record.task, True) and from_slot(record.body),
+                other=other,
+                broke=broke,
+            )
+        )
+    return found
+
+
+def recorded(record: Record) -> tuple[Status, Verdict]:
+    """The verdict of a rollout. Raises: RunError E405 for one that is none."""
+    try:
+        status = Status(record.body["status"])
+        parts = tuple(Part(**{**part, "gate": part["gate"] or None}) for part in record.body["parts"])
+        return status, Verdict(status=status, parts=parts)
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"record {record.seq} ({record.place}) is damaged"
+        raise RunError("E405", what, why=f"it holds no verdict: {error}") from error
+
+
+def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
+    """What the alarms see of a step's rollouts; None where none was judged."""
+    if not rollouts:
+        return None
+    groups = [list(group) for _, group in groupby(rollouts, key=lambda rollout: rollout.task)]
+    series = {
+        "reward": [[r.verdict.reward for r in group] for group in groups],
+        "right": [[float(r.verdict.correct) for r in group] for group in groups],
+        "free": [[r.free for r in group] for group in groups],
+        "unparsable": [[float(unparsable(r)) for r in group] for group in groups],
+        "cut_off": [[float(r.cut_off) for r in group] for group in groups],
+        "unasked": [[float(r.unasked) for r in group] for group in groups],
+        "stuck": [[float(stuck(group))] for group in groups if len(group) > 1],
+        "alike": [[float(len({r.reply for r in group}) == 1)] for group in groups if len(group) > 1 and missed(group)],
+        "disagrees": [
+            [float(r.other is not r.verdict.correct) for r in group if r.other is not None] for group in groups
+        ],
+    }
+    price = max(r.price for r in rollouts)
+    rewarded = [r for group in groups for r in above(group)]
+    wrong = sorted((r for r in rollouts if not r.verdict.correct), key=lambda r: -r.verdict.reward)
+    parted = [r for r in rollouts if r.other not in (None, r.verdict.correct)]
+    mute = [r for r in rollouts if unparsable(r)]
+    cut = [r for r in rollouts if r.cut_off]
+    names = {"wrong": wrong, "unparsable": mute, "disagrees": parted, "cut_off": cut, "any": rollouts}
+    return StepSummary(
+        step=step,
+        levels={name: level for name, values in series.items() if (level := level_of(values)) is not None},
+        sizes={name: sum(map(len, values)) for name, values in series.items()},
+        price=price,
+        read={name: tuple(r.address for r in found[:3]) for name, found in names.items()},
+        rewarded=len(rewarded),
+        behaviour=behaviour([r for r in rewarded if not r.verdict.correct], len(rewarded)),
+        canaries=tuple(r.address for r in rollouts if r.canary and solved(r))[:3],
+        broke=next(((r.address, r.broke) for r in rollouts if r.broke), None),
+    )
+
+
+def level_of(groups: Sequence[Sequence[float]]) -> Level | None:
+    """Mean over groups, and the variance of that mean; None for no groups, infinite variance for a single one."""
+    means = [math.fsum(group) / len(group) for group in groups if group]
+    if not means:
+        return None
+    mean, size = math.fsum(means) / len(means), len(means)
+    if size == 1:
+        return Level(mean, math.inf)
+    return Level(mean, math.fsum((m - mean) ** 2 for m in means) / (size - 1) / size)
+
+
+def missed(group: Sequence[Played]) -> bool:
+    """Whether not every rollout of a group is right."""
+    return not all(r.verdict.correct for r in group)
+
+
+def from_slot(body: Mapping[str, Any]) -> bool:
+    """Whether the judged answer of a stored rollout stood in an answer slot."""
+    start = body["span"][0] if body.get("span") else 0
+    return bool(body.get("extracted")) and body["reply"][:start].rstrip().endswith(OPEN)
+
+
+def unparsable(rollout: Played) -> bool:
+    return rollout.verdict.status.kind is Kind.UNPARSABLE
+
+
+def stuck(group: Sequence[Played]) -> bool:
+    """Whether a group has nothing to teach and is not solved."""
+    return len({r.verdict.reward for r in group}) == 1 and missed(group)
+
+
+def solved(rollout: Played) -> bool:
+    """Whether a rollout is paid for being right, or as much as for that."""
+    verdict = rollout.verdict
+    return verdict.reward > 0 and (verdict.correct or verdict.reward >= rollout.price)
+
+
+def above(group: Sequence[Played]) -> list[Played]:
+    mean = math.fsum(r.verdict.reward for r in group) / len(group)
+    return [r for r in group if r.verdict.reward > mean + 1e-9]
+
+
+def behaviour(rollouts: Sequence[Played], rewarded: int) -> dict[str, tuple[int, str, str]]:
+    """The features of rollouts that were rewarded without being right, where they are not rare among the rewarded.
+
+    Of more than `READ` rollouts, that many are looked at, evenly spaced, and counts are scaled up.
+    """
+    stride = max(1, math.ceil(len(rollouts) / READ))
+    seen = rollouts[::stride]
+    counts: Counter[str] = Counter()
+    first: dict[str, tuple[str, str]] = {}
+    for rollout in seen:
+        for feature, text in features(rollout.reply).items():
+            counts[feature] += 1
+            first.setdefault(feature, (rollout.address, text))
+    scale = len(rollouts) / len(seen) if seen else 1.0
+    return {
+        name: (round(count * scale), *first[name]) for name, count in counts.items() if count * scale >= RARE * rewarded
+    }
+
+
+def features(reply: str) -> dict[str, str]:
+    """Pieces of a reply by their shape, in which every letter is `a` and every digit `0`; and words as they stand."""
+    text = reply[-TEXT:]
+    shape = re.sub(r"[^\W\d_]", "a", re.sub(r"\d", "0", text))
+    pieces = {shape[i : i + n]: text[i : i + n] for n in SIZES for i in range(len(shape) - n, -1, -1)}
+    return pieces | {f"word {word}": word for word in words(text)}
+
+
+def words(text: str) -> Iterator[str]:
+    """Words of two letters or more, and tags."""
+    return (match[0][:40] for match in re.finditer(r"</?\w+>|[^\W\d_]{2,}", text))

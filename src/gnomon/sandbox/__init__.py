@@ -1,0 +1,46 @@
+"""Run untrusted code without Docker, and refuse to where it could get out."""
+
+from __future__ import annotations
+
+from gnomon.sandbox.job import (
+    Broken,
+    Err,
+    Exceeded,
+    Finished,
+    Job,
+    Limits,
+    Ok,
+    Outcome,
+    Program,
+    Raised,
+    Resource,
+    Runner,
+    Value,
+    Work,
+)
+from gnomon.sandbox.probe import Capabilities, Probe, as_text, capabilities
+from gnomon.sandbox.sandbox import Sandbox
+from gnomon.sandbox.session import Session
+
+__all__ = [
+    "Broken",
+    "Capabilities",
+    "Err",
+    "Exceeded",
+    "Finished",
+    "Job",
+    "Limits",
+    "Ok",
+    "Outcome",
+    "Probe",
+    "Program",
+    "Raised",
+    "Resource",
+    "Runner",
+    "Sandbox",
+    "Session",
+    "Value",
+    "Work",
+    "as_text",
+    "capabilities",
+]

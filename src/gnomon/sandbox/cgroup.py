@@ -1,0 +1,108 @@
+"""Control groups where the host lends them: a cap on memory and on processes of a whole sandbox, either version.
+
+A group stands below the one this process is in, so that no limit set on us is escaped.
+Source: Linux, Documentation/admin-guide/cgroup-v1/memory.rst, pids.rst and cgroup-v2.rst.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+__all__ = ["Group"]
+
+NUMBERS = count()
+FILES = {
+    (1, "memory"): "memory.limit_in_bytes",
+    (2, "memory"): "memory.max",
+    (1, "pids"): "pids.max",
+    (2, "pids"): "pids.max",
+}
+KILLS = {1: "memory.oom_control", 2: "memory.events"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The control groups of one sandbox: none, one of both controllers, or one of each."""
+
+    folders: dict[str, tuple[int, Path]]
+    """Version of the hierarchy and folder in it, of `memory` and `pids` as far as they can be had."""
+
+    @classmethod
+    def open(cls, memory: int, processes: int) -> Self:
+        """Make what can be made. Args: memory: bytes; processes: tasks, threads counted."""
+        folders: dict[str, tuple[int, Path]] = {}
+        name = f"gnomon-{os.getpid()}-{next(NUMBERS)}"
+        for controller, value in (("memory", memory), ("pids", processes)):
+            for version, parent in places(controller):
+                sweep(parent)
+                folder = parent / name
+                with suppress(OSError):
+                    folder.mkdir(exist_ok=True)
+                    try:
+                        (folder / FILES[version, controller]).write_text(str(value))
+                        folders[controller] = version, folder
+                        break
+                    except OSError:
+                        if folder not in [kept for _, kept in folders.values()]:
+                            folder.rmdir()
+        return cls(folders=folders)
+
+    @property
+    def doors(self) -> list[str]:
+        """Files to write a process id into."""
+        return sorted({str(folder / "cgroup.procs") for _, folder in self.folders.values()})
+
+    def kills(self) -> int:
+        """How many processes the memory cap has ended so far."""
+        if "memory" not in self.folders:
+            return 0
+        version, folder = self.folders["memory"]
+        with suppress(OSError):
+            for line in (folder / KILLS[version]).read_text().splitlines():
+                name, _, value = line.partition(" ")
+                if name == "oom_kill":
+                    return int(value)
+        return 0
+
+    def close(self) -> None:
+        """Remove the groups; their processes are gone, or just going."""
+        for _, folder in self.folders.values():
+            for _ in range(200):
+                try:
+                    folder.rmdir()
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.005)
+                else:
+                    break
+
+
+def sweep(parent: Path) -> None:
+    """Remove groups of owners that were killed. One in use cannot be removed."""
+    for folder in parent.glob("gnomon-*"):
+        if not Path("/proc", folder.name.split("-")[1]).exists():
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def places(controller: str) -> list[tuple[int, Path]]:
+    """Where this process stands in the hierarchies that may govern a controller: version and folder."""
+    found = []
+    with suppress(OSError):
+        standing = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+        for _, mount, kind, options, *_ in mounts:
+            for _, names, path in standing:
+                version = {"cgroup": 1, "cgroup2": 2}.get(kind)
+                if version == 1 and controller in names.split(",") and controller in options.split(","):
+                    found.append((1, Path(mount + path)))
+                if version == 2 and not names:
+                    found.append((2, Path(mount + path)))
+    return [(version, folder) for version, folder in found if folder.is_dir()]

@@ -1,0 +1,148 @@
+"""What a process can give up for good, by system calls alone: rights, files, calls, resources.
+
+No package of ours is needed here but the filter, and no library but the C library, so that it runs on both sides of a
+sandbox's wall. Everything is inherited by children and cannot be taken back.
+Source: Linux, Documentation/userspace-api/landlock.rst and prctl(2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import struct
+from collections.abc import Iterable
+
+from gnomon.sandbox.seccomp import WORKER, filter_program
+
+__all__ = ["drop_capabilities", "harden", "landlock", "landlock_abi", "limit", "load_filter", "lock_privileges"]
+
+PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 22, 24, 38
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
+"""System-call numbers of Landlock, the same on every architecture."""
+EXECUTE, WRITE, READ, LIST, TRUNCATE, DEVICE_IOCTL = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+ON_FILES = EXECUTE | WRITE | READ | TRUNCATE | DEVICE_IOCTL
+RIGHTS = {1: 2**13 - 1, 2: 2**14 - 1, 3: 2**15 - 1, 4: 2**15 - 1, 5: 2**16 - 1}
+"""All rights on files that an ABI version knows; later versions add none."""
+TCP = 0b11
+"""Binding and connecting TCP sockets, from ABI 4."""
+SCOPES = 0b11
+"""Abstract unix sockets of others, and signals to others, from ABI 6."""
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/zero", "/dev/urandom")
+"""What a running interpreter reads: libraries, and devices that hold nothing."""
+
+
+def call(name: str, *words: object) -> int:
+    """A C function's result. Raises: OSError, when it is negative."""
+    result = int(getattr(LIBC, name)(*words))
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def prctl(option: int, value: int) -> int:
+    return call("prctl", option, *(ctypes.c_ulong(word) for word in (value, 0, 0, 0)))
+
+
+def lock_privileges() -> None:
+    """No program it starts gains rights, nobody else of its user looks into it, and a crash leaves no image."""
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_DUMPABLE, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, and the means to gain one by starting a program."""
+    for number in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, number)
+        except OSError:  # Past the last one, or without the right to do so, which is the point.
+            break
+    version_3 = struct.pack("=Ii", 0x20080522, 0)
+    call("capset", version_3, bytes(24))
+
+
+def limit(*, memory: int = 0, file: int = 0, descriptors: int = 0, processes: int = 0, cpu: int = 0) -> None:
+    """Set resource limits, soft and hard. Args: cpu: seconds; memory, file: bytes. Zero leaves one as it is."""
+    for name, value in (
+        ("AS", memory),
+        ("FSIZE", file),
+        ("NOFILE", descriptors),
+        ("NPROC", processes),
+        ("CPU", cpu),
+    ):
+        if value:
+            number = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(number)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(number, (value, value))
+
+
+def landlock_abi() -> int:
+    """Version of Landlock that the kernel speaks; 0 for none."""
+    try:
+        return call("syscall", CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+    except OSError:
+        return 0
+
+
+def landlock(readable: Iterable[str], writable: Iterable[str] = (), *, tcp: bool = False) -> int:
+    """Allow reading and running below some paths, and everything below others. Paths that do not exist are left out.
+
+    Args: tcp: leave TCP as it is, for the inside of a network namespace.
+    Returns: the ABI version used.
+    Raises: OSError, EOPNOTSUPP, where the kernel has no Landlock.
+    """
+    abi = landlock_abi()
+    if not abi:
+        raise OSError(errno.EOPNOTSUPP, "the kernel has no Landlock")
+    known = RIGHTS[min(abi, 5)]
+    attributes = struct.pack("=Q", known)
+    attributes += struct.pack("=Q", 0 if tcp else TCP) if abi >= 4 else b""
+    attributes += struct.pack("=Q", SCOPES) if abi >= 6 else b""
+    ruleset = call("syscall", CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    try:
+        for rights, paths in ((EXECUTE | READ | LIST, readable), (known, writable)):
+            for path in paths:
+                allow(ruleset, path, rights & known)
+        call("syscall", RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+    return abi
+
+
+def allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        rights &= ~0 if os.path.isdir(path) else ON_FILES
+        call("syscall", ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, beneath), 0)
+    finally:
+        os.close(beneath)
+
+
+def load_filter(program: bytes) -> None:
+    """Put a system-call filter on this process. It needs no right once `lock_privileges` was called."""
+    array = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(array))
+    call("prctl", PR_SET_SECCOMP, ctypes.c_ulong(2), header, ctypes.c_ulong(0), ctypes.c_ulong(0))
+
+
+def harden(readable: Iterable[str]) -> None:
+    """Confine this process where it stands, in the host's namespaces: no network, no new process, no signal, no write,
+    and no read but of system libraries and of `readable`.
+
+    Raises: OSError, where the kernel lacks Landlock or the architecture has no filter.
+    """
+    program = filter_program(WORKER, platform.machine())
+    lock_privileges()
+    drop_capabilities()
+    landlock([*SYSTEM, *readable], [os.devnull])
+    load_filter(program)

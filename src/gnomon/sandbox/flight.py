@@ -1,0 +1,246 @@
+"""A job on its way through a sandbox: what is heard of it, what it has used, what became of it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from gnomon.sandbox.cell import Cell, processor_clock, whole_seconds
+from gnomon.sandbox.job import Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Resource, Value, Work
+from gnomon.sandbox.run import NONCE
+from gnomon.sandbox.told import Told, ending, plain, text
+
+__all__ = ["Flight", "Lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The sandbox went away under the job."""
+
+
+class Flight:
+    """One job, which is one run with all inputs, or for a program one run per input."""
+
+    def __init__(self, work: Work, place: int, limits: Limits) -> None:
+        self.work, self.place, self.limits = work, place, limits
+        self.tries = 0
+        self.outcome: Outcome | Lost | None = None
+        self.clean = False
+        """Whether its sandbox can serve another job."""
+        self.inputs = [plain(list(words)) for words in work.inputs] if isinstance(work, Job) else list(work.stdins)
+        if isinstance(work, Program) and any(len(stdin) > limits.file_bytes for stdin in work.stdins):
+            raise ValueError(f"a standard input is longer than file_bytes, which is {limits.file_bytes}")
+        self.runs = 1 if isinstance(work, Job) else len(self.inputs)
+
+    def board(self, cell: Cell, selector: selectors.BaseSelector) -> None:
+        """Begin, in a sandbox that runs nothing else meanwhile."""
+        self.cell, self.selector = cell, selector
+        self.tries += 1
+        self.outcome, self.clean = None, False
+        self.values: list[Value] = []
+        self.stdout, self.stderr = bytearray(), bytearray()
+        self.pipes: dict[str, int] = {}
+        self.kills = cell.group.kills()
+        self.due = time.monotonic() + self.limits.wall_seconds
+        selector.register(cell.control, selectors.EVENT_READ, (self, "control"))
+        if self.runs:
+            self.start()
+        else:
+            self.outcome, self.clean = Finished(values=()), True
+
+    def start(self) -> None:
+        """Send the next run."""
+        nonce = secrets.token_bytes(NONCE)
+        self.told = Told(nonce, self.limits.output_bytes)
+        self.written = {"stdout": bytearray(), "stderr": bytearray()}
+        self.clock: int | None = None
+        self.mark(0.0)
+        theirs = []
+        for name in ("result", "stdout", "stderr"):
+            mine, other = os.pipe()
+            os.set_blocking(mine, False)
+            self.pipes[name] = mine
+            self.selector.register(mine, selectors.EVENT_READ, (self, name))
+            theirs.append(other)
+        try:
+            self.cell.ask(self.message(nonce), theirs)
+        except OSError:
+            self.outcome = Lost()
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+
+    def message(self, nonce: bytes) -> dict[str, Any]:
+        job = isinstance(self.work, Job)
+        return {
+            "source": self.work.source,
+            "call": self.work.call if isinstance(self.work, Job) else "",
+            "inputs": self.inputs if job else [],
+            "stdin": "" if job else self.inputs[len(self.values)],
+            "seed": self.work.seed,
+            "nonce": nonce.hex(),
+            "cpu": whole_seconds(self.limits.cpu_seconds * (max(1, len(self.inputs)) if job else 1)),
+        }
+
+    def mark(self, used: float) -> None:
+        """Begin to count time for the next input."""
+        self.began, self.used = time.monotonic(), used
+        self.due = self.began + min(self.limits.cpu_seconds, self.limits.wall_seconds)
+
+    def hear(self, name: str) -> None:
+        """Take what has arrived on one of the channels."""
+        if name == "control":
+            messages, handles, alive = self.cell.hear()
+            for handle in handles:
+                self.clock = processor_clock(handle)
+                os.close(handle)
+            for message in messages:
+                if "status" in message:
+                    self.finish(message)
+            if not alive and self.outcome is None:
+                self.exceed("memory") if self.cell.group.kills() > self.kills else self.lose()
+        else:
+            answered = len(self.told.values)
+            self.read(name)
+            if len(self.told.values) > answered:
+                self.mark(self.processor() or 0.0)
+            if self.told.full:
+                self.exceed("output")
+
+    def read(self, name: str) -> bool:
+        """Read once from a pipe. Returns: whether there may be more."""
+        try:
+            piece = os.read(self.pipes[name], 2**16)
+        except (BlockingIOError, KeyError):
+            return False
+        if not piece:
+            self.shut(name)
+        elif name == "result":
+            self.told.feed(piece)
+        else:
+            self.written[name] += piece
+            if sum(map(len, self.written.values())) > self.limits.output_bytes:
+                self.told.full = True
+        return bool(piece) and not self.told.full
+
+    def processor(self) -> float | None:
+        """Seconds of processor time its process has used; None when it is gone."""
+        with suppress(OSError):
+            return time.clock_gettime(self.clock) if self.clock is not None else 0.0
+        return None
+
+    def look(self, now: float) -> None:
+        """See what it has used up; if nothing yet, when to look again."""
+        if now - self.began >= self.limits.wall_seconds:
+            return self.exceed("wall")
+        rest = self.limits.wall_seconds - (now - self.began)
+        used = self.processor()
+        if used is not None:
+            if used - self.used >= self.limits.cpu_seconds:
+                return self.exceed("cpu")
+            rest = min(rest, max(self.limits.cpu_seconds - (used - self.used), 0.001))
+        self.due = now + rest
+        return None
+
+    def finish(self, message: dict[str, Any]) -> None:
+        """The run's process is gone: judge what it left, and begin the next run if there is one."""
+        for name in list(self.pipes):
+            while self.read(name):
+                pass
+            self.shut(name)
+        self.clean = not message["left"]
+        status, inside = message["status"], self.told
+        if not inside.ready:
+            return self.lose()
+        if inside.full:
+            return self.exceed("output")
+        if isinstance(inside.last, Exceeded):
+            return self.exceed(inside.last.resource)
+        if status & 0x7F in (signal.SIGKILL, signal.SIGXCPU):
+            if self.cell.group.kills() > self.kills:
+                return self.exceed("memory")
+            if message["cpu"] >= self.limits.cpu_seconds:
+                return self.exceed("cpu")
+        if isinstance(self.work, Job):
+            return self.settle(status)
+        self.values.append(self.judge(status))
+        self.keep()
+        if len(self.values) == self.runs:
+            self.outcome = Finished(values=tuple(self.values), **self.output())
+        elif self.clean:
+            self.start()
+        else:  # The rest begins in a fresh sandbox: as if from here, without a try used up.
+            self.renew()
+        return None
+
+    def settle(self, status: int) -> None:
+        """The outcome of a job whose process ended within its limits."""
+        self.keep()
+        self.values = list(self.told.values)
+        missing = ending(status) or Err("Exit", "ended with status 0")
+        if self.told.forged or len(self.values) > len(self.inputs):
+            error = f"Forged: {self.told.forged or 'more answers than inputs'}"
+            self.values = []
+        elif isinstance(self.told.last, Err):
+            error = f"{self.told.last.type}: {self.told.last.message}"
+        elif len(self.values) < len(self.inputs):
+            error = f"{missing.type}: {missing.message} before input {len(self.values)} was answered"
+        else:
+            self.outcome = Finished(values=tuple(self.values), **self.output())
+            return
+        self.outcome = Raised(error=error, values=tuple(self.values), **self.output())
+
+    def judge(self, status: int) -> Value:
+        """The value of one run of a program: its output, if it ended well."""
+        if isinstance(self.told.last, Err):
+            return self.told.last
+        return ending(status) or Ok(text(self.written["stdout"]))
+
+    def renew(self) -> None:
+        """Go on with the next run in a fresh sandbox."""
+        self.selector.unregister(self.cell.control)
+        self.cell.renew()
+        self.kills = self.cell.group.kills()
+        self.selector.register(self.cell.control, selectors.EVENT_READ, (self, "control"))
+        self.start()
+
+    def keep(self) -> None:
+        self.stdout += self.written["stdout"]
+        self.stderr += self.written["stderr"]
+        self.written = {"stdout": bytearray(), "stderr": bytearray()}
+
+    def output(self) -> dict[str, str]:
+        return {"stdout": text(self.stdout), "stderr": text(self.stderr)}
+
+    def exceed(self, resource: Resource) -> None:
+        """It is over; whatever it still runs goes with its sandbox."""
+        for name in list(self.pipes):
+            while self.read(name):
+                pass
+        cap = self.limits.output_bytes
+        for name, written in self.written.items():
+            self.written[name] = written[:cap]
+        self.keep()
+        values = tuple(self.told.values[: len(self.inputs)] if isinstance(self.work, Job) else self.values)
+        self.outcome, self.clean = Exceeded(resource=resource, values=values, **self.output()), False
+
+    def lose(self) -> None:
+        self.outcome, self.clean = Lost(), False
+
+    def shut(self, name: str) -> None:
+        if (descriptor := self.pipes.pop(name, None)) is not None:
+            self.selector.unregister(descriptor)
+            os.close(descriptor)
+
+    def leave(self) -> None:
+        """Close what it holds; its sandbox is its owner's again."""
+        for name in list(self.pipes):
+            self.shut(name)
+        with suppress(KeyError, ValueError):
+            self.selector.unregister(self.cell.control)

@@ -1,0 +1,214 @@
+"""The far side of a sandbox's wall: the first process there, which gives up every right and forks a process per job.
+
+It is started by `gnomon.sandbox.cell` or `gnomon.sandbox.session` and hears from them over one socket. When the socket
+closes it ends, and as the first process of its namespace it takes all others with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from gnomon.sandbox import confine
+from gnomon.sandbox.run import framed, run
+
+__all__ = ["HEAD", "main", "pack"]
+
+HEAD = 4
+CLONE_NEWUSER = 0x10000000
+PR_SET_PDEATHSIG = 1
+TIOCSCTTY = 0x540E
+DESCRIPTORS = 256
+
+
+def main() -> None:
+    """Entry: the socket is the descriptor named by the last argument; the first message says what to be."""
+    # The kernel keeps from the first process what it has no handler for; the interpreter's own is one too many.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=int(sys.argv[-1]))
+    plan, _ = receive(control)
+    for name in plan["imports"]:
+        sys.path[:] = [*sys.path, *(path for path in plan["paths"] if path not in sys.path)]
+        importlib.import_module(name)
+    report = settle(plan)
+    own = os.pidfd_open(os.getpid())
+    if plan["argv"]:
+        session(control, plan, report, own)
+    socket.send_fds(control, [pack(report)], [own])
+    os.close(own)
+    gc.collect()
+    gc.freeze()
+    while True:
+        serve(control, plan)
+
+
+def settle(plan: dict[str, Any]) -> dict[str, Any]:
+    """Become nobody. Returns: what was given up where that depends on the host."""
+    report: dict[str, Any] = {"landlock": 0, "user_namespace": plan["way"] == "user"}
+    os.umask(0o022)
+    if plan["way"] == "root":
+        os.setgroups([])
+        os.setresgid(plan["uid"], plan["uid"], plan["uid"])
+        os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+        # Nothing is mapped into it: the rights it would give are over nothing, and are dropped next.
+        report["user_namespace"] = confine.LIBC.unshare(ctypes.c_int(CLONE_NEWUSER)) == 0
+    confine.lock_privileges()
+    confine.drop_capabilities()
+    with contextlib.suppress(OSError):
+        report["landlock"] = confine.landlock(plan["readable"], plan["writable"], tcp=bool(plan["argv"]))
+    if plan["way"] != "bare":
+        confine.load_filter(bytes.fromhex(plan["filter"]))
+    return report
+
+
+def serve(control: socket.socket, plan: dict[str, Any]) -> None:
+    """Fork a process for the next job and say when it began and how it ended."""
+    work, descriptors = receive(control)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            control.close()
+            status = work_alone(work, descriptors, plan)
+        finally:
+            os._exit(status)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    handle = os.pidfd_open(child)
+    socket.send_fds(control, [pack({"began": True})], [handle])
+    while handle not in wait_for(handle, control):
+        if not control.recv(1, socket.MSG_PEEK):
+            os._exit(0)
+    os.close(handle)
+    _, status, used = os.wait4(child, 0)
+    ended = {"status": status, "cpu": used.ru_utime + used.ru_stime, "left": survivors() or littered()}
+    control.sendall(pack(ended))
+
+
+def wait_for(handle: int, control: socket.socket, seconds: float | None = None) -> list[int]:
+    """Which of the two has something to say, as descriptors."""
+    return select.select([handle, control.fileno()], [], [], seconds)[0]
+
+
+def survivors() -> bool:
+    """Whether any process of the job is still there."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def littered() -> bool:
+    """Whether the job left any file, or a folder that does not say."""
+    try:
+        return bool(os.listdir("."))
+    except OSError:
+        return True
+
+
+def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any]) -> int:
+    """A job's own process, from its birth to its end. Returns: the status to leave with."""
+    result, out, err = descriptors
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    stdin = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600) if work["stdin"] else os.open(os.devnull, os.O_RDONLY)
+    if work["stdin"]:
+        with open(stdin, "wb", closefd=False) as file:
+            file.write(work["stdin"].encode(errors="surrogatepass"))
+        os.lseek(stdin, 0, os.SEEK_SET)
+    for place, descriptor in enumerate((stdin, out, err)):
+        os.dup2(descriptor, place)
+        os.close(descriptor)
+    sys.stdin = open(0, encoding="utf-8", errors="surrogatepass", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)  # noqa: SIM115
+    if plan["way"] == "bare":
+        confine.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        confine.load_filter(bytes.fromhex(plan["filter"]))
+    confine.limit(**plan["limits"] | {"cpu": work["cpu"], "descriptors": DESCRIPTORS})
+    nonce = bytes.fromhex(work["nonce"])
+
+    def tell(told: list[Any]) -> None:
+        rest = framed(told, nonce)
+        while rest:
+            rest = rest[os.write(result, rest) :]
+
+    tell(["ready"])
+    status = run(work, tell)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+    return status
+
+
+def session(control: socket.socket, plan: dict[str, Any], report: dict[str, Any], own: int) -> None:
+    """Start one program, stay its first process until it ends or its time is over, and end everything with it."""
+    handles = [own]
+    if plan["pty"]:
+        near, far = os.openpty()
+        handles.append(near)
+    child = os.fork()
+    if child == 0:
+        try:
+            control.close()
+            os.setsid()
+            if plan["pty"]:
+                confine.call("ioctl", far, ctypes.c_ulong(TIOCSCTTY), 0)
+                for place in (0, 1, 2):
+                    os.dup2(far, place)
+            confine.limit(**plan["limits"] | {"cpu": plan["cpu"], "descriptors": DESCRIPTORS})
+            for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
+            os.execvpe(plan["argv"][0], plan["argv"], dict(os.environ) | plan["environment"])
+        except OSError as error:
+            os.write(2, f"{plan['argv'][0]}: {error.strerror}\n".encode())
+        finally:
+            os._exit(127)
+    socket.send_fds(control, [pack(report)], handles)
+    if plan["pty"]:
+        os.close(near)
+        os.close(far)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for place in (0, 1, 2):
+        os.dup2(nothing, place)  # So that its own copy does not keep a pipe open whose writers are gone.
+    watch(control, child, plan["wall"])
+
+
+def watch(control: socket.socket, child: int, wall: float) -> None:
+    """Reap until the child, the other side or the time is gone; then say the child's status and end."""
+    handle = os.pidfd_open(child)
+    told: dict[str, int | None] = {"ended": None}
+    if handle in wait_for(handle, control, wall):
+        told = {"ended": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
+    with contextlib.suppress(OSError):
+        control.sendall(pack(told))
+    os._exit(0)
+
+
+def pack(message: dict[str, Any]) -> bytes:
+    """A message as it goes over the socket."""
+    body = json.dumps(message).encode()
+    return len(body).to_bytes(HEAD, "little") + body
+
+
+def receive(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """The next message and the descriptors with it. Ends the process when the other side is gone."""
+    head, descriptors, *_ = socket.recv_fds(control, HEAD, 3)
+    rest = bytearray()
+    size = int.from_bytes(head, "little")
+    while len(rest) < size and (piece := control.recv(min(size - len(rest), 2**20))):
+        rest += piece
+    if len(head) < HEAD or len(rest) < size:
+        os._exit(0)
+    return json.loads(rest), descriptors

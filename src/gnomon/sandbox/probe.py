@@ -1,0 +1,249 @@
+"""What this host can really confine: attacks on every level, run here, and a refusal where a needed wall is missing.
+
+print(as_text(capabilities()))
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import ResourceError
+from gnomon.sandbox.bubble import way
+from gnomon.sandbox.cgroup import Group
+from gnomon.sandbox.job import Limits
+
+__all__ = ["LEVELS", "NO_SANDBOX", "Capabilities", "Probe", "as_text", "capabilities"]
+
+LEVELS = ("worker", "sandbox", "session")
+NO_SANDBOX = "a sandbox"
+"""Name of the property that a sandbox can be built at all."""
+WORD = 10.0
+"""Seconds that bubblewrap may take to say its version."""
+SECONDS = 60.0
+"""Longest that the probes of one level may take, on a machine that is busy elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One property of a level, as an attack found it."""
+
+    name: str
+    holds: bool
+    needed: bool
+    """Whether the level is refused without it."""
+    said: str = ""
+    """What the attack got, where it got through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the levels of this host were found to hold; for a run's manifest."""
+
+    kernel: str
+    machine: str
+    bubblewrap: str
+    """Its version; empty where there is none."""
+    user: str
+    """`root` or `user`."""
+    levels: dict[str, tuple[Probe, ...]]
+    unsafe: bool = False
+    """Untrusted code is run although a needed property is missing, or might be."""
+
+    def missing(self, level: str) -> list[Probe]:
+        """The needed properties that a level lacks."""
+        return [probe for probe in self.levels[level] if probe.needed and not probe.holds]
+
+    def body(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        levels = {
+            level: {probe.name: {"holds": probe.holds, "needed": probe.needed, "said": probe.said} for probe in probes}
+            for level, probes in self.levels.items()
+        }
+        return {
+            "kernel": self.kernel,
+            "machine": self.machine,
+            "bubblewrap": self.bubblewrap,
+            "user": self.user,
+            "unsafe": self.unsafe,
+            "levels": levels,
+        }
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the body, in hexadecimal digits."""
+        return hashlib.sha256(json.dumps(self.body(), sort_keys=True).encode()).hexdigest()
+
+
+FIXES = {
+    "landlock": "a kernel of 5.13 or newer, booted with lsm=...,landlock (CONFIG_SECURITY_LANDLOCK=y)",
+    "filter": "a kernel with CONFIG_SECCOMP_FILTER=y, on x86_64 or aarch64",
+    "processes": "apt-get install bubblewrap (0.8 or newer); sysctl -w user.max_user_namespaces=10000",
+}
+
+
+def capabilities(levels: Iterable[str] = LEVELS, *, unsafe: bool = False) -> Capabilities:
+    """Attack the levels that are asked for, once per process, and say what held.
+
+    Args: unsafe: report what is missing, instead of refusing.
+    Raises: ResourceError, E520 without bubblewrap, E521 where a sandbox cannot be built, E522 where a needed property
+        is missing.
+    """
+    found: dict[str, tuple[Probe, ...]] = {}
+    for level in levels:
+        try:
+            found[level] = probed(level, os.environ.get("PATH", ""))
+        except ResourceError as error:
+            if not unsafe:
+                raise
+            found[level] = (Probe(name=NO_SANDBOX, holds=False, needed=True, said=error.what),)
+    user = "root" if os.geteuid() == 0 else "user"
+    matrix = Capabilities(
+        kernel=platform.release(),
+        machine=platform.machine(),
+        bubblewrap=version(os.environ.get("PATH", "")),
+        user=user,
+        levels=found,
+        unsafe=unsafe,
+    )
+    for level in found:
+        if (missing := matrix.missing(level)) and not unsafe:
+            raise refusal(level, missing)
+    return matrix
+
+
+def refusal(level: str, missing: list[Probe]) -> ResourceError:
+    fixes = [
+        FIXES.get(probe.name.split()[0], "a newer kernel, or a machine that permits namespaces") for probe in missing
+    ]
+    return ResourceError(
+        "E522",
+        f"Untrusted code is not run: the {level} of this host does not hold.",
+        where=", ".join(probe.name for probe in missing),
+        why="; ".join(f"{probe.name}: {probe.said}" for probe in missing),
+        fix="; ".join(dict.fromkeys(fixes)),
+    )
+
+
+@cache
+def version(path: str) -> str:
+    """Of bubblewrap on a search path."""
+    program = shutil.which("bwrap", path=path)
+    if program is None:
+        return ""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=WORD).stdout.split()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said[-1] if said else ""
+
+
+@cache
+def probed(level: str, path: str) -> tuple[Probe, ...]:
+    """The probes of one level. Args: path: where programs are looked for, a part of what is asked."""
+    with socket.socket() as listener:  # A service of the host that nothing confined may reach.
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        facts = {"port": listener.getsockname()[1], "pid": os.getpid(), "file": __file__, "home": str(Path.home())}
+        return {"worker": worker, "sandbox": sandbox, "session": session}[level](facts)
+
+
+def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
+    """Of a hardened worker, in a process of its own."""
+    code = (
+        "import json, os, sys\nfrom gnomon.sandbox.confine import harden, limit\n"
+        "from gnomon.sandbox.attacks import attack\n"
+        "limit(memory=2**29, cpu=60)\n"
+        "try:\n    harden([sys.base_prefix, *(p for p in sys.path if p)])\n"
+        "except OSError as error:\n    sys.exit(str(error))\n"
+        "print(json.dumps(attack('worker', json.loads(sys.argv[1]))))"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, json.dumps(facts)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        said = f"nothing was heard for {SECONDS:g} s"
+        return (Probe(name="landlock and filter", holds=False, needed=True, said=said),)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["it died"])[-1]
+        return (Probe(name="landlock and filter", holds=False, needed=True, said=said),)
+    return read(json.loads(done.stdout))
+
+
+def sandbox(facts: dict[str, Any]) -> tuple[Probe, ...]:
+    """Of a sandbox, by a job in one."""
+    from gnomon.sandbox.alone import alone
+    from gnomon.sandbox.cell import Plan
+    from gnomon.sandbox.job import Finished, Job, Ok
+
+    source = (Path(__file__).parent / "attacks.py").read_text()
+    job = Job(source=source, call="attack", inputs=(("sandbox", facts),))
+    limits = Limits(wall_seconds=SECONDS, cpu_seconds=SECONDS / 2)
+    outcome, report = alone(Plan(kind=way(), limits=limits), job)
+    if not isinstance(outcome, Finished) or not isinstance(outcome.values[0], Ok):
+        return (Probe(name=NO_SANDBOX, holds=False, needed=True, said=str(outcome)),)
+    return read(outcome.values[0].json) + around(report)
+
+
+def session(facts: dict[str, Any]) -> tuple[Probe, ...]:
+    """Of a session, by a program in one."""
+    from gnomon.sandbox.session import Session
+
+    source = (Path(__file__).parent / "attacks.py").read_text()
+    code = f"{source}\nimport json, sys\nprint(json.dumps(attack('session', json.loads(sys.argv[1]))))"
+    argv = (os.path.realpath(sys.executable), "-c", code, json.dumps(facts))
+    with Session(argv, unsafe=True) as going:
+        said = going.receive_all(SECONDS)
+        report = going.report
+    try:
+        return read(json.loads(said)) + around(report)
+    except ValueError:
+        return (Probe(name="a session", holds=False, needed=True, said=said.decode(errors="replace")[-300:]),)
+
+
+def read(found: dict[str, list[Any]]) -> tuple[Probe, ...]:
+    return tuple(
+        Probe(name=name, holds=not said, needed=needed, said=said) for name, (needed, said) in sorted(found.items())
+    )
+
+
+def around(report: dict[str, Any]) -> tuple[Probe, ...]:
+    """What stands around a sandbox as second walls, good to have."""
+    group = Group.open(2**27, 16)
+    group.close()
+    second = {
+        "landlock inside": "" if report["landlock"] else "the kernel has none",
+        "user namespace": "" if report["user_namespace"] else "the kernel forbids it",
+        "control group of memory": "" if "memory" in group.folders else "no controller is writable",
+        "control group of processes": "" if "pids" in group.folders else "no controller is writable",
+    }
+    return tuple(Probe(name=name, holds=not said, needed=False, said=said) for name, said in second.items())
+
+
+def as_text(matrix: Capabilities) -> str:
+    """The matrix as a table for a terminal."""
+    head = f"kernel {matrix.kernel} {matrix.machine}, bubblewrap {matrix.bubblewrap or 'none'}, as {matrix.user}"
+    lines = [head + (", UNSAFE" if matrix.unsafe else "")]
+    for level, probes in matrix.levels.items():
+        lines.append(level)
+        for probe in probes:
+            sign = "holds" if probe.holds else "MISSING" if probe.needed else "absent"
+            lines.append(f"  {sign:<8} {probe.name}" + (f": {probe.said}" if probe.said else ""))
+    return "\n".join(lines)

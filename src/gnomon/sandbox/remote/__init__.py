@@ -1,0 +1,11 @@
+"""Sandboxes that are not on this host: containers, and machines of others, behind the same protocol."""
+
+from __future__ import annotations
+
+from gnomon.sandbox.remote.base import Elsewhere, Reply
+from gnomon.sandbox.remote.daytona import DaytonaRunner
+from gnomon.sandbox.remote.docker import DockerRunner
+from gnomon.sandbox.remote.e2b import E2BRunner
+from gnomon.sandbox.remote.modal import ModalRunner
+
+__all__ = ["DaytonaRunner", "DockerRunner", "E2BRunner", "Elsewhere", "ModalRunner", "Reply"]

@@ -1,0 +1,49 @@
+"""Runs in containers of a Docker daemon, one per run, by its command line.
+
+Source: docs.docker.com/reference/cli/docker/container/run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+from gnomon.sandbox.job import Limits
+from gnomon.sandbox.remote.base import Elsewhere, Reply, refused
+
+__all__ = ["DockerRunner"]
+
+
+class DockerRunner(Elsewhere):
+    """Containers without network, rights or a writable root. Args: image: with a `python3` of 3.11 or newer.
+
+    Raises: ResourceError, E524, without the command or a daemon that answers it.
+    """
+
+    def __init__(self, image: str = "python:3.11-slim", workers: int = 4, limits: Limits | None = None) -> None:
+        super().__init__(workers, limits)
+        self.image = image
+        if shutil.which("docker") is None:
+            raise refused("Docker", "The command docker is not installed.", "apt-get install docker.io")
+        asked = subprocess.run(["docker", "info", "--format", "{{.ServerVersion}}"], capture_output=True, text=True)
+        if asked.returncode or not asked.stdout.strip():
+            why = (asked.stderr.strip().splitlines() or ["no daemon answers"])[-1]
+            raise refused("Docker", why, "systemctl start docker, or set DOCKER_HOST")
+
+    def command(self) -> list[str]:
+        """The call, up to the program inside."""
+        limits = self.limits
+        words = ["docker", "run", "--rm", "--interactive", "--init", "--network", "none", "--read-only"]
+        words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534"]
+        words += ["--pids-limit", str(limits.processes + 4), "--memory", str(limits.memory_bytes + 2**26)]
+        words += ["--tmpfs", f"/tmp:size={limits.file_bytes + 2**20},mode=1777"]
+        return [*words, self.image, "python3", "-"]
+
+    def execute(self, script: str, timeout: float) -> Reply:
+        try:
+            done = subprocess.run(self.command(), input=script, capture_output=True, text=True, timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError from error
+        if done.returncode == 125:  # Of docker itself.
+            raise OSError(done.stderr.strip())
+        return Reply(done.stdout)

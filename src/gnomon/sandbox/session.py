@@ -1,0 +1,228 @@
+"""A program that lives in a sandbox for a whole episode: bytes go in, bytes come out, and ending it ends everything.
+
+with Session(("python3", "-i"), pty=True) as session:
+    session.send(b"print(6 * 7)\\n")
+    said = session.receive(timeout=1.0)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import socket
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from gnomon.errors import ResourceError
+from gnomon.sandbox.bubble import SCRATCH, Wall, nobody, spawn, way
+from gnomon.sandbox.cell import OWN, OWN_PROCESSES, end, reach, whole_seconds
+from gnomon.sandbox.cgroup import Group
+from gnomon.sandbox.inside import HEAD
+from gnomon.sandbox.job import Limits
+from gnomon.sandbox.seccomp import SESSION, filter_program
+
+__all__ = ["Session"]
+
+DEFAULT = Limits(cpu_seconds=60.0, wall_seconds=3600.0, memory_bytes=2**30, processes=64, file_bytes=2**26)
+PIECE = 2**16
+
+
+class Session:
+    """One program in a sandbox of its own, with a folder it may write to, until it ends or is ended.
+
+    Args:
+        argv: the program and its arguments, as seen inside.
+        limits: `cpu_seconds` per process, `wall_seconds` of the whole session, kept inside the sandbox; `output_bytes`
+            is what one `receive` returns at most. A program that writes faster than it is read waits.
+        pty: give it a terminal, as a shell wants; standard output and standard error are then one.
+        size: of the terminal, rows and columns.
+        readable: further paths of the host, seen read-only at the same place.
+        environment: variables to add to those that every sandbox has.
+        unsafe: do not ask first whether the host can confine.
+    Raises: ResourceError, E520 to E522, where the host cannot confine.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        limits: Limits | None = None,
+        *,
+        pty: bool = False,
+        size: tuple[int, int] = (24, 80),
+        readable: tuple[str, ...] = (),
+        environment: dict[str, str] | None = None,
+        unsafe: bool = False,
+    ) -> None:
+        if not unsafe:
+            from gnomon.sandbox.probe import capabilities
+
+            capabilities(("session",))
+        self.limits, self.pty = limits or DEFAULT, pty
+        self._status: int | None = None
+        self._ended = self._closed = False
+        limits = self.limits
+        self._group = Group.open(limits.memory_bytes + limits.file_bytes + OWN, limits.processes + OWN_PROCESSES)
+        self._control, theirs = socket.socketpair()
+        streams = [] if pty else [os.pipe(), os.pipe()]
+        wall = Wall(scratch_bytes=limits.file_bytes, readable=readable, terminal=True)
+        with theirs:
+            inner = (streams[0][0], streams[1][1], streams[1][1]) if streams else (subprocess.DEVNULL,) * 3
+            self._process = spawn(wall, way(), self._group.doors, theirs, inner)
+        for descriptor in (streams[0][0], streams[1][1]) if streams else ():
+            os.close(descriptor)
+        try:
+            self.report, handles = reach(
+                self._process, self._control, self._message(argv, environment or {}), self._group
+            )
+        except ResourceError:
+            for descriptor in (streams[0][1], streams[1][0]) if streams else ():
+                os.close(descriptor)
+            raise
+        self._first = handles[0]
+        self._write, self._read = (handles[1], handles[1]) if pty else (streams[0][1], streams[1][0])
+        for descriptor in {self._write, self._read}:
+            os.set_blocking(descriptor, False)
+        if pty:
+            self.resize(*size)
+
+    def _message(self, argv: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
+        limits = self.limits
+        return {
+            "way": way(),
+            "uid": nobody(),
+            "imports": [],
+            "paths": [],
+            "readable": ["/"],
+            "writable": [SCRATCH, "/dev"],
+            "filter": filter_program(SESSION).hex(),
+            "limits": {
+                "memory": limits.memory_bytes,
+                "file": limits.file_bytes,
+                "processes": limits.processes + 1,
+            },
+            "argv": list(argv),
+            "environment": ({"TERM": "xterm-256color"} if self.pty else {}) | environment,
+            "pty": self.pty,
+            "cpu": whole_seconds(limits.cpu_seconds),
+            "wall": limits.wall_seconds,
+        }
+
+    @property
+    def pid(self) -> int:
+        """Of the process, on the host, below which all of the session's stand."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """The program's exit status, negative for a signal; None while it runs, and when it was ended from outside."""
+        self._hear()
+        return self._status
+
+    @property
+    def alive(self) -> bool:
+        """Whether the program is still there."""
+        self._hear()
+        return not self._ended
+
+    def _hear(self) -> None:
+        if self._ended:
+            return
+        with suppress(BlockingIOError):
+            self._control.setblocking(False)
+            try:
+                message = self._control.recv(2**10)
+            except ConnectionError:
+                message = b""
+            self._ended = True
+            if message:
+                self._status = json.loads(message[HEAD:])["ended"]
+
+    def send(self, data: bytes, timeout: float = 10.0) -> int:
+        """Write to its input. Returns: bytes that were taken, fewer than given when it does not read in time or ended.
+
+        Args: timeout: seconds.
+        """
+        taken, due = 0, time.monotonic() + timeout
+        while taken < len(data) and not self._closed:
+            try:
+                taken += os.write(self._write, data[taken : taken + PIECE])
+            except BlockingIOError:
+                if not select.select([], [self._write], [], max(0.0, due - time.monotonic()))[1]:
+                    break
+            except OSError:  # Nobody is there to read.
+                break
+        return taken
+
+    def close_input(self) -> None:
+        """Let it see the end of its input."""
+        if self.pty:
+            self.send(b"\x04")
+        elif self._write != self._read:
+            os.close(self._write)
+            self._write = self._read
+
+    def receive(self, timeout: float = 1.0) -> bytes:
+        """What it has written since, as soon as there is anything; empty after `timeout` seconds, and at its end."""
+        heard, due = bytearray(), time.monotonic() + timeout
+        while len(heard) < self.limits.output_bytes and not self._closed:
+            pause = 0.0 if heard else max(0.0, due - time.monotonic())
+            if not select.select([self._read], [], [], pause)[0]:
+                break
+            try:
+                piece = os.read(self._read, min(PIECE, self.limits.output_bytes - len(heard)))
+            except OSError:  # A terminal whose other side is gone.
+                piece = b""
+            if not piece:
+                break
+            heard += piece
+        return bytes(heard)
+
+    def receive_all(self, timeout: float = 10.0) -> bytes:
+        """All it writes until its end, at most `output_bytes`, within `timeout` seconds."""
+        heard, due = bytearray(), time.monotonic() + timeout
+        while (left := due - time.monotonic()) > 0 and len(heard) < self.limits.output_bytes:
+            piece = self.receive(left)
+            if not piece:
+                break
+            heard += piece
+        return bytes(heard[: self.limits.output_bytes])
+
+    async def areceive(self, timeout: float = 1.0) -> bytes:
+        """`receive` without blocking the event loop."""
+        import asyncio  # Every worker that judges would pay for it.
+
+        return await asyncio.to_thread(self.receive, timeout)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the size of its terminal."""
+        fcntl.ioctl(self._write, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def interrupt(self) -> None:
+        """Press the interrupt key of its terminal. Raises: ValueError, without one."""
+        if not self.pty:
+            raise ValueError("a session without a terminal has no interrupt key")
+        self.send(b"\x03")
+
+    def close(self) -> None:
+        """End it, and every process it ever started, and return when they are gone."""
+        if self._closed:
+            return
+        self._hear()
+        self._closed = self._ended = True
+        end(self._process, self._first, self._control, self._group)
+        for descriptor in {self._write, self._read}:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,31 @@
+"""What a base policy scores on held-out tasks of every environment it was taught, and the hash of its weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from gnomon.config import Env, Eval, Policy, RunConfig
+from gnomon.launch.find import env_class
+from gnomon.launch.local import measure
+from gnomon.tiny_policy.build import TASKS
+
+__all__ = ["score"]
+
+
+def score(folder: Path, tasks: int = 128, samples: int = 16) -> dict[str, Any]:
+    """Measure the policy of a folder and write `scores.json` beside its weights: pass@1 and pass@16 with intervals."""
+    table: dict[str, Any] = {}
+    for name in TASKS:
+        config = RunConfig(
+            env=Env(type=name),
+            policy=Policy(path=str(folder)),
+            eval=Eval(tasks=tasks, samples=samples, pass_at=[1, samples]),
+        )
+        table[name] = {"options": asdict(env_class(name)()), **measure(config).body()}
+    facts = {"weights_sha256": sha256((folder / "model.safetensors").read_bytes()).hexdigest(), "envs": table}
+    (folder / "scores.json").write_text(json.dumps(facts, indent=1) + "\n")
+    return facts

@@ -1,0 +1,87 @@
+"""The calls in a reply, read in two forms: JSON in `<tool_call>`, and the plain `<name>argument</name>`.
+
+Total: every text gets its calls, in linear time, and what cannot be read is a call that says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnomon.tools.base import EnvTool
+from gnomon.verifiers import Malformed
+from gnomon.verifiers.extract import after_reasoning
+from gnomon.verifiers.strict_json import strict_json
+
+__all__ = ["CALL", "Call", "calls", "without"]
+
+CALL = "tool_call"
+"""The tag of the JSON form, which an actor also writes for families with a format of their own."""
+MOST = 8
+"""Calls that are read of one reply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call, and where it stands."""
+
+    name: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = ""
+    """One sentence for the policy: why it cannot be carried out; empty where it can."""
+    span: tuple[int, int]
+    """In the reply, tags included."""
+
+
+def calls(reply: str, tools: Sequence[EnvTool]) -> tuple[Call, ...]:
+    """The calls of a reply in order, at most 9 of them, the ninth a malformed one. What stands in reasoning is none."""
+    begin = after_reasoning(reply)
+    if begin is None:
+        return ()
+    plain = {tool.name: tool for tool in tools if tool.argument is not None}
+    opening = re.compile("<(" + "|".join(map(re.escape, [CALL, *plain])) + ")>")
+    found: list[Call] = []
+    place = begin
+    while (mark := opening.search(reply, place)) is not None:
+        tag, start = mark[1], mark.end()
+        if len(found) == MOST:
+            return *found, Call(problem=f"more than {MOST} calls in one reply", span=(mark.start(), len(reply)))
+        end = reply.find(f"</{tag}>", start)
+        if end < 0:
+            return *found, Call(problem=f"the call does not end: </{tag}> is missing", span=(mark.start(), len(reply)))
+        place = end + len(f"</{tag}>")
+        span, inside = (mark.start(), place), reply[start:end]
+        found.append(named(inside, tools, span) if tag == CALL else bare(plain[tag], inside, span))
+    return tuple(found)
+
+
+def bare(tool: EnvTool, text: str, span: tuple[int, int]) -> Call:
+    """The plain form: the text is the argument, but for a line break next to either tag."""
+    assert tool.argument is not None
+    return Call(name=tool.name, arguments={tool.argument: text.removeprefix("\n").removesuffix("\n")}, span=span)
+
+
+def named(text: str, tools: Sequence[EnvTool], span: tuple[int, int]) -> Call:
+    """The JSON form: an object with a name and an object of arguments."""
+    try:
+        said = strict_json(text.strip())
+    except Malformed as problem:
+        return Call(problem=f"the call cannot be read: {problem}", span=span)
+    if not isinstance(said, dict) or not isinstance(name := said.get("name"), str):
+        return Call(problem='the call is no JSON object with a "name"', span=span)
+    arguments = said.get("arguments", {})
+    if not isinstance(arguments, dict):
+        return Call(problem='"arguments" of the call is no JSON object', span=span)
+    if name not in (names := [tool.name for tool in tools]):
+        return Call(problem=f"there is no tool {name[:40]!r}; there is {', '.join(names)}", span=span)
+    return Call(name=name, arguments=arguments, span=span)
+
+
+def without(reply: str, found: Sequence[Call]) -> str:
+    """The reply with blanks in the place of calls, every other character where it was."""
+    for call in found:
+        start, end = call.span
+        reply = reply[:start] + " " * (end - start) + reply[end:]
+    return reply

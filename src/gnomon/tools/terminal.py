@@ -1,0 +1,125 @@
+"""A terminal: keys go in, the screen comes out. One program in the episode's sandbox, with a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnomon.sandbox import Limits, Session
+from gnomon.tools.base import Ended, EnvTool, Overtime, text_argument
+from gnomon.tools.keys import pressed
+from gnomon.tools.life import busy, spent
+from gnomon.tools.screen import Screen
+
+__all__ = ["Terminal", "TerminalTool"]
+
+KEYS = "text, with keys such as <Enter>, <Esc>, <Tab>, <Up>, <Ctrl-C>; no text waits and looks again"
+POLL = 0.02
+"""Seconds between two looks at who works."""
+SETTLED = 0.04
+"""Seconds of silence after which the next line is typed."""
+ENTER = re.compile(r"(?<=<Enter>)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TerminalTool(EnvTool):
+    """A program at a terminal in a sandbox of the episode: no network, no file of the host.
+
+    The screen is told once nothing was written for `quiet` seconds while no process of the sandbox had work to do.
+    """
+
+    name: str = "terminal"
+    description: str = "Presses keys at a terminal and tells what is on its screen then."
+    parameters: Mapping[str, Any] = field(default_factory=lambda: text_argument("keys", KEYS))
+    program: tuple[str, ...] = ("bash", "--norc", "--noprofile")
+    rows: int = 24
+    columns: int = 80
+    quiet: float = 0.15
+    """Seconds."""
+    seconds: float = 5.0
+    """Of processor time for one call."""
+    wall: float = 10.0
+    """Seconds by the clock for one call."""
+    memory: int = 2**29
+    """Bytes of a process's address space."""
+    environment: tuple[tuple[str, str], ...] = (("PS1", "$ "),)
+    """Variables beside those that every sandbox has."""
+
+    @property
+    def isolation(self) -> str:
+        return "session"
+
+    def open(self) -> Terminal:
+        return Terminal(self)
+
+
+class Terminal:
+    """The terminal of one episode. Its program is started by the first call, and again after it ended."""
+
+    def __init__(self, tool: TerminalTool) -> None:
+        self._tool = tool
+        self._session: Session | None = None
+        self.screen = Screen(tool.rows, tool.columns)
+
+    def call(self, arguments: Mapping[str, Any]) -> str:
+        """The screen, and where the cursor stands on it."""
+        tool, fresh = self._tool, self._session is None
+        if self._session is None:
+            self._start()
+        session = self._session
+        assert session is not None
+        due, most = time.monotonic() + tool.wall, spent(session.pid) + tool.seconds
+        # Line by line: what is typed before it is asked for would be echoed wherever the cursor happens to stand.
+        lines = [piece for line in arguments["keys"].splitlines(keepends=True) for piece in ENTER.split(line)]
+        for number, line in enumerate(lines):
+            if number or fresh:
+                self._watch(session, SETTLED, due, most)
+            session.send(pressed(line, application=self.screen.application_keys), tool.wall)
+        self._watch(session, tool.quiet, due, most)
+        return f"{self.screen.text()}\n[row {self.screen.row + 1}, column {self.screen.column + 1}]".lstrip("\n")
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def _start(self) -> None:
+        tool = self._tool
+        # The calls have deadlines of their own; these end what nobody asks any more.
+        limits = Limits(
+            cpu_seconds=3600, wall_seconds=3600, memory_bytes=tool.memory, processes=32, file_bytes=2**24,
+            output_bytes=2**16,
+        )  # fmt: skip
+        self.screen = Screen(tool.rows, tool.columns)
+        self._session = Session(
+            tool.program, limits, pty=True, size=(tool.rows, tool.columns), environment=dict(tool.environment),
+            unsafe=True,
+        )  # fmt: skip
+
+    def _watch(self, session: Session, quiet: float, due: float, most: float) -> None:
+        """Bring the screen up to date, until nothing happened for `quiet` seconds.
+
+        Args: due: by the clock; most: of the processor time of the session.
+        Raises: Overtime, while it still changes; Ended, with the last screen.
+        """
+        silent = time.monotonic()
+        while True:
+            alive = session.alive
+            heard = session.receive(POLL)
+            now = time.monotonic()
+            if heard:
+                self.screen.feed(heard)
+                answers, self.screen.answers = self.screen.answers, b""
+                session.send(answers, timeout=0.0)
+            elif not alive:
+                self.close()
+                raise Ended(self.screen.text())
+            if heard or busy(session.pid):
+                silent = now
+            elif now - silent >= quiet:
+                return
+            if now >= due or spent(session.pid) >= most:
+                raise Overtime(self.screen.text())
