@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from envs.tools.faults import Stuck
+from tools.faults import Stuck
 
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import Arithmetic

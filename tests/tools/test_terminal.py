@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from envs.tools.conftest import needed
+from tools.conftest import needed
 
 from gnomon.sandbox import Session
 from gnomon.tools import Outcome, TerminalTool, use
