@@ -28,10 +28,10 @@ from gnomon.tools import (
     Stateless,
     TerminalTool,
     WithTools,
-    calculate,
     text_argument,
 )
 from gnomon.types import Sampling, Status, Stop
+from gnomon.verifiers import calculate
 from rendering.families import tokenizer_folder
 
 ENV = WithTools(env=Arithmetic(), lent=(CalculatorTool(),), budget=3)
