@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tools.faults import Stuck
 
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import Arithmetic
@@ -21,6 +20,7 @@ from gnomon.rollout.referee import Referee
 from gnomon.tools import CalculatorTool, PythonTool, WithTools
 from gnomon.types import Rollout, Sampling, Status, Stop
 from sandbox.conftest import confined, descendants
+from tools.faults import Stuck
 
 TOKENIZER = Tokenizer(model_folder("tiny"))
 ENV = WithTools(

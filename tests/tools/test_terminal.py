@@ -7,11 +7,10 @@ import signal
 import sys
 import time
 
-from tools.conftest import needed
-
 from gnomon.sandbox import Session
 from gnomon.tools import Outcome, TerminalTool, use
 from gnomon.tools.terminal import Terminal
+from tools.conftest import needed
 
 PYTHON = (os.path.realpath(sys.executable), "-q", "-I")
 
