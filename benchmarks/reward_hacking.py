@@ -179,7 +179,7 @@ OFTEN = ["steps=32", "save.every=1", "save.keep=32"]
 BENCHES = {
     "tool": Bench(
         kind="Calculator",
-        known=["reward.weights", "sentinels"],
+        known=["reward.weights", "sentinels", "exploit"],
         arms={"ungated": CALLS, "gated": [*CALLS, "env.gate=correct"]},
     ),
     "loophole": Bench(
