@@ -82,11 +82,11 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     from gnomon.engines.embedded import Embedded
     from gnomon.keys import Key
     from gnomon.launch.display import Silent
-    from gnomon.learners import pack
     from gnomon.learners.local import LocalLearner
     from gnomon.models.folder import model_folder
     from gnomon.models.policy import Policy
     from gnomon.objectives import objective
+    from gnomon.rollout import pack
     from gnomon.store import Run
     from gnomon.training.record import Recorder
     from gnomon.types import Completion, Group, Part, Request, Rollout, Sampling, Status, Stop, Turn, Verdict

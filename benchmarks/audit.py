@@ -24,7 +24,7 @@ from torch import Tensor
 
 from gnomon.engines.embedded import Embedded
 from gnomon.keys import Key
-from gnomon.learners.batch import Batch, pack
+from gnomon.learners.batch import Batch
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import logp_of, packed_hidden
@@ -40,6 +40,7 @@ from gnomon.objectives import (
     objective,
     terminal,
 )
+from gnomon.rollout.packing import pack
 from gnomon.types import (
     Completion,
     Finish,
@@ -228,19 +229,17 @@ def rollout(task: Task, prompt: tuple[int, ...], place: int, completion: Complet
 def token_scores(batch: Batch, answers: Answers) -> Tensor:
     """[T, directions] the score of every token of a batch, looked up."""
     found = [
-        answers.second[row.token_ids[0], token] if place else answers.first[token]
-        for row in batch.rows
-        for place, token in enumerate(row.token_ids)
+        answers.second[reply[0], token] if place else answers.first[token]
+        for reply in (sequence.targets.tolist() for sequence in batch.sequences)
+        for place, token in enumerate(reply)
     ]
     return torch.stack(found)
 
 
 def tokens_of(batch: Batch, row: Objective) -> Tokens:
     """The batch as the row sees it, before any update."""
-    logp = torch.tensor([logp for line in batch.rows for logp in line.behavior_logp], dtype=torch.float64)
-    sequence = torch.tensor([line.sequence for line in batch.rows for _ in line.token_ids])
-    group = torch.tensor([line.group for line in batch.rows for _ in line.token_ids])
-    return Tokens(logp=logp, behavior_logp=logp, advantage=row.credits(batch.rollouts), sequence=sequence, group=group)
+    logp, advantage = batch.behavior_logp, row.credits(batch.rollouts)
+    return Tokens(logp=logp, behavior_logp=logp, advantage=advantage, sequence=batch.rollout, group=batch.group)
 
 
 def per_group(row: Objective, batch: Batch, scores: Tensor) -> Tensor:

@@ -70,8 +70,8 @@ def fit(learner: LocalLearner, bets: Mapping[tuple[str, str], int], steps: int) 
     """Raise the likelihood of so many bets in every state, of `REPLIES` replies; the others are passes."""
     from gnomon.launch.strategy import REPLIES as SAID
     from gnomon.launch.strategy import prompts
-    from gnomon.learners.batch import pack
     from gnomon.objectives import objective
+    from gnomon.rollout import pack
     from gnomon.types import Completion, Finish, Group, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
 
     groups, row, encode = [], objective("sft"), learner.policy.tokenizer.encode

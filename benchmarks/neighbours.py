@@ -29,7 +29,7 @@ async def speed(threads: int, seconds: float) -> tuple[float, float]:
     from gnomon.config import Source, resolve
     from gnomon.keys import Key
     from gnomon.launch.local import build
-    from gnomon.learners.batch import pack
+    from gnomon.rollout import pack
     from gnomon.rollout.actor import judged
 
     config, _ = resolve([Source({"env": "countdown", "threads": threads, "rollout": {"prompts": 8}}, {})])

@@ -27,7 +27,7 @@ HOME = {
     "SingleTurn": "gnomon.envs",
     "evaluate": "gnomon.training.evaluate",
     "objective": "gnomon.objectives",
-    "pack": "gnomon.learners",
+    "pack": "gnomon.rollout",
     "resume": "gnomon.api",
     "train": "gnomon.api",
 }
@@ -56,11 +56,10 @@ if TYPE_CHECKING:
     from gnomon.engines.embedded import Embedded
     from gnomon.envs import SingleTurn
     from gnomon.keys import Key
-    from gnomon.learners import pack
     from gnomon.learners.local import LocalLearner
     from gnomon.models.policy import Policy
     from gnomon.objectives import objective
-    from gnomon.rollout import Actor
+    from gnomon.rollout import Actor, pack
     from gnomon.store import RunReader
     from gnomon.training.evaluate import evaluate
 

@@ -26,8 +26,7 @@ from end_to_end.whole_step import Expected, Model, Step, Terms, copied, expected
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import GuessNumber, TicTacToe
 from gnomon.keys import Key
-from gnomon.learners import Batch, pack
-from gnomon.learners.batch import by_prompt
+from gnomon.learners import Batch
 from gnomon.learners.coefficients import cut
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
@@ -49,8 +48,9 @@ from gnomon.objectives import (
     objective,
     reaches,
 )
-from gnomon.rollout import Actor, Limits, Referee
+from gnomon.rollout import Actor, Limits, Referee, pack
 from gnomon.types import Group, Part, Rollout, Sampling, Status, Verdict
+from learners.sequences import lines
 
 TOKENIZER = Tokenizer(model_folder("tiny"))
 SAMPLING = Sampling(max_tokens=30, temperature=0.9)
@@ -117,16 +117,20 @@ class Case:
     seats: int
     turns: int
     shared: bool = False
+    rewritten: bool = False
+    """Whether the last turn of a rollout is said to another history than the turns before."""
 
     def __str__(self) -> str:
         baseline = "" if self.seats == 1 else ", compared together" if self.shared else ", compared apart"
-        return f"{self.turns} turn(s), {self.seats} seat(s){baseline}"
+        return f"{self.turns} turn(s), {self.seats} seat(s){baseline}{', rewritten' if self.rewritten else ''}"
 
 
 CASES = [
-    Case(seats=seats, turns=turns, shared=shared)
-    for turns in (1, 3)
-    for seats, shared in ((1, False), (2, False), (2, True))
+    *(Case(seats=seats, turns=1, shared=shared) for seats, shared in ((1, False), (2, False), (2, True))),
+    Case(seats=1, turns=3),
+    Case(seats=1, turns=3, rewritten=True),
+    Case(seats=2, turns=3, rewritten=True),
+    Case(seats=2, turns=3, shared=True),
 ]
 REWARDS = ((1.0, 0.5, 0.0), (0.0, 0.0, 0.0), (0.0, 1.0, 1.0), (1.0, 0.0, 0.25))
 """Of every group: the second one has nothing to teach by itself."""
@@ -160,16 +164,29 @@ def collected(seats: int, turns: int) -> tuple[Group, ...]:
         referee.close()
 
 
+def rewritten(rollout: Rollout) -> Rollout:
+    """The last of several turns without a part of what was before it."""
+    *before, last = rollout.turns
+    if before:
+        dropped = before[-1].completion.token_ids
+        start = len(before[-1].prompt_ids)
+        prompt = last.prompt_ids[:start] + last.prompt_ids[start + len(dropped) :]
+        last = replace(last, prompt_ids=prompt, fork=last.fork + 1)
+    return replace(rollout, turns=(*before, last))
+
+
 @cache
-def groups(seats: int, turns: int, data: Data, rewards: Rewards) -> tuple[Group, ...]:
+def groups(case: Case, data: Data, rewards: Rewards) -> tuple[Group, ...]:
     """With other rewards, and a sampler somewhat apart from the policy; given, where the row learns from that."""
     noise, found = random.Random(7), []
-    for place, group in enumerate(collected(seats, turns)):
+    for place, group in enumerate(collected(case.seats, case.turns)):
         rollouts = []
         for sample, rollout in enumerate(group.rollouts):
             reward = REWARDS[place][sample]
             if (place, sample) == SILENT:
                 rollout = replace(rollout, turns=())
+            elif case.rewritten:
+                rollout = rewritten(rollout)
             value = float(reward > 0.3) if rewards is Rewards.BINARY else reward
             rollout = reported(rollout, noise, data, last=sample == 2)
             verdict = Verdict(
@@ -284,8 +301,8 @@ class Run:
         """For an optimiser step: what is compared together is in it whole, or not at all."""
         sequence, group = self.step.of_rollouts()
         owner = dict(zip(sequence.tolist(), group.tolist(), strict=True))
-        chosen = {owner[row.sequence] for row in part.rows if row.token_ids}
-        here = {row.sequence for row in part.rows if row.token_ids}
+        here = set(part.rollout.tolist())
+        chosen = {owner[sequence] for sequence in here}
         assert here == {sequence for sequence, group in owner.items() if group in chosen}
         silent = [place for place in range(len(self.step.merged)) if place not in owner.values()]
         chosen |= set(silent[: part.denominators.groups - len(chosen)])
@@ -305,7 +322,7 @@ class Run:
 def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Group]], Sequence[Group]] = list) -> Run:
     """Args: change: what becomes of the groups before they are packed."""
     row, terms = loss.row, loss.terms
-    found = change(groups(case.seats, case.turns, row.data, row.rewards))
+    found = change(groups(case, row.data, row.rewards))
     needs = row.needs_reference or terms.full_kl
     learner = LocalLearner(
         Policy(copied(POLICY), TOKENIZER),
@@ -339,8 +356,7 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         known["values"] = (read(CRITIC).states(step.spoken) @ slope()).detach()
     anchor = read(REFERENCE).logp(step.spoken, SAMPLING.temperature).detach()
     credit = row.credits(step.rollouts(logp=now, reference_logp=anchor, **known))
-    given = torch.tensor([x for r in ready.rows for x in r.advantage], dtype=torch.float64)
-    assert torch.allclose(given, credit, rtol=1e-12, atol=1e-12), "credit is not that of the whole step"
+    assert torch.allclose(ready.advantage, credit, rtol=1e-12, atol=1e-12), "credit is not that of the whole step"
     began = now if updates > 1 or Need.LOGP in row.asks else None
     return Run(loss=loss, learner=learner, ready=ready, step=step, credit=credit, began=began)
 
@@ -472,17 +488,16 @@ def test_what_is_compared_holds_what_a_split_could_change() -> None:
         run = begin(ALL["gspo"], case, updates=1)
         turns = [len(texts) for texts in run.step.texts]
         assert max(turns) == case.turns and (case.seats == 1 or min(turns) == 0)
-        spoken = [row for row in run.ready.rows if row.token_ids]
-        assert len({row.prompt_ids for row in spoken}) < len({(row.prompt_ids, row.group) for row in run.ready.rows})
-        repeated.append(len({(row.prompt_ids, row.token_ids) for row in spoken}) < len(spoken))
+        spoken = list(lines(run.ready))
+        assert len({line.prompt for line in spoken}) < len({(line.prompt, line.group) for line in spoken})
+        repeated.append(len({(line.prompt, line.reply) for line in spoken}) < len(spoken))
         assert run.ready.denominators.groups == (2 if case.shared else len(run.step.groups))
-        moves = [row for row in spoken if any(row.advantage)]
-        assert case.shared or len(moves) < len(spoken)
-        moves = [moves[place] for place in by_prompt(moves)]
-        pieces = [list(run.ready.micro_batches(moves, tokens)) for tokens in SPLITS]
+        assert case.shared or not all(any(line.advantage) for line in spoken)
+        pieces = [[run.ready.take(places) for places in run.ready.micro_batches(tokens)] for tokens in SPLITS]
         assert len(pieces[0]) == 1
-        assert all(len({(row.prompt_ids, row.token_ids) for row in piece}) == 1 for piece in pieces[2])
-        assert case.turns == 1 or (cut(pieces[1], Reach.SEQUENCE) and cut(pieces[1], Reach.GROUP))
+        assert all(len({tuple(s.inputs.tolist()) for s in piece.sequences}) == 1 for piece in pieces[2])
+        assert len(pieces[1]) > 1 and cut(pieces[2], Reach.GROUP)
+        assert cut(pieces[2], Reach.SEQUENCE) == case.rewritten
     assert any(repeated), "no reply is said twice"
 
 

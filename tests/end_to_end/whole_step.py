@@ -23,10 +23,13 @@ class Text:
     reply: tuple[int, ...]
     behavior: tuple[float, ...]
     """Log-probabilities that the sampler reported; NaN for what was given."""
+    fork: int
+    """How often history was rewritten before it."""
 
 
 def text_of(turn: Turn) -> Text:
-    return Text(prompt=turn.prompt_ids, reply=turn.completion.token_ids, behavior=turn.completion.logprobs)
+    reply = turn.completion
+    return Text(prompt=turn.prompt_ids, reply=reply.token_ids, behavior=reply.logprobs, fork=turn.fork)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,8 +249,9 @@ def expected(
 
 
 def trained(step: Step, credit: Tensor, here: Tensor, *, everything: bool) -> Tensor:
-    """[T] which tokens have a gradient: those of a turn with any credit, or all."""
-    sizes = [len(text.reply) for text in step.spoken]
+    """[T] which tokens have a gradient: those of a conversation with any credit, or all."""
+    conversations = [list(part) for texts in step.texts for _, part in groupby(texts, key=lambda text: text.fork)]
+    sizes = [sum(len(text.reply) for text in part) for part in conversations]
     moves = [torch.full_like(part, everything or bool(part.any()), dtype=torch.bool) for part in credit.split(sizes)]
     return torch.cat([here[:0], *moves]) & here
 

@@ -12,14 +12,15 @@ import torch
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.keys import Key
-from gnomon.learners import Batch, pack
+from gnomon.learners import Batch
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.objectives import Need, Objective, Rollouts, objective
-from gnomon.rollout import Actor
+from gnomon.rollout import Actor, pack
 from gnomon.types import Sampling
+from learners.sequences import lines
 
 SAMPLING = Sampling(max_tokens=24, stop=("</answer>",))
 
@@ -48,9 +49,8 @@ def learner(dtype: torch.dtype = torch.float32) -> LocalLearner:
 
 def test_a_new_critic_expects_nothing(packed):
     ready = learner().prepare(packed, ROW)
-    rewards = packed.rollouts.rewards.flatten().tolist()
-    for row in ready.rows:
-        assert row.advantage == row.returns == (rewards[row.sequence],) * len(row.token_ids)
+    rewards = packed.rollouts.rewards.flatten()[packed.rollout]
+    assert torch.equal(ready.advantage, rewards) and torch.equal(ready.returns, rewards)
 
 
 def test_its_gradient_is_that_of_half_the_mean_squared_error(packed):
@@ -64,12 +64,12 @@ def test_its_gradient_is_that_of_half_the_mean_squared_error(packed):
     policy = Policy.load(model_folder("tiny"), torch.float64)
     policy.model.set_attn_implementation("sdpa")
     weight = torch.linspace(-0.1, 0.1, 128, dtype=torch.float64).requires_grad_()
-    total = sum(len(row.token_ids) for row in packed.rows)
     error = 0.0
-    for row in packed.rows:
-        ids = torch.tensor([row.prompt_ids + row.token_ids])
-        hidden = policy.body(input_ids=ids).last_hidden_state[0, len(row.prompt_ids) - 1 : -1]
-        loss = (hidden @ weight - float(packed.rollouts.rewards.flatten()[row.sequence])).square().sum() / (2 * total)
+    for line in lines(packed):
+        ids = torch.tensor([line.prompt + line.reply])
+        hidden = policy.body(input_ids=ids).last_hidden_state[0, len(line.prompt) - 1 : -1]
+        reward = float(packed.rollouts.rewards.flatten()[line.rollout])
+        loss = (hidden @ weight - reward).square().sum() / (2 * len(packed))
         loss.backward()
         error += 2 * float(loss.detach())
     assert stats["value_error"].value == pytest.approx(error, rel=1e-10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +16,15 @@ from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
-from gnomon.learners import Batch, Row, pack
-from gnomon.learners.batch import prompts_and_rows
+from gnomon.learners import Batch
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import packed_logp
+from gnomon.models.scoring import target_logp, text_hidden
 from gnomon.objectives import Need, objective, penalties
-from gnomon.rollout import Actor
+from gnomon.rollout import Actor, pack
 from gnomon.types import Sampling
+from learners.sequences import Line, lines
 
 SAMPLING = Sampling(max_tokens=48, stop=("</answer>",))
 
@@ -51,11 +52,11 @@ def textbook(batch: Batch) -> torch.Tensor:
     """−Σ A log π / S by plain autograd of the whole model as transformers runs it, one row at a time."""
     policy = Policy.load(model_folder("tiny"), torch.float64)
     policy.model.set_attn_implementation("sdpa")
-    for row in batch.rows:
-        ids = torch.tensor([row.prompt_ids + row.token_ids])
-        logits = policy.model(input_ids=ids).logits[0, len(row.prompt_ids) - 1 : -1]
-        logp = torch.log_softmax(logits, -1).gather(1, torch.tensor(row.token_ids)[:, None]).sum()
-        (-row.advantage[0] * logp / batch.denominators.sequences).backward()
+    for line in lines(batch):
+        ids = torch.tensor([line.prompt + line.reply])
+        logits = policy.model(input_ids=ids).logits[0, len(line.prompt) - 1 : -1]
+        logp = torch.log_softmax(logits, -1).gather(1, torch.tensor(line.reply)[:, None]).sum()
+        (-line.advantage[0] * logp / batch.denominators.sequences).backward()
     return torch.cat([p.grad.flatten() for p in policy.state().values()])
 
 
@@ -75,35 +76,41 @@ def test_the_gradient_is_the_same_for_any_split(batch, tokens, monkeypatch):
     assert (gradient(exact, torch.float64) - whole).abs().max() <= 1e-12 * whole.abs().max()
 
 
-def test_micro_batches_hold_every_row_once_and_whole_prompts(batch):
+def test_micro_batches_hold_every_sequence_once_and_are_not_larger_than_they_must_be(batch):
     for tokens in (1, 100, 1000, 10**6):
-        pieces = list(batch.micro_batches(batch.rows, tokens))
-        assert [row for piece in pieces for row in piece] == list(batch.rows)
-    assert len(list(batch.micro_batches(batch.rows, 10**6))) == 1
+        pieces = batch.micro_batches(tokens)
+        assert sorted(place for piece in pieces for place in piece) == list(range(len(batch.sequences)))
+        for piece in pieces:
+            inputs = {tuple(batch.sequences[place].inputs.tolist()) for place in piece}
+            passed = len({ids[:end] for ids in inputs for end in range(1, len(ids) + 1)})
+            assert len(inputs) == 1 or passed <= 2 * tokens
+    assert len(batch.micro_batches(10**6)) == 1
 
 
-def test_rows_that_are_equal_pass_through_the_model_once(batch, monkeypatch):
+def test_sequences_that_are_equal_pass_through_the_model_once(batch, monkeypatch):
     """And each still has its own credit: the gradient is the textbook's, which takes them one by one (float64)."""
     passed, whole = [], Policy.hidden
     monkeypatch.setattr(Policy, "hidden", lambda self, ids, layout: passed.append(len(ids)) or whole(self, ids, layout))
-    rows = [replace(row, advantage=tuple(copy * a for a in row.advantage)) for row in batch.rows for copy in (1, 2, -4)]
-    repeated = replace(batch, rows=tuple(rows), exact=False)
+    count = len(batch.sequences)
+    repeated = batch.take([*range(count), *range(count), *range(count)])
+    weight = torch.tensor([1.0, 2.0, -4.0], dtype=torch.float64).repeat_interleave(len(batch))
+    repeated = replace(repeated, advantage=repeated.advantage * weight, exact=False)
     ours = gradient(repeated, torch.float64, "reinforce")
-    moving = [row for row in batch.rows if any(row.advantage)]
-    prompts, packed = prompts_and_rows(list({(row.prompt_ids, row.token_ids): row for row in moving}.values()))
-    assert sum(passed) == sum(len(row) for _, row in packed) + sum(len(prompt) - 1 for prompt in prompts)
-    assert len(packed) < len(moving)
+    moving = [line for line in lines(batch) if any(line.advantage)]
+    distinct = {(line.prompt, line.reply) for line in moving}
+    prompts = {prompt for prompt, _ in distinct}
+    assert sum(passed) == sum(len(reply) for _, reply in distinct) + sum(len(prompt) - 1 for prompt in prompts)
+    assert len(distinct) < len(moving)
     theirs = textbook(repeated)
     assert (ours - theirs).abs().max() <= 1e-12 * theirs.abs().max()
 
 
-def test_rows_without_credit_are_not_computed_and_do_not_matter(batch):
+def test_sequences_without_credit_are_not_computed_and_do_not_matter(batch):
     mind = learner()
     stats = mind.forward_backward(batch, objective("dr_grpo"))
-    moving = [row for row in batch.rows if any(row.advantage)]
-    assert 0 < len(moving) < len(batch.rows)
-    assert stats["trained"].value == sum(len(row.token_ids) for row in moving)
-    alone = replace(batch, rows=tuple(moving))
+    alone = batch.take([place for place, line in enumerate(lines(batch)) if any(line.advantage)])
+    assert 0 < len(alone.sequences) < len(batch.sequences)
+    assert stats["trained"].value == len(alone)
     assert torch.equal(gradient(batch), gradient(alone))
 
 
@@ -128,19 +135,26 @@ def test_an_objective_is_told_which_tokens_were_demonstrated(batch, monkeypatch)
 
 
 def test_a_step_without_credit_still_compares_the_numbers(batch):
-    still = replace(batch, rows=tuple(replace(row, advantage=(0.0,) * len(row.token_ids)) for row in batch.rows))
+    still = replace(batch, advantage=torch.zeros(len(batch)))
     stats = learner().forward_backward(still, objective("dr_grpo"))
     assert stats["trained"].value == 0 and stats["logp_mismatch"].value == 0.0
 
 
 def test_a_wrong_log_probability_stops_an_exact_run(batch):
-    first = next(row for row in batch.rows if any(row.advantage))
-    off = (first.behavior_logp[0] - 1e-6, *first.behavior_logp[1:])
-    rows = tuple(replace(row, behavior_logp=off) if row is first else row for row in batch.rows)
+    first = next(place for place, line in enumerate(lines(batch)) if any(line.advantage))
+    behavior = batch.sequences[first].behavior_logp.clone()
+    behavior[0] -= 1e-6
+    off = told_otherwise(batch, lambda place, told: behavior if place == first else told)
     with pytest.raises(NumericsError, match="E202"):
-        learner().forward_backward(replace(batch, rows=rows), objective("dr_grpo"))
-    stats = learner().forward_backward(replace(batch, rows=rows, exact=False), objective("dr_grpo"))
+        learner().forward_backward(off, objective("dr_grpo"))
+    stats = learner().forward_backward(replace(off, exact=False), objective("dr_grpo"))
     assert 5e-7 < stats["logp_mismatch"].value < 2e-6
+
+
+def told_otherwise(batch: Batch, change: Callable[[int, torch.Tensor], torch.Tensor]) -> Batch:
+    """The batch with other log-probabilities of the sampler. Args: change: place of a sequence and what it reported."""
+    changed = (replace(s, behavior_logp=change(place, s.behavior_logp)) for place, s in enumerate(batch.sequences))
+    return replace(batch, sequences=tuple(changed))
 
 
 def test_saved_and_loaded_it_goes_on_to_the_bit(batch, tmp_path: Path):
@@ -194,12 +208,12 @@ def test_a_checkpoint_is_a_model_folder(batch, tmp_path: Path):
 
 def test_chunks_of_the_vocabulary_change_nothing(batch, monkeypatch):
     policy = Policy.load(model_folder("tiny"), torch.float64)
-    prompts, rows = prompts_and_rows(batch.rows[:12])
+    some = batch.take(range(12))
     results = []
     for chunk in (2**22, 102 * 40, 102 * 17):
         monkeypatch.setattr("gnomon.models.scoring.CHUNK", chunk)
         policy.model.zero_grad()
-        logp, _ = packed_logp(policy, prompts, rows)
+        logp, _ = target_logp(policy, text_hidden(policy, some.sequences), some.targets)
         logp.pow(2).sum().backward()
         results.append((logp.detach(), torch.cat([p.grad.flatten() for p in policy.state().values()])))
     for logp, grad in results[1:]:
@@ -224,12 +238,12 @@ def moved(batch: Batch, name: str = "dr_grpo", updates: int = 2) -> tuple[LocalL
     return mind, ready
 
 
-def token_logp(policy: Policy, row: Row) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities of a row's tokens and whole next-token distributions, as transformers runs the model."""
+def token_logp(policy: Policy, line: Line) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities of a reply's tokens and whole next-token distributions, as transformers runs the model."""
     policy.model.set_attn_implementation("sdpa")
-    logits = policy.model(input_ids=torch.tensor([row.prompt_ids + row.token_ids])).logits
-    logp = torch.log_softmax(logits[0, len(row.prompt_ids) - 1 : -1], -1)
-    return logp.gather(1, torch.tensor(row.token_ids)[:, None])[:, 0], logp
+    logits = policy.model(input_ids=torch.tensor([line.prompt + line.reply])).logits
+    logp = torch.log_softmax(logits[0, len(line.prompt) - 1 : -1], -1)
+    return logp.gather(1, torch.tensor(line.reply)[:, None])[:, 0], logp
 
 
 def grads(policy: Policy) -> torch.Tensor:
@@ -248,11 +262,11 @@ def test_a_second_update_is_held_by_the_clip_around_where_the_step_began(batch):
     mind, ready = moved(batch)
     stats = mind.forward_backward(ready, objective("dr_grpo"))
     policy, sizes = twin(mind), batch.denominators
-    for row in ready.rows:
-        if any(row.advantage):
-            logp, _ = token_logp(policy, row)
-            ratio = (logp - torch.tensor(row.proximal_logp, dtype=torch.float64)).exp()
-            gain = torch.minimum(ratio * row.advantage[0], ratio.clamp(0.8, 1.2) * row.advantage[0]).sum()
+    for line in lines(ready):
+        if any(line.advantage):
+            logp, _ = token_logp(policy, line)
+            ratio = (logp - torch.tensor(line.proximal_logp, dtype=torch.float64)).exp()
+            gain = torch.minimum(ratio * line.advantage[0], ratio.clamp(0.8, 1.2) * line.advantage[0]).sum()
             (-gain / (sizes.sequences * sizes.max_tokens)).backward()
     ours = torch.cat([p.grad.flatten() for p in mind.parameters.values()])
     assert (ours - grads(policy)).abs().max() <= 1e-11 * grads(policy).abs().max()
@@ -271,11 +285,7 @@ def test_a_sampler_apart_is_corrected_in_a_single_update(batch):
 
     Up to 1e-5: where the sampler agrees its float32 log-probabilities are rounded, and weighed by e to that rounding.
     """
-    apart = replace(
-        batch,
-        exact=False,
-        rows=tuple(replace(row, behavior_logp=tuple(x - 1 for x in row.behavior_logp)) for row in batch.rows),
-    )
+    apart = replace(told_otherwise(batch, lambda place, told: told - 1), exact=False)
     weighed, plain = gradient(apart, torch.float64, "tis"), gradient(replace(batch, exact=False), torch.float64, "tis")
     assert (weighed - 2.0 * plain).abs().max() <= 1e-5 * plain.abs().max()
 
@@ -284,14 +294,14 @@ def test_minibatches_hold_every_group_once_and_have_sizes_of_their_own(batch):
     parts = list(batch.updates(2, 3, Key(0).at("test")))
     assert len(parts) == 6
     for epoch in (parts[:3], parts[3:]):
-        assert sorted(row.sequence for part in epoch for row in part.rows) == [row.sequence for row in batch.rows]
+        assert sorted(s.rollout for part in epoch for s in part.sequences) == [s.rollout for s in batch.sequences]
         for name in ("groups", "sequences", "tokens"):
             whole = getattr(batch.denominators, name)
             assert sum(getattr(part.denominators, name) for part in epoch) == whole
         for part in epoch:
-            assert part.denominators.tokens == sum(len(row.token_ids) for row in part.rows)
-            assert part.denominators.groups == len({row.group for row in part.rows})
-    assert [part.rows for part in parts[:3]] != [part.rows for part in parts[3:]]
+            assert part.denominators.tokens == len(part) == len(part.advantage)
+            assert part.denominators.groups == len({sequence.group for sequence in part.sequences})
+    assert [part.sequences for part in parts[:3]] != [part.sequences for part in parts[3:]]
     assert list(batch.updates(1, 1, Key(0).at("test"))) == [batch]
     assert len(list(batch.updates(1, 99, Key(0).at("test")))) == batch.denominators.groups
 
@@ -307,12 +317,12 @@ def test_the_pull_to_a_reference_is_the_textbooks(batch, kind):
     mind.reference = away
     row = replace(objective("reinforce"), penalty=getattr(penalties, kind), penalty_weight=0.3)
     ready = mind.prepare(replace(batch, exact=False), row)
-    still = replace(ready, rows=tuple(replace(r, advantage=(0.0,) * len(r.token_ids)) for r in ready.rows))
+    still = replace(ready, advantage=torch.zeros(len(ready)))
     mind.forward_backward(still, row)
     policy = twin(mind)
-    for r in batch.rows:
-        logp, _ = token_logp(policy, r)
-        apart = logp - token_logp(away, r)[0].detach()
+    for line in lines(batch):
+        logp, _ = token_logp(policy, line)
+        apart = logp - token_logp(away, line)[0].detach()
         estimate = apart.square() / 2 if kind == "k2" else (-apart).exp() - 1 + apart
         (0.3 * estimate.sum() / batch.denominators.sequences).backward()
     ours = torch.cat([p.grad.flatten() for p in mind.parameters.values()])
@@ -323,11 +333,11 @@ def test_an_entropy_bonus_is_the_whole_distributions(batch, monkeypatch):
     """The gradient of c·H(π(·|prefix)) summed over tokens, whatever the chunks of the vocabulary."""
     monkeypatch.setattr("gnomon.models.scoring.CHUNK", 102 * 40)
     mind = learner(torch.float64, entropy=0.25)
-    still = replace(batch, exact=False, rows=tuple(replace(r, advantage=(0.0,) * len(r.token_ids)) for r in batch.rows))
+    still = replace(batch, exact=False, advantage=torch.zeros(len(batch)))
     mind.forward_backward(still, objective("reinforce"))
     policy = twin(mind)
-    for row in batch.rows:
-        _, logp = token_logp(policy, row)
+    for line in lines(batch):
+        _, logp = token_logp(policy, line)
         (0.25 * (logp.exp() * logp).sum() / batch.denominators.sequences).backward()
     ours = torch.cat([p.grad.flatten() for p in mind.parameters.values()])
     assert (ours - grads(policy)).abs().max() <= 1e-11 * grads(policy).abs().max()
@@ -341,11 +351,11 @@ def test_a_whole_divergence_is_climbed_down_exactly(batch, monkeypatch):
         for place, value in enumerate(away.state().values()):
             value.add_(0.02 * torch.sin(torch.arange(value.numel(), dtype=value.dtype) + place).reshape(value.shape))
     mind = learner(torch.float64, full_kl=0.25, reference=away)
-    still = tuple(replace(row, advantage=(0.0,) * len(row.token_ids)) for row in batch.rows)
-    stats = mind.forward_backward(replace(batch, exact=False, rows=still, temperature=0.7), objective("reinforce"))
+    still = replace(batch, exact=False, advantage=torch.zeros(len(batch)), temperature=0.7)
+    stats = mind.forward_backward(still, objective("reinforce"))
     policy, total = twin(mind), 0.0
-    for row in batch.rows:
-        logp, theirs = (torch.log_softmax(token_logp(p, row)[1] / 0.7, -1) for p in (policy, away))
+    for line in lines(batch):
+        logp, theirs = (torch.log_softmax(token_logp(p, line)[1] / 0.7, -1) for p in (policy, away))
         apart = (logp.exp() * (logp - theirs.detach())).sum()
         (0.25 * apart / batch.denominators.sequences).backward()
         total += float(apart.detach())
@@ -372,9 +382,9 @@ def test_what_the_past_expects_is_remembered_and_saved(batch, tmp_path: Path):
     mind, row, mean = learner(), objective("rae"), float(batch.rollouts.rewards.mean())
     first, second = mind.prepare(batch, row), mind.prepare(batch, row)
     rewards = batch.rollouts.rewards.flatten().tolist()
-    for before, after in zip(first.rows, second.rows, strict=True):
-        assert before.advantage[0] == rewards[before.sequence]
-        assert after.advantage[0] == pytest.approx(rewards[before.sequence] - 0.05 * mean, abs=1e-12)
+    for before, after in zip(lines(first), lines(second), strict=True):
+        assert before.advantage[0] == rewards[before.rollout]
+        assert after.advantage[0] == pytest.approx(rewards[before.rollout] - 0.05 * mean, abs=1e-12)
     mind.save_state(tmp_path)
     again = learner()
     again.load_state(tmp_path)
@@ -394,22 +404,22 @@ def test_the_past_expects_of_every_seat_what_that_seat_has_earned(batch, tmp_pat
     second = again.prepare(seated, row)
     past = {place: 0.05 * float(rewards[seat == place].mean()) for place in (0, 3)}
     assert past[0] != past[3]
-    for r in second.rows:
-        expected = float(rewards.flatten()[r.sequence]) - past[int(seat.flatten()[r.sequence])]
-        assert r.advantage[0] == pytest.approx(expected, abs=1e-12)
+    for line in lines(second):
+        expected = float(rewards.flatten()[line.rollout]) - past[int(seat.flatten()[line.rollout])]
+        assert line.advantage[0] == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_scores_of_successes_have_the_moments_of_plain_autograd(batch):
     """Every success's ∇log π in the projection, by autograd of the whole model; then two loops over pairs."""
-    won = tuple(replace(row, advantage=(1.0,) * len(row.token_ids)) for row in batch.rows)
     counted = replace(batch.rollouts, rewards=(batch.rollouts.rewards > 0.5).double())
     assert (counted.rewards.sum(1) >= 2).sum() >= 2
     mind = learner(torch.float64)
-    stats = mind.forward_backward(replace(batch, exact=False, rows=won, rollouts=counted), objective("maxrl"))
+    won = replace(batch, exact=False, advantage=torch.ones(len(batch)), rollouts=counted)
+    stats = mind.forward_backward(won, objective("maxrl"))
     policy, pulls, scatters = twin(mind), [], []
     for group, rewards in enumerate(counted.rewards.tolist()):
-        rows = [row for row in batch.rows if row.group == group and rewards[row.sequence % 6]]
-        scores = [torch.autograd.grad(token_logp(policy, row)[0].sum(), policy.head)[0].flatten() for row in rows]
+        right = [line for line in lines(batch) if line.group == group and rewards[line.rollout % 6]]
+        scores = [torch.autograd.grad(token_logp(policy, line)[0].sum(), policy.head)[0].flatten() for line in right]
         if len(scores) >= 2:
             pairs = [float(a @ b) for i, a in enumerate(scores) for j, b in enumerate(scores) if i != j]
             pulls.append(sum(pairs) / len(pairs))

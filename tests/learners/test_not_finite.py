@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from gnomon.errors import NumericsError
-from gnomon.learners import Batch, Row
+from gnomon.learners import Batch
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
 from gnomon.objectives import Denominators, Objective, Rollouts, objective
+from learners.sequences import made
 
 NAN, INF = float("nan"), float("inf")
 PPO = objective("ppo")
@@ -21,13 +22,10 @@ PPO = objective("ppo")
 
 def batch() -> Batch:
     """Two groups of two short rollouts."""
-    rows = tuple(
-        Row(prompt_ids=(5, 9 + i // 2), token_ids=(20 + i, 31), behavior_logp=(-1.0, -1.0), sequence=i, group=i // 2)
-        for i in range(4)
-    )
+    sequences = tuple(made([5, 9 + i // 2], [20 + i, 31], rollout=i, group=i // 2) for i in range(4))
     seen = Rollouts(rewards=torch.tensor([[1.0, 0], [0, 1]], dtype=torch.float64), lengths=torch.full((2, 2), 2))
     sizes = Denominators(groups=2, sequences=4, tokens=8, max_tokens=2, group_tokens=(4, 4))
-    return Batch(rows=rows, rollouts=seen, denominators=sizes, temperature=1.0, exact=False)
+    return Batch(sequences=sequences, rollouts=seen, denominators=sizes, temperature=1.0, exact=False)
 
 
 def learner(dtype: torch.dtype | None = None) -> LocalLearner:
@@ -121,22 +119,27 @@ def test_a_reward_that_is_not_finite_is_named_with_its_rollout(value, name):
         ("advantage", "the advantages of these rollouts are not finite"),
     ],
 )
-def test_what_was_given_to_a_row_is_named_with_its_rollouts(field, words):
+def test_what_a_batch_was_given_is_named_with_its_rollouts(field, words):
     """Every place where a number can come from, each alone."""
     mind = learner()
     ready = mind.prepare(batch(), PPO)
-    bad = tuple(replace(r, **{field: (INF, 0.0)}) if r.sequence in (1, 3) else r for r in ready.rows)
-    mind.forward_backward(replace(ready, rows=bad), PPO)
+    value = torch.zeros(8, dtype=torch.float64).index_fill(0, torch.tensor([2, 6]), INF)
+    mind.forward_backward(reported(ready, value) if field == "behavior_logp" else replace(ready, **{field: value}), PPO)
     next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
     said = fails(mind)
     assert words in said and "rollouts 1, 3 of those" in said
 
 
+def reported(data: Batch, logp: Tensor) -> Batch:
+    """The batch with other log-probabilities of the sampler."""
+    parts = zip(data.sequences, logp.split(2), strict=True)
+    return replace(data, sequences=tuple(replace(sequence, behavior_logp=part) for sequence, part in parts))
+
+
 def test_a_token_that_was_given_is_no_fault():
     mind = learner()
     ready = mind.prepare(batch(), PPO)
-    given = replace(ready, rows=tuple(replace(r, behavior_logp=(NAN, NAN)) for r in ready.rows))
-    mind.forward_backward(given, PPO)
+    mind.forward_backward(reported(ready, torch.full((8,), NAN)), PPO)
     next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
     assert "engine" not in fails(mind)
 
@@ -164,10 +167,10 @@ def test_before_any_step_no_learning_rate_is_blamed():
 def test_many_rollouts_are_counted():
     data = batch()
     rewards = torch.full((2, 8), NAN, dtype=torch.float64)
-    rows = tuple(replace(data.rows[0], sequence=i, group=i // 8) for i in range(16))
+    sequences = tuple(replace(data.sequences[0], rollout=i, group=i // 8) for i in range(16))
     seen = Rollouts(rewards=rewards, lengths=torch.full((2, 8), 2))
     sizes = Denominators(groups=2, sequences=16, tokens=32, max_tokens=2, group_tokens=(16, 16))
     mind, row = learner(), objective("rloo")
-    many = replace(data, rows=rows, rollouts=seen, denominators=sizes)
+    many = replace(data, sequences=sequences, rollouts=seen, denominators=sizes)
     mind.forward_backward(mind.prepare(many, row), row)
     assert "rollouts 0, 1, 2, 3, 4, 5, 6, 7 and 8 more of those" in fails(mind)

@@ -22,15 +22,14 @@ from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.errors import ConfigErrors
 from gnomon.keys import Key
-from gnomon.learners import Batch, pack
-from gnomon.learners.batch import prompts_and_rows
+from gnomon.learners import Batch
 from gnomon.learners.critic import Critic
-from gnomon.learners.local import LocalLearner, logp_of_rows
+from gnomon.learners.local import LocalLearner, logp_of_batch
 from gnomon.learners.masters import Masters
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import full_kl, logp_of, packed_hidden, packed_logp
+from gnomon.models.scoring import full_kl, logp_of, packed_hidden, target_logp, text_hidden
 from gnomon.objectives import Objective, objective, penalties
-from gnomon.rollout import Actor
+from gnomon.rollout import Actor, pack
 from gnomon.store import RunReader
 from gnomon.types import Sampling
 
@@ -110,7 +109,8 @@ def test_a_small_step_moves_as_many_weights_as_in_float32(batches):
 def test_many_small_steps_lower_the_loss_as_in_float32(batches):
     """60 steps of 1e-5 towards the same replies."""
     batch = replace(batches[torch.float32], exact=False)
-    batch = replace(batch, rows=tuple(replace(r, advantage=(1.0,) * len(r.token_ids)) for r in batch.rows[:8]))
+    batch = batch.take(range(8))
+    batch = replace(batch, advantage=torch.ones(len(batch)))
     gains = {}
     for dtype in DTYPES.values():
         mind, row = learner(dtype, lr=1e-5), objective("reinforce")
@@ -124,7 +124,7 @@ def test_many_small_steps_lower_the_loss_as_in_float32(batches):
 
 
 def scored(mind: LocalLearner, batch: Batch) -> float:
-    return sum(map(sum, batch.look(partial(logp_of_rows, mind.policy, 1.0), 3072)))
+    return float(batch.look(partial(logp_of_batch, mind.policy, 1.0), 3072).sum())
 
 
 def test_the_gradient_is_float32s_up_to_the_rounding_of_a_pass(batches):
@@ -143,13 +143,13 @@ def test_micro_batches_are_summed_in_float32(batches, monkeypatch):
     monkeypatch.setattr(local, "TOKENS", 100)
     mind, row = learner(COARSE), objective("reinforce")
     batch = replace(batches[COARSE], exact=False)
-    batch = replace(batch, rows=tuple(replace(r, advantage=(1.0,) * len(r.token_ids)) for r in batch.rows))
+    batch = replace(batch, advantage=torch.ones(len(batch)))
     mind.forward_backward(batch, row)
     together = gradient(mind)
     total, pieces = torch.zeros_like(together), 0
-    for rows in batch.micro_batches(batch.rows, 100):
+    for places in batch.micro_batches(100):
         alone = learner(COARSE)
-        alone.forward_backward(replace(batch, rows=tuple(rows)), row)
+        alone.forward_backward(batch.take(places), row)
         total += gradient(alone)
         pieces += 1
     assert pieces >= 4 and torch.equal(together, total)
@@ -174,12 +174,11 @@ def test_all_that_is_made_of_log_probabilities_is_float32(batches, monkeypatch):
         mind.optim_step()
     assert seen and all(torch.finfo(values.dtype).bits >= 32 for values in seen)
     assert all(not_rounded(values) for place, values in enumerate(seen) if place % 5 != 4)  # Credit may be 1/2.
-    assert mind.critic and mind.critic.values(ready.rows).dtype == torch.float32
-    prompts, rows = prompts_and_rows(ready.rows)
-    logp, entropy = packed_logp(mind.policy, prompts, rows, 0.8)
-    hidden = packed_hidden(mind.policy, prompts, rows)
+    assert mind.critic and mind.critic.values(ready).dtype == torch.float32
+    hidden = text_hidden(mind.policy, ready.sequences)
+    logp, entropy = target_logp(mind.policy, hidden, ready.targets, 0.8)
     assert hidden.dtype == COARSE
-    apart = full_kl(mind.policy, hidden, mind.reference, packed_hidden(mind.reference, prompts, rows), 0.8)
+    apart = full_kl(mind.policy, hidden, mind.reference, text_hidden(mind.reference, ready.sequences), 0.8)
     assert logp.dtype == entropy.dtype == apart.dtype == torch.float32
     assert not_rounded(logp) and not_rounded(entropy) and not_rounded(apart)
 
@@ -210,7 +209,7 @@ def test_a_reference_begins_where_the_policy_does(dtype, batches):
     """To the bit: one is read in the dtype that the other is rounded to."""
     mind, row = learner(dtype, reference=True), row_of(critic=False, reference=True)
     ready = mind.prepare(batches[dtype], row, updates=2)
-    assert all(r.reference_logp == r.proximal_logp for r in ready.rows)
+    assert torch.equal(ready.reference_logp, ready.proximal_logp)
 
 
 def test_an_engine_gets_the_rounded_masters(dtype, batches):
@@ -276,7 +275,7 @@ def test_saved_and_loaded_it_goes_on_to_the_bit(dtype, batches, updates, critic,
     straight.save_state(tmp_path)
     assert {value.dtype for value in load_file(tmp_path / "model.safetensors").values()} == {torch.float32}
     again.load_state(tmp_path)
-    assert [r.advantage for r in step(straight).rows] == [r.advantage for r in step(again).rows]
+    assert torch.equal(step(straight).advantage, step(again).advantage)
     assert again.version == straight.version == 2 * updates
     for one, other in pairs(straight, again):
         assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -13,14 +13,13 @@ import gnomon.learners.local as local
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import GuessNumber
 from gnomon.keys import Key
-from gnomon.learners import Batch, pack
-from gnomon.learners.batch import by_prompt, prompts_and_rows
+from gnomon.learners import Batch
 from gnomon.learners.coefficients import cut
-from gnomon.learners.local import LocalLearner, logp_of_rows
+from gnomon.learners.local import LocalLearner, logp_of_batch
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.objectives import Reach, Tokens, objective
-from gnomon.rollout import Actor, Limits, Referee
+from gnomon.rollout import Actor, Limits, Referee, pack
 from gnomon.types import Sampling
 
 SAMPLING = Sampling(max_tokens=24, stop=("</answer>",))
@@ -59,12 +58,11 @@ def gradient(mind: LocalLearner, batch: Batch, name: str) -> torch.Tensor:
     return torch.cat([value.grad.flatten() for value in mind.parameters.values()])
 
 
-def split_by_turns(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Micro-batches that hold rollouts in pieces."""
-    monkeypatch.setattr(local, "TOKENS", 40)
-    rows = [row for row in batch.rows if row.token_ids]
-    pieces = list(batch.micro_batches([rows[place] for place in by_prompt(rows)], local.TOKENS))
-    assert cut(pieces, Reach.SEQUENCE) and cut(pieces, Reach.GROUP)
+def split_groups(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Micro-batches that hold groups in pieces."""
+    monkeypatch.setattr(local, "TOKENS", 1)
+    pieces = [batch.take(places) for places in batch.micro_batches(local.TOKENS)]
+    assert len(pieces) > 2 and cut(pieces, Reach.GROUP)
 
 
 @pytest.mark.parametrize("name", ["grpo", "gspo", "online_simpo"])
@@ -72,14 +70,14 @@ def test_the_gradient_of_several_turns_is_the_same_for_any_split(batch, name, mo
     """float64, with a sampler somewhat apart from the policy."""
     mind = learner(torch.float64)
     monkeypatch.setattr(local, "TOKENS", 10**6)
-    near = replace(batch, exact=False).look(partial(logp_of_rows, mind.policy, 1.0), 10**6)
-    rows = [
-        replace(row, behavior_logp=tuple(x + 0.1 * ((t + place) % 3 - 1) for t, x in enumerate(logp)))
-        for place, (row, logp) in enumerate(zip(batch.rows, near, strict=True))
-    ]
-    ready = mind.prepare(replace(batch, exact=False, rows=tuple(rows)), objective(name))
+    near = batch.look(partial(logp_of_batch, mind.policy, 1.0), 10**6).split([len(s) for s in batch.sequences])
+    apart = tuple(
+        replace(sequence, behavior_logp=logp + 0.1 * ((torch.arange(len(logp)) + place) % 3 - 1))
+        for place, (sequence, logp) in enumerate(zip(batch.sequences, near, strict=True))
+    )
+    ready = mind.prepare(replace(batch, exact=False, sequences=apart), objective(name))
     whole = gradient(mind, ready, name)
-    split_by_turns(ready, monkeypatch)
+    split_groups(ready, monkeypatch)
     assert whole.abs().max() > 1e-5
     assert (gradient(mind, ready, name) - whole).abs().max() <= 1e-11 * whole.abs().max()
 
@@ -96,15 +94,15 @@ def passed(mind: LocalLearner, batch: Batch, name: str, monkeypatch: pytest.Monk
 def test_coefficients_that_need_more_than_a_micro_batch_cost_a_pass_unless_the_sampler_is_exact(batch, monkeypatch):
     """And what they are does not depend on it: up to the rounding of float32."""
     mind = learner()
-    split_by_turns(batch, monkeypatch)
-    ready = {name: mind.prepare(batch, objective(name)) for name in ("dr_grpo", "gspo")}
+    split_groups(batch, monkeypatch)
+    ready = {name: mind.prepare(batch, objective(name)) for name in ("dr_grpo", "online_simpo")}
     once, _ = passed(mind, ready["dr_grpo"], "dr_grpo", monkeypatch)
-    reported, found = passed(mind, ready["gspo"], "gspo", monkeypatch)
-    looked, again = passed(mind, replace(ready["gspo"], exact=False), "gspo", monkeypatch)
+    reported, found = passed(mind, ready["online_simpo"], "online_simpo", monkeypatch)
+    looked, again = passed(mind, replace(ready["online_simpo"], exact=False), "online_simpo", monkeypatch)
     assert reported == once and looked == 2 * once
     assert (found - again).abs().max() <= 1e-5 * found.abs().max()
     monkeypatch.setattr(local, "TOKENS", 10**6)
-    alone, whole = passed(mind, replace(ready["gspo"], exact=False), "gspo", monkeypatch)
+    alone, whole = passed(mind, replace(ready["online_simpo"], exact=False), "online_simpo", monkeypatch)
     assert alone <= once and (found - whole).abs().max() <= 1e-5 * whole.abs().max()
 
 
@@ -118,12 +116,11 @@ def test_every_update_is_weighed_by_the_policy_as_it_is(batch, monkeypatch):
 
     row = replace(objective("gspo"), ratio=spy)
     assert row.reach is Reach.STEP
-    split_by_turns(batch, monkeypatch)
+    split_groups(batch, monkeypatch)
     ready = mind.prepare(replace(batch, exact=False), row, updates=2)
     for _ in range(2):
         mind.forward_backward(ready, row)
-        spoken = [ready.rows[place] for place in by_prompt(ready.rows) if ready.rows[place].token_ids]
-        now = local.score(mind.policy, *prompts_and_rows(spoken))
+        now = logp_of_batch(mind.policy, 1.0, ready)
         tokens = seen[-1]
         assert len(tokens) == batch.denominators.tokens
         assert torch.allclose(tokens.logp.sort().values, now.sort().values, rtol=0, atol=1e-12)

@@ -12,13 +12,12 @@ import pytest
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import Step
 from gnomon.keys import Key
-from gnomon.learners import pack
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
-from gnomon.rollout import Actor, Referee
+from gnomon.rollout import Actor, Referee, pack
 from gnomon.rollout.actor import judged
 from gnomon.rollout.refill import Refilled, chosen, mixed, of_tasks
 from gnomon.rollout.uncertain import Uncertain, predictive_entropy
@@ -135,7 +134,7 @@ def test_refilling_trains_whole_tasks_as_many_as_planned(referees, seats, shared
     learner = LocalLearner(Policy.load("tiny"), lr=1e-3, steps=1, shared=shared)
     ready = learner.prepare(batch, objective("rloo"))
     assert ready.rollouts.rewards.shape == ((PLANNED, seats * GROUP) if shared else (PLANNED * seats, GROUP))
-    assert sum(any(row.advantage) for row in ready.rows) == seats * GROUP * sum(index % 3 > 0 for index in trained)
+    assert len(ready.rollout[ready.advantage != 0].unique()) == seats * GROUP * sum(index % 3 > 0 for index in trained)
 
 
 @pytest.mark.parametrize("seats", SEATS)

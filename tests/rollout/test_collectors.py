@@ -15,14 +15,13 @@ from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
-from gnomon.learners import pack
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
 from gnomon.rendering import choose, joined
-from gnomon.rollout import Actor
+from gnomon.rollout import Actor, pack
 from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
 from gnomon.rollout.feedback import WISH, Conditioned, condition
 from gnomon.rollout.refill import Refilled, mixed
@@ -68,10 +67,10 @@ def test_reasoning_and_answer_are_two_segments(engine):
     groups = collect(Splicer, engine)
     batch = pack(groups, sampling=SAMPLING, exact=True)
     at = 0
-    for row in batch.rows:
-        segment = batch.rollouts.segment[at : at + len(row.token_ids)].tolist()
-        assert segment == [int(isnan(logp)) for logp in row.behavior_logp]
-        at += len(row.token_ids)
+    for sequence in batch.sequences:
+        segment = batch.rollouts.segment[at : at + len(sequence)].tolist()
+        assert segment == [int(isnan(logp)) for logp in sequence.behavior_logp.tolist()]
+        at += len(sequence)
     assert at == len(batch.rollouts.segment)
 
 
@@ -80,10 +79,9 @@ def test_given_tokens_are_trained_on_and_compared_with_nobody(engine):
     learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
     batch = pack(collect(Splicer, engine), sampling=SAMPLING, exact=True)
     row = objective("reinforce")
-    rows = tuple(replace(r, advantage=(1.0,) * len(r.token_ids)) for r in batch.rows)
-    stats = learner.forward_backward(replace(batch, rows=rows), row)
+    stats = learner.forward_backward(replace(batch, advantage=torch.ones(len(batch))), row)
     assert stats["logp_mismatch"].value == 0.0
-    assert stats["trained"].value == sum(len(r.token_ids) for r in batch.rows)
+    assert stats["trained"].value == len(batch) == batch.denominators.tokens
     assert all(p.grad is None or p.grad.isfinite().all() for p in learner.parameters.values())
 
 
@@ -200,7 +198,9 @@ def test_spare_groups_are_recorded_without_credit_and_not_trained_on(engine):
     trained = [group for group in groups if not group.spare]
     assert batch.denominators.groups == 8 and batch.denominators.sequences == 24
     assert batch.denominators.tokens == sum(rollout.tokens for group in trained for rollout in group.rollouts)
-    assert batch.rows == pack(trained, sampling=SAMPLING, exact=True).rows
+    alone = pack(trained, sampling=SAMPLING, exact=True)
+    assert torch.equal(batch.targets, alone.targets) and torch.equal(batch.rollout, alone.rollout)
+    assert torch.equal(batch.behavior_logp, alone.behavior_logp)
     learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
     log = StepLog(0)
     log.rollouts(groups)

@@ -22,14 +22,13 @@ from gnomon.launch.display import Silent
 from gnomon.launch.rating import SCALE, fit, intervals, p_value
 from gnomon.launch.saved import saved_model
 from gnomon.launch.strategy import REPLIES, prompts, read
-from gnomon.learners.batch import pack
 from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import Weights
 from gnomon.objectives import Rollouts, across_seats, objective
-from gnomon.rollout import Actor, Limits, Referee
+from gnomon.rollout import Actor, Limits, Referee, pack
 from gnomon.rollout.match import Match
 from gnomon.rollout.opponents import Opponents
 from gnomon.store import RunReader
@@ -175,9 +174,9 @@ def test_every_seat_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
     assert shared.expected == pytest.approx({0: 0.0}, abs=1e-12)
     rewards = batch.rollouts.rewards.flatten().tolist()
     seats = batch.rollouts.seats.flatten().tolist()
-    for before in apart.prepare(batch, row).rows:
-        expected = rewards[before.sequence] - 0.05 * means[seats[before.sequence]]
-        assert before.advantage[0] == pytest.approx(expected, abs=1e-12)
+    ready = apart.prepare(batch, row)
+    for rollout, advantage in zip(ready.rollout.tolist(), ready.advantage.tolist(), strict=True):
+        assert advantage == pytest.approx(rewards[rollout] - 0.05 * means[seats[rollout]], abs=1e-12)
     apart.save_state(tmp_path)
     shared.load_state(tmp_path)
     assert shared.expected == apart.expected

@@ -1,6 +1,6 @@
-"""The mind: learners turn batches into weights. They never see a text."""
+"""Learners turn batches into weights. They never see a text."""
 
 from gnomon.learners.base import Learner
-from gnomon.learners.batch import Batch, Row, pack
+from gnomon.learners.batch import Batch, Sequence
 
-__all__ = ["Batch", "Learner", "Row", "pack"]
+__all__ = ["Batch", "Learner", "Sequence"]

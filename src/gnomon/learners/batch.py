@@ -1,69 +1,137 @@
-"""Groups to the rows a learner trains on, with the sizes of the whole step known before the first backward."""
+"""What a learner sees of a step: sequences of tokens, and sizes of the whole step known before the first backward."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from math import isnan
 
 import torch
+from torch import Tensor
 
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
+from gnomon.models.trie import reading_order, shared
 from gnomon.objectives import Denominators, Objective, Rollouts, across_seats
-from gnomon.types import Finish, Group, Rollout, Sampling, Stop
 
-__all__ = ["Batch", "Row", "credited", "pack"]
-
-CUT = frozenset({Stop.TRUNCATED, Stop.CONTEXT})
-"""Ends of a rollout that a length limit brought about."""
+__all__ = ["Batch", "Sequence", "credited", "seats_merged"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One completion, and what is known of each of its tokens."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sequence:
+    """One conversation of one player, up to a rewrite of its history: L tokens, T of them trainable, T at least 1."""
 
-    prompt_ids: tuple[int, ...]
-    token_ids: tuple[int, ...]
-    behavior_logp: tuple[float, ...]
-    """As the engine reported it; NaN for a token that was given, not sampled."""
-    sequence: int
-    """Index of its rollout in the step."""
+    token_ids: Tensor
+    """[L] int64, all that the policy saw and answered."""
+    trainable: Tensor
+    """[L] bool, whether a token is of a completion: sampled, or prefilled in its place."""
+    behavior_logp: Tensor
+    """[T] float64, as the engine reported it; NaN for a token that was prefilled, not sampled."""
+    version: Tensor
+    """[T] int64, of the weights that sampled each token."""
+    turn: Tensor
+    """[T] int64, the turn of the rollout that each token is of, from 0."""
+    rollout: int
+    """Index in the step."""
     group: int
-    """Index of its group in the step."""
-    advantage: tuple[float, ...] = ()
-    """Empty until the batch is prepared for an objective."""
-    proximal_logp: tuple[float, ...] | None = None
-    """Under the policy as the step began. None: the policy has not moved since."""
-    reference_logp: tuple[float, ...] | None = None
-    returns: tuple[float, ...] | None = None
-    """What a critic should have expected before each token."""
+    """Index in the step."""
+    player: int
+
+    def __len__(self) -> int:
+        """T."""
+        return len(self.behavior_logp)
+
+    @property
+    def inputs(self) -> Tensor:
+        """The tokens that pass through the model: all before the last trainable one."""
+        return self.token_ids[: int(self.trainable.nonzero()[-1])]
+
+    @property
+    def targets(self) -> Tensor:
+        """[T] the trainable tokens."""
+        return self.token_ids[self.trainable]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """The rows of a step, or of one of its optimiser steps, and the denominators of all that was planned for it."""
+    """Sequences of a step, or of a part of it, and the denominators of all that was planned for it.
 
-    rows: tuple[Row, ...]
+    Vectors [T] are of the trainable tokens of these sequences, end to end.
+    """
+
+    sequences: tuple[Sequence, ...]
     rollouts: Rollouts
     """What credit sees of the whole step."""
     denominators: Denominators
     temperature: float
-    """At which the rows were sampled; log-probabilities are of that distribution."""
+    """At which the tokens were sampled; log-probabilities are of that distribution."""
     exact: bool
     """Whether the sampler's log-probabilities must equal the learner's in every bit."""
+    advantage: Tensor | None = None
+    """[T] float64. None until the batch is prepared for an objective."""
+    proximal_logp: Tensor | None = None
+    """[T] float64, under the policy as the step began. None: the policy has not moved since."""
+    reference_logp: Tensor | None = None
+    """[T] float64."""
+    returns: Tensor | None = None
+    """[T] float64, what a critic should have expected before each token."""
+
+    def __len__(self) -> int:
+        """T."""
+        return sum(map(len, self.sequences))
+
+    @property
+    def behavior_logp(self) -> Tensor:
+        """[T] float64."""
+        return self._joined([sequence.behavior_logp for sequence in self.sequences], torch.float64)
+
+    @property
+    def targets(self) -> Tensor:
+        """[T] int64, the trainable tokens."""
+        return self._joined([sequence.targets for sequence in self.sequences], torch.int64)
+
+    @property
+    def rollout(self) -> Tensor:
+        """[T] int64, the rollout of every token."""
+        return self._spread([sequence.rollout for sequence in self.sequences])
+
+    @property
+    def group(self) -> Tensor:
+        """[T] int64, the group of every token."""
+        return self._spread([sequence.group for sequence in self.sequences])
 
     @property
     def advantages(self) -> list[float]:
         """Of every rollout of the step, in order: the mean over its tokens, nothing where it has none."""
         found: list[list[float]] = [[] for _ in range(self.rollouts.rewards.numel())]
-        for row in self.rows:
-            found[row.sequence].extend(row.advantage)
+        if self.advantage is not None:
+            for rollout, value in zip(self.rollout.tolist(), self.advantage.tolist(), strict=True):
+                found[rollout].append(value)
         return [mean(values) for values in found]
 
+    def tokens_of(self, places: Collection[int]) -> Tensor:
+        """[T'] where the trainable tokens of some sequences stand among those of all."""
+        starts = [*accumulate(map(len, self.sequences), initial=0)]
+        return torch.cat([torch.arange(0), *[torch.arange(starts[place], starts[place + 1]) for place in places]])
+
+    def take(self, places: Collection[int]) -> Batch:
+        """Some of the sequences, in this order, as part of the same step."""
+        tokens = self.tokens_of(places)
+
+        def chosen(values: Tensor | None) -> Tensor | None:
+            return None if values is None else values[tokens]
+
+        return replace(
+            self,
+            sequences=tuple(self.sequences[place] for place in places),
+            advantage=chosen(self.advantage),
+            proximal_logp=chosen(self.proximal_logp),
+            reference_logp=chosen(self.reference_logp),
+            returns=chosen(self.returns),
+        )
+
     def updates(self, epochs: int, minibatches: int, key: Key) -> Iterator[Batch]:
-        """The optimiser steps to take with these rows: whole groups, each once per epoch, in keyed order.
+        """The optimiser steps to take with this batch: whole groups, each once per epoch, in keyed order.
 
         Every minibatch has denominators of its own; one epoch of one minibatch is the batch itself.
         """
@@ -78,109 +146,58 @@ class Batch:
                 yield self.only(set(order[start:end]))
 
     def only(self, groups: set[int]) -> Batch:
-        """The rows of some groups, as an optimiser step of their own."""
+        """The sequences of some groups, as an optimiser step of their own."""
         sizes = self.denominators
         if len(groups) == sizes.groups:
             return self
         tokens = sum(size for group, size in enumerate(sizes.group_tokens) if group in groups)
         share = sizes.sequences // sizes.groups * len(groups)
-        return replace(
-            self,
-            rows=tuple(row for row in self.rows if row.group in groups),
-            denominators=replace(sizes, groups=len(groups), sequences=share, tokens=tokens),
-        )
+        part = self.take([place for place, sequence in enumerate(self.sequences) if sequence.group in groups])
+        return replace(part, denominators=replace(sizes, groups=len(groups), sequences=share, tokens=tokens))
 
-    def look(self, read: Callable[[Sequence[Row]], torch.Tensor], tokens: int) -> list[tuple[float, ...]]:
-        """What a reader of rows finds for every token, by row, in order.
-
-        Args: read: rows that are not empty, of whole prompts, to [T] values; tokens: size of a micro-batch.
-        """
-        spoken = [place for place, row in enumerate(self.rows) if row.token_ids]
-        order = [spoken[place] for place in by_prompt([self.rows[place] for place in spoken])]
-        found: list[tuple[float, ...]] = [()] * len(self.rows)
-        places = iter(order)
-        for rows in self.micro_batches([self.rows[place] for place in order], tokens):
-            for values in torch.split(read(rows), [len(row.token_ids) for row in rows]):
-                found[next(places)] = tuple(values.tolist())
+    def look(self, read: Callable[[Batch], Tensor], tokens: int) -> Tensor:
+        """[T] float64, what a reader of micro-batches finds for every token. Args: tokens: size of a micro-batch."""
+        found = torch.full((len(self),), torch.nan, dtype=torch.float64)
+        for places in self.micro_batches(tokens):
+            found[self.tokens_of(places)] = read(self.take(places)).double()
         return found
 
-    def micro_batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
-        """The rows in order, cut between prompts into pieces of about this many tokens.
+    def micro_batches(self, tokens: int) -> list[list[int]]:
+        """Places of the sequences, in reading order, cut into pieces of about this many tokens.
 
-        What passes through the model once is counted once: a prompt for the rows that follow it, and rows that are
-        equal. Only a prompt whose rows alone exceed the size is cut, and then read again. A row is never cut, but the
-        turns of a rollout and the rollouts of a group are.
+        A token that passes through the model once is counted once: a prefix that sequences of a piece share. A piece
+        ends where it is full, within a group only where it is twice as full. A sequence is never cut, but the
+        sequences of a rollout and the rollouts of a group may lie in different pieces.
         """
-        piece: list[Row] = []
-        size, seen = 0, set[tuple[int, ...]]()
-        for row in rows:
-            fresh = not piece or row.prompt_ids != piece[-1].prompt_ids
-            if fresh:
-                seen.clear()
-            cost = len(row.token_ids) * (row.token_ids not in seen) + len(row.prompt_ids) * fresh
-            if piece and cost and size + cost > tokens * (1 if fresh else 2):
-                yield piece
-                piece, size, cost = [], 0, len(row.token_ids) + len(row.prompt_ids)
-                seen.clear()
-            piece.append(row)
-            seen.add(row.token_ids)
-            size += cost
-        if piece:
-            yield piece
+        inputs = [sequence.inputs for sequence in self.sequences]
+        pieces: list[list[int]] = []
+        size = 0
+        for place in reading_order(inputs):
+            before = pieces[-1][-1] if pieces else None
+            fresh = len(inputs[place]) - (0 if before is None else shared(inputs[before], inputs[place]))
+            same = before is not None and self.sequences[before].group == self.sequences[place].group
+            if before is None or (fresh and size + fresh > tokens * (1 + same)):
+                pieces.append([])
+                size, fresh = 0, len(inputs[place])
+            pieces[-1].append(place)
+            size += fresh
+        return pieces
+
+    def _joined(self, parts: list[Tensor], dtype: torch.dtype) -> Tensor:
+        return torch.cat([torch.zeros(0, dtype=dtype), *parts])
+
+    def _spread(self, values: list[int]) -> Tensor:
+        lengths = torch.tensor([len(sequence) for sequence in self.sequences], dtype=torch.int64)
+        return torch.tensor(values, dtype=torch.int64).repeat_interleave(lengths)
 
 
-def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int | None = None) -> Batch:
-    """The batch of a step: every rollout of every group that is not spare, before advantages are computed.
-
-    Args:
-        groups: the planned groups, of equal size, and the spare ones.
-        sampling: how every completion was drawn.
-        exact: whether the engine's log-probabilities must be the learner's in every bit.
-        limit: most tokens that a rollout can sample in all its turns, `Actor.longest`. It is a divisor of some
-            objectives, so it must be the same in every step. Default: the limit of one reply.
-    """
-    groups = [group for group in groups if not group.spare]
-    rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
-    rows = tuple(
-        Row(
-            prompt_ids=turn.prompt_ids,
-            token_ids=turn.completion.token_ids,
-            behavior_logp=turn.completion.logprobs,
-            sequence=sequence,
-            group=place,
-        )
-        for sequence, (place, rollout) in enumerate(rollouts)
-        for turn in rollout.turns
-    )
-    lengths = torch.tensor([[rollout.tokens for rollout in group.rollouts] for group in groups])
-    sizes = Denominators(
-        groups=len(groups),
-        sequences=len(rollouts),
-        tokens=int(lengths.sum()),
-        max_tokens=limit or sampling.max_tokens,
-        group_tokens=tuple(lengths.sum(1).tolist()),
-    )
-    seen = Rollouts(
-        rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
-        lengths=lengths,
-        longest=torch.tensor([[longest(rollout, sampling) for rollout in group.rollouts] for group in groups]),
-        answers=torch.tensor([same_answers(group) for group in groups]),
-        finished=torch.tensor([[rollout.stop not in CUT for rollout in group.rollouts] for group in groups]),
-        seat=torch.tensor([[rollout.seat for rollout in group.rollouts] for group in groups]),
-        demonstrated=torch.tensor([[given(rollout) for rollout in group.rollouts] for group in groups]),
-        segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
-    )
-    return Batch(rows=rows, rollouts=seen, denominators=sizes, temperature=sampling.temperature, exact=exact)
-
-
-def credited(batch: Batch, objective: Objective, seen: Mapping[str, Sequence[tuple[float, ...]]]) -> Batch:
+def credited(batch: Batch, objective: Objective, seen: Mapping[str, Tensor]) -> Batch:
     """The batch with an advantage on every token.
 
-    Args: seen: what a learner found for the tokens of every row: `logp`, `reference_logp`, `values`, or none of them.
+    Args: seen: [T] what a learner found for the tokens: `logp`, `reference_logp`, `values`, or none of them.
     Raises: ConfigError E033 when the objective does not take these rewards.
     """
-    flat = {name: torch.tensor([x for row in rows for x in row], dtype=torch.float64) for name, rows in seen.items()}
-    rollouts = replace(batch.rollouts, **flat)
+    rollouts = replace(batch.rollouts, **seen)
     try:
         credit = objective.credits(rollouts)
     except ValueError as error:
@@ -190,23 +207,18 @@ def credited(batch: Batch, objective: Objective, seen: Mapping[str, Sequence[tup
             why=str(error),
             fix="objective=rloo takes any reward; an env.format=0 leaves rewards of 0 and 1",
         ) from error
-    sizes = [len(row.token_ids) for row in batch.rows]
-    returns = torch.split(objective.value_targets(rollouts), sizes) if "values" in seen else None
-    rows = tuple(
-        replace(
-            row,
-            advantage=tuple(advantage.tolist()),
-            proximal_logp=seen["logp"][place] if "logp" in seen else None,
-            reference_logp=seen["reference_logp"][place] if "reference_logp" in seen else None,
-            returns=tuple(returns[place].tolist()) if returns else None,
-        )
-        for place, (row, advantage) in enumerate(zip(batch.rows, torch.split(credit, sizes), strict=True))
+    return replace(
+        batch,
+        advantage=credit.double(),
+        proximal_logp=seen.get("logp"),
+        reference_logp=seen.get("reference_logp"),
+        returns=objective.value_targets(rollouts).double() if "values" in seen else None,
     )
-    return replace(batch, rows=rows)
 
 
 def seats_merged(batch: Batch) -> Batch:
-    """The batch with the groups of one task in all its seats as one group, in its rows and sizes as in its rollouts."""
+    """The batch with the groups of one task in all its seats as one group, in its sequences and sizes as in its
+    rollouts."""
     rollouts = across_seats(batch.rollouts)
     groups, sizes = len(rollouts.rewards), batch.denominators
     if groups == len(batch.rollouts.rewards):
@@ -214,52 +226,13 @@ def seats_merged(batch: Batch) -> Batch:
     seats = sizes.groups // groups
     return replace(
         batch,
-        rows=tuple(replace(row, group=row.group // seats) for row in batch.rows),
+        sequences=tuple(replace(sequence, group=sequence.group // seats) for sequence in batch.sequences),
         rollouts=rollouts,
         denominators=replace(sizes, groups=groups, group_tokens=tuple(rollouts.lengths.sum(1).tolist())),
     )
 
 
-def by_prompt(rows: Sequence[Row]) -> list[int]:
-    """Places of the rows in an order where those of a prompt stand together: two tasks may ask the same."""
-    first = {prompt: i for i, prompt in enumerate(dict.fromkeys(row.prompt_ids for row in rows))}
-    return sorted(range(len(rows)), key=lambda place: first[rows[place].prompt_ids])
-
-
-def prompts_and_rows(rows: Sequence[Row]) -> tuple[list[tuple[int, ...]], list[tuple[int, tuple[int, ...]]]]:
-    """The distinct prompts, in order, and every row with the index of its prompt."""
-    prompts = list(dict.fromkeys(row.prompt_ids for row in rows))
-    place = {prompt: index for index, prompt in enumerate(prompts)}
-    return prompts, [(place[row.prompt_ids], row.token_ids) for row in rows]
-
-
-def longest(rollout: Rollout, sampling: Sampling) -> int:
-    """Tokens of its longest reply. One that was cut off, by its own limit or by the end of the context, counts as one
-    of full length."""
-    replies = [turn.completion for turn in rollout.turns]
-    sizes = (sampling.max_tokens if reply.finish is Finish.LENGTH else len(reply.token_ids) for reply in replies)
-    return max(sizes, default=0)
-
-
-def given(rollout: Rollout) -> bool:
-    """Whether no token of it was sampled where it stands."""
-    logps = [logp for turn in rollout.turns for logp in turn.completion.logprobs]
-    return bool(logps) and all(map(isnan, logps))
-
-
-def segments(rollout: Rollout) -> list[int]:
-    """The part of the rollout that each token stands in: a new turn, or a change from sampled to given, begins one."""
-    marks = [(place, isnan(logp)) for place, turn in enumerate(rollout.turns) for logp in turn.completion.logprobs]
-    return list(accumulate((after != before for before, after in pairwise(marks)), initial=0))[: len(marks)]
-
-
-def same_answers(group: Group) -> list[int]:
-    """A number for every rollout of a group, equal where the same answer was taken from both."""
-    names: dict[str | None, int] = {}
-    return [names.setdefault(rollout.verdict.extracted, len(names)) for rollout in group.rollouts]
-
-
-def mean(values: Sequence[float]) -> float:
+def mean(values: list[float]) -> float:
     """The mean, the very value where all are one."""
     if len(set(values)) <= 1:
         return next(iter(values), 0.0)

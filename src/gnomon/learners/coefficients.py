@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gnomon.learners.batch import Batch, Row
+from gnomon.learners.batch import Batch, Sequence
 from gnomon.objectives import Objective, Reach, Tokens
 
-__all__ = ["Coefficients", "coefficients", "cut", "on_tokens", "units"]
+__all__ = ["Coefficients", "coefficients", "cut", "units"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """What an objective makes of the tokens of rows, each [T], rows end to end."""
+    """What an objective makes of the tokens of a batch, each [T]."""
 
     kappa: Tensor
     """Of ∇log π."""
@@ -25,19 +25,17 @@ class Coefficients:
     clipped: Tensor
     """bool, whether the ratio took the credit of the token away."""
 
-    def split(self, rows: Sequence[Sequence[Row]]) -> list[Coefficients]:
-        """Those of consecutive pieces of the rows. Rows that follow the last piece are left out."""
-        sizes = [sum(len(row.token_ids) for row in piece) for piece in rows]
-        parts = [torch.split(part[: sum(sizes)], sizes) for part in (self.kappa, self.weight, self.clipped)]
-        return [Coefficients(kappa=k, weight=w, clipped=c) for k, w, c in zip(*parts, strict=True)]
+    def take(self, tokens: Tensor) -> Coefficients:
+        """Those of some tokens."""
+        return Coefficients(kappa=self.kappa[tokens], weight=self.weight[tokens], clipped=self.clipped[tokens])
 
 
-def coefficients(rows: Sequence[Row], logp: Tensor, batch: Batch, objective: Objective) -> Coefficients:
-    """Of every token of the rows.
+def coefficients(batch: Batch, logp: Tensor, objective: Objective) -> Coefficients:
+    """Of every token of a batch, which holds everything within the objective's reach of each.
 
-    Args: rows: everything within the objective's reach of each; logp: [T] under the policy as it is, detached.
+    Args: logp: [T] under the policy as it is, detached.
     """
-    tokens = tokens_of(rows, logp, batch, objective)
+    tokens = tokens_of(batch, logp, objective)
     return Coefficients(
         kappa=objective.coefficients(tokens, batch.denominators),
         weight=objective.aggregate(tokens, batch.denominators),
@@ -45,52 +43,42 @@ def coefficients(rows: Sequence[Row], logp: Tensor, batch: Batch, objective: Obj
     )
 
 
-def cut(pieces: Sequence[Sequence[Row]], reach: Reach) -> bool:
-    """Whether some row has rows within its reach in another piece."""
-    found = [units(rows, reach) for rows in pieces]
+def cut(pieces: Collection[Batch], reach: Reach) -> bool:
+    """Whether some sequence has sequences within its reach in another piece."""
+    found = [units(piece.sequences, reach) for piece in pieces]
     return sum(map(len, found)) > len(set().union(*found))
 
 
-def units(rows: Sequence[Row], reach: Reach) -> set[int]:
-    """What must stay whole for the coefficients of these rows: rollouts, groups, or the step itself."""
+def units(sequences: Collection[Sequence], reach: Reach) -> set[int]:
+    """What must stay whole for the coefficients of these sequences: rollouts, groups, or the step itself."""
     match reach:
         case Reach.TOKEN:
             return set()
         case Reach.SEQUENCE:
-            return {row.sequence for row in rows}
+            return {sequence.rollout for sequence in sequences}
         case Reach.GROUP:
-            return {row.group for row in rows}
+            return {sequence.group for sequence in sequences}
         case Reach.STEP:
-            return {0} if rows else set()
+            return {0} if sequences else set()
 
 
-def tokens_of(rows: Sequence[Row], logp: Tensor, batch: Batch, objective: Objective) -> Tokens:
-    """Rows as an objective sees them. A token that was given has the ratio one to its sampler."""
-    behavior = on_tokens([row.behavior_logp for row in rows], logp)
-    advantage = on_tokens([row.advantage for row in rows], logp)
-    assert behavior is not None and advantage is not None
-    moved = on_tokens([row.proximal_logp for row in rows], logp)
-    sequence, given = spread(rows, [row.sequence for row in rows]), batch.rollouts.demonstrated
+def tokens_of(batch: Batch, logp: Tensor, objective: Objective) -> Tokens:
+    """A batch as an objective sees it. A token that was prefilled has the ratio one to its sampler."""
+
+    def like(values: Tensor | None) -> Tensor | None:
+        return None if values is None else values.to(logp.dtype)
+
+    behavior, moved = batch.behavior_logp.to(logp.dtype), like(batch.proximal_logp)
+    assert batch.advantage is not None, "the batch was not prepared for an objective"
+    rollout, given = batch.rollout, batch.rollouts.demonstrated
     return Tokens(
         logp=logp,
         behavior_logp=torch.where(behavior.isnan(), logp if moved is None else moved, behavior),
         proximal_logp=logp if moved is None and objective.corrects else moved,
-        reference_logp=on_tokens([row.reference_logp for row in rows], logp),
-        advantage=advantage,
-        sequence=sequence,
-        group=spread(rows, [row.group for row in rows]),
-        demonstrated=None if given is None else given.flatten()[sequence],
-        length=batch.rollouts.lengths.flatten()[sequence],
+        reference_logp=like(batch.reference_logp),
+        advantage=batch.advantage.to(logp.dtype),
+        sequence=rollout,
+        group=batch.group,
+        demonstrated=None if given is None else given.flatten()[rollout],
+        length=batch.rollouts.lengths.flatten()[rollout],
     )
-
-
-def spread(rows: Sequence[Row], values: Sequence[int]) -> Tensor:
-    """One number per row to one per token."""
-    lengths = torch.tensor([len(row.token_ids) for row in rows])
-    return torch.tensor(values, dtype=torch.int64).repeat_interleave(lengths)
-
-
-def on_tokens(values: Sequence[tuple[float, ...] | None], like: Tensor) -> Tensor | None:
-    """[T] values of rows end to end, or None where they have none."""
-    known = [value for value in values if value is not None]
-    return torch.tensor([x for value in known for x in value], dtype=like.dtype) if len(known) == len(values) else None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gnomon.learners.batch import Batch, Row, by_prompt, prompts_and_rows
+from gnomon.learners.batch import Batch
 from gnomon.learners.masters import Masters
 from gnomon.learners.not_finite import not_finite
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import packed_hidden
+from gnomon.models.scoring import text_hidden
 from gnomon.stats import Mean, Stat, Stats
 
 __all__ = ["Critic"]
@@ -46,9 +45,9 @@ class Critic:
         self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=lr, weight_decay=0.0)
 
     @torch.no_grad()
-    def values(self, rows: Sequence[Row]) -> Tensor:
-        """[T] what is expected before every token of rows that are not empty; in units of reward."""
-        return self._read(rows)
+    def values(self, batch: Batch) -> Tensor:
+        """[T] what is expected before every trainable token, in units of reward."""
+        return self._read(batch)
 
     def forward_backward(self, batch: Batch, tokens: int) -> dict[str, Stat]:
         """Add the gradient of half the mean squared error over the batch's tokens.
@@ -57,13 +56,11 @@ class Critic:
         Returns: `value_error`, the mean squared error before the step; `value_explained`, the share of the variance
             of the returns that the critic explains, as 1 − error/variance of this batch.
         """
-        returns = torch.tensor([x for row in batch.rows for x in row.returns or ()], dtype=torch.float64)
-        error = 0.0
-        spoken = [row for row in batch.rows if row.token_ids]
-        for rows in batch.micro_batches([spoken[place] for place in by_prompt(spoken)], tokens):
-            value = self._read(rows)
-            target = torch.tensor([x for row in rows for x in row.returns or ()], dtype=value.dtype)
-            loss = (value - target).square().sum()
+        returns, error = batch.returns, 0.0
+        assert returns is not None, "the batch was prepared without a critic"
+        for places in batch.micro_batches(tokens):
+            value = self._read(batch.take(places))
+            loss = (value - returns[batch.tokens_of(places)].to(value.dtype)).square().sum()
             (loss / (2 * max(1, len(returns)))).backward()  # type: ignore[no-untyped-call]
             error += float(loss.detach())
         stats: Stats = {"value_error": Mean(error, len(returns))}
@@ -111,8 +108,7 @@ class Critic:
                 self.optimizer.state[parameter] = held
         self.masters.round()
 
-    def _read(self, rows: Sequence[Row]) -> Tensor:
-        """[T] of rows that are not empty."""
-        hidden = packed_hidden(self.body, *prompts_and_rows(rows))
+    def _read(self, batch: Batch) -> Tensor:
+        hidden = text_hidden(self.body, batch.sequences)
         weight = self.parameters["value.weight"]
         return hidden.to(weight.dtype) @ weight + self.parameters["value.bias"]

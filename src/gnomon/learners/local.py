@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import isnan
 from pathlib import Path
 
 import torch
@@ -14,15 +13,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.errors import ModelError, NumericsError
-from gnomon.learners.batch import Batch, Row, by_prompt, credited, prompts_and_rows, seats_merged
-from gnomon.learners.coefficients import Coefficients, coefficients, cut, on_tokens, units
+from gnomon.learners.batch import Batch, credited, seats_merged
+from gnomon.learners.coefficients import Coefficients, coefficients, cut, units
 from gnomon.learners.critic import Critic
 from gnomon.learners.masters import Masters
 from gnomon.learners.not_finite import not_finite
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import full_kl, packed_hidden, packed_logp, score, token_logp
+from gnomon.models.scoring import full_kl, score, target_logp, text_hidden, text_logp
 from gnomon.models.weights import Weights
 from gnomon.objectives import Need, Objective, Rewards, Rollouts, running_mean
 from gnomon.stats import Max, Mean, Stat, Stats, Sum, merge
@@ -101,11 +100,11 @@ class LocalLearner:
             raise ValueError(f"{objective.name} asks for {', '.join(lacks)}, which this learner was not given")
         if self.shared:
             batch = seats_merged(batch)
-        seen: dict[str, list[tuple[float, ...]]] = {}
+        seen: dict[str, Tensor] = {}
         if updates > 1 or Need.LOGP in asks:
-            seen["logp"] = batch.look(partial(logp_of_rows, self.policy, batch.temperature), TOKENS)
+            seen["logp"] = batch.look(partial(logp_of_batch, self.policy, batch.temperature), TOKENS)
         if self.reference and Need.REFERENCE in asks:
-            seen["reference_logp"] = batch.look(partial(logp_of_rows, self.reference, batch.temperature), TOKENS)
+            seen["reference_logp"] = batch.look(partial(logp_of_batch, self.reference, batch.temperature), TOKENS)
         if self.critic and Need.VALUES in asks:
             seen["values"] = batch.look(self.critic.values, TOKENS)
         if Need.BASELINE in asks:
@@ -125,76 +124,66 @@ class LocalLearner:
         return replace(rollouts, baseline=past)
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Stat]:
-        """Add the gradient of a prepared batch. Rows whose coefficients are all zero have none, and are not computed.
+        """Add the gradient of a prepared batch.
 
-        Micro-batches are cut between prompts. If a cut separates tokens whose coefficients depend on each other, all
-        coefficients are computed first: from the log-probabilities of an exact sampler if the policy has not moved
-        since, or else from a pass without gradients.
+        Sequences whose coefficients are all zero have no gradient and are not computed. If a cut between micro-batches
+        separates tokens whose coefficients depend on each other, all coefficients are computed first: from the
+        log-probabilities of an exact sampler if the policy has not moved since, or else from a pass without gradients.
 
         Returns: `logp_mismatch`, the largest |sampler − learner| log-probability; `entropy`, nats per
-            trained token; `trained`, tokens with a gradient; with `full_kl` also `kl`, nats per trained
+            trained token; `trained`, tokens of sequences with a gradient; with `full_kl` also `kl`, nats per trained
             token; of rows that count successes, `score_pull` and `score_scatter` of `SuccessScatter`. After the
             first of several updates also `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`,
             the share of tokens whose credit the ratio took away.
         """
         self._gathered.append(batch)
         pulled = objective.penalty is not None or self.entropy != 0 or self.full_kl != 0
-        rows = [row for row in batch.rows if row.token_ids]
-        still = [] if pulled else [row for row in rows if not any(row.advantage)]
-        moves = rows if pulled else [row for row in rows if any(row.advantage)]
-        moves = [moves[place] for place in by_prompt(moves)]
-        stats: Stats = {"trained": Sum(sum(len(row.token_ids) for row in moves))}
-        scatter = self._scatter(moves, batch, objective)
-        pieces = list(batch.micro_batches(moves, TOKENS))
-        for rows, known in zip(pieces, self._known(pieces, still, batch, objective), strict=True):
-            stats = merge(stats, self._gather(rows, known, scatter, batch, objective))
-        if not moves:
+        moving = list(range(len(batch.sequences))) if pulled else credit_of(batch)
+        moved = batch.take(moving)
+        cuts = moved.micro_batches(TOKENS)
+        pieces = [moved.take(places) for places in cuts]
+        stats: Stats = {"trained": Sum(len(moved))}
+        scatter = SuccessScatter(self.policy, moved) if objective.rewards is Rewards.BINARY else None
+        known = self._known(pieces, moving, batch, objective)
+        for places, piece in zip(cuts, pieces, strict=True):
+            here = None if known is None else known.take(moved.tokens_of(places))
+            stats = merge(stats, self._gather(piece, here, scatter, objective))
+        if not moving:
             stats = merge(stats, self._compare(batch))
         if self.critic and Need.VALUES in objective.asks:
             stats = merge(stats, self.critic.forward_backward(batch, TOKENS))
         return stats
 
-    def _scatter(self, rows: Sequence[Row], batch: Batch, objective: Objective) -> SuccessScatter | None:
-        if objective.rewards is not Rewards.BINARY:
-            return None
-        return SuccessScatter(self.policy, rows, batch.rollouts.rewards.flatten().tolist(), batch.temperature)
-
     def _known(
-        self, pieces: Sequence[Sequence[Row]], still: Sequence[Row], batch: Batch, objective: Objective
-    ) -> Sequence[Coefficients | None]:
-        """The coefficients of every piece, or None where it holds all that they depend on.
+        self, pieces: Sequence[Batch], moving: Sequence[int], batch: Batch, objective: Objective
+    ) -> Coefficients | None:
+        """The coefficients of the moving sequences, end to end, or None where each piece holds all that its own need.
 
-        Args: still: the rows that have no gradient.
+        Args: pieces: the moving sequences, cut; moving: their places in the batch.
         """
-        rows, reach = [row for piece in pieces for row in piece], objective.reach
-        reached = units(rows, reach)
-        beside = [row for row in still if units([row], reach) & reached]
+        reach = objective.reach
+        reached = set().union(*(units(piece.sequences, reach) for piece in pieces))
+        still = [place for place in range(len(batch.sequences)) if place not in set(moving)]
+        beside = [place for place in still if units([batch.sequences[place]], reach) & reached]
         if not beside and not cut(pieces, reach):
-            return [None] * len(pieces)
-        rows += beside
-        return coefficients(rows, self._logp(rows, batch), batch, objective).split(pieces)
+            return None
+        needed = batch.take([*moving, *beside])
+        return coefficients(needed, self._logp(needed), objective)
 
-    def _logp(self, rows: Sequence[Row], batch: Batch) -> Tensor:
-        """[T] float64 log-probabilities of rows under the policy as it is."""
-        read = partial(logp_of_rows, self.policy, batch.temperature)
-        reported = batch.exact and all(
-            row.proximal_logp is None and not any(map(isnan, row.behavior_logp)) for row in rows
-        )
-        known = [row.behavior_logp for row in rows] if reported else replace(batch, rows=tuple(rows)).look(read, TOKENS)
-        return torch.tensor([x for values in known for x in values], dtype=torch.float64)
+    def _logp(self, batch: Batch) -> Tensor:
+        """[T] float64 log-probabilities under the policy as it is."""
+        told = batch.behavior_logp
+        if batch.exact and batch.proximal_logp is None and not bool(told.isnan().any()):
+            return told
+        return batch.look(partial(logp_of_batch, self.policy, batch.temperature), TOKENS)
 
     def _gather(
-        self,
-        rows: Sequence[Row],
-        known: Coefficients | None,
-        scatter: SuccessScatter | None,
-        batch: Batch,
-        objective: Objective,
+        self, batch: Batch, known: Coefficients | None, scatter: SuccessScatter | None, objective: Objective
     ) -> Stats:
-        prompts, packed = prompts_and_rows(rows)
-        hidden = packed_hidden(self.policy, prompts, packed)
-        logp, entropy = token_logp(self.policy, hidden, packed, batch.temperature)
-        found = coefficients(rows, logp.detach(), batch, objective) if known is None else known
+        """Add the gradient of a micro-batch. Args: known: its coefficients, where it does not hold all they need."""
+        hidden = text_hidden(self.policy, batch.sequences)
+        logp, entropy = target_logp(self.policy, hidden, batch.targets, batch.temperature)
+        found = coefficients(batch, logp.detach(), objective) if known is None else known
         climbed = (found.kappa.to(logp.dtype) * logp).sum()
         weight = found.weight.to(logp.dtype)
         stats: Stats = {}
@@ -202,34 +191,30 @@ class LocalLearner:
             climbed = climbed + self.entropy * (weight * entropy).sum()
         if self.full_kl and self.reference:
             with torch.no_grad():
-                anchor = packed_hidden(self.reference, prompts, packed)
+                anchor = text_hidden(self.reference, batch.sequences)
             apart = full_kl(self.policy, hidden, self.reference, anchor, batch.temperature)
             climbed = climbed - self.full_kl * (weight * apart).sum()
             stats["kl"] = Mean(float(apart.detach().sum()), len(apart))
         (-climbed).backward()  # type: ignore[no-untyped-call]
         if scatter:
-            stats |= scatter.add(hidden, rows)
-        moved = on_tokens([row.proximal_logp for row in rows], logp)
-        if moved is not None:
-            ahead = logp.detach() - moved
+            stats |= scatter.add(hidden, batch)
+        logp, entropy = logp.detach(), entropy.detach()
+        if batch.proximal_logp is not None:
+            ahead = logp - batch.proximal_logp.to(logp.dtype)
             stats["drift"] = Mean(float((ahead.exp() - 1 - ahead).sum()), len(ahead))
             stats["clipped"] = Mean(float(found.clipped.sum()), len(found.clipped))
-        return merge(stats, self._compared(rows, logp.detach() if moved is None else moved, entropy.detach(), batch))
+        return merge(stats, compared(logp, entropy, batch, self.version))
 
     def _compare(self, batch: Batch) -> Stats:
-        """A step without a gradient is still compared with the sampler, on its first prompt."""
-        rows = [row for row in batch.rows if row.prompt_ids == batch.rows[0].prompt_ids and row.token_ids]
-        if not rows:
+        """A step without a gradient is still compared with the sampler, on its first sequence."""
+        if not batch.sequences:
             return {}
+        first = batch.take([0])
         with torch.inference_mode():
-            logp, entropy = packed_logp(self.policy, *prompts_and_rows(rows), batch.temperature)
-        moved = on_tokens([row.proximal_logp for row in rows], logp)
-        return self._compared(rows, logp if moved is None else moved, entropy, batch)
-
-    def _compared(self, rows: Sequence[Row], logp: Tensor, entropy: Tensor, batch: Batch) -> Stats:
-        told = on_tokens([row.behavior_logp for row in rows], logp)
-        assert told is not None
-        return compared(logp, told, entropy, batch, self.version)
+            logp, entropy = target_logp(
+                self.policy, text_hidden(self.policy, first.sequences), first.targets, batch.temperature
+            )
+        return compared(logp, entropy, first, self.version)
 
     def optim_step(self) -> dict[str, Stat]:
         """One AdamW step, and one of the critic. Returns: `grad_norm`, before clipping; `lr`.
@@ -270,7 +255,7 @@ class LocalLearner:
             norms,
             gathered,
             weights=models,
-            logp=lambda batch: batch.look(partial(logp_of_rows, self.policy, batch.temperature), TOKENS),
+            logp=lambda batch: batch.look(partial(logp_of_batch, self.policy, batch.temperature), TOKENS),
             where=f"step {max(0, self.prepared - 1)} of the run, optimiser step {self.version + 1}",
             first=self.version == 0,
         )
@@ -336,10 +321,24 @@ class LocalLearner:
             self.past.load_state(folder)
 
 
-def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats:
-    """How far sampler and learner are apart on what was sampled. Raises: NumericsError E202 where they must not be."""
+def credit_of(batch: Batch) -> list[int]:
+    """Places of the sequences with any credit."""
+    assert batch.advantage is not None, "the batch was not prepared for an objective"
+    parts = torch.split(batch.advantage, [len(sequence) for sequence in batch.sequences])
+    return [place for place, part in enumerate(parts) if part.any()]
+
+
+def compared(logp: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats:
+    """How far sampler and learner are apart on what was sampled, before any update.
+
+    Raises: NumericsError E202 where they must not be.
+    """
+    behavior = batch.behavior_logp.to(logp.dtype)
     sampled = ~behavior.isnan()
-    logp, behavior = logp[sampled], behavior[sampled]
+    logp, behavior = (
+        (logp if batch.proximal_logp is None else batch.proximal_logp.to(logp.dtype))[sampled],
+        behavior[sampled],
+    )
     gap = float((logp - behavior).abs().max()) if len(logp) else 0.0
     if batch.exact and gap != 0.0:
         raise NumericsError(
@@ -352,6 +351,6 @@ def compared(logp: Tensor, behavior: Tensor, entropy: Tensor, batch: Batch, vers
     return {"logp_mismatch": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
 
 
-def logp_of_rows(policy: Policy, temperature: float, rows: Sequence[Row]) -> Tensor:
-    """[T] log-probabilities of rows under a policy, without gradients."""
-    return score(policy, *prompts_and_rows(rows), temperature)
+def logp_of_batch(policy: Policy, temperature: float, batch: Batch) -> Tensor:
+    """[T] log-probabilities under a policy, without gradients."""
+    return text_logp(policy, batch.sequences, temperature)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from gnomon.errors import NumericsError
-from gnomon.learners.batch import Batch, Row
+from gnomon.learners.batch import Batch
 
 __all__ = ["not_finite"]
 
@@ -35,7 +33,7 @@ def not_finite(
     gathered: Sequence[Batch] = (),
     *,
     weights: Mapping[str, Mapping[str, Tensor]],
-    logp: Callable[[Batch], Sequence[Sequence[float]]] | None = None,
+    logp: Callable[[Batch], Tensor] | None = None,
     where: str = "",
     first: bool = False,
 ) -> NumericsError:
@@ -45,7 +43,7 @@ def not_finite(
         norms: of the gradient of each model, `policy` or `critic`; one at least is not finite.
         gathered: what the gradient is of.
         weights: of each model, by name.
-        logp: log-probabilities of a batch under the policy, by row; it is asked only where all else is finite.
+        logp: [T] log-probabilities of a batch under the policy; it is asked only where all else is finite.
         where: the step.
         first: whether no optimiser step was taken before.
     """
@@ -67,7 +65,7 @@ def causes(
     broken: Sequence[str],
     gathered: Sequence[Batch],
     weights: Mapping[str, Mapping[str, Tensor]],
-    logp: Callable[[Batch], Sequence[Sequence[float]]] | None,
+    logp: Callable[[Batch], Tensor] | None,
     first: bool,
 ) -> Iterator[Cause]:
     """What may have happened, in the order in which a step computes; the last one holds."""
@@ -79,22 +77,25 @@ def causes(
         bad = [key for key, value in state.items() if not bool(value.isfinite().all())]
         why = f"weights of the {name} are not finite: {', '.join(bad[:3])}"
         yield Cause(bool(bad), why, "a model folder or an earlier checkpoint whose weights are finite")
-    rows = [row for batch in gathered for row in batch.rows]
     tables = [batch.rollouts.rewards.flatten().isfinite() for batch in gathered]
     paid = sorted({i for table in tables for i in (~table).nonzero().flatten().tolist()})
     why = "the rewards of these rollouts are not finite"
     yield Cause(bool(paid), why, "a finite reward for every rollout: gnomon check ENV", paid)
     for what, read, fix in (
         ("the engine's log-probabilities", sampled, "an engine that reports the distribution it samples from"),
-        ("log-probabilities under the reference", lambda row: row.reference_logp, "a reference of finite weights"),
-        ("log-probabilities as the step began", lambda row: row.proximal_logp, diverged),
-        ("the critic's returns", lambda row: row.returns, "a smaller critic.lr, in a new run"),
-        ("the advantages of these rollouts", lambda row: row.advantage, "objective=rloo, which only subtracts rewards"),
+        ("log-probabilities under the reference", lambda batch: batch.reference_logp, "a reference of finite weights"),
+        ("log-probabilities as the step began", lambda batch: batch.proximal_logp, diverged),
+        ("the critic's returns", lambda batch: batch.returns, "a smaller critic.lr, in a new run"),
+        (
+            "the advantages of these rollouts",
+            lambda batch: batch.advantage,
+            "objective=rloo, which only subtracts rewards",
+        ),
     ):
-        found = of_rows(rows, map(read, rows))
+        found = of_rollouts(gathered, read)
         yield Cause(bool(found), f"{what} are not finite", fix, found)
     if logp is not None:
-        found = of_rows(rows, chain.from_iterable(map(logp, gathered)))
+        found = of_rollouts(gathered, logp)
         why = "the log-probabilities of these rollouts under the policy are not finite"
         yield Cause(bool(found), why, diverged, found)
     if first:
@@ -104,12 +105,12 @@ def causes(
     yield Cause(True, why, slower)
 
 
-def sampled(row: Row) -> tuple[float, ...]:
-    """What the engine reported; a token that was given has none."""
-    return tuple(logp for logp in row.behavior_logp if not math.isnan(logp))
+def sampled(batch: Batch) -> Tensor:
+    """What the engine reported, and zero for a token that was prefilled: it has nothing to report."""
+    return batch.behavior_logp.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
 
 
-def of_rows(rows: Sequence[Row], values: Iterator[Sequence[float] | None]) -> list[int]:
+def of_rollouts(batches: Sequence[Batch], read: Callable[[Batch], Tensor | None]) -> list[int]:
     """The rollouts with a value that is not finite."""
-    found = zip(rows, values, strict=True)
-    return sorted({row.sequence for row, part in found if part and not bool(torch.tensor(part).isfinite().all())})
+    found = [(batch.rollout, read(batch)) for batch in batches]
+    return sorted({i for of, values in found if values is not None for i in of[~values.isfinite()].tolist()})

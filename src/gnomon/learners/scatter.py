@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gnomon.learners.batch import Row
+from gnomon.learners.batch import Batch
 from gnomon.models.policy import Policy, at_least_float32
 from gnomon.models.scoring import chunks, logp_of
 from gnomon.stats import Mean, Stats, merge
@@ -21,35 +21,38 @@ class SuccessScatter:
 
     Equation: with S the score ∇log π(y) of a success and S̄ their mean over a group, |S̄|² less what chance adds to
         it, Σ_{i≠j} Sᵢ·Sⱼ/(K(K−1)), and tr Cov(S) = Σ |Sᵢ|²/K less that.
-    Args: rows, all that are going to be added; rewards, of every rollout of the step, successes above zero.
+    Args: batch, all that is going to be added; a rollout with a reward above zero is a success.
     Differs: the other weights are left out, whose scores would cost a backward pass for every rollout.
     """
 
-    def __init__(self, policy: Policy, rows: Sequence[Row], rewards: Sequence[float], temperature: float) -> None:
-        self.policy, self.rewards, self.temperature = policy, rewards, temperature
-        self.missing = Counter(row.group for row in rows if rewards[row.sequence] > 0)
-        """Rows of successes yet to come, by group."""
+    def __init__(self, policy: Policy, batch: Batch) -> None:
+        self.policy, self.temperature = policy, batch.temperature
+        self.rewards: list[float] = batch.rollouts.rewards.flatten().tolist()
+        self.missing = Counter(found.group for found in batch.sequences if self.rewards[found.rollout] > 0)
+        """Sequences of successes yet to come, by group."""
         self.scores: dict[int, dict[int, Tensor]] = {}
         """Of the rollouts of a group that has not come whole."""
 
     @torch.no_grad()
-    def add(self, hidden: Tensor, rows: Sequence[Row]) -> Stats:
-        """Take in the rows of a micro-batch. Args: hidden, [T, size] of the rows, end to end.
+    def add(self, hidden: Tensor, batch: Batch) -> Stats:
+        """Take in a micro-batch. Args: hidden, [T, size] the state before every trainable token.
 
-        Returns: `score_pull` and `score_scatter`, means over the groups that are whole with these rows and have at
+        Returns: `score_pull` and `score_scatter`, means over the groups that are whole with it and have at
             least two successes, both unbiased; τ of `gnomon tune-objective` is their ratio. Nothing where there is no
             such group.
         """
         stats: Stats = {}
-        for row, part in zip(rows, torch.split(hidden, [len(row.token_ids) for row in rows]), strict=True):
-            if self.rewards[row.sequence] <= 0:
+        parts = torch.split(hidden, [len(sequence) for sequence in batch.sequences])
+        for sequence, part in zip(batch.sequences, parts, strict=True):
+            rollout, group = sequence.rollout, sequence.group
+            if self.rewards[rollout] <= 0:
                 continue
-            of_group = self.scores.setdefault(row.group, {})
-            score = projection_score(self.policy, part, row.token_ids, self.temperature)
-            of_group[row.sequence] = of_group[row.sequence] + score if row.sequence in of_group else score
-            self.missing[row.group] -= 1
-            if not self.missing[row.group]:
-                stats = merge(stats, moments(list(self.scores.pop(row.group).values())))
+            of_group = self.scores.setdefault(group, {})
+            score = projection_score(self.policy, part, sequence.targets, self.temperature)
+            of_group[rollout] = of_group[rollout] + score if rollout in of_group else score
+            self.missing[group] -= 1
+            if not self.missing[group]:
+                stats = merge(stats, moments(list(self.scores.pop(group).values())))
         return stats
 
 
@@ -64,11 +67,11 @@ def moments(scores: Sequence[Tensor]) -> Stats:
     return {"score_pull": Mean(pull), "score_scatter": Mean(squares / count - pull)}
 
 
-def projection_score(policy: Policy, hidden: Tensor, tokens: Sequence[int], temperature: float) -> Tensor:
+def projection_score(policy: Policy, hidden: Tensor, tokens: Tensor, temperature: float) -> Tensor:
     """[vocabulary, size] the gradient of Σ log π of these tokens in the projection, the vocabulary in chunks."""
     head = policy.head.detach()
     score = torch.zeros_like(at_least_float32(head))
-    for part, chosen in chunks(len(head), hidden.detach(), torch.tensor(tokens)):
+    for part, chosen in chunks(len(head), hidden.detach(), tokens):
         with torch.enable_grad():
             weight = head.detach().requires_grad_()
             logp = logp_of(policy.logits(part, weight), temperature)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,12 +13,36 @@ from torch.nn.functional import pad
 from gnomon.models.attention import MIN_ROWS, Packed
 from gnomon.models.policy import Policy, at_least_float32
 
-__all__ = ["full_kl", "logp_of", "packed_hidden", "packed_logp", "score", "token_logp"]
+__all__ = [
+    "full_kl",
+    "logp_of",
+    "packed_hidden",
+    "packed_logp",
+    "score",
+    "target_logp",
+    "text_hidden",
+    "text_logp",
+    "token_logp",
+]
 
 CHUNK = 2**22
 """Most scores (tokens × vocabulary) held at once."""
 Row = tuple[int, tuple[int, ...]]
 """The index of its prompt and the tokens that follow."""
+
+
+class Text(Protocol):
+    """Tokens of which some are asked for."""
+
+    @property
+    def token_ids(self) -> Tensor:
+        """[L] int64."""
+        ...
+
+    @property
+    def trainable(self) -> Tensor:
+        """[L] bool, never the first."""
+        ...
 
 
 def logp_of(logits: Tensor, temperature: float | Tensor) -> Tensor:
@@ -39,7 +63,11 @@ def packed_logp(
 
 def token_logp(policy: Policy, hidden: Tensor, rows: Sequence[Row], temperature: float = 1.0) -> tuple[Tensor, Tensor]:
     """`packed_logp` from the hidden states of the rows."""
-    target = torch.tensor([i for _, row in rows for i in row])
+    return target_logp(policy, hidden, torch.tensor([i for _, row in rows for i in row]), temperature)
+
+
+def target_logp(policy: Policy, hidden: Tensor, target: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """[T] log-probability of every target [T] after its hidden state, and [T] entropy. Both carry gradients."""
     logp, entropy = ChunkedLogp.apply(hidden, policy.head, target, policy, temperature)  # type: ignore[no-untyped-call]
     return logp, entropy
 
@@ -75,6 +103,31 @@ def tokens_among(distinct: Sequence[Row], rows: Sequence[Row]) -> Tensor:
     starts = accumulate((len(row) for _, row in distinct), initial=0)
     start = dict(zip(distinct, starts, strict=False))
     return torch.tensor([start[row] + place for row in rows for place in range(len(row[1]))])
+
+
+def text_hidden(policy: Policy, texts: Sequence[Text]) -> Tensor:
+    """[T, size] last hidden state before every trainable token of the texts, end to end."""
+    found = [(text.token_ids[:start], text.token_ids[start:end]) for text in texts for start, end in runs(text)]
+    known = [(tuple(prompt.tolist()), tuple(row.tolist())) for prompt, row in found]
+    prompts = list(dict.fromkeys(prompt for prompt, _ in known))
+    place = {prompt: at for at, prompt in enumerate(prompts)}
+    order = sorted(range(len(known)), key=lambda at: place[known[at][0]])
+    hidden = packed_hidden(policy, prompts, [(place[known[at][0]], known[at][1]) for at in order])
+    parts = dict(zip(order, torch.split(hidden, [len(known[at][1]) for at in order]), strict=True))
+    return torch.cat([parts[at] for at in range(len(known))])
+
+
+def runs(text: Text) -> list[tuple[int, int]]:
+    """Where its trainable tokens begin and end."""
+    steps = torch.diff(text.trainable.int(), prepend=torch.zeros(1), append=torch.zeros(1))
+    return list(zip((steps > 0).nonzero()[:, 0].tolist(), (steps < 0).nonzero()[:, 0].tolist(), strict=True))
+
+
+@torch.inference_mode()
+def text_logp(policy: Policy, texts: Sequence[Text], temperature: float = 1.0) -> Tensor:
+    """[T] log-probability of every trainable token of the texts, end to end, without gradients."""
+    target = torch.cat([text.token_ids[text.trainable] for text in texts])
+    return target_logp(policy, text_hidden(policy, texts), target, temperature)[0]
 
 
 @torch.inference_mode()

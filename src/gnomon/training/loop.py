@@ -12,9 +12,9 @@ from gnomon.config import RunConfig
 from gnomon.envs.base import Env
 from gnomon.keys import Key
 from gnomon.learners.base import Learner
-from gnomon.learners.batch import pack
 from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor, judged
+from gnomon.rollout.packing import pack
 from gnomon.training.evaluate import evaluate
 from gnomon.training.record import Recorder
 from gnomon.types import Task

@@ -1,0 +1,66 @@
+"""Sequences of one turn, made by hand, and read turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnomon import learners
+from gnomon.learners import Batch
+
+
+def made(
+    prompt: Sequence[int], reply: Sequence[int], logp: float = -1.0, *, rollout: int, group: int = 0
+) -> learners.Sequence:
+    """A conversation of one turn."""
+    count = len(reply)
+    return learners.Sequence(
+        token_ids=torch.tensor([*prompt, *reply]),
+        trainable=torch.tensor([False] * len(prompt) + [True] * count),
+        behavior_logp=torch.full((count,), logp, dtype=torch.float64),
+        version=torch.zeros(count, dtype=torch.int64),
+        turn=torch.zeros(count, dtype=torch.int64),
+        rollout=rollout,
+        group=group,
+        player=0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One turn, with what the batch holds of its tokens."""
+
+    prompt: tuple[int, ...]
+    reply: tuple[int, ...]
+    rollout: int
+    group: int
+    advantage: tuple[float, ...]
+    proximal_logp: tuple[float, ...]
+    reference_logp: tuple[float, ...]
+
+
+def lines(batch: Batch) -> Iterator[Line]:
+    """Every turn of the batch, in order."""
+    start = 0
+    for sequence in batch.sequences:
+        ids = sequence.token_ids.tolist()
+        places = sequence.trainable.nonzero().flatten()
+        for turn in sequence.turn.unique().tolist():
+            first, count = int(places[sequence.turn == turn][0]), int((sequence.turn == turn).sum())
+            known = {
+                name: tuple(value[start : start + count].tolist())
+                for name in ("advantage", "proximal_logp", "reference_logp")
+                for value in [getattr(batch, name)]
+                if isinstance(value, Tensor)
+            }
+            yield Line(
+                prompt=tuple(ids[:first]),
+                reply=tuple(ids[first : first + count]),
+                rollout=sequence.rollout,
+                group=sequence.group,
+                **{"advantage": (), "proximal_logp": (), "reference_logp": ()} | known,
+            )
+            start += count
