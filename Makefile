@@ -8,7 +8,8 @@ STAMP := .venv/.installed
 demo: $(STAMP)
 	@rm -rf runs/demo
 	$(BIN)/gnomon train src/gnomon/recipes/countdown.toml run=runs/demo
-	@echo "look:   $(BIN)/gnomon show runs/demo            the run"
+	@echo "look:   $(BIN)/gnomon view runs/demo            the run in a browser"
+	@echo "        $(BIN)/gnomon show runs/demo            the run in the terminal"
 	@echo "        $(BIN)/gnomon show runs/demo 79         the rollouts of its last step"
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
 
@@ -34,8 +35,8 @@ bench: $(STAMP)
 
 # Untrusted code is run in sandboxes that bubblewrap builds, and the terminal's tests drive bc and vim; tests refuse to
 # pass without them.
-PROGRAMS := bwrap bc vim
-PACKAGES := bubblewrap bc vim
+PROGRAMS := bwrap bc vim chromium
+PACKAGES := bubblewrap bc vim chromium
 bwrap:
 	@for program in $(PROGRAMS); do command -v $$program >/dev/null || missing=1; done; \
 	if [ -n "$$missing" ]; then \

@@ -224,6 +224,26 @@ def export(
 
 
 @app.command()
+def view(
+    places: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUN|FOLDER …", help="Run folders, or folders that hold some.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+) -> None:
+    """Show runs as web pages, on this machine alone: gnomon view runs"""
+    from gnomon.viewer import Viewer
+
+    viewer = Viewer(places or [Path("runs")], port=port)
+    put(f"runs are shown at {viewer.url} until interrupted (Ctrl-C)", flush=True)
+    if browser:
+        import webbrowser
+
+        webbrowser.open(viewer.url)
+    viewer.run()
+
+
+@app.command()
 def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
     """Compare two runs: settings, metrics, and the first record where they part."""
     from dataclasses import asdict

@@ -14,7 +14,7 @@ from typing import Any, Self
 from gnomon.errors import RunError
 from gnomon.metrics import current
 from gnomon.store.attempts import Attempt, attempts, broken, rows_of
-from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows
+from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows, terms
 from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, unpack
 from gnomon.store.lock import is_locked
 
@@ -194,7 +194,7 @@ class RunReader:
         if attempt and attempt > len(self.attempts):
             return []
         names, table = RolloutRow.__slots__, "given_up" if attempt else "records"
-        condition = " AND ".join(f"{name} = ?" for name in wanted)
+        condition = " AND ".join(terms(wanted))
         query = f"SELECT {', '.join(names)} FROM {table} WHERE {condition} ORDER BY seq"
         return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *wanted.values())]
 

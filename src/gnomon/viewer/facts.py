@@ -1,0 +1,189 @@
+"""What the pages show, as plain values read from a run folder."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import GnomonError
+from gnomon.launch.read import Address, asked_at, question, summary
+from gnomon.metrics import EVALUATION, METRICS, meaning
+from gnomon.monitoring.alarms import ADVICE
+from gnomon.store import Record, RunReader
+
+__all__ = ["charts", "glance", "group_rows", "overview", "step_facts", "task_facts"]
+
+EXCERPT = 160
+"""Characters of a reply that a list shows."""
+CHARTS = (
+    ("Reward", ("reward", "correct")),
+    ("Length in tokens", ("length",)),
+    ("Groups that teach nothing", ("all_right", "all_wrong")),
+    ("Truncated and failed", ("truncated", "failed")),
+    ("Entropy in nats", ("entropy",)),
+    ("Gradient norm", ("grad_norm",)),
+    ("Drift from the start of the step in nats", ("drift",)),
+    ("Clipped tokens", ("clipped",)),
+    ("Largest sampler-learner difference", ("logp_mismatch",)),
+    ("Learning rate", ("lr",)),
+)
+"""Title of each chart, and the metrics that it draws."""
+
+
+def glance(name: str, folder: Path) -> dict[str, Any]:
+    """A row of the table of runs; `error` says why a folder cannot be read."""
+    try:
+        with RunReader(folder) as reader:
+            recipe = tomllib.loads(reader.recipe)
+            baseline, held_out = reader.baseline, reader.held_out
+            return {
+                "name": name,
+                "env": recipe.get("env", {}).get("type", ""),
+                "objective": recipe.get("objective", {}).get("type", ""),
+                "status": reader.status.value,
+                "steps": reader.steps,
+                "budget": recipe.get("budget", {}).get("steps"),
+                "baseline": pass_at_1(baseline),
+                "held_out": pass_at_1(held_out),
+                "alarms": len(reader.alarms()),
+                "fingerprint": reader.fingerprint,
+            }
+    except (GnomonError, tomllib.TOMLDecodeError) as error:
+        return {"name": name, "error": str(error).splitlines()[0]}
+
+
+def pass_at_1(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Value and 95 % interval of an evaluation's pass@1."""
+    return None if body is None else body["pass_at"].get("1")
+
+
+def overview(name: str, folder: Path) -> dict[str, Any]:
+    """What the page of one run shows, apart from its curves."""
+    with RunReader(folder) as reader, reader.snapshot():
+        facts = summary(reader)
+        recorded = reader.metrics()
+        last = recorded[-1]["metrics"] if recorded else {}
+        return {
+            **facts,
+            "name": name,
+            "seq": reader.length,
+            "recipe": reader.recipe,
+            "advice": ADVICE,
+            "metrics": [(metric, value, meaning(metric)) for metric, value in sorted(last.items())],
+            "evaluation_steps": [e["step"] for e in facts["evaluations"]],
+        }
+
+
+def charts(folder: Path) -> dict[str, Any]:
+    """Every curve of a run: steps on the x axis, and per chart its series; the held-out series has its own steps."""
+    with RunReader(folder) as reader, reader.snapshot():
+        records = list(reader.records("step"))
+        metrics = [body["metrics"] for body in reader.metrics()]
+        held_out = [*reader.records("baseline"), *reader.records("evaluation")]
+        alarms = [{"step": alarm["step"], "name": alarm["name"]} for alarm in reader.alarms()]
+    steps = [record.step for record in records]
+    drawn = [
+        {"title": title, "x": steps, "series": [series(name, metrics) for name in names], "page": "step"}
+        for title, names in CHARTS
+        if any(name in step for step in metrics for name in names)
+    ]
+    parts = sorted({name for step in metrics for name in step if name.startswith("part/")})
+    if parts:
+        found = [series(name, metrics) for name in parts]
+        drawn.append({"title": "Parts of the reward", "x": steps, "series": found, "page": "step"})
+    return {"charts": [*measured(held_out), *drawn], "alarms": alarms}
+
+
+def series(name: str, metrics: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    return {"label": name, "values": [step.get(name) for step in metrics], "meaning": METRICS.get(name, "")}
+
+
+def measured(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """The chart of the held-out pass rate, with its interval; none for a run that was not measured."""
+    points = [(record.step or 0, found) for record in records if (found := pass_at_1(record.body))]
+    if not points:
+        return []
+    lines = [
+        {"label": label, "values": [found[key] for _, found in points], "meaning": EVALUATION["pass_at"]}
+        for label, key in (("pass@1", "value"), ("low", "low"), ("high", "high"))
+    ]
+    return [{"title": "Held-out pass@1", "x": [step for step, _ in points], "series": lines, "page": "held-out"}]
+
+
+def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> dict[str, Any]:
+    """The groups of a step. Args: status and text: only rollouts with this status and this text; empty for all.
+
+    Raises: RunError E409 when the step has no rollouts.
+    """
+    with RunReader(folder) as reader, reader.snapshot():
+        records = list(reader.records(kind, step))
+        if not records:
+            raise reader.absent(kind, step)
+        tasks = {task: asked_at(reader, Address(kind, step, task)) for task in dict.fromkeys(r.task for r in records)}
+        steps = steps_with(reader, kind)
+    statuses: dict[str, int] = {}
+    for record in records:
+        statuses[record.body["status"]] = statuses.get(record.body["status"], 0) + 1
+    wanted = [r for r in records if status in ("", r.body["status"]) and text.lower() in r.body["reply"].lower()]
+    return {
+        "step": step,
+        "kind": kind,
+        "statuses": statuses,
+        "count": len(records),
+        "shown": len(wanted),
+        "previous": max((at for at in steps if at < step), default=None),
+        "next": min((at for at in steps if at > step), default=None),
+        "groups": [
+            {"task": task, "question": question(tasks[task]), "id": tasks[task]["id"], "rows": group_rows(list(found))}
+            for task, found in groupby(wanted, attrgetter("task"))
+        ],
+    }
+
+
+def steps_with(reader: RunReader, kind: str) -> list[int]:
+    """The steps that have rollouts of a kind."""
+    of = "step" if kind == "rollout" else "evaluation"
+    found = {record.step for record in reader.records(of)}
+    if kind == "held_out":
+        found |= {record.step for record in reader.records("baseline")}
+    return sorted(step or 0 for step in found)
+
+
+def group_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Rollouts as rows of a list, with the beginning of each reply."""
+    return [
+        {
+            "step": record.step,
+            "task": record.task,
+            "sample": record.sample,
+            "reward": record.body["reward"],
+            "status": record.body["status"],
+            "tokens": record.body["tokens"],
+            "advantage": record.body.get("advantage"),
+            "excerpt": record.body["reply"][:EXCERPT],
+            "longer": len(record.body["reply"]) > EXCERPT,
+        }
+        for record in records
+    ]
+
+
+def task_facts(folder: Path, kind: str, task: int) -> dict[str, Any]:
+    """One task through time: the rollouts of every step that met it. Raises: RunError E409 when none did."""
+    with RunReader(folder) as reader, reader.snapshot():
+        records = list(reader.records(kind, task=task))
+        if not records:
+            raise reader.absent(kind, None, task)
+        asked = asked_at(reader, Address(kind, None, task))
+    return {
+        "task": task,
+        "kind": kind,
+        "id": asked["id"],
+        "question": question(asked),
+        "steps": [
+            {"step": step, "rows": group_rows(list(found))} for step, found in groupby(records, attrgetter("step"))
+        ],
+    }

@@ -1,0 +1,78 @@
+"""Who may read the pages: a browser on this machine that was opened with the token."""
+
+from __future__ import annotations
+
+from http.cookies import SimpleCookie
+from secrets import compare_digest
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Guard"]
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+LOOPBACK = ("127.0.0.1", "localhost")
+
+
+class Guard:
+    """Lets a request through if it is a GET to this host and port, from no other site, with the token.
+
+    The token comes once in the address (`?token=`) and from then on in a cookie that scripts and other sites cannot
+    use. Every answer carries the headers that forbid scripts, styles and frames from elsewhere.
+    """
+
+    def __init__(self, app: ASGIApp, *, port: int, token: str) -> None:
+        self.app, self.token = app, token
+        self.hosts = {f"{name}:{port}" for name in LOOPBACK}
+        self.cookie = f"gnomon_{port}"  # Cookies are shared between the ports of a host.
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        answer = self.refusal(scope) or self.entrance(scope)
+        await (answer or self.app)(scope, receive, with_headers)
+
+    def refusal(self, scope: Scope) -> Response | None:
+        """The answer to a request that no page of ours sends; None for one that may go on."""
+        headers = Headers(scope=scope)
+        if headers.get("host", "") not in self.hosts:
+            return PlainTextResponse("This server answers to 127.0.0.1 and localhost only.", 403)
+        origin = headers.get("origin", "")
+        if origin and origin.removeprefix("http://") not in self.hosts:
+            return PlainTextResponse("Requests from other sites are refused.", 403)
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return PlainTextResponse("Requests from other sites are refused.", 403)
+        if scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("This server only shows runs.", 405)
+        return None
+
+    def entrance(self, scope: Scope) -> Response | None:
+        """The answer to a request without the cookie, or with the token in its address."""
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        if (given := query.pop("token", None)) is not None and compare_digest(given.encode(), self.token.encode()):
+            answer = RedirectResponse(scope["path"] + (f"?{urlencode(query)}" if query else ""), 303)
+            answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
+            return answer
+        cookies = SimpleCookie(Headers(scope=scope).get("cookie", ""))
+        held = cookies[self.cookie].value if self.cookie in cookies else ""
+        if compare_digest(held.encode(), self.token.encode()):
+            return None
+        return PlainTextResponse("Open the address that `gnomon view` printed: it carries the token.", 403)

@@ -1,0 +1,125 @@
+// Draws the curves of a run, keeps a page of a running run up to date, and moves between pages by keys.
+"use strict";
+
+const COLOURS = ["#0969da", "#bc4c00", "#1a7f37", "#8250df", "#cf222e", "#9a6700", "#0e7490", "#57606a"];
+
+function element(name, text, parent) {
+  const made = document.createElement(name);
+  if (text !== "") made.textContent = text;
+  if (parent) parent.append(made);
+  return made;
+}
+
+function table(chart, parent) {
+  const details = element("details", "", parent);
+  element("summary", "Values as a table", details);
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.children.length > 1) return;
+    const made = element("table", "", details);
+    const head = element("tr", "", element("thead", "", made));
+    for (const label of ["step", ...chart.series.map((s) => s.label)]) element("th", label, head).scope = "col";
+    const body = element("tbody", "", made);
+    chart.x.forEach((x, at) => {
+      const row = element("tr", "", body);
+      element("td", String(x), row);
+      for (const s of chart.series) element("td", s.values[at] === null ? "–" : Number(s.values[at]).toPrecision(4), row);
+    });
+  });
+}
+
+function draw(chart, alarms, parent) {
+  const box = element("div", "", parent);
+  box.className = "chart";
+  element("h3", chart.title, box);
+  const place = element("div", "", box);
+  const text = getComputedStyle(document.body).color;
+  const axis = { stroke: text, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" } };
+  const plot = new uPlot(
+    {
+      width: Math.max(280, box.clientWidth - 20),
+      height: 220,
+      scales: { x: { time: false } },
+      axes: [{ ...axis, label: "step", labelSize: 18 }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(3)))) }],
+      series: [
+        { label: "step" },
+        ...chart.series.map((s, i) => ({
+          label: s.label,
+          stroke: COLOURS[i % COLOURS.length],
+          width: 1.5,
+          dash: s.label === "low" || s.label === "high" ? [4, 4] : undefined,
+          points: { show: chart.x.length < 40 },
+        })),
+      ],
+      hooks: {
+        draw: [
+          (u) => {
+            u.ctx.save();
+            u.ctx.strokeStyle = "#cf222e";
+            for (const alarm of alarms) {
+              const x = u.valToPos(alarm.step, "x", true);
+              u.ctx.beginPath();
+              u.ctx.moveTo(x, u.bbox.top);
+              u.ctx.lineTo(x, u.bbox.top + u.bbox.height);
+              u.ctx.stroke();
+            }
+            u.ctx.restore();
+          },
+        ],
+      },
+    },
+    [chart.x, ...chart.series.map((s) => s.values)],
+    place,
+  );
+  place.addEventListener("click", () => {
+    const at = plot.cursor.idx;
+    if (at !== null && at !== undefined) location.href = `${chart.page}/${chart.x[at]}`;
+  });
+  table(chart, box);
+}
+
+async function charts() {
+  const parent = document.getElementById("charts");
+  if (!parent) return;
+  const answer = await fetch(parent.dataset.source);
+  if (!answer.ok) return;
+  const found = await answer.json();
+  parent.replaceChildren();
+  for (const chart of found.charts) draw(chart, found.alarms, parent);
+  parent.dataset.drawn = String(found.charts.length);
+}
+
+async function refresh() {
+  const { run, seq, live } = document.body.dataset;
+  if (live !== "yes" || document.hidden) return;
+  const state = await (await fetch(`${run}state`)).json();
+  if (String(state.seq) === seq) return;
+  const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
+  const old = document.getElementById("charts");
+  document.querySelector("main").replaceWith(document.adoptNode(page.querySelector("main")));
+  document.body.dataset.seq = page.body.dataset.seq;
+  document.body.dataset.live = page.body.dataset.live;
+  if (old) await charts();
+}
+
+document.addEventListener("mouseover", (event) => {
+  const token = event.target.closest(".tokens span");
+  if (!token) return;
+  const facts = token.closest("details").querySelector(".token-facts");
+  facts.textContent = `token ${token.dataset.id}, log-probability ${token.dataset.logp}`;
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+  const name = { n: "next", p: "previous" }[event.key];
+  if (name) document.getElementById(name)?.click();
+  if (event.key === "/") {
+    const filter = document.getElementById("filter");
+    if (filter) {
+      event.preventDefault();
+      filter.focus();
+    }
+  }
+});
+
+charts();
+setInterval(() => refresh().catch(() => {}), 1000);
