@@ -12,7 +12,8 @@ from gnomon.api import configure
 from gnomon.config import to_toml
 from gnomon.keys import Key
 from gnomon.launch.display import Display
-from gnomon.launch.local import build, manifest, opening
+from gnomon.launch.local import build
+from gnomon.launch.manifest import manifest, opening
 from gnomon.store import Run
 from gnomon.training import Recorder, evaluate
 from gnomon.training.loop import draw, due, first
@@ -23,7 +24,8 @@ async def main(folder: str, steps: int) -> str:
     parts = build(config)
     env, actor, learner = parts.env, parts.actor, parts.learner
     key, held_out = Key(config.seed), first(env.tasks("test"), config.eval.tasks)
-    facts, genesis = manifest(config, parts, env), opening(config, env)
+    facts = manifest(config, env, tier=actor.engine.tier.value, mismatch=parts.mismatch)
+    genesis = opening(config, env)
     with Run.create(Path(folder), recipe=to_toml(config), manifest=facts, genesis=genesis) as store:
         run = Recorder(store, config, Display(config))
         for step in run.steps(learner):

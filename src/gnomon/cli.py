@@ -152,7 +152,7 @@ def sanity(
     config, _ = resolve([given, overrides(words, 2)], [check_env_config, check_policy_config])
     require_free(folder)
     from gnomon.launch.display import Display, Silent
-    from gnomon.launch.local import sanity as judge
+    from gnomon.launch.sanity import sanity as judge
 
     if as_json:
         found = judge(folder, config, Silent(), candidates=candidates, keep=keep)

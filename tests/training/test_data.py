@@ -16,7 +16,7 @@ from gnomon.config import RunConfig
 from gnomon.envs import Arithmetic, Dataset
 from gnomon.errors import RunError
 from gnomon.launch.data import anchored_data, data_hashes, digest, require_same_data
-from gnomon.launch.local import opening
+from gnomon.launch.manifest import opening
 from gnomon.store import RunReader
 
 SMALL = ["threads=1", "steps=2", "rollout.prompts=2", "group=2", "max_tokens=16", "eval.every=2", "eval.tasks=2"]

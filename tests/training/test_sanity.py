@@ -16,7 +16,7 @@ import torch
 from gnomon.config import RunConfig, overrides, resolve
 from gnomon.errors import ConfigError
 from gnomon.launch.display import Silent
-from gnomon.launch.local import sanity
+from gnomon.launch.sanity import sanity
 from gnomon.objectives import TABLE, Denominators, Objective, Tokens, rloo
 from gnomon.store import RunReader
 from gnomon.training.sanity import Gate, gate

@@ -1,0 +1,40 @@
+"""Ctrl-C: the first ends a run after the present step, saved; the second ends it now."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from gnomon.training import Recorder
+
+__all__ = ["gentle_interrupt"]
+
+NOTICE = b"\nStopping after this step. Once more to stop now; gnomon resume goes on from the last checkpoint.\n"
+
+
+@contextmanager
+def gentle_interrupt(recorder: Recorder) -> Iterator[None]:
+    """Within it, the first SIGINT or SIGTERM lets the run end after this step; the second raises KeyboardInterrupt.
+
+    Signals reach the main thread only: in any other thread this changes nothing.
+    """
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if recorder.stop:
+            raise KeyboardInterrupt
+        recorder.stop = True
+        os.write(2, NOTICE)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, was in old.items():
+            signal.signal(number, was)

@@ -1,0 +1,10 @@
+"""The parts of a run, each made from its settings: the only place that names concrete classes."""
+
+from gnomon.launch.makers.actor import make_actor
+from gnomon.launch.makers.engine import make_engine, measured
+from gnomon.launch.makers.learner import make_learner
+from gnomon.launch.makers.objective import make_objective
+from gnomon.launch.makers.tasks import make_tasks
+from gnomon.launch.makers.workers import make_workers
+
+__all__ = ["make_actor", "make_engine", "make_learner", "make_objective", "make_tasks", "make_workers", "measured"]

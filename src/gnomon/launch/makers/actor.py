@@ -1,0 +1,128 @@
+"""The actor: who collects what an objective trains on, against whom, and under which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from gnomon.config import RunConfig
+from gnomon.engines.base import Engine
+from gnomon.engines.embedded import Embedded
+from gnomon.envs.base import Env
+from gnomon.errors import ConfigError
+from gnomon.launch.makers.workers import make_workers
+from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
+from gnomon.models.past import Past
+from gnomon.models.policy import Policy
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.weights import Weights
+from gnomon.objectives import Data, Objective
+from gnomon.rendering import Renderer
+from gnomon.rollout.actor import Actor, Limits
+from gnomon.rollout.demonstrations import Mixed, Teacher
+from gnomon.rollout.feedback import Conditioned
+from gnomon.rollout.opponents import Opponents
+from gnomon.rollout.refill import Refilled
+from gnomon.rollout.splice import Splicer
+from gnomon.rollout.uncertain import Uncertain
+from gnomon.types import Sampling
+
+__all__ = ["make_actor"]
+
+COLLECTORS: dict[Data, Callable[..., Actor]] = {
+    Data.SAMPLED: Actor,
+    Data.DEMONSTRATED: Teacher,
+    Data.MIXED: Mixed,
+    Data.SPLICED: Splicer,
+}
+"""Who collects what an objective trains on, unless a setting changes it."""
+
+
+def make_actor(
+    config: RunConfig,
+    env: Env,
+    row: Objective,
+    *,
+    engine: Engine,
+    tokenizer: Tokenizer,
+    renderer: Renderer,
+    learner: LocalLearner,
+    played: Env,
+) -> Actor:
+    """Args: played: the environment that the workers play; `env` may hold only some of its tasks."""
+    return collector(config, row, learner)(
+        env,
+        tokenizer,
+        engine,
+        group=config.rollout.group,
+        sampling=make_sampling(config),
+        renderer=renderer,
+        referee=make_workers(config, played),
+        limits=make_limits(config),
+    )
+
+
+def make_sampling(config: RunConfig) -> Sampling:
+    rollout = config.rollout
+    return Sampling(max_tokens=rollout.max_tokens, temperature=rollout.temperature, stop=tuple(rollout.stop))
+
+
+def make_limits(config: RunConfig) -> Limits:
+    return Limits(
+        turns=config.rollout.turns or None,
+        context=config.rollout.context,
+        seconds=config.rollout.seconds,
+        failures=config.referee.failures,
+    )
+
+
+def collector(config: RunConfig, row: Objective, learner: LocalLearner) -> Callable[..., Actor]:
+    """The class of the actor, with what the settings say of it."""
+    if config.seats.opponent:
+        return opposed(config, row, learner.past)
+    if row.data is Data.CONDITIONED:
+        offline = round(config.rollout.offline * config.budget.steps)
+        return partial(Conditioned, base=copied(learner.weights()), offline=offline)
+    if row.data is Data.SAMPLED and config.rollout.refill:
+        shared = config.seats.baseline == "shared"
+        return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks, shared=shared)
+    if row.data is Data.SAMPLED and config.rollout.candidates > 1:
+        return partial(Uncertain, candidates=config.rollout.candidates, among=config.rollout.tasks)
+    return COLLECTORS[row.data]
+
+
+def copied(weights: Weights) -> Weights:
+    """Weights that stay as they are while a learner goes on."""
+    return replace(weights, state={name: value.clone() for name, value in weights.state.items()})
+
+
+def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..., Actor]:
+    """An actor whose policy plays one seat against an opponent. Raises: ConfigError E182, E180."""
+    if row.data is not Data.SAMPLED or config.rollout.refill or config.rollout.candidates > 1:
+        raise ConfigError(
+            "E182",
+            f"{row.name} learns from more than what the policy itself sampled, and an opponent sits at no such table",
+            where="seats.opponent",
+            fix="objective=rae, or another that learns from sampled rollouts, without rollout.refill or candidates",
+        )
+    folder = model_folder(config.policy.path if past is not None else config.seats.opponent)
+    opponent = Policy.load(folder, getattr(torch, config.policy.dtype))
+    require_same_tokens(model_folder(config.policy.path), folder)
+    return partial(Opponents, opponent=Embedded(opponent), past=past)
+
+
+def require_same_tokens(ours: Path, theirs: Path) -> None:
+    """Raises: ConfigError E180, where two policies have not the same tokens."""
+    if (ours / "tokenizer.json").read_bytes() != (theirs / "tokenizer.json").read_bytes():
+        raise ConfigError(
+            "E180",
+            "two policies that shall play each other have different tokenizers",
+            where=f"{ours} and {theirs}",
+            why="a conversation is kept as tokens, and it would not say the same to both",
+            fix="policies that were trained from the same base",
+        )

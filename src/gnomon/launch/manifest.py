@@ -1,0 +1,100 @@
+"""What a run stands on: versions, machine, code, data; and the first record, which decides its bytes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnomon.config import RunConfig
+from gnomon.envs.base import Env
+from gnomon.launch.data import data_hashes, digest
+from gnomon.launch.objects import source_facts
+from gnomon.models.folder import model_folder
+from gnomon.sandbox import capabilities
+
+__all__ = ["changes", "manifest", "opening"]
+
+LIBRARIES = ("gnomon", "torch", "transformers", "tokenizers", "numpy", "safetensors", "pydantic")
+
+
+def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float) -> dict[str, Any]:
+    """Versions, hardware, code and hashes, for a reader. Kept beside the chain.
+
+    Args: mismatch: the largest difference between a sampled and a scored log-probability, measured before the run.
+    """
+    rungs = getattr(env, "rungs", ())
+    return {
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in LIBRARIES},
+        "machine": {
+            "system": platform.platform(),
+            "cpu": cpu_name(),
+            "cores": os.cpu_count(),
+            "isa": torch.backends.cpu.get_cpu_capability(),
+        },
+        "threads": config.threads,
+        "env": source_facts(env, config.env.type),
+        "data": data_hashes(config, env),
+        "sandbox": capabilities(rungs).body() if rungs else {},
+        "policy": hashes(model_folder(config.policy.path)),
+        "code_sha256": code_hash(),
+        "tier": tier,
+        "logp_gap": mismatch,
+    }
+
+
+def opening(config: RunConfig, env: Env) -> dict[str, Any]:
+    """The first record of a run: the settings that decide its bytes, and the policy it starts from.
+
+    How often to save, what an audit may find, limits of time and the number of processes decide nothing; files are
+    known by their hashes, not their paths.
+    """
+    body = config.model_dump()
+    del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
+    del body["rollout"]["seconds"], body["referee"]["workers"]
+    body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
+    for setting, known in data_hashes(config, env).items():
+        table, _, option = setting.partition(".")
+        body[table][option] = known
+    if (other := config.seats.opponent) not in ("", "past"):
+        body["seats"]["opponent"] = hashes(model_folder(other))
+    return {"config": body, "policy": hashes(model_folder(config.policy.path))}
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """What of a manifest is not what it was."""
+    for key, value in now.items():
+        if before.get(key) != value:
+            yield f"{key} was {before.get(key)} and is {value}"
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Of every file of a model folder that decides what it computes."""
+    names = {"config.json", "generation_config.json", "tokenizer.json"}
+    paths = sorted(p for p in folder.iterdir() if p.name in names or p.suffix in (".safetensors", ".bin"))
+    return {path.name: digest(path) for path in paths}
+
+
+def code_hash() -> str:
+    """One hash over the source of the package, as it is installed."""
+    root = Path(sys.modules["gnomon"].__file__ or "").parent
+    total = sha256()
+    for path in sorted(root.rglob("*.py")):
+        total.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

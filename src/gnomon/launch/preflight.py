@@ -1,0 +1,41 @@
+"""The audit before a run: what it finds stops the run, or is shown and kept in the manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnomon.audit import Finding, Severity, preflight
+from gnomon.config import RunConfig
+from gnomon.envs.base import Env
+from gnomon.envs.blame import quoted
+from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.launch.objects import OBJECT
+from gnomon.launch.trial import defined
+from gnomon.training import Watch
+
+__all__ = ["audited"]
+
+BROKEN = ("failure.raised", "failure.no_verdict", "failure.not_finite", "failure.out_of_range", "failure.no_end")
+"""Findings that are errors of the code: whatever else was found follows from them, and none is a matter of opinion."""
+
+
+def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
+    """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
+    report = preflight(env, acknowledge=config.audit.acknowledge, max_tokens=config.rollout.max_tokens)
+    if report.blocking:
+        broken = [finding for finding in report.blocking if finding.rule in BROKEN]
+        raise ConfigErrors([refused(finding, config.env.type, env) for finding in broken or report.blocking])
+    for finding in report.findings:
+        if finding.severity is Severity.WARNING:
+            watch.message(f"Audit: {finding.rule}: {finding.what}")
+    return report.receipt()
+
+
+def refused(finding: Finding, name: str, env: Env) -> ConfigError:
+    """A finding that stops a run, as an error; one that may be meant says how to accept it."""
+    accept = f"gnomon audit {name} shows it; audit.acknowledge='[\"{finding.rule}\"]' accepts it"
+    if name.startswith(OBJECT):
+        accept = f'audit={{"acknowledge": ["{finding.rule}"]}} in the call accepts it'
+    where = quoted(finding.where) or (defined(env) if name.startswith(OBJECT) else name)
+    fix = finding.fix if finding.rule in BROKEN else accept
+    return ConfigError("E124", f"{finding.rule}: {finding.what}", where=where, why=finding.why, fix=fix)
