@@ -25,7 +25,7 @@ from gnomon.launch.preflight import audited
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
 from gnomon.learners.base import Learner
-from gnomon.monitoring.alarms import Lookout
+from gnomon.monitoring.alarms import Monitor
 from gnomon.objectives import Objective
 from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose
@@ -152,7 +152,7 @@ def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
 
 def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
     sentinel = getattr(parts.env, "sentinel", None)
-    recorder = Recorder(store, config, watch, Lookout(parts.env.tasks("train").__getitem__, sentinel))
+    recorder = Recorder(store, config, watch, Monitor(parts.env.tasks("train").__getitem__, sentinel))
     watch.message(numerics(parts.engine.tier, parts.mismatch))
     with gentle_interrupt(recorder):
         page = train(

@@ -30,7 +30,7 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float) -> dict
 
     Args: mismatch: the largest difference between a sampled and a scored log-probability, measured before the run.
     """
-    rungs = getattr(env, "rungs", ())
+    isolation = getattr(env, "isolation", ())
     return {
         "python": platform.python_version(),
         "versions": {name: version(name) for name in LIBRARIES},
@@ -43,7 +43,7 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float) -> dict
         "threads": config.threads,
         "env": source_facts(env, config.env.type),
         "data": data_hashes(config, env),
-        "sandbox": capabilities(rungs).body() if rungs else {},
+        "sandbox": capabilities(isolation).body() if isolation else {},
         "policy": hashes(model_folder(config.policy.path)),
         "code_sha256": code_hash(),
         "tier": tier,
