@@ -47,7 +47,7 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float) -> dict
         "policy": hashes(model_folder(config.policy.path)),
         "code_sha256": code_hash(),
         "tier": tier,
-        "logp_gap": mismatch,
+        "logp_mismatch": mismatch,
     }
 
 
