@@ -65,6 +65,16 @@ def test_what_is_not_there_is_answered_in_a_sentence(written, path):
         assert status == 404 and "Traceback" not in text and len(text) < 3000
 
 
+def test_a_task_of_many_steps_is_shown_page_by_page(written):
+    with served(written("a", *([f"reply {step}"] * 100 for step in range(6)))) as viewer:
+        first, second = (asked(viewer, f"/run/a/-/task/0{query}")[2] for query in ("", "?before=4"))
+        assert "Step 5" in first and "Step 4" in first and "Step 3" not in first and 'href="?before=4"' in first
+        assert "Step 3" in second and "Step 2" in second and "Step 5" not in second and "reply 3" in second
+        assert "6 steps sampled it" in first and "before" not in asked(viewer, "/run/a/-/task/0?before=2")[2]
+        (chart,) = json.loads(asked(viewer, "/run/a/-/task/0/curves")[2])["charts"]
+        assert chart["x"] == list(range(6)) and chart["series"][0]["values"] == [0.5] * 6
+
+
 def test_a_damaged_run_does_not_hide_the_others(written):
     good, bad = written("good", ["x"]), written("bad", ["x"])
     (bad / "journal.db").write_bytes(b"no database")

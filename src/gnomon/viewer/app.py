@@ -17,7 +17,7 @@ from gnomon.errors import GnomonError
 from gnomon.launch.read import Address, address, rollout
 from gnomon.store import RunReader
 from gnomon.terminal import printable
-from gnomon.viewer.facts import charts, glance, group_rows, overview, step_facts, task_facts
+from gnomon.viewer.facts import charts, glance, group_rows, overview, step_facts, task_charts, task_facts
 from gnomon.viewer.folders import run_folders
 from gnomon.viewer.tokens import SHADES, tokenizer_of, turn_tokens
 
@@ -36,6 +36,8 @@ def application(places: Sequence[Path]) -> Starlette:
         Route("/run/{name:path}/-/state", pages.state),
         Route("/run/{name:path}/-/step/{step:int}", pages.step),
         Route("/run/{name:path}/-/held-out/{step:int}", pages.held_out_step),
+        Route("/run/{name:path}/-/task/{task:int}/curves", pages.task_curves),
+        Route("/run/{name:path}/-/held-out-task/{task:int}/curves", pages.held_out_task_curves),
         Route("/run/{name:path}/-/task/{task:int}", pages.task),
         Route("/run/{name:path}/-/held-out-task/{task:int}", pages.held_out_task),
         Route("/run/{name:path}/-/rollout/{address}", pages.rollout),
@@ -96,18 +98,23 @@ class Pages:
         return self.page("step.html", request, facts=facts, status=status, text=text)
 
     def task(self, request: Request) -> Response:
-        return self.page(
-            "task.html", request, facts=task_facts(self.folder(request), "rollout", request.path_params["task"])
-        )
+        return self.through(request, "rollout")
 
     def held_out_task(self, request: Request) -> Response:
-        return self.page(
-            "task.html", request, facts=task_facts(self.folder(request), "held_out", request.path_params["task"])
-        )
+        return self.through(request, "held_out")
+
+    def through(self, request: Request, kind: str) -> Response:
+        facts = task_facts(self.folder(request), kind, request.path_params["task"], whole(request, "before"))
+        return self.page("task.html", request, facts=facts)
+
+    def task_curves(self, request: Request) -> Response:
+        return JSONResponse(task_charts(self.folder(request), "rollout", request.path_params["task"]))
+
+    def held_out_task_curves(self, request: Request) -> Response:
+        return JSONResponse(task_charts(self.folder(request), "held_out", request.path_params["task"]))
 
     def rollout(self, request: Request) -> Response:
         place = address(request.path_params["address"])
-        begin = request.query_params.get("from", "")
         with RunReader(self.folder(request)) as reader, reader.snapshot():
             facts = rollout(reader, place)
             group = [r for r in reader.records(place.kind, place.step, place.task, attempt=place.attempt)]
@@ -125,7 +132,7 @@ class Pages:
             group=rows,
             previous=neighbour(place, samples, at - 1),
             next=neighbour(place, samples, at + 1),
-            begin=int(begin) if begin.isdecimal() and begin.isascii() else 0,
+            begin=whole(request, "from") or 0,
             piece=PIECE,
             shades=range(SHADES),
         )
@@ -136,6 +143,12 @@ def neighbour(place: Address, samples: Sequence[int], at: int) -> str:
     if not 0 <= at < len(samples):
         return ""
     return str(Address(place.kind, place.step, place.task, samples[at], place.attempt))
+
+
+def whole(request: Request, name: str) -> int | None:
+    """A whole number of the address's query; None where there is none."""
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def visible(value: Any) -> Any:

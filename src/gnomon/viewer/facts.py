@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from gnomon.metrics import EVALUATION, METRICS, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Record, RunReader
 
-__all__ = ["charts", "glance", "group_rows", "overview", "step_facts", "task_facts"]
+__all__ = ["charts", "glance", "group_rows", "overview", "step_facts", "task_charts", "task_facts"]
 
 EXCERPT = 160
 """Characters of a reply that a list shows."""
+MOST = 256
+"""Rollouts on the page of a task."""
 CHARTS = (
     ("Reward", ("reward", "correct")),
     ("Length in tokens", ("length",)),
@@ -171,19 +174,47 @@ def group_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
     ]
 
 
-def task_facts(folder: Path, kind: str, task: int) -> dict[str, Any]:
-    """One task through time: the rollouts of every step that met it. Raises: RunError E409 when none did."""
+def task_facts(folder: Path, kind: str, task: int, before: int | None = None) -> dict[str, Any]:
+    """One task through time: the rollouts of the last steps that sampled it.
+
+    Args: before: only steps before this one; none for all. Raises: RunError E409 when no step sampled the task.
+    """
     with RunReader(folder) as reader, reader.snapshot():
-        records = list(reader.records(kind, task=task))
-        if not records:
+        rows = reader.rollout_rows(task=task, kind=kind)
+        if not rows:
             raise reader.absent(kind, None, task)
-        asked = asked_at(reader, Address(kind, None, task))
+        sizes = Counter(row.step or 0 for row in rows if before is None or (row.step or 0) < before)
+        steps = newest(sizes, MOST)
+        found = {step: list(reader.records(kind, step, task)) for step in steps}
+        asked = asked_at(reader, Address(kind, rows[-1].step, task))
     return {
         "task": task,
         "kind": kind,
         "id": asked["id"],
         "question": question(asked),
-        "steps": [
-            {"step": step, "rows": group_rows(list(found))} for step, found in groupby(records, attrgetter("step"))
-        ],
+        "sampled": len({row.step for row in rows}),
+        "earlier": steps[-1] if len(steps) < len(sizes) else None,
+        "steps": [{"step": step, "rows": group_rows(records)} for step, records in found.items()],
+    }
+
+
+def newest(sizes: Mapping[int, int], most: int) -> list[int]:
+    """The last steps, newest first, that hold at most so many rollouts together; at least one step if there is one."""
+    order = sorted(sizes, reverse=True)
+    totals = accumulate(sizes[step] for step in order)
+    return [step for place, (step, total) in enumerate(zip(order, totals, strict=True)) if place == 0 or total <= most]
+
+
+def task_charts(folder: Path, kind: str, task: int) -> dict[str, Any]:
+    """How often one task was solved in each step that sampled it, and its mean reward."""
+    with RunReader(folder) as reader:
+        rows = reader.rollout_rows(task=task, kind=kind)
+    groups = [(step or 0, list(found)) for step, found in groupby(rows, attrgetter("step"))]
+    right = [sum(row.status == "correct" for row in found) / len(found) for _, found in groups]
+    reward = [sum(row.reward or 0.0 for row in found) / len(found) for _, found in groups]
+    lines = [{"label": "correct", "values": right}, {"label": "reward", "values": reward}]
+    title, page = "This task in each step that sampled it", "../held-out" if kind == "held_out" else "../step"
+    return {
+        "charts": [{"title": title, "x": [step for step, _ in groups], "series": lines, "page": page}],
+        "alarms": [],
     }
