@@ -29,7 +29,7 @@ from gnomon.objectives import (
     metric,
     scored_terms,
 )
-from gnomon.objectives.curve import tilted
+from gnomon.objectives.curves import tilted
 from gnomon.objectives.world import correct, outcomes, world
 
 GROUP, MEASURED, GROUPS, SEEDS = 8, 12, 64, 10

@@ -10,7 +10,7 @@ from typing import Any
 
 import objective_losses
 import token_losses
-from objective_losses import by_prompt_loss, dr_grpo_loss, penalised_loss
+from objective_losses import by_prompt_loss, dr_grpo_loss, grpo_loss, penalised_loss
 from objective_steps import Step
 from torch import Tensor
 
@@ -21,6 +21,7 @@ from gnomon.objectives import (
     Target,
     k1_in_return,
     k2,
+    k3,
     prompt_mean,
     ratio_weighted_k3,
     truncated,
@@ -34,7 +35,7 @@ LOSSES = objective_losses.LOSSES | token_losses.LOSSES
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "dr_grpo": [{"clip_low": 0.1, "clip_high": 0.3}],
-    "grpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"epsilon": 0.0}, {"reference_weight": 0.3}],
+    "grpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"epsilon": 0.0}],
     "grpo_sample_std": [{"epsilon": 0.1}],
     "cispo": [{"clip_high": 0.1}],
     "cispo_cap": [{"cap": 1.2}],
@@ -93,7 +94,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"family": "C"},
         {"family": "D"},
         {"family": "B", "parameter": 1.5},
-        {"family": "C", "parameter": 1.2},
+        {"family": "C", "parameter": 1.1},
         {"family": "D", "parameter": 1.4},
     ],
 }
@@ -153,6 +154,9 @@ def composed() -> list[Case]:
     cases = [Case(name=row.name, row=row, loss=partial(dr_grpo_loss, clip_low=0.2, clip_high=0.2, cap=2.0))]
     row = replace(TABLE["dapo"](), name="dapo by prompt", aggregate=prompt_mean)
     cases.append(Case(name=row.name, row=row, loss=by_prompt_loss))
+    row = replace(TABLE["grpo"](), name="grpo k3", penalty=k3, penalty_weight=0.3)
+    anchored = partial(grpo_loss, clip_low=0.2, clip_high=0.2, epsilon=1e-6, reference_weight=0.3)
+    cases.append(Case(name=row.name, row=row, loss=anchored))
     for penalty in (k1_in_return, k2, ratio_weighted_k3):
         row = replace(plain, name=f"dr_grpo {penalty.__name__}", penalty=penalty, penalty_weight=0.3)
         cases.append(Case(name=row.name, row=row, loss=partial(penalised_loss, penalty=penalty.__name__, weight=0.3)))

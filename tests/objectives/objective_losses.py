@@ -45,7 +45,7 @@ def _surrogate(ratio: Tensor, advantage: float, low: float, high: float) -> Tens
 
 
 def grpo_loss(
-    step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float, reference_weight: float
+    step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float, reference_weight: float = 0.0
 ) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():

@@ -66,7 +66,7 @@ from gnomon.objectives import (
 
 LOPSIDED = ("grpo,clip_low=0.1,clip_high=0.3", "dr_grpo,clip_low=0.1,clip_high=0.3")
 CLIPPED = ("grpo", "dr_grpo")
-ANCHORED = "grpo,reference_weight=0.3"
+ANCHORED = "grpo k3"
 TRUNCATED = "dr_grpo truncated"
 
 

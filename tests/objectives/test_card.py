@@ -32,9 +32,9 @@ from gnomon.objectives import (
     sequence_mean,
 )
 from gnomon.objectives.aggregate import constant
-from gnomon.objectives.card import options_text, sections
 from gnomon.objectives.card_text import chart, words
-from gnomon.objectives.curve import measured, tilted
+from gnomon.objectives.cards import options_text, sections
+from gnomon.objectives.curves import measured, tilted
 from gnomon.objectives.world import correct, world
 
 

@@ -33,7 +33,7 @@ from gnomon.objectives import (
     scored_terms,
     update_scale,
 )
-from gnomon.objectives.curve import tilted
+from gnomon.objectives.curves import tilted
 from gnomon.objectives.exact import moments, multisets
 from gnomon.objectives.world import World, correct, outcomes, world
 

@@ -19,7 +19,7 @@ from gnomon.objectives import (
     metric,
     objective,
 )
-from gnomon.objectives.edges import on_policy
+from gnomon.objectives.edge_cases import on_policy
 from gnomon.store import RunReader, RunStatus
 
 __all__ = ["NOISES", "success_counts", "tune", "tune_text"]

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from gnomon.objectives.curve import GRID, Curve
-from gnomon.objectives.length_bias import LengthBias
+from gnomon.objectives.curves import GRID, Curve
+from gnomon.objectives.length import LengthBias
 
 if TYPE_CHECKING:
-    from gnomon.objectives.card import Card
+    from gnomon.objectives.cards import Card
 
 __all__ = ["card_text", "chart", "columns", "declared", "enumerated", "length_words", "number", "words"]
 
@@ -43,7 +43,7 @@ def card_text(card: Card) -> str:
         *declared(card),
         ("asks for", ", ".join(card.needs)),
     ]
-    options = [(f"{option.name} = {option.default}", option.text) for option in card.options]
+    options = [(f"{name} = {given.default}", f"{given.text}; {given.allowed}") for name, given in card.options.items()]
     blocks = [
         textwrap.wrap(f"{card.name}: {card.summary}", WIDTH),
         _table([(label, text) for label, text in facts if text]),

@@ -7,11 +7,10 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 from gnomon.objectives import advantages, closed, counts
 from gnomon.objectives.group_rows import reinforce
-from gnomon.objectives.row import Baseline, Objective, Rewards, Singleton, at_least, finite, whole
+from gnomon.objectives.row import Baseline, Objective, Singleton, row
 from gnomon.objectives.target import PolicyGradient
 
 __all__ = [
@@ -29,151 +28,102 @@ __all__ = [
 ]
 
 
+@row
 def maxrl() -> Objective:
-    """MaxRL: the mean score of the successes, exact maximum likelihood up to order N. Rewards are 0 or 1."""
     return replace(
         reinforce(),
-        name="maxrl",
         advantage=partial(advantages.counted, weight=counts.direct_weight),
         target=PolicyGradient(weight=partial(_likelihood, short=0), text="(1 − (1−p)^N)/p ∇p"),
-        rewards=Rewards.BINARY,
         equation="κ = rᵢ·N/K / S",
-        source="Tajwar et al. 2026, arXiv 2602.02710",
     )
 
 
+@row
 def maxrl_control() -> Objective:
-    """MaxRL less the mean score of the group, a control variate: the same climb, of order N, with less noise.
-
-    A group without a success is kept: all its rollouts are pushed down alike. Rewards are 0 or 1.
-    """
+    """A group without a success is kept: all its rollouts are pushed down alike. Rewards are 0 or 1."""
     return replace(
         maxrl(),
-        name="maxrl_control",
         advantage=partial(advantages.counted, weight=counts.control_weight),
         singleton=Singleton.SHIFTED,
         equation="κ = (rᵢ·N/K − 1) / S",
     )
 
 
-def maxrl_released(epsilon: float = 1e-6) -> Objective:
-    """MaxRL as released: rewards relative to the mean of their group, which is maximum likelihood of order N−1.
+@row
+def maxrl_released(*, epsilon: float) -> Objective:
+    """It drops the groups without a success, and with them one order. Rewards are 0 or 1.
 
-    It drops the groups without a success, and with them one order. Rewards are 0 or 1.
-
-    Args: epsilon, added to the mean, ≥ 0.
-    Raises: ValueError for an option out of range.
     Differs: the released code goes on with a token mean and a clip; here the credit stands alone.
     """
-    at_least(0, epsilon=epsilon)
     return replace(
         maxrl(),
-        name="maxrl_released",
         advantage=partial(advantages.counted, weight=partial(counts.released_weight, epsilon=epsilon)),
         target=PolicyGradient(
             weight=partial(_relative, epsilon=epsilon), text="(1 − (1−p)^{N−1})/p ∇p, up to the ε of the mean"
         ),
         singleton=Singleton.ZERO,
-        min_group=2,
         equation="κ = (rᵢ − r̄)/(r̄ + ε) / S",
-        source="tajwarfahim/maxrl, compute_maxrl_outcome_advantage",
     )
 
 
-def maxrl_sub(order: int = 2) -> Objective:
-    """MaxRL of an order T below the group: between REINFORCE (T = 1) and MaxRL (T = N). Rewards are 0 or 1.
-
-    Args: order, T ≥ 1; groups smaller than T are refused.
-    Raises: ValueError for an option out of range.
-    """
-    whole(1, order=order)
+@row
+def maxrl_sub(*, order: int) -> Objective:
     return replace(
         maxrl(),
-        name="maxrl_sub",
         advantage=partial(advantages.counted, weight=partial(counts.sub_weight, order=order)),
         target=PolicyGradient(weight=partial(_likelihood_of, order=order), text=f"(1 − (1−p)^{order})/p ∇p"),
         singleton=Singleton.RAW if order == 1 else Singleton.REFUSED,
-        min_group=order,
         equation="κ = rᵢ·N/C(N,T) Σₖ C(K−1,k−1)·C(N−K,T−k)/k / S",
-        source="tajwarfahim/maxrl, c_sub_TN",
     )
 
 
-def rl2ml(family: Literal["A", "B", "C", "D"] = "A", parameter: float = 0.5, baseline: float = 0.0) -> Objective:
-    """RL2ML: one dial from REINFORCE (0) over maximum likelihood of order N (1) to beyond. Rewards are 0 or 1.
-
-    Read in the paper's abstract: binary feedback, a family of surrogate objectives with a closed-form, exactly
+@row
+def rl2ml(*, family: str, parameter: float, baseline: float) -> Objective:
+    """Read in the paper's abstract: binary feedback, a family of surrogate objectives with a closed-form, exactly
     unbiased estimator at a fixed group size, going through RL and maximum likelihood to beyond, a scale of the
     update per count of successes with a sub- and a supercritical side. Derived here, since the parameterisation
     could not be read: the four families, their expectations, the update scale and its classification. Every
     member keeps the weight of a prompt that always succeeds at w(1) = 1.
 
-    Args: family, A rising factorial, B power, C mixed denominator, D geometric (see `family_weight`); parameter, the
-        dial: above −1 in A, at least −1 in B and C and at most N/(N−1), excluded, in C, at least 0 in D; baseline,
-        taken off every rollout of every group: it changes the variance alone.
-    Raises: ValueError for an option out of range.
     Differs: the paper's default could not be read; 0.5 lies halfway from RL to maximum likelihood.
     """
-    finite(parameter=parameter, baseline=baseline)
     credit = partial(counts.family_weight, family=family, parameter=parameter, baseline=baseline)
     credit(1)
     return replace(
         maxrl(),
-        name="rl2ml",
         advantage=partial(advantages.counted, weight=credit),
         target=PolicyGradient(weight=partial(_WEIGHT[family], parameter=parameter), text=_TEXT[family]),
         singleton=Singleton.SHIFTED if baseline else Singleton.RAW,
         equation="κ = (rᵢ·a(K) − baseline) / S, a(K) of the family",
-        source="Zheng 2026, arXiv 2605.30154 (abstract); families derived",
     )
 
 
-def pkpo(k: int = 2) -> Objective:
-    """PKPO without a baseline: the exact gradient of the expected best of k rollouts, pass@k for rewards 0 and 1.
-
-    Args: k ≥ 1; groups smaller than k are refused.
-    Raises: ValueError for an option out of range.
-    """
-    whole(1, k=k)
+@row
+def pkpo(*, k: int) -> Objective:
     return replace(
         reinforce(),
-        name="pkpo",
         advantage=partial(advantages.best_of, k=k),
         target=closed.best_of(k, "∇E[best of k], k(1−p)^{k−1} ∇p for rewards 0 and 1"),
         singleton=Singleton.RAW if k == 1 else Singleton.REFUSED,
-        min_group=k,
         equation="κ = k·mean_{I∋i} max_I r / S, I of k rollouts",
-        source="Walder & Karkhanis 2025, arXiv 2505.15201",
     )
 
 
-def pkpo_loo(k: int = 2) -> Objective:
-    """PKPO less the best of k among the other rollouts.
-
-    Args: k ≥ 1; groups of k or fewer are refused.
-    Raises: ValueError for an option out of range.
-    """
+@row
+def pkpo_loo(*, k: int) -> Objective:
     return replace(
         pkpo(k),
-        name="pkpo_loo",
         advantage=partial(advantages.best_of_less_others, k=k),
         singleton=Singleton.REFUSED,
-        min_group=k + 1,
         baseline=Baseline.OTHERS,
         equation="κ = k·(mean_{I∋i} max_I r − mean_{I∌i} max_I r) / S, I of k rollouts",
     )
 
 
-def pkpo_marginal(k: int = 2) -> Objective:
-    """PKPO by what a rollout adds to the best of k−1 others (the baseline called leave-one-out minus one).
-
-    Args: k ≥ 2; groups smaller than k are refused.
-    Raises: ValueError for an option out of range.
-    """
-    whole(2, k=k)
+@row
+def pkpo_marginal(*, k: int) -> Objective:
     return replace(
         pkpo(k),
-        name="pkpo_marginal",
         advantage=partial(advantages.best_of_marginal, k=k),
         singleton=Singleton.REFUSED,
         baseline=Baseline.OTHERS,
@@ -181,54 +131,36 @@ def pkpo_marginal(k: int = 2) -> Objective:
     )
 
 
+@row
 def pass_at_all() -> Objective:
-    """The best of the group less the best of the others: the gradient of the best of N, over N."""
     return replace(
         reinforce(),
-        name="pass_at_all",
         advantage=advantages.max_less_others,
         target=closed.best_of(None, "∇E[best of N] / N, (1−p)^{N−1} ∇p for rewards 0 and 1"),
         singleton=Singleton.REFUSED,
-        min_group=2,
         baseline=Baseline.OTHERS,
         equation="κ = (max_j rⱼ − max_{j≠i} rⱼ) / S",
-        source="Tang, Zheng, Synnaeve & Munos 2025, arXiv 2503.19595",
     )
 
 
-def pass_at_k_analytic(k: int = 2) -> Objective:
-    """Pass@k training in closed form: subsets of k pass or fail, their standardised outcome is credit. 0 or 1 only.
-
-    Args: k ≥ 1; groups of k or fewer are refused: nothing is left of their credit.
-    Raises: ValueError for an option out of range.
-    """
-    whole(1, k=k)
+@row
+def pass_at_k_analytic(*, k: int) -> Objective:
     return replace(
         reinforce(),
-        name="pass_at_k_analytic",
         advantage=partial(advantages.counted, weight=partial(counts.analytic_weight, k=k)),
         target=PolicyGradient(weight=partial(_subset_weight, k=k), text="w(p) ∇p, w of degree N−1"),
         singleton=Singleton.REFUSED,
-        min_group=k + 1,
-        rewards=Rewards.BINARY,
         equation="κ = (mean_{I∋i} pass(I) − R)/√(R(1−R)) / S, R = mean_I pass(I), I of k rollouts",
-        source="Chen et al. 2025, arXiv 2508.10751",
     )
 
 
-def pass_at_k_centred(k: int = 2) -> Objective:
-    """`pass_at_k_analytic` without its division by the deviation: the gradient of pass@k, scaled. 0 or 1 only.
-
-    Args: k ≥ 1; groups of k or fewer are refused: nothing is left of their credit.
-    Raises: ValueError for an option out of range.
-    """
+@row
+def pass_at_k_centred(*, k: int) -> Objective:
     return replace(
         pass_at_k_analytic(k),
-        name="pass_at_k_centred",
         advantage=partial(advantages.counted, weight=partial(counts.centred_pass_weight, k=k)),
         target=PolicyGradient(weight=partial(_pass, k=k), text="(1 − k/N)(1−p)^{k−1} ∇p"),
         equation="κ = (mean_{I∋i} pass(I) − R) / S, R = mean_I pass(I), I of k rollouts",
-        source="Chen et al. 2025, arXiv 2508.10751, without its division",
     )
 
 

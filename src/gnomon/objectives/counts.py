@@ -20,6 +20,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from gnomon.objectives.options import in_family
+
 __all__ = [
     "FAMILIES",
     "CountWeight",
@@ -182,8 +184,8 @@ def family_weight(group: int, *, family: str, parameter: float, baseline: float 
     """
     if family not in FAMILIES:
         raise ValueError(f"no family is called {family!r}; known: {', '.join(FAMILIES)}")
-    if not (0 if family == "D" else -1) <= parameter < math.inf or (family == "A" and parameter == -1):
-        raise ValueError(f"family {family} has no parameter {parameter!r}")
+    if not in_family(family, parameter, group):
+        raise ValueError(f"family {family} has no parameter {parameter!r} in groups of {group}")
     success = [FAMILIES[family](group, count, parameter) for count in range(1, group + 1)]
     return gauged(ungauged(success), [baseline] * group)
 

@@ -8,21 +8,17 @@ from dataclasses import replace
 
 from gnomon.objectives import advantages, aggregate, closed, likelihood
 from gnomon.objectives.group_rows import reinforce, rloo
-from gnomon.objectives.row import Data, Need, Noise, Objective, Rewards, Singleton
+from gnomon.objectives.row import Noise, Objective, Singleton, row
 from gnomon.objectives.target import Chances, ClosedForm, Seen, Shape, TokenShape
 
 __all__ = ["fcp", "rft", "sft", "verifree", "verifree_advantage"]
 
 
+@row
 def sft() -> Objective:
-    """Supervised fine-tuning: the log-likelihood of the rollouts, as a mean over tokens. Rewards play no part.
-
-    The gradient is that of E[log π] under the law that gave the rollouts; each counts by its share of the tokens.
-    """
+    """The gradient is that of E[log π] under the law that gave the rollouts; each counts by its share of the tokens."""
     return replace(
         reinforce(),
-        name="sft",
-        data=Data.DEMONSTRATED,
         advantage=likelihood.given,
         aggregate=aggregate.token_mean,
         target=closed.tallied(
@@ -30,35 +26,27 @@ def sft() -> Objective:
         ),
         singleton=Singleton.UNIT,
         noise=Noise.MOVES,
-        rewards=Rewards.NONE,
         equation="κ = 1 / Σⱼ|oⱼ|",
-        source="Ouyang et al. 2022, arXiv 2203.02155, §3.5",
     )
 
 
+@row
 def rft() -> Objective:
-    """Rejection fine-tuning: the log-likelihood of the successes alone, as a mean over tokens. Rewards are 0 or 1.
-
-    Differs: divided by the tokens of the step as planned, the failures' included; over the successes' alone it is
-        the same direction in a step, and longer where successes are rare.
+    """Differs: divided by the tokens of the step as planned, the failures' included; over the successes' alone it is
+    the same direction in a step, and longer where successes are rare.
     """
     return replace(
         sft(),
-        name="rft",
-        data=Data.SAMPLED,
         advantage=likelihood.successes,
         target=closed.tallied(_right_by_tokens, "Σ π h ∇log π, h = r·N·E[1/Σⱼ|yⱼ|]"),
         singleton=Singleton.RAW,
-        rewards=Rewards.BINARY,
         equation="κ = rᵢ / Σⱼ|oⱼ|",
-        source="Yuan et al. 2023, arXiv 2308.01825",
     )
 
 
+@row
 def fcp() -> Objective:
-    """Feedback-conditional policy: supervised fine-tuning where the prompt carries the feedback on the answer.
-
-    The prompt of a rollout to learn from is not the one that it was sampled with: it holds what was said of the
+    """The prompt of a rollout to learn from is not the one that it was sampled with: it holds what was said of the
     answer afterwards. Fitted exactly, π(o|c) ∝ π_ref(o)·p(c|o); answers sampled for a wanted c, judged afresh and
     fitted again T times give π_ref(o)·p(c|o)^{T+1}. Rewards play no part. A policy that never saw feedback in a
     prompt must be taught first, from answers of the policy that the run begins with (`rollout.offline`): without
@@ -69,18 +57,14 @@ def fcp() -> Objective:
     """
     return replace(
         sft(),
-        name="fcp",
-        data=Data.CONDITIONED,
         credit=likelihood.finished_alone,
         equation="κ = 1[oᵢ ended] / Σⱼ|oⱼ|",
-        source="FCP 2025, arXiv 2509.22638",
     )
 
 
+@row
 def verifree() -> Objective:
-    """VeriFree: raises the likelihood of a known answer after the policy's own reasoning; nothing is verified.
-
-    The rollout's text ends in the reference answer, which the policy did not write: segment 0 is the reasoning, the
+    """The rollout's text ends in the reference answer, which the policy did not write: segment 0 is the reasoning, the
     others are the answer. Then the gradient is exactly that of J = E_z[π(y*|x, z)], and it scatters less than that
     of a verifier which compares a sampled answer with y*.
 
@@ -88,31 +72,23 @@ def verifree() -> Objective:
     """
     return replace(
         rloo(),
-        name="verifree",
         advantage=advantages.leave_one_out,
         credit=likelihood.likelihood_on_answer,
-        data=Data.SPLICED,
-        needs=frozenset({Need.LOGP}),
         target=TokenShape(
             credit=_on_answer,
             text="h = R − mean R of the others on reasoning, R on the answer",
             closed=closed.climbs(_likelihood_of_answer, "∇E[π(y*|x, z)]"),
         ),
         noise=Noise.MOVES,
-        rewards=Rewards.NONE,
         equation="κ = (Rᵢ − mean_{j≠i} Rⱼ) / S on reasoning, Rᵢ / S on the answer, R = π(y*|x, z)",
-        source="Zhou et al. 2025, arXiv 2505.21493",
     )
 
 
+@row
 def verifree_advantage() -> Objective:
-    """VeriFree with its baseline on the answer too, which is biased: by −E[R]·E[∇log π(y*|x, z)].
-
-    For comparison with `verifree`; it unlearns the answer wherever the likelihood is below that of the others.
-    """
+    """For comparison with `verifree`; it unlearns the answer wherever the likelihood is below that of the others."""
     return replace(
         verifree(),
-        name="verifree_advantage",
         credit=likelihood.likelihood_throughout,
         target=TokenShape(
             credit=_throughout,
@@ -120,7 +96,6 @@ def verifree_advantage() -> Objective:
             closed=ClosedForm(shape=_less_on_answer, text="∇E[R] − E[R]·E[∇log π(y*|x, z)], R = π(y*|x, z)"),
         ),
         equation="κ = (Rᵢ − mean_{j≠i} Rⱼ) / S, R = π(y*|x, z)",
-        source="sail-sg/VeriFree, sft_coef_source = adv",
     )
 
 

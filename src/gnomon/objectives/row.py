@@ -1,4 +1,4 @@
-"""What a row of the table is: seven small functions, and what is claimed of them.
+"""What a row of the table is: seven small functions, what is claimed of them, and its declaration.
 
 Every row has the gradient Σₜ κₜ ∇log π(yₜ), with κ a pure function of detached numbers. A row also declares
 what it claims: expected gradient, off-policy behaviour, what a group of one gives. The test suite holds every
@@ -7,16 +7,19 @@ row to its claims by enumeration.
 
 from __future__ import annotations
 
-import math
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import wraps
 
 import torch
 from torch import Tensor
 
 from gnomon.objectives import penalties, ratios
 from gnomon.objectives.credit import Credit, Rollouts, terminal
+from gnomon.objectives.declaration import Data, Declaration, Need, Rewards, Value
+from gnomon.objectives.options import OPTIONS
 from gnomon.objectives.reach import Reach, reach_of
 from gnomon.objectives.target import ClosedForm, PolicyGradient, Target
 from gnomon.objectives.tokens import Denominators, Tokens
@@ -26,16 +29,15 @@ __all__ = [
     "Aggregate",
     "Baseline",
     "Correction",
-    "Data",
-    "Need",
     "Noise",
     "Objective",
     "OffPolicy",
     "Penalty",
     "Ratio",
-    "Rewards",
     "Scope",
     "Singleton",
+    "row",
+    "row_of",
 ]
 
 Advantage = Callable[[Tensor], Tensor]
@@ -111,50 +113,11 @@ class Noise(StrEnum):
     """Even where it is even about zero: the policy learns from something beside rewards."""
 
 
-class Need(StrEnum):
-    """What a row asks of a learner beyond the policy's log-probabilities at the moment of the gradient."""
-
-    LOGP = "logp"
-    """Credit looks at the policy's log-probabilities as the step begins."""
-    REFERENCE = "reference"
-    """Log-probabilities under a reference policy that stands still."""
-    VALUES = "values"
-    """A critic."""
-    BASELINE = "baseline"
-    """What the run's past expects of each rollout."""
-    DEMONSTRATIONS = "demonstrations"
-    """Rollouts that were given rather than sampled, in the groups of those that were."""
-
-
-class Data(StrEnum):
-    """Where the tokens of a step come from."""
-
-    SAMPLED = "sampled"
-    DEMONSTRATED = "demonstrated"
-    """Replies that somebody else wrote."""
-    MIXED = "mixed"
-    """Sampled, with one demonstrated reply in every group."""
-    SPLICED = "spliced"
-    """Sampled up to the answer; the reference answer is put behind it, as the segment after."""
-    CONDITIONED = "conditioned"
-    """Sampled after a wish for praise, trained after the feedback that came."""
-
-
 class Scope(StrEnum):
     """What the credit of a rollout depends on beside itself."""
 
     GROUP = "its group"
     STEP = "the whole step"
-
-
-class Rewards(StrEnum):
-    """Which rewards a row accepts."""
-
-    REAL = "real"
-    BINARY = "binary"
-    """Zero and one: it counts successes. Others are refused: ValueError."""
-    NONE = "none"
-    """Any, and they change nothing: it learns from the answers themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,16 +128,12 @@ class Objective:
         + λ · penalty(policy/reference)), A = credit(rollouts; advantage).
     """
 
-    name: str
     advantage: Advantage
     ratio: Ratio
     correction: Correction
     aggregate: Aggregate
     credit: Credit = terminal
     """How an advantage reaches the tokens, and whatever it takes to say so beside the rewards."""
-    data: Data = Data.SAMPLED
-    needs: frozenset[Need] = frozenset()
-    """What credit asks for; `asks` has the whole list."""
     returns: Credit | None = None
     """What a critic should have expected before each token. None: its value and the credit."""
     penalty: Penalty | None = None
@@ -189,16 +148,21 @@ class Objective:
     so at the first of several updates of a batch, whose centre is the policy at the start of the batch. For one update
     per batch see `mismatch_of_one_update`."""
     singleton: Singleton
-    min_group: int
-    """The smallest group that can move the policy."""
     min_rollouts: int = 1
     """The smallest step that can, in rollouts, where groups of `min_group` alone in their step cannot."""
     baseline: Baseline
     scope: Scope = Scope.GROUP
     noise: Noise = Noise.STILL
-    rewards: Rewards = Rewards.REAL
     equation: str
-    source: str
+    name: str = ""
+    """This and what follows is set from the declaration of the row."""
+    source: str = ""
+    data: Data = Data.SAMPLED
+    rewards: Rewards = Rewards.REAL
+    needs: frozenset[Need] = frozenset()
+    """What credit asks for; `asks` has the whole list."""
+    min_group: int = 1
+    """The smallest group that can move the policy."""
 
     @property
     def needs_reference(self) -> bool:
@@ -284,37 +248,49 @@ class Objective:
         return self.aggregate(tokens, denominators) * credit
 
 
-def at_least(least: float, /, **options: float) -> None:
-    """Raises: ValueError, with its name, for an option that is no number or a smaller one."""
-    for option, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-            raise ValueError(f"{option} must be a number of at least {least:g}, not {value!r}")
+def row(build: Callable[..., Objective]) -> Callable[..., Objective]:
+    """A row of the table, from a function of all its options; the declaration of that name has the rest."""
+    return row_of(OPTIONS[build.__name__], build)
 
 
-def above(least: float, /, **options: float) -> None:
-    """Raises: ValueError, with its name, for an option that is no number or not a larger one."""
-    for option, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > least:
-            raise ValueError(f"{option} must be a number above {least:g}, not {value!r}")
+def row_of(declaration: Declaration, build: Callable[..., Objective]) -> Callable[..., Objective]:
+    """A row from its declaration and a function of all its options.
+
+    Returns: a function of any of the options, by name or in the order of the declaration. It gives the others their
+        defaults, and sets what is declared. It raises OptionError for an option that is out of range or does not exist.
+    Raises: TypeError where the parameters of the function are not the declared options.
+    """
+    options = declaration.options
+    if list(inspect.signature(build).parameters) != list(options):
+        raise TypeError(f"the parameters of {declaration.name} are not its options: {', '.join(options) or 'none'}")
+
+    @wraps(build)
+    def made(*values: Value, **named: Value) -> Objective:
+        if len(values) > len(options):
+            raise TypeError(f"{declaration.name} has {len(options)} options, and {len(values)} are given")
+        given = declaration.complete({**dict(zip(options, values, strict=False)), **named})
+        return replace(
+            build(**given),
+            name=declaration.name,
+            source=declaration.source,
+            data=declaration.data,
+            rewards=declaration.rewards,
+            needs=declaration.needs_with(given),
+            min_group=declaration.least_group(given),
+        )
+
+    made.__doc__ = described(declaration, inspect.getdoc(build) or "")
+    made.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=option.default)
+            for name, option in options.items()
+        ]
+    )
+    return made
 
 
-def within(least: float, most: float, /, **options: float) -> None:
-    """Raises: ValueError, with its name, for an option outside [least, most]."""
-    at_least(least, **options)
-    for option, value in options.items():
-        if not value <= most:
-            raise ValueError(f"{option} must be at most {most:g}, not {value!r}")
-
-
-def whole(least: int, /, **options: int) -> None:
-    """Raises: ValueError, with its name, for an option that is no whole number of at least that size."""
-    for option, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"{option} must be a whole number of at least {least}, not {value!r}")
-
-
-def finite(**options: float) -> None:
-    """Raises: ValueError, with its name, for an option that is no finite number."""
-    for option, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ValueError(f"{option} must be a finite number, not {value!r}")
+def described(declaration: Declaration, more: str) -> str:
+    """The docstring of a row: its sentence, what its function adds, and its options."""
+    lines = [f"    {name}: {option.text}; {option.allowed}." for name, option in declaration.options.items()]
+    args = "\n".join(["Args:", *lines]) if lines else ""
+    return "\n\n".join(part for part in (declaration.summary, more, args) if part)

@@ -8,18 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from gnomon.objectives import advantages, aggregate, closed, ratios, token_credit
-from gnomon.objectives.row import (
-    Baseline,
-    Need,
-    Noise,
-    Objective,
-    OffPolicy,
-    Scope,
-    Singleton,
-    above,
-    at_least,
-    within,
-)
+from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, Singleton, row
 from gnomon.objectives.target import Seen, TokenShape
 
 __all__ = ["ppo", "ppo_whitened", "reinforce_pp", "reinforce_pp_baseline", "reinforce_pp_loo"]
@@ -31,24 +20,17 @@ WHITENED = (
 )
 
 
-def ppo(gamma: float = 1.0, lam: float = 1.0, clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
-    """PPO: generalised advantage estimates over tokens, clipped token ratios, sum over tokens by a constant.
-
-    With γ = λ = 1 it climbs the expected reward exactly, whatever the critic says; with λ < 1 only where the critic
+@row
+def ppo(*, gamma: float, lam: float, clip_low: float, clip_high: float) -> Objective:
+    """With γ = λ = 1 it climbs the expected reward exactly, whatever the critic says; with λ < 1 only where the critic
     is right. A rollout cut by the length limit ends like any other: nothing is expected beyond it.
 
-    Args: gamma, discount per token, 0 … 1; lam, λ, 0 … 1; clip_low, clip_high, the band of the ratio, ≥ 0.
-    Raises: ValueError for an option out of range.
     Differs: the mean over tokens that is usual would weigh answers by their length.
     """
-    within(0, 1, gamma=gamma, lam=lam)
-    at_least(0, clip_low=clip_low, clip_high=clip_high)
     exact = gamma == lam == 1
     return Objective(
-        name="ppo",
         advantage=advantages.raw,
         credit=partial(token_credit.gae, gamma=gamma, lam=lam),
-        needs=frozenset({Need.VALUES}),
         returns=partial(token_credit.gae_returns, gamma=gamma, lam=lam),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         correction=ratios.no_correction,
@@ -60,34 +42,21 @@ def ppo(gamma: float = 1.0, lam: float = 1.0, clip_low: float = 0.2, clip_high: 
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.RAW,
-        min_group=1,
         baseline=Baseline.CRITIC,
         noise=Noise.STILL if exact else Noise.EVEN if lam == 1 else Noise.MOVES,
         equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l (γλ)ˡ δ_{t+l}, δₜ = rₜ + γV_{t+1} − Vₜ",
-        source="Schulman et al. 2017, arXiv 1707.06347",
     )
 
 
-def ppo_whitened(
-    gamma: float = 1.0,
-    lam: float = 1.0,
-    clip_low: float = 0.2,
-    clip_high: float = 0.2,
-    epsilon: float = 1e-8,
-) -> Objective:
-    """PPO with advantages whitened over the tokens of the step, as trainers release it.
-
-    The mean weighs long rollouts more and the deviation ties rollouts together: the climb is that of no fixed
+@row
+def ppo_whitened(*, gamma: float, lam: float, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+    """The mean weighs long rollouts more and the deviation ties rollouts together: the climb is that of no fixed
     quantity, and noise moves it.
 
-    Args: gamma, lam, clip_low, clip_high, as in `ppo`; epsilon, added to the variance, ≥ 0.
-    Raises: ValueError for an option out of range.
     Differs: released code goes on with a mean over tokens; here the whitening stands alone.
     """
-    at_least(0, epsilon=epsilon)
     return replace(
         ppo(gamma, lam, clip_low, clip_high),
-        name="ppo_whitened",
         credit=partial(token_credit.whitened_gae, gamma=gamma, lam=lam, epsilon=epsilon),
         target=TokenShape(
             credit=partial(_constant_whitened_gae, gamma=gamma, lam=lam, epsilon=epsilon),
@@ -105,24 +74,15 @@ def ppo_whitened(
         scope=Scope.STEP,
         noise=Noise.MOVES,
         equation="κ = clip(ρ; Â)·Â / (S·L_max), Âₜ = (Aₜ − Ā)/√(s² + ε) over the tokens of the step",
-        source="verl, compute_gae_advantage_return",
     )
 
 
-def reinforce_pp(beta: float = 0.0, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-8) -> Objective:
-    """REINFORCE++: reward less the way strayed from a reference, to go, whitened over the tokens of the step.
-
-    Args: beta, β, reward per nat, ≥ 0 (0: no reference); clip_low, clip_high, the band of the ratio, ≥ 0; epsilon,
-        added to the variance, ≥ 0.
-    Raises: ValueError for an option out of range.
-    Differs: the penalty is off unless asked for.
-    """
-    at_least(0, beta=beta, clip_low=clip_low, clip_high=clip_high, epsilon=epsilon)
+@row
+def reinforce_pp(*, beta: float, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+    """Differs: the penalty is off unless asked for."""
     return Objective(
-        name="reinforce_pp",
         advantage=advantages.raw,
         credit=partial(token_credit.whitened_reward_to_go, beta=beta, epsilon=epsilon),
-        needs=frozenset({Need.LOGP, Need.REFERENCE}) if beta else frozenset(),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         correction=ratios.no_correction,
         aggregate=aggregate.token_mean,
@@ -133,54 +93,36 @@ def reinforce_pp(beta: float = 0.0, clip_low: float = 0.2, clip_high: float = 0.
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.ZERO,
-        min_group=1,
         min_rollouts=1 if beta else 2,
         baseline=Baseline.STEP,
         scope=Scope.STEP,
         noise=Noise.MOVES if beta else Noise.EVEN,
         equation="κ = clip(ρ; Â)·Â / Σ|o|, Âₜ = (Aₜ − Ā)/√(s² + ε), Aₜ = rᵢ − β Σ_{s≥t} log(π/π_ref)",
-        source="Hu et al. 2025, arXiv 2501.03262",
     )
 
 
-def reinforce_pp_baseline(
-    beta: float = 0.0, clip_low: float = 0.2, clip_high: float = 0.2, epsilon: float = 1e-8
-) -> Objective:
-    """REINFORCE++ with the mean of the group taken off every reward before the tokens of the step are whitened.
-
-    Args: beta, clip_low, clip_high, epsilon, as in `reinforce_pp`.
-    Raises: ValueError for an option out of range.
-    Differs: released code takes the whole rollout's penalty off every token; here a token answers for what follows.
-    """
+@row
+def reinforce_pp_baseline(*, beta: float, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+    """Differs: released code takes a rollout's whole penalty off every token; here a token answers for what follows."""
     return replace(
         reinforce_pp(beta, clip_low, clip_high, epsilon),
-        name="reinforce_pp_baseline",
         advantage=advantages.mean_centred,
         target=TokenShape(
             credit=partial(_mean_whitened_centred_to_go, beta=beta, epsilon=epsilon),
             text="Σ π hₜ ∇log π, hₜ = N·E[(Aₜ − Ā)/√(s² + ε) / Σ|o|], A of r − r̄, to go",
             closed=None if beta else closed.whitened_tokens(epsilon, WHITENED),
         ),
-        min_group=1 if beta else 2,
         min_rollouts=1,
         baseline=Baseline.GROUP,
         equation="κ = clip(ρ; Â)·Â / Σ|o|, Âₜ = (Aₜ − Ā)/√(s² + ε), Aₜ = rᵢ − r̄ − β Σ_{s≥t} log(π/π_ref)",
     )
 
 
-def reinforce_pp_loo(beta: float = 0.0, scale: float = 1.0, clip_low: float = 0.2, clip_high: float = 0.2) -> Objective:
-    """REINFORCE++ made exact: the mean of the others, a scale that stands still, sum over tokens by a constant.
-
-    Args: beta, β, reward per nat, ≥ 0 (0: no reference); scale, what credit is divided by, in units of reward, > 0;
-        clip_low, clip_high, the band of the ratio, ≥ 0.
-    Raises: ValueError for an option out of range.
-    Differs: the paper whitens by the step itself and takes a mean over tokens; both bend the gradient.
-    """
-    at_least(0, beta=beta, clip_low=clip_low, clip_high=clip_high)
-    above(0, scale=scale)
+@row
+def reinforce_pp_loo(*, beta: float, scale: float, clip_low: float, clip_high: float) -> Objective:
+    """Differs: the paper whitens by the step itself and takes a mean over tokens; both bend the gradient."""
     return replace(
         reinforce_pp(beta, clip_low, clip_high),
-        name="reinforce_pp_loo",
         advantage=advantages.leave_one_out,
         credit=partial(token_credit.scaled, beta=beta, scale=scale),
         aggregate=aggregate.constant,
@@ -193,7 +135,6 @@ def reinforce_pp_loo(beta: float = 0.0, scale: float = 1.0, clip_low: float = 0.
             ),
         ),
         singleton=Singleton.REFUSED,
-        min_group=2,
         min_rollouts=1,
         baseline=Baseline.OTHERS,
         scope=Scope.GROUP,

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts
-from gnomon.objectives.row import Need, Objective
+from gnomon.objectives.declaration import Need
+from gnomon.objectives.row import Objective
 from gnomon.objectives.target import Chances, Law, Seen
 
 __all__ = [

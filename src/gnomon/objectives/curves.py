@@ -16,7 +16,7 @@ from torch import Tensor
 from gnomon.objectives.aggregate import constant, sequence_sum
 from gnomon.objectives.counts import CountWeight
 from gnomon.objectives.credit import terminal
-from gnomon.objectives.edges import on_policy
+from gnomon.objectives.edge_cases import on_policy
 from gnomon.objectives.exact import LARGEST, moments
 from gnomon.objectives.row import Objective
 from gnomon.objectives.world import World, correct, outcomes, world

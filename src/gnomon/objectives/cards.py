@@ -5,29 +5,22 @@ from __future__ import annotations
 import inspect
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
 from gnomon.objectives.card_text import card_text
-from gnomon.objectives.curve import GRID, Curve, curve
-from gnomon.objectives.edges import edges
+from gnomon.objectives.curves import GRID, Curve, curve
+from gnomon.objectives.declaration import Option
+from gnomon.objectives.edge_cases import edges
 from gnomon.objectives.exact import LARGEST, ExactReport, report
-from gnomon.objectives.length_bias import LengthBias, length_bias
+from gnomon.objectives.length import LengthBias, length_bias
+from gnomon.objectives.options import declared
 from gnomon.objectives.row import Objective
 from gnomon.objectives.table import TABLE, objective
 
-__all__ = ["Card", "Option", "card"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """An option of a row."""
-
-    name: str
-    default: float | str
-    text: str
-    """What the docstring of the row says of it."""
+__all__ = ["Card", "card"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +50,7 @@ class Card:
     """What a learner must provide beyond log-probabilities at the moment of the gradient."""
     edges: dict[str, str]
     """What happens to groups at an edge, in words."""
-    options: tuple[Option, ...]
+    options: Mapping[str, Option]
 
     def __str__(self) -> str:
         return card_text(self)
@@ -77,13 +70,11 @@ def card(name: str, group: int = 4) -> Card:
     """
     if group < 1:
         raise ValueError(f"a group has at least one rollout, not {group}")
-    row = objective(name)
+    row, declaration = objective(name), declared(name)
     text = sections(inspect.getdoc(TABLE[name]) or "")
-    parameters = inspect.signature(TABLE[name]).parameters
-    words = options_text(text.get("Args", ""), list(parameters))
     return Card(
         name=row.name,
-        summary=text[""],
+        summary=declaration.summary,
         climbs=row.climbs,
         equation=row.equation,
         source=row.source,
@@ -96,10 +87,7 @@ def card(name: str, group: int = 4) -> Card:
         declared=declarations(row),
         needs=tuple(sorted(need.value for need in row.asks)),
         edges=edges(row, group=group),
-        options=tuple(
-            Option(name=option, default=value.default, text=words.get(option, ""))
-            for option, value in parameters.items()
-        ),
+        options=declaration.options,
     )
 
 
@@ -126,25 +114,6 @@ def sections(docstring: str) -> dict[str, str]:
         "": first,
         **{title: " ".join(text.split()) for title, text in zip(pieces[1::2], pieces[2::2], strict=True)},
     }
-
-
-def options_text(text: str, names: list[str]) -> dict[str, str]:
-    """What an Args section says of each name.
-
-    Entries end with ";" and begin with the names that they speak of; one that begins with no name goes on with the
-    entry before it.
-    """
-    entries: list[tuple[list[str], str]] = []
-    for piece in text.rstrip(".").split("; "):
-        about, rest = [], piece
-        while (word := re.match(r"(\w+)(?:, | (?=[<>≤≥]))", rest)) and word[1] in names:
-            about.append(word[1])
-            rest = rest[word.end() :]
-        if about or not entries:
-            entries.append((about, rest))
-        else:
-            entries[-1] = (entries[-1][0], f"{entries[-1][1]}; {piece}")
-    return {name: rest for about, rest in entries for name in about}
 
 
 def _plain(value: Any) -> Any:

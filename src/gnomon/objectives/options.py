@@ -1,0 +1,331 @@
+"""The table of options: every row with its options and their limits, what it needs, a sentence on it and its source.
+
+The configuration, the rows, the cards, the pages and `gnomon explain` read it. It imports no torch.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from gnomon.objectives.declaration import Data, Declaration, Need, Option, Rewards, nearest
+
+__all__ = ["OPTIONS", "RENAMED", "declared", "in_family", "unknown"]
+
+
+def clip(low: float, high: float, of: str = "the ratio around 1") -> dict[str, Option]:
+    """The band outside which a clip takes the gradient away."""
+    return {
+        "clip_low": Option(low, f"width of the band of {of}, below it", least=0, most=inf),
+        "clip_high": Option(high, f"width of the band of {of}, above it", least=0, most=inf),
+    }
+
+
+def band(least: float, most: float, of: str) -> dict[str, Option]:
+    """The band of a weight."""
+    return {
+        "least": Option(least, f"lower end of the band of {of}", least=0, most=1),
+        "most": Option(most, f"upper end of the band of {of}", least=1, most=inf),
+    }
+
+
+def epsilon(default: float, to: str = "standard deviation") -> dict[str, Option]:
+    """What keeps a division from zero."""
+    return {"epsilon": Option(default, f"added to the {to}", least=0)}
+
+
+def cap(default: float, text: str) -> dict[str, Option]:
+    """A ceiling of a weight or a ratio."""
+    return {"cap": Option(default, text, least=1, most=inf)}
+
+
+def beta(default: float, text: str) -> dict[str, Option]:
+    """A coefficient that cannot be zero."""
+    return {"beta": Option(default, text, above=0)}
+
+
+def anchor(text: str = "β, reward taken off per nat of divergence from the initial policy") -> dict[str, Option]:
+    """A penalty within the reward, which needs a reference once it weighs anything."""
+    return {"beta": Option(0.0, text, least=0, asks=frozenset({Need.LOGP, Need.REFERENCE}))}
+
+
+def discount(default: float, per: str) -> dict[str, Option]:
+    """γ."""
+    return {"gamma": Option(default, f"γ, discount per {per}", least=0, most=1)}
+
+
+def subset(least: int, text: str) -> dict[str, Option]:
+    """k."""
+    return {"k": Option(2, text, least=least)}
+
+
+CLIP = clip(0.2, 0.2)
+LAM = {"lam": Option(1.0, "λ: 1 uses the critic as a baseline alone, 0 for everything that follows", least=0, most=1)}
+KEEP = {"keep": Option(4, "rollouts of a group that are trained on; smaller groups are kept whole", least=2)}
+SHAPE = {"gamma": Option(0.1, "γ of the shape π/(π + γ) of demonstrated tokens", above=0)}
+ENTROPY = {
+    "alpha": Option(0.5, "α, how much less a group of uncertain answers counts", least=0, below=1),
+    "fade": Option("linear", "form of the weight", choices=("linear", "exponential", "focal")),
+}
+DIAL = {
+    "family": Option("A", "rising factorial, power, mixed denominator or geometric", choices=("A", "B", "C", "D")),
+    "parameter": Option(0.5,
+        "0 is REINFORCE, 1 maximum likelihood, more is beyond; above −1 in A, below N/(N−1) in C, ≥ 0 in D", least=-1),
+    "baseline": Option(0.0, "taken off every rollout of every group; it changes the variance alone"),
+}  # fmt: skip
+REFERENCE, VALUES = frozenset({Need.REFERENCE}), frozenset({Need.VALUES})
+BINARY, SHOWN, BUDGETS = Rewards.BINARY, frozenset({Need.DEMONSTRATIONS}), frozenset({Need.BUDGETS})
+
+TABLE = (
+    Declaration("reinforce", "REINFORCE: the score function times the reward.",
+        "Williams 1992, doi 10.1007/BF00992696", min_group=1),
+    Declaration("rloo", "RLOO: REINFORCE with the mean of the other rollouts for a baseline.",
+        "Ahmadian et al. 2024, arXiv 2402.14740"),
+    Declaration("reinforce_centred",
+        "REINFORCE with the mean of the whole group, the rollout's own reward included, for a baseline.",
+        "Liu et al. 2025, arXiv 2503.20783, without its division by length"),
+    Declaration("grpo", "GRPO: standardised rewards, clipped token ratios, mean over the tokens of each rollout.",
+        "Shao et al. 2024, arXiv 2402.03300", CLIP | epsilon(1e-6)),
+    Declaration("grpo_sample_std",
+        "GRPO as trainers release it: divided by the sample deviation, √((N−1)/N) times GRPO.",
+        "verl, compute_grpo_outcome_advantage", CLIP | epsilon(1e-6)),
+    Declaration("dr_grpo",
+        "Dr. GRPO: GRPO without the two divisions that bend the gradient, by deviation and by own length.",
+        "Liu et al. 2025, arXiv 2503.20783", CLIP),
+    Declaration("maxrl",
+        "MaxRL: the mean score of the successes, exact maximum likelihood up to order N. Rewards are 0 or 1.",
+        "Tajwar et al. 2026, arXiv 2602.02710", min_group=1, rewards=BINARY),
+    Declaration("maxrl_control",
+        "MaxRL less the mean score of the group, a control variate: the same expectation, with less noise.",
+        "Tajwar et al. 2026, arXiv 2602.02710", min_group=1, rewards=BINARY),
+    Declaration("maxrl_released",
+        "MaxRL as released: rewards relative to the mean of their group, which is maximum likelihood of order N−1.",
+        "tajwarfahim/maxrl, compute_maxrl_outcome_advantage", epsilon(1e-6, "mean"), rewards=BINARY),
+    Declaration("maxrl_sub",
+        "MaxRL of an order T below the group: between REINFORCE (T = 1) and MaxRL (T = N). Rewards are 0 or 1.",
+        "tajwarfahim/maxrl, c_sub_TN", {"order": Option(2, "T; groups smaller than T are refused", least=1)},
+        min_group=lambda options: int(options["order"]), rewards=BINARY),
+    Declaration("rl2ml",
+        "RL2ML: one dial from REINFORCE (0) over maximum likelihood of order N (1) to beyond. Rewards are 0 or 1.",
+        "Zheng 2026, arXiv 2605.30154 (abstract); families derived", DIAL, min_group=1, rewards=BINARY),
+    Declaration("pkpo",
+        "PKPO without a baseline: the exact gradient of the expected best of k rollouts, pass@k for rewards 0 and 1.",
+        "Walder & Karkhanis 2025, arXiv 2505.15201", subset(1, "groups smaller than k are refused"),
+        min_group=lambda options: int(options["k"])),
+    Declaration("pkpo_loo", "PKPO less the best of k among the other rollouts.",
+        "Walder & Karkhanis 2025, arXiv 2505.15201", subset(1, "groups of k or fewer are refused"),
+        min_group=lambda options: int(options["k"]) + 1),
+    Declaration("pkpo_marginal",
+        "PKPO by what a rollout adds to the best of k−1 others (the baseline called leave-one-out minus one).",
+        "Walder & Karkhanis 2025, arXiv 2505.15201", subset(2, "groups smaller than k are refused"),
+        min_group=lambda options: int(options["k"])),
+    Declaration("pass_at_all",
+        "The best of the group less the best of the others: the gradient of the best of N, over N.",
+        "Tang, Zheng, Synnaeve & Munos 2025, arXiv 2503.19595"),
+    Declaration("pass_at_k_analytic",
+        "Pass@k training in closed form: subsets of k pass or fail, their standardised outcome is credit. 0 or 1 only.",
+        "Chen et al. 2025, arXiv 2508.10751", subset(1, "groups of k or fewer are refused: no credit is left"),
+        min_group=lambda options: int(options["k"]) + 1, rewards=BINARY),
+    Declaration("pass_at_k_centred",
+        "`pass_at_k_analytic` without its division by the deviation: the gradient of pass@k, scaled. 0 or 1 only.",
+        "Chen et al. 2025, arXiv 2508.10751, without its division",
+        subset(1, "groups of k or fewer are refused: no credit is left"),
+        min_group=lambda options: int(options["k"]) + 1, rewards=BINARY),
+    Declaration("loop", "LOOP: leave-one-out credit under clipped token ratios.",
+        "Chen et al. 2025, arXiv 2502.01600", CLIP),
+    Declaration("dual_clip_ppo",
+        "PPO's clip with a second one: an unwanted token that has become far more likely is let go.",
+        "Ye et al. 2020, arXiv 1912.09729",
+        CLIP | {"ceiling": Option(3.0, "ceiling of the ratio where the advantage is negative", above=1, most=inf)}),
+    Declaration("sequence_is",
+        "RLOO under the importance ratio of the whole answer: the policy gradient, whatever policy sampled.",
+        "Precup et al. 2000, ICML"),
+    Declaration("gspo",
+        "GSPO: standardised rewards under the clipped geometric mean of a rollout's ratios. On policy it is GRPO.",
+        "Zheng et al. 2025, arXiv 2507.18071", clip(3e-4, 4e-4, "the mean ratio around 1") | epsilon(1e-6)),
+    Declaration("gspo_token",
+        "GSPO-token: the ratio s·π/sg(π) of each token. With one advantage to a rollout it has GSPO's coefficients.",
+        "Zheng et al. 2025, arXiv 2507.18071", clip(3e-4, 4e-4, "the mean ratio around 1") | epsilon(1e-6)),
+    Declaration("gmpo",
+        "GMPO: standardised rewards under the geometric mean of clipped token ratios. On policy it is GRPO.",
+        "Zhao et al. 2025, arXiv 2507.20673", clip(0.4, 0.4, "the log-ratio around 0") | epsilon(1e-6)),
+    Declaration("sapo",
+        "SAPO: standardised rewards under token ratios that fade out smoothly. On policy it is GRPO.",
+        "Gao et al. 2025, arXiv 2511.20347",
+        {"gain": Option(1.0, "how fast the ratio fades for tokens to be raised", above=0),
+         "loss": Option(1.05, "how fast the ratio fades for tokens to be lowered", above=0)} | epsilon(1e-6)),
+    Declaration("dapo",
+        "DAPO: standardised rewards, a clip with more room above, the mean over all tokens of the step.",
+        "Yu et al. 2025, arXiv 2503.14476", clip(0.2, 0.28) | epsilon(1e-6),
+        brings={"rollout.refill": 10, "regularize.overlong": 0.2}),
+    Declaration("cispo",
+        "CISPO: standardised rewards under token ratios with a ceiling of 1 + clip_high; no token loses its gradient.",
+        "MiniMax 2025, arXiv 2506.13585, §3.1",
+        {"clip_high": Option(0.2, "what the ceiling of the ratio is above 1", least=0, most=inf)} | epsilon(1e-6)),
+    Declaration("cispo_cap",
+        "CISPO by its ceiling: the convention of TRL, ms-swift and ScaleRL, where 5 means a ratio of 5.",
+        "MiniMax 2025, arXiv 2506.13585, §3.1; the ceiling as in TRL, loss_type = cispo",
+        cap(5.0, "ceiling of the ratio") | epsilon(1e-6)),
+    Declaration("scale_rl",
+        "ScaleRL: CISPO around the sampler, the deviation of the whole step, the mean over the tokens of each prompt.",
+        "Khatri et al. 2025 (ScaleRL), arXiv 2510.13786, §4", cap(5.0, "ceiling of the ratio") | epsilon(1e-6)),
+    Declaration("tis", "TIS: token weights of the sampler's mismatch, truncated, on a clipped objective.",
+        "Yao et al. 2025, fengyao.notion.site/off-policy-rl", cap(2.0, "ceiling of the weight") | CLIP),
+    Declaration("icepop", "IcePop: token weights of the sampler's mismatch inside a band; tokens outside are dropped.",
+        "Ling team 2025, arXiv 2510.18855", band(0.5, 5.0, "the weight") | CLIP),
+    Declaration("sequence_tis",
+        "The weight of the whole answer for the sampler's mismatch, truncated. Exact where the cap does not bind.",
+        'Liu et al. 2025, "When speed kills stability"', cap(2.0, "ceiling of the weight") | CLIP),
+    Declaration("sequence_mis",
+        "The weight of the whole answer for the sampler's mismatch; answers above the cap are dropped.",
+        "Qi et al. 2025, arXiv 2510.26788", cap(10.0, "answers with a larger weight are dropped") | CLIP),
+    Declaration("geometric_rejection",
+        "Answers whose mean mismatch leaves a band are dropped; the others are taken as they are.",
+        "verl, docs/algo/rollout_corr_math.md", band(0.999, 1.001, "the geometric mean of the weights") | CLIP),
+    Declaration("decoupled_ppo",
+        "Decoupled PPO: a clip around a proximal policy of its own, token weights from there to the sampler.",
+        "Hilton et al. 2021, arXiv 2110.00641; Fu et al. 2025 (AReaL), arXiv 2505.24298",
+        cap(5.0, "tokens with a larger weight are dropped") | CLIP),
+    Declaration("seed_grpo", "SEED-GRPO: groups whose answers lie far apart move the policy less.",
+        "Chen et al. 2025, arXiv 2505.12346", ENTROPY | CLIP),
+    Declaration("seed_grpo_loo",
+        "SEED-GRPO made exact: the weight is that of the other answers, the baseline the mean of the other rewards.",
+        "Chen et al. 2025, arXiv 2505.12346, with the rollout itself left out", ENTROPY | CLIP),
+    Declaration("gfpo", "GFPO: only the shortest rollouts of a group teach, compared with each other.",
+        "Shrivastava et al. 2025, arXiv 2508.09726", KEEP | CLIP | epsilon(1e-6)),
+    Declaration("gfpo_efficiency",
+        "GFPO by token efficiency: only the rollouts of most reward per token teach, compared with each other.",
+        "Shrivastava et al. 2025, arXiv 2508.09726", KEEP | CLIP | epsilon(1e-6)),
+    Declaration("rae",
+        "RAE: rewards less a running mean of past ones, kept for each game and role by whoever plays them.",
+        "Liu et al. 2025 (SPIRAL), arXiv 2506.24119", CLIP, min_group=1, needs=frozenset({Need.BASELINE})),
+    Declaration("luffy",
+        "LUFFY as released: sampled rollouts and demonstrations in one group, each less the mean reward of the group.",
+        "Yan et al. 2025, arXiv 2504.14945; ElliottYan/LUFFY, train.sh", SHAPE, data=Data.MIXED, needs=SHOWN),
+    Declaration("luffy_paper",
+        "LUFFY on top of GRPO as its paper begins: standardised rewards, a clip, the mean over all tokens of the step.",
+        "Yan et al. 2025, arXiv 2504.14945",
+        SHAPE | clip(0.2, 0.2, "the ratio of sampled rollouts around 1") | epsilon(1e-6), data=Data.MIXED, needs=SHOWN),
+    Declaration("ppo",
+        "PPO: generalised advantage estimates over tokens, clipped token ratios, sum over tokens by a constant.",
+        "Schulman et al. 2017, arXiv 1707.06347", discount(1.0, "token") | LAM | CLIP, min_group=1, needs=VALUES),
+    Declaration("ppo_whitened",
+        "PPO with advantages whitened over the tokens of the step, as trainers release it.",
+        "verl, compute_gae_advantage_return", discount(1.0, "token") | LAM | CLIP | epsilon(1e-8, "variance"),
+        min_group=1, needs=VALUES),
+    Declaration("reinforce_pp",
+        "REINFORCE++: reward less the way strayed from a reference, to go, whitened over the tokens of the step.",
+        "Hu et al. 2025, arXiv 2501.03262", anchor() | CLIP | epsilon(1e-8, "variance"), min_group=1),
+    Declaration("reinforce_pp_baseline",
+        "REINFORCE++ with the mean of the group taken off every reward before the tokens of the step are whitened.",
+        "Hu et al. 2025, arXiv 2501.03262", anchor() | CLIP | epsilon(1e-8, "variance"),
+        min_group=lambda options: 1 if options["beta"] else 2),
+    Declaration("reinforce_pp_loo",
+        "REINFORCE++ made exact: the mean of the others, a scale that stands still, sum over tokens by a constant.",
+        "Hu et al. 2025, arXiv 2501.03262",
+        anchor() | {"scale": Option(1.0, "what credit is divided by, in units of reward", above=0)} | CLIP),
+    Declaration("turn_reinforce",
+        "REINFORCE over turns as it is mostly written: every turn by what is earned from it on, discounted to it.",
+        "axon-rl/gem, examples/train_oat, without its normalisation", discount(1.0, "turn"), min_group=1),
+    Declaration("turn_reinforce_discounted",
+        "REINFORCE over turns with the weight γᵗ of each: the gradient of the discounted return.",
+        "Nota & Thomas 2020, arXiv 1906.07073", discount(0.9, "turn"), min_group=1),
+    Declaration("turn_ppo", "PPO over turns: generalised advantage estimates with a critic read as each turn begins.",
+        "Schulman et al. 2016, arXiv 1506.02438, over turns as in sail-sg/oat, ppo_multiturn",
+        discount(1.0, "turn") | LAM | CLIP, min_group=1, needs=VALUES),
+    Declaration("rebn",
+        "ReBN: returns of turns, standardised over every turn of the step; no group is compared with itself.",
+        "GEM 2025, arXiv 2510.01051; axon-rl/gem, examples/train_oat",
+        discount(1.0, "turn") | CLIP | epsilon(1e-9, "deviation"), min_group=1),
+    Declaration("brpo",
+        "BRPO: tokens by the scores at the budgets still to come, over own past scores and the others' mean.",
+        "Qi et al. 2025, arXiv 2505.13438", CLIP, needs=BUDGETS),
+    Declaration("brpo_released",
+        "BRPO as released: the mean of the group has the rollout in it, which shrinks early segments most.",
+        "sail-sg/AnytimeReasoner, brpo.py", CLIP, min_group=1, needs=BUDGETS),
+    Declaration("dppo",
+        "DPPO: truncated token weights to the sampler, and no gradient once a probability moved by the band's width.",
+        "DPPO 2026, arXiv 2602.04879",
+        clip(0.2, 0.2, "π − μ, in probability, around 0") | cap(20.0, "ceiling of the weight")),
+    Declaration("kimi_k15",
+        "Kimi k1.5's mirror descent: the regularised reward by least squares, r ≈ V + β·log(π/μ) of answers.",
+        "Kimi 2025, arXiv 2501.12599, §2.3.2",
+        {"beta": Option(0.05, "β of the squared log-ratio (τ in the source); 0 is `reinforce_centred`", least=0)}),
+    Declaration("kimi_k15_token",
+        "`kimi_k15` with the log-ratio of each token in place of the whole answer's: the loss `dro` of Tinker.",
+        "Tinker, loss dro; verl, dro",
+        {"beta": Option(0.05, "β of the squared log-ratio; 0 is `reinforce_centred`", least=0)}),
+    Declaration("topr",
+        "TOPR: what is to be raised counts in full, what is to be lowered by the ratio of its answer, at most one.",
+        "Le Roux et al. 2025, arXiv 2503.14286"),
+    Declaration("sft",
+        "Supervised fine-tuning: the log-likelihood of the rollouts, as a mean over tokens. Rewards play no part.",
+        "Ouyang et al. 2022, arXiv 2203.02155, §3.5", min_group=1, max_group=1, data=Data.DEMONSTRATED,
+        rewards=Rewards.NONE, brings={"rollout.group": 1, "rollout.prompts": 256}),
+    Declaration("rft",
+        "Rejection fine-tuning: the log-likelihood of the successes alone, as a mean over tokens. Rewards are 0 or 1.",
+        "Yuan et al. 2023, arXiv 2308.01825", min_group=1, rewards=BINARY),
+    Declaration("fcp",
+        "Feedback-conditional policy: supervised fine-tuning where the prompt carries the feedback on the answer.",
+        "FCP 2025, arXiv 2509.22638", min_group=1, data=Data.CONDITIONED, rewards=Rewards.NONE,
+        brings={"rollout.offline": 0.9, "optim.epochs": 4}),
+    Declaration("verifree",
+        "VeriFree: raises the likelihood of a known answer after the policy's own reasoning; nothing is verified.",
+        "Zhou et al. 2025, arXiv 2505.21493", data=Data.SPLICED, rewards=Rewards.NONE,
+        needs=frozenset({Need.LOGP})),
+    Declaration("verifree_advantage",
+        "VeriFree with its baseline on the answer too, which is biased: by −E[R]·E[∇log π(y*|x, z)].",
+        "sail-sg/VeriFree, sft_coef_source = adv", data=Data.SPLICED, rewards=Rewards.NONE,
+        needs=frozenset({Need.LOGP})),
+    Declaration("online_dpo",
+        "Online DPO: the logistic loss on the margin between the best and the worst rollout of a group.",
+        "Rafailov et al. 2023, arXiv 2305.18290; online as in Guo et al. 2024, arXiv 2402.04792",
+        beta(0.1, "β of the margin; a larger one stays nearer to the reference"), needs=REFERENCE),
+    Declaration("online_ipo",
+        "Online IPO: the squared distance of the margin between best and worst from 1/(2β), which it comes to rest at.",
+        "Azar et al. 2023, arXiv 2310.12036", beta(0.1, "the regularisation (τ in the paper)"), needs=REFERENCE),
+    Declaration("online_slic", "Online SLiC: the whole pull on best and worst until their margin is one, then none.",
+        "Zhao et al. 2023, arXiv 2305.10425", beta(0.1, "β of the margin"), needs=REFERENCE),
+    Declaration("online_simpo",
+        "Online SimPO: the logistic loss on log-probabilities per token, beyond a margin; no reference.",
+        "Meng et al. 2024, arXiv 2405.14734",
+        beta(2.0, "β of the log-probability per token") | {"margin": Option(1.0, "γ; half of β is usual", least=0)}),
+    Declaration("xpo", "XPO: online DPO, and away from what the reference would answer, in order to explore.",
+        "Xie et al. 2024, arXiv 2405.21046",
+        beta(0.1, "β of the margin")
+        | {"alpha": Option(5e-6, "weight of the log-likelihood of the reference's answers", least=0)},
+        needs=REFERENCE),
+)  # fmt: skip
+
+OPTIONS: dict[str, Declaration] = {row.name: row for row in TABLE}
+"""Every declaration by the name of its row."""
+
+RENAMED = {"dro": "kimi_k15", "dro_token": "kimi_k15_token"}
+"""Former name to present one. The former was that of another algorithm: DRO, arXiv 2405.19107, draws the policy to a
+reference and learns a value; these rows draw it to the sampler."""
+
+
+def declared(name: str) -> Declaration:
+    """The declaration of a row. Raises: ValueError for a name that the table does not have, with the nearest."""
+    if mistake := unknown(name):
+        raise ValueError("; ".join(mistake))
+    return OPTIONS[name]
+
+
+def unknown(name: object) -> tuple[str, str] | None:
+    """What is wrong with the name of a row, and the fix; None for one of the table."""
+    if isinstance(name, str) and name in OPTIONS:
+        return None
+    if isinstance(name, str) and name in RENAMED:
+        return f"the objective {name!r} is now called {RENAMED[name]!r}: it is not DRO, arXiv 2405.19107", RENAMED[name]
+    near = nearest(str(name), OPTIONS)
+    return (
+        f"no objective is called {name!r}",
+        f"did you mean {near}?" if near else f"one of {', '.join(sorted(OPTIONS))}",
+    )
+
+
+def in_family(family: str, parameter: float, group: int) -> bool:
+    """Whether a family of rl2ml has a parameter in groups of this size."""
+    least = 0 if family == "D" else -1
+    below = group / (group - 1) if family == "C" and group > 1 else inf
+    return least <= parameter < below and not (family == "A" and parameter == -1)
