@@ -38,7 +38,7 @@ COMMON = [
 ]  # fmt: skip
 """The six tasks are the six deals. What is no move loses at once: were it forgiven, the entropy term would pay for it.
 A move that wins most deals against nobody in particular is no exploit, so that finding is acknowledged."""
-ARMS = {"seat": [], "shared": ["seats.baseline=shared"], "past": ["seats.opponent=past"]}
+ARMS = {"seat": [], "shared": ["players.baseline=shared"], "past": ["players.opponent=past"]}
 GOAL = 0.05
 REPLIES = 20
 """That the warm start is fitted to, in every state."""

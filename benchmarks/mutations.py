@@ -91,7 +91,7 @@ def fitted(run: Path, policy: str, works: bool, words: list[str]) -> str:
 def begun(folder: Path) -> str:
     """The policy to begin with."""
     taught = fitted(folder / "taught", "tiny", True, [f"steps={TAUGHT}"])
-    return fitted(folder / "base", taught, False, [f"steps={LAZY}", "optim.lr=1e-4", "optim.floor=1"])
+    return fitted(folder / "base", taught, False, [f"steps={LAZY}", "optim.lr=1e-4", "optim.min_lr_ratio=1"])
 
 
 def hard(folder: Path, base: str) -> dict[str, list[int]]:

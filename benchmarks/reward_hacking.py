@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gnomon.types import Task
 
 PLACE = "gnomon.envs.reward_hacking"
-COMMON = ["threads=1", "eval.every=80", "eval.tasks=128", "optim.floor=1"]
+COMMON = ["threads=1", "eval.every=80", "eval.tasks=128", "optim.min_lr_ratio=1"]
 WINDOW = 5
 CALLS = [
     'rollout.stop=["</answer>", "=", "</tool_call>"]', "rollout.max_tokens=24", "rollout.prompts=16", "objective=rloo"

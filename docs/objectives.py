@@ -14,8 +14,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from gnomon.config import recipe_of
-from gnomon.objectives import GRID, TABLE, Card, card, curve, objective
+from gnomon.objectives import GRID, OPTIONS, TABLE, Card, card, curve, objective
 from gnomon.objectives.card_text import chart, declared, enumerated, length_words, number
 from gnomon.objectives.exact import LARGEST
 
@@ -108,7 +107,9 @@ def page(found: Card) -> str:
         *([("asks for", ", ".join(found.needs))] if found.needs else []),
         *([("comes with", recipe)] if (recipe := recipe_words(found.name)) else []),
     ]
-    options = [(f"`{option.name}` = {option.default}", option.text) for option in found.options]
+    options = [
+        (f"`{name}` = {option.default}", f"{option.text}; {option.allowed}") for name, option in found.options.items()
+    ]
     return PAGE.format(
         name=found.name,
         summary=found.summary,
@@ -122,7 +123,7 @@ def page(found: Card) -> str:
 
 def recipe_words(name: str) -> str:
     """The settings elsewhere that a run of this objective has unless told otherwise."""
-    return " ".join(f"`{key}={value:g}`" for key, value in recipe_of(name).items())
+    return " ".join(f"`{key}={value:g}`" for key, value in OPTIONS[name].brings.items())
 
 
 def index_row(found: Card) -> str:

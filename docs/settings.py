@@ -1,4 +1,5 @@
-"""Write src/gnomon/settings.py, the types of the settings of `gnomon.train`, from src/gnomon/config.py.
+"""Write src/gnomon/settings.py, the types of the settings of `gnomon.train`, from src/gnomon/config/sections.py and
+src/gnomon/objectives/options.py.
 
     python docs/settings.py
 
@@ -11,6 +12,7 @@ import ast
 import inspect
 import subprocess
 import sys
+import textwrap
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +21,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from gnomon import config
-from gnomon.config import OBJECTIVES, SHORT, RunConfig
+from gnomon.config import SHORT, RunConfig
+from gnomon.objectives.declaration import Option
+from gnomon.objectives.options import OPTIONS
 
 FILE = Path(__file__).parents[1] / "src/gnomon/settings.py"
 HEAD = '''\
-"""The settings of `gnomon.train` as an editor completes them. Written by `python docs/settings.py` from config.py."""
+"""The settings of `gnomon.train` as an editor completes them. Written by `python docs/settings.py`."""
 
 from __future__ import annotations
 
@@ -32,18 +36,24 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 '''
-OPEN = {"env": "str | Mapping[str, Any]", "objective": "Objective | Mapping[str, Any]"}
+OPEN = {"env": "str | Mapping[str, Any]", "objective": "Objective | ObjectiveSettings"}
 """Tables with options of their own, which no one type names."""
 
 
 def text() -> str:
     """The whole file."""
     tables = {name: field.annotation for name, field in RunConfig.model_fields.items() if table(field.annotation)}
-    names = ", ".join(f'"{each}"' for each in sorted(["Objective", "Settings", *map(title, tables)]))
-    rows = sorted(kind.model_fields["type"].default for kind in OBJECTIVES)
-    parts = [HEAD, f"__all__ = [{names}]\n\n", f"Objective = Literal[{', '.join(map(repr, rows))}]\n"]
+    names = ", ".join(
+        f'"{each}"' for each in sorted(["Objective", "ObjectiveSettings", "Settings", *map(title, tables)])
+    )
+    parts = [HEAD, f"__all__ = [{names}]\n\n", f"Objective = Literal[{', '.join(map(repr, sorted(OPTIONS)))}]\n"]
     for name, kind in tables.items():
         parts.append(f"\n\nclass {title(name)}(TypedDict, total=False):\n" + doc(kind) + "".join(fields(kind)))
+    parts += [
+        "\n\nclass ObjectiveSettings(TypedDict, total=False):\n",
+        '    """An objective and its options."""\n\n    type: Objective\n    """The name of a row."""\n',
+        *objective_options(),
+    ]
     parts.append(
         '\n\nclass Settings(TypedDict, total=False):\n    """Of a run; tables by name, and short names."""\n\n'
     )
@@ -62,11 +72,26 @@ def text() -> str:
 
 
 def table(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not config.Env
+    return isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in (config.Env, config.Objective)
 
 
 def title(name: str) -> str:
     return f"{name.title()}Settings"
+
+
+def objective_options() -> Iterator[str]:
+    """Every option of any row, with the rows that have it."""
+    rows: dict[str, dict[str, Option]] = {}
+    for row in OPTIONS.values():
+        for name, option in row.options.items():
+            rows.setdefault(name, {})[row.name] = option
+    for name, found in sorted(rows.items()):
+        first, option = next(iter(found.items()))
+        kind = f"Literal[{', '.join(map(repr, option.choices))}]" if option.choices else type(option.default).__name__
+        only = "" if len({each.text for each in found.values()}) == 1 else f" ({first})"
+        text = f"{option.text[0].upper() if option.text[0].isascii() else option.text[0]}{option.text[1:]}{only}."
+        lines = textwrap.wrap(f'"""{text} Of {", ".join(found)}."""', 114)
+        yield f"    {name}: {kind}\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
 
 
 def fields(kind: type[BaseModel]) -> Iterator[str]:

@@ -12,7 +12,7 @@ OURS = {
     "epsilon": "objective.clip_low", "epsilon_low": "objective.clip_low", "epsilon_high": "objective.clip_high",
     "loss_type": "objective.type", "scale_rewards": "objective.type", "max_steps": "budget.steps",
     "num_train_epochs": "budget.steps", "num_epochs": "budget.steps", "warmup_steps": "optim.warmup",
-    "warmup_ratio": "optim.warmup", "lr_scheduler_type": "optim.floor", "max_grad_norm": "optim.clip",
+    "warmup_ratio": "optim.warmup", "lr_scheduler_type": "optim.min_lr_ratio", "max_grad_norm": "optim.max_grad_norm",
     "save_steps": "save.every", "save_total_limit": "save.keep", "eval_steps": "eval.every", "bf16": "policy.dtype",
     "torch_dtype": "policy.dtype", "model_name_or_path": "policy.path", "model": "policy.path",
     "model_name": "policy.path", "dataset_name": "env.path", "output_dir": "run",
@@ -32,7 +32,8 @@ OURS = {
     # prime-rl 0.5
     "rollouts_per_example": "rollout.group", "orchestrator.batch_size": "rollout.prompts",
     "batch_size": "rollout.prompts", "seq_len": "rollout.context", "model.name": "policy.path",
-    "environment.id": "env.type", "env.id": "env.type", "max_norm": "optim.clip", "ckpt.interval": "save.every",
+    "environment.id": "env.type", "env.id": "env.type", "max_norm": "optim.max_grad_norm",
+    "ckpt.interval": "save.every",
     "eval.interval": "eval.every", "loss.type": "objective.type",
     # what is meant by its plain name
     "algorithm": "objective.type", "estimator": "objective.type", "task": "env.type",

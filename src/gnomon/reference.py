@@ -1,4 +1,4 @@
-"""Every setting, metric and error code, read from the source for `gnomon explain` and docs/reference.md."""
+"""Every setting, objective, metric and error code, read from the source for `gnomon explain` and docs/reference.md."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from gnomon import config, errors
-from gnomon.config import SHORT, RunConfig
+from gnomon import errors
+from gnomon.config import SHORT, RunConfig, sections
 from gnomon.errors import ConfigError
 from gnomon.metrics import EVALUATION, METRICS, TIMINGS, meaning
+from gnomon.objectives.declaration import Option
+from gnomon.objectives.options import OPTIONS
 
 __all__ = ["Fault", "Setting", "explain", "faults", "settings"]
 
@@ -51,12 +53,12 @@ class Fault:
 def settings() -> tuple[Setting, ...]:
     """Every setting but the options of objectives and environments, in the order of the configuration."""
     short = {key: word for word, key in SHORT.items()}
-    documented = field_docs(ast.parse(inspect.getsource(config)))
+    documented = field_docs(ast.parse(inspect.getsource(sections)))
     found = []
     for name, field in RunConfig.model_fields.items():
         section = field.annotation
         if not (isinstance(section, type) and issubclass(section, BaseModel)):
-            below = {} if name == "objective" else {name: (field, documented.get(("RunConfig", name), ""))}
+            below = {name: (field, documented.get(("RunConfig", name), ""))}
         else:
             below = {
                 f"{name}.{inner}": (of, documented.get((section.__name__, inner), ""))
@@ -160,15 +162,17 @@ def wording(node: ast.expr | None) -> str:
 
 
 def explain(word: str) -> str:
-    """What a setting, a metric or an error code means. Raises: ConfigError E006 where nothing bears the name."""
-    if lines := [*explained_settings(word), *explained_metric(word), *explained_faults(word)]:
+    """What a setting, an objective, a metric or an error code means. Raises: ConfigError E006 for no known name."""
+    kinds = (explained_settings, explained_objective, explained_options, explained_metric, explained_faults)
+    if lines := [line for kind in kinds for line in kind(word)]:
         return "\n".join(lines)
-    names = [*(s.key for s in settings()), *SHORT, *METRICS, *(f.code for f in faults())]
+    options = [f"objective.{name}" for row in OPTIONS.values() for name in row.options]
+    names = [*(s.key for s in settings()), *SHORT, *OPTIONS, *options, *METRICS, *(f.code for f in faults())]
     ends = {name.rpartition(".")[2]: name for name in reversed(names)}
     near = difflib.get_close_matches(word, [*names, *ends], 3)
     raise ConfigError(
         "E006",
-        f"no setting, metric or error code is named {word!r}",
+        f"no setting, objective, metric or error code is named {word!r}",
         fix=f"gnomon explain {ends.get(near[0], near[0])}" if near else "gnomon config show lists the settings",
     )
 
@@ -177,6 +181,29 @@ def explained_settings(word: str) -> Iterator[str]:
     for setting in settings():
         if word in (setting.key, setting.short) or setting.key.startswith(f"{word}."):
             yield f"{setting.key}   {setting.values}   default {setting.default}\n   {setting.text}"
+
+
+def explained_objective(word: str) -> Iterator[str]:
+    """A row of the table: its sentence, its source, its options."""
+    if row := OPTIONS.get(word):
+        yield f"{word}   objective\n   {row.summary}\n   {row.source}"
+        yield from (f"   {option_line(name, option)}" for name, option in row.options.items())
+        yield f"   gnomon objective {word} prints its card"
+
+
+def explained_options(word: str) -> Iterator[str]:
+    """An option of objectives: once for every meaning and default that it has, with the rows that have it so."""
+    found: dict[str, list[str]] = {}
+    name = word.removeprefix("objective.")
+    for row in OPTIONS.values():
+        if name in row.options:
+            found.setdefault(option_line(f"objective.{name}", row.options[name]), []).append(row.name)
+    for line, rows in found.items():
+        yield f"{line}\n   of {', '.join(rows)}"
+
+
+def option_line(name: str, option: Option) -> str:
+    return f"{name}   {option.allowed}   default {shown(option.default)}   {option.text}"
 
 
 def explained_metric(word: str) -> Iterator[str]:

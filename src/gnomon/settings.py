@@ -1,4 +1,4 @@
-"""The settings of `gnomon.train` as an editor completes them. Written by `python docs/settings.py` from config.py."""
+"""The settings of `gnomon.train` as an editor completes them. Written by `python docs/settings.py`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ __all__ = [
     "CriticSettings",
     "EvalSettings",
     "Objective",
+    "ObjectiveSettings",
     "OptimSettings",
+    "PlayersSettings",
     "PolicySettings",
     "RefereeSettings",
     "RegularizeSettings",
     "RolloutSettings",
     "SaveSettings",
-    "SeatsSettings",
     "Settings",
 ]
 
@@ -150,18 +151,18 @@ class RefereeSettings(TypedDict, total=False):
     """Fraction of the rollouts of a step that may fail before the run stops."""
 
 
-class SeatsSettings(TypedDict, total=False):
+class PlayersSettings(TypedDict, total=False):
     """Who plays in an environment of several players."""
 
     opponent: str
-    """Empty: the policy plays all seats and is trained on all. `past`: it is trained on one seat, and an earlier
+    """Empty: the policy plays every player and is trained on all. `past`: it is trained as one player, and an earlier
     version, drawn anew in every step, plays the others. A model folder: that model plays the others."""
     every: int
     """Steps between two versions that are kept as opponents."""
     keep: int
     """Most versions kept as opponents. The first is always kept. Every checkpoint stores all of them."""
-    baseline: Literal["seat", "shared"]
-    """Whether a reward is compared with the rewards of its own seat in the group, or with those of all seats."""
+    baseline: Literal["player", "shared"]
+    """Whether a reward is compared with the rewards of the same player in the group, or with those of all players."""
 
 
 class RegularizeSettings(TypedDict, total=False):
@@ -183,11 +184,11 @@ class OptimSettings(TypedDict, total=False):
 
     lr: float
     """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
-    floor: float
+    min_lr_ratio: float
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: int
     """Optimiser steps in which the learning rate rises linearly to `lr`."""
-    clip: float
+    max_grad_norm: float
     """Largest norm of the gradient. A larger gradient is scaled down to it."""
     weight_decay: float
     """Decoupled weight decay of AdamW."""
@@ -202,7 +203,7 @@ class CriticSettings(TypedDict, total=False):
 
     lr: float
     """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5."""
-    clip: float
+    max_grad_norm: float
     """Largest norm of the critic's gradient."""
 
 
@@ -244,6 +245,70 @@ class AuditSettings(TypedDict, total=False):
     """Rules of `gnomon audit` whose findings you accept. They no longer stop the run."""
 
 
+class ObjectiveSettings(TypedDict, total=False):
+    """An objective and its options."""
+
+    type: Objective
+    """The name of a row."""
+    alpha: float
+    """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, xpo."""
+    baseline: float
+    """Taken off every rollout of every group; it changes the variance alone. Of rl2ml."""
+    beta: float
+    """β, reward taken off per nat of divergence from the initial policy (reinforce_pp). Of reinforce_pp,
+    reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, online_dpo, online_ipo, online_slic,
+    online_simpo, xpo."""
+    cap: float
+    """Ceiling of the ratio (cispo_cap). Of cispo_cap, scale_rl, tis, sequence_tis, sequence_mis, decoupled_ppo,
+    dppo."""
+    ceiling: float
+    """Ceiling of the ratio where the advantage is negative. Of dual_clip_ppo."""
+    clip_high: float
+    """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, loop,
+    dual_clip_ppo, gspo, gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection,
+    decoupled_ppo, seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, luffy_paper, ppo, ppo_whitened, reinforce_pp,
+    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo."""
+    clip_low: float
+    """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, loop,
+    dual_clip_ppo, gspo, gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection,
+    decoupled_ppo, seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, luffy_paper, ppo, ppo_whitened, reinforce_pp,
+    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo."""
+    epsilon: float
+    """Added to the standard deviation (grpo). Of grpo, grpo_sample_std, maxrl_released, gspo, gspo_token, gmpo, sapo,
+    dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, luffy_paper, ppo_whitened, reinforce_pp,
+    reinforce_pp_baseline, rebn."""
+    fade: Literal["linear", "exponential", "focal"]
+    """Form of the weight. Of seed_grpo, seed_grpo_loo."""
+    family: Literal["A", "B", "C", "D"]
+    """Rising factorial, power, mixed denominator or geometric. Of rl2ml."""
+    gain: float
+    """How fast the ratio fades for tokens to be raised. Of sapo."""
+    gamma: float
+    """γ of the shape π/(π + γ) of demonstrated tokens (luffy). Of luffy, luffy_paper, ppo, ppo_whitened,
+    turn_reinforce, turn_reinforce_discounted, turn_ppo, rebn."""
+    k: int
+    """Groups smaller than k are refused (pkpo). Of pkpo, pkpo_loo, pkpo_marginal, pass_at_k_analytic,
+    pass_at_k_centred."""
+    keep: int
+    """Rollouts of a group that are trained on; smaller groups are kept whole. Of gfpo, gfpo_efficiency."""
+    lam: float
+    """λ: 1 uses the critic as a baseline alone, 0 for everything that follows. Of ppo, ppo_whitened, turn_ppo."""
+    least: float
+    """Lower end of the band of the weight (icepop). Of icepop, geometric_rejection."""
+    loss: float
+    """How fast the ratio fades for tokens to be lowered. Of sapo."""
+    margin: float
+    """γ; half of β is usual. Of online_simpo."""
+    most: float
+    """Upper end of the band of the weight (icepop). Of icepop, geometric_rejection."""
+    order: int
+    """T; groups smaller than T are refused. Of maxrl_sub."""
+    parameter: float
+    """0 is REINFORCE, 1 maximum likelihood, more is beyond; above −1 in A, below N/(N−1) in C, ≥ 0 in D. Of rl2ml."""
+    scale: float
+    """What credit is divided by, in units of reward. Of reinforce_pp_loo."""
+
+
 class Settings(TypedDict, total=False):
     """Of a run; tables by name, and short names."""
 
@@ -256,8 +321,8 @@ class Settings(TypedDict, total=False):
     policy: PolicySettings | str | Path
     rollout: RolloutSettings
     referee: RefereeSettings
-    seats: SeatsSettings
-    objective: Objective | Mapping[str, Any]
+    players: PlayersSettings
+    objective: Objective | ObjectiveSettings
     regularize: RegularizeSettings
     optim: OptimSettings
     critic: CriticSettings

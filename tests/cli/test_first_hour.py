@@ -15,12 +15,13 @@ import pytest
 import gnomon
 from commands import command
 from gnomon.api import configure
-from gnomon.config import DEFAULTS, OBJECTIVES, leaves, overrides, resolve
+from gnomon.config import DEFAULTS, leaves, overrides, resolve
 from gnomon.elsewhere import ABSENT, OURS
 from gnomon.envs import CharCount, Nim
 from gnomon.errors import ConfigErrors, ResourceError, RunError
 from gnomon.launch.find import check_policy_config
 from gnomon.models.folder import TINY
+from gnomon.objectives.options import OPTIONS
 from gnomon.rates import parameters, rates
 from gnomon.store import require_free
 
@@ -173,7 +174,7 @@ def test_a_call_that_names_no_environment_is_refused(what, settings, code):
 
 def test_keys_of_others_name_keys_of_ours():
     ours = {*leaves(DEFAULTS), "env.path", "env.test", "run", "objective.gamma", "objective.lam"}
-    ours |= {f"objective.{name}" for kind in OBJECTIVES for name in kind.model_fields}
+    ours |= {f"objective.{name}" for row in OPTIONS.values() for name in row.options}
     assert set(OURS.values()) <= ours and not OURS.keys() & ABSENT.keys()
     assert not OURS.keys() & leaves(DEFAULTS).keys(), "a key of ours needs no other name"
 

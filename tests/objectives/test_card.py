@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from gnomon.objectives import (
 )
 from gnomon.objectives.aggregate import constant
 from gnomon.objectives.card_text import chart, words
-from gnomon.objectives.cards import options_text, sections
+from gnomon.objectives.cards import sections
 from gnomon.objectives.curves import measured, tilted
 from gnomon.objectives.world import correct, world
 
@@ -168,8 +167,7 @@ def test_a_card_of_every_row(name: str) -> None:
     assert max(map(len, text.splitlines())) <= 110
     for part in (row.equation.split()[0], row.source.split()[0], "by enumeration", "at the edges", "w(p)"):
         assert part in text
-    assert [option.name for option in found.options] == list(inspect.signature(TABLE[name]).parameters)
-    assert all(option.text for option in found.options), "an option that the docstring says nothing of"
+    assert all(option in text for option in found.options)
     assert "not finite" not in text
 
 
@@ -243,16 +241,8 @@ def test_large_groups_are_derived_and_not_enumerated() -> None:
 
 
 def test_a_docstring_is_read_by_its_sections() -> None:
-    text = (
-        "Does it.\n\nMore.\n\nArgs: low, high, the band, ≥ 0; k ≥ 1; groups below k are refused.\nRaises: ValueError.\n"
-    )
-    found = sections(text)
-    assert found[""] == "Does it." and found["Raises"] == "ValueError."
-    assert options_text(found["Args"], ["low", "high", "k"]) == {
-        "low": "the band, ≥ 0",
-        "high": "the band, ≥ 0",
-        "k": "≥ 1; groups below k are refused",
-    }
+    found = sections("Does it.\n\nMore.\n\nDiffers: in this\n    and that.\n\nArgs:\n    low: the band.\n")
+    assert found == {"": "Does it.", "Differs": "in this and that.", "Args": "low: the band."}
 
 
 def test_what_is_declared_is_told_in_the_words_of_its_source() -> None:

@@ -26,6 +26,7 @@ from gnomon.integrations.rewards import named
 from gnomon.launch.objects import OBJECT, by_object
 from gnomon.models.folder import TINY, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
+from gnomon.objectives.declaration import Rewards
 from gnomon.verifiers.nursery import WORKER
 
 __all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env", "require_outside"]
@@ -166,7 +167,8 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
     if not wrong:
         try:
             env = tried(config.env)
-            if config.objective.binary and (getattr(env, "format", False) or env.reward_range != (0.0, 1.0)):
+            counts = config.objective.declared.rewards is Rewards.BINARY
+            if counts and (getattr(env, "format", False) or env.reward_range != (0.0, 1.0)):
                 yield not_binary(config, origins, env)
         except ConfigError as error:
             yield error
@@ -213,8 +215,8 @@ def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
 def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """Model folders that are not there, or whose tokenizer does not fit; data that is not there; sizes that clash."""
     folders = {"policy.path": config.policy.path}
-    if config.seats.opponent not in ("", "past"):
-        folders["seats.opponent"] = config.seats.opponent
+    if config.players.opponent not in ("", "past"):
+        folders["players.opponent"] = config.players.opponent
     for key, path in folders.items():
         try:
             if (folder := model_folder(path)) != TINY:
@@ -231,7 +233,7 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
                 fix='"eos_token_id" in generation_config.json of the folder, or rollout.stop=["</answer>"]',
             )  # fmt: skip
     shown = config.rollout.demonstrations
-    if shown and config.objective.demonstrated and not Path(shown).is_file():
+    if shown and config.objective.declared.demonstrated and not Path(shown).is_file():
         where = origins.get("rollout.demonstrations", "rollout.demonstrations")
         yield ConfigError(
             "E035", f"no file {shown}", where=where, fix="rollout.demonstrations=FILE, with its path from here"

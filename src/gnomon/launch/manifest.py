@@ -64,8 +64,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     for setting, known in data_hashes(config, env).items():
         table, _, option = setting.partition(".")
         body[table][option] = known
-    if (other := config.seats.opponent) not in ("", "past"):
-        body["seats"]["opponent"] = hashes(model_folder(other))
+    if (other := config.players.opponent) not in ("", "past"):
+        body["players"]["opponent"] = hashes(model_folder(other))
     return {"config": body, "policy": hashes(model_folder(config.policy.path))}
 
 

@@ -14,12 +14,12 @@ __all__ = ["anchored"]
 def anchored(config: RunConfig, env: Env) -> RunConfig:
     """The configuration with the paths of all that it reads made absolute."""
     config = anchored_data(config, env)
-    policy, spec, seats = config.policy, config.env, config.seats
-    if seats.opponent not in ("", "past", "tiny"):
-        seats = seats.model_copy(update={"opponent": str(Path(seats.opponent).resolve())})
+    policy, spec, players = config.policy, config.env, config.players
+    if players.opponent not in ("", "past", "tiny"):
+        players = players.model_copy(update={"opponent": str(Path(players.opponent).resolve())})
     if policy.path != "tiny":
         policy = policy.model_copy(update={"path": str(Path(policy.path).resolve())})
     file, _, name = spec.type.rpartition(":")
     if file.endswith(".py"):
         spec = spec.model_copy(update={"type": f"{Path(file).resolve()}:{name}"})
-    return config.model_copy(update={"policy": policy, "env": spec, "seats": seats})
+    return config.model_copy(update={"policy": policy, "env": spec, "players": players})

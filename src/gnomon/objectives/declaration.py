@@ -62,11 +62,17 @@ class Rewards(StrEnum):
 class Mistake(NamedTuple):
     """One option that a row does not take."""
 
+    row: str
     option: str
-    known: bool
-    """Whether the row has an option of that name, whose value is wrong."""
-    what: str
+    value: object
+    wanted: str
+    """What the value must be; empty where the row has no such option."""
     fix: str
+
+    def __str__(self) -> str:
+        if self.wanted:
+            return f"{self.option} is {self.value!r}; it must be {self.wanted} ({self.fix})"
+        return f"{self.row} has no option {self.option} ({self.fix})"
 
 
 class OptionError(ValueError):
@@ -99,6 +105,13 @@ class Option:
         limits += [("≤", self.most)] if self.most != math.inf else []
         bounds = " and ".join(f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
         return f"{'integer' if isinstance(self.default, int) else 'number'} {bounds}".strip()
+
+    @property
+    def wanted(self) -> str:
+        """The same within a sentence: `a number ≥ 0`."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        return f"{'an' if isinstance(self.default, int) else 'a'} {self.allowed}"
 
     def takes(self, value: object) -> bool:
         """Whether a value has the option's type and lies within its limits."""
@@ -149,16 +162,15 @@ class Declaration:
         return self.min_group(options) if callable(self.min_group) else self.min_group
 
     def mistakes(self, options: Mapping[str, object], prefix: str = "") -> list[Mistake]:
-        """What is wrong with options. Args: prefix: stands before the name of every option in the messages."""
+        """What is wrong with options. Args: prefix: stands before the name of every option in a fix."""
         found = []
         for name, value in options.items():
             option = self.options.get(name)
             if option is None:
-                what, fix = f"{self.name} has no option {prefix}{name}", self._meant(name, prefix)
-                found.append(Mistake(name, False, what, fix))
+                found.append(Mistake(self.name, name, value, "", self._meant(name, prefix)))
             elif not option.takes(value):
-                fix = f"{prefix}{name}={option.default} is the default"
-                found.append(Mistake(name, True, f"{prefix}{name} is {value!r}, not {option.allowed}", fix))
+                fix = f"{prefix}{name}={option.default}, the default"
+                found.append(Mistake(self.name, name, value, option.wanted, fix))
         return found
 
     def complete(self, options: Mapping[str, Value]) -> dict[str, Value]:
@@ -167,14 +179,15 @@ class Declaration:
         Raises: OptionError, with every mistake and its fix, for an option that does not exist or is out of range.
         """
         if mistakes := self.mistakes(options):
-            raise OptionError("; ".join(f"{mistake.what} ({mistake.fix})" for mistake in mistakes))
+            raise OptionError("; ".join(map(str, mistakes)))
         kinds = {name: type(option.default) for name, option in self.options.items()}
         return {name: kinds[name](options.get(name, option.default)) for name, option in self.options.items()}
 
     def _meant(self, name: str, prefix: str) -> str:
         if near := nearest(name, self.options):
             return f"did you mean {prefix}{near} (default {self.options[near].default})?"
-        return f"its options are {', '.join(prefix + each for each in self.options)}" if self.options else "it has none"
+        names = ", ".join(prefix + each for each in self.options)
+        return f"its options are {names}" if names else "leave it out; it has no options"
 
 
 def nearest(word: str, known: Collection[str]) -> str:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from math import inf
 
-from gnomon.objectives.declaration import Data, Declaration, Need, Option, Rewards, nearest
+from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards, nearest
 
-__all__ = ["OPTIONS", "RENAMED", "declared", "in_family", "unknown"]
+__all__ = ["OPTIONS", "RENAMED", "declared", "in_family", "meant"]
 
 
-def clip(low: float, high: float, of: str = "the ratio around 1") -> dict[str, Option]:
+def clip(low: float, high: float, of: str = "the ratio", centre: int = 1) -> dict[str, Option]:
     """The band outside which a clip takes the gradient away."""
     return {
-        "clip_low": Option(low, f"width of the band of {of}, below it", least=0, most=inf),
-        "clip_high": Option(high, f"width of the band of {of}, above it", least=0, most=inf),
+        "clip_low": Option(low, f"how far {of} may fall below {centre} before it is clipped", least=0, most=inf),
+        "clip_high": Option(high, f"how far {of} may rise above {centre} before it is clipped", least=0, most=inf),
     }
 
 
@@ -141,13 +141,13 @@ TABLE = (
         "Precup et al. 2000, ICML"),
     Declaration("gspo",
         "GSPO: standardised rewards under the clipped geometric mean of a rollout's ratios. On policy it is GRPO.",
-        "Zheng et al. 2025, arXiv 2507.18071", clip(3e-4, 4e-4, "the mean ratio around 1") | epsilon(1e-6)),
+        "Zheng et al. 2025, arXiv 2507.18071", clip(3e-4, 4e-4, "the mean ratio") | epsilon(1e-6)),
     Declaration("gspo_token",
         "GSPO-token: the ratio s·π/sg(π) of each token. With one advantage to a rollout it has GSPO's coefficients.",
-        "Zheng et al. 2025, arXiv 2507.18071", clip(3e-4, 4e-4, "the mean ratio around 1") | epsilon(1e-6)),
+        "Zheng et al. 2025, arXiv 2507.18071", clip(3e-4, 4e-4, "the mean ratio") | epsilon(1e-6)),
     Declaration("gmpo",
         "GMPO: standardised rewards under the geometric mean of clipped token ratios. On policy it is GRPO.",
-        "Zhao et al. 2025, arXiv 2507.20673", clip(0.4, 0.4, "the log-ratio around 0") | epsilon(1e-6)),
+        "Zhao et al. 2025, arXiv 2507.20673", clip(0.4, 0.4, "the log-ratio", 0) | epsilon(1e-6)),
     Declaration("sapo",
         "SAPO: standardised rewards under token ratios that fade out smoothly. On policy it is GRPO.",
         "Gao et al. 2025, arXiv 2511.20347",
@@ -160,7 +160,7 @@ TABLE = (
     Declaration("cispo",
         "CISPO: standardised rewards under token ratios with a ceiling of 1 + clip_high; no token loses its gradient.",
         "MiniMax 2025, arXiv 2506.13585, §3.1",
-        {"clip_high": Option(0.2, "what the ceiling of the ratio is above 1", least=0, most=inf)} | epsilon(1e-6)),
+        {"clip_high": Option(0.2, "how far the ceiling of the ratio is above 1", least=0, most=inf)} | epsilon(1e-6)),
     Declaration("cispo_cap",
         "CISPO by its ceiling: the convention of TRL, ms-swift and ScaleRL, where 5 means a ratio of 5.",
         "MiniMax 2025, arXiv 2506.13585, §3.1; the ceiling as in TRL, loss_type = cispo",
@@ -204,7 +204,7 @@ TABLE = (
     Declaration("luffy_paper",
         "LUFFY on top of GRPO as its paper begins: standardised rewards, a clip, the mean over all tokens of the step.",
         "Yan et al. 2025, arXiv 2504.14945",
-        SHAPE | clip(0.2, 0.2, "the ratio of sampled rollouts around 1") | epsilon(1e-6), data=Data.MIXED, needs=SHOWN),
+        SHAPE | clip(0.2, 0.2, "the ratio of sampled rollouts") | epsilon(1e-6), data=Data.MIXED, needs=SHOWN),
     Declaration("ppo",
         "PPO: generalised advantage estimates over tokens, clipped token ratios, sum over tokens by a constant.",
         "Schulman et al. 2017, arXiv 1707.06347", discount(1.0, "token") | LAM | CLIP, min_group=1, needs=VALUES),
@@ -245,7 +245,7 @@ TABLE = (
     Declaration("dppo",
         "DPPO: truncated token weights to the sampler, and no gradient once a probability moved by the band's width.",
         "DPPO 2026, arXiv 2602.04879",
-        clip(0.2, 0.2, "π − μ, in probability, around 0") | cap(20.0, "ceiling of the weight")),
+        clip(0.2, 0.2, "the probability π − μ", 0) | cap(20.0, "ceiling of the weight")),
     Declaration("kimi_k15",
         "Kimi k1.5's mirror descent: the regularised reward by least squares, r ≈ V + β·log(π/μ) of answers.",
         "Kimi 2025, arXiv 2501.12599, §2.3.2",
@@ -305,23 +305,18 @@ reference and learns a value; these rows draw it to the sampler."""
 
 
 def declared(name: str) -> Declaration:
-    """The declaration of a row. Raises: ValueError for a name that the table does not have, with the nearest."""
-    if mistake := unknown(name):
-        raise ValueError("; ".join(mistake))
+    """The declaration of a row. Raises: OptionError for a name that the table does not have, with the nearest."""
+    if name in RENAMED:
+        raise OptionError(f"the objective {name!r} is now called {RENAMED[name]!r}: it is not DRO, arXiv 2405.19107")
+    if name not in OPTIONS:
+        raise OptionError(f"unknown objective {name!r} ({meant(name)})")
     return OPTIONS[name]
 
 
-def unknown(name: object) -> tuple[str, str] | None:
-    """What is wrong with the name of a row, and the fix; None for one of the table."""
-    if isinstance(name, str) and name in OPTIONS:
-        return None
-    if isinstance(name, str) and name in RENAMED:
-        return f"the objective {name!r} is now called {RENAMED[name]!r}: it is not DRO, arXiv 2405.19107", RENAMED[name]
+def meant(name: object) -> str:
+    """What was meant by the name of a row that does not exist."""
     near = nearest(str(name), OPTIONS)
-    return (
-        f"no objective is called {name!r}",
-        f"did you mean {near}?" if near else f"one of {', '.join(sorted(OPTIONS))}",
-    )
+    return f"did you mean {near}?" if near else f"one of {', '.join(sorted(OPTIONS))}"
 
 
 def in_family(family: str, parameter: float, group: int) -> bool:

@@ -48,7 +48,7 @@ from gnomon.objectives.counts import (
 )
 from gnomon.objectives.credit import Credit, Rollouts, across_seats, terminal
 from gnomon.objectives.curves import GRID, Curve, count_weight, curve
-from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards
+from gnomon.objectives.declaration import Data, Declaration, Mistake, Need, Option, OptionError, Rewards, Value, nearest
 from gnomon.objectives.edge_cases import edges
 from gnomon.objectives.exact import ExactReport, report
 from gnomon.objectives.group_credit import (
@@ -82,7 +82,7 @@ from gnomon.objectives.likelihood import (
 )
 from gnomon.objectives.likelihood_rows import fcp, rft, sft, verifree, verifree_advantage
 from gnomon.objectives.off_policy_rows import dppo, kimi_k15, kimi_k15_token, topr
-from gnomon.objectives.options import OPTIONS, RENAMED, declared
+from gnomon.objectives.options import OPTIONS, RENAMED, declared, in_family, meant
 from gnomon.objectives.pairs import (
     best_against_worst,
     hinge_pairs,
@@ -242,6 +242,7 @@ __all__ = [
     "LengthBias",
     "Member",
     "Metric",
+    "Mistake",
     "Need",
     "Noise",
     "Objective",
@@ -265,6 +266,7 @@ __all__ = [
     "Target",
     "TokenShape",
     "Tokens",
+    "Value",
     "across_seats",
     "add",
     "analytic_weight",
@@ -332,6 +334,7 @@ __all__ = [
     "gspo_token",
     "hinge_pairs",
     "icepop",
+    "in_family",
     "k1_in_return",
     "k2",
     "k3",
@@ -356,8 +359,10 @@ __all__ = [
     "maxrl_sub",
     "mean_centred",
     "mean_logistic_pairs",
+    "meant",
     "metric",
     "metric_gain",
+    "nearest",
     "no_correction",
     "no_ratio",
     "objective",

@@ -39,7 +39,7 @@ class Opponents(Actor):
                 "E181",
                 "the environment has one seat, so there is none for an opponent",
                 where=type(env).__name__,
-                fix='seats.opponent="", or an environment of several seats (gnomon env list)',
+                fix='players.opponent="", or an environment of several seats (gnomon env list)',
             )
         self.opponent, self.past = opponent, past
 

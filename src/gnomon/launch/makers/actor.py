@@ -83,13 +83,13 @@ def make_limits(config: RunConfig) -> Limits:
 
 def collector(config: RunConfig, row: Objective, learner: LocalLearner) -> Callable[..., Actor]:
     """The class of the actor, with what the settings say of it."""
-    if config.seats.opponent:
+    if config.players.opponent:
         return opposed(config, row, learner.past)
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
         return partial(Conditioned, base=copied(learner.weights()), offline=offline)
     if row.data is Data.SAMPLED and config.rollout.refill:
-        shared = config.seats.baseline == "shared"
+        shared = config.players.baseline == "shared"
         return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks, shared=shared)
     if row.data is Data.SAMPLED and config.rollout.candidates > 1:
         return partial(Uncertain, candidates=config.rollout.candidates, among=config.rollout.tasks)
@@ -107,10 +107,10 @@ def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..
         raise ConfigError(
             "E182",
             f"{row.name} learns from more than what the policy itself sampled, and an opponent sits at no such table",
-            where="seats.opponent",
+            where="players.opponent",
             fix="objective=rae, or another that learns from sampled rollouts, without rollout.refill or candidates",
         )
-    folder = model_folder(config.policy.path if past is not None else config.seats.opponent)
+    folder = model_folder(config.policy.path if past is not None else config.players.opponent)
     opponent = Policy.load(folder, getattr(torch, config.policy.dtype))
     require_same_tokens(model_folder(config.policy.path), folder)
     return partial(Opponents, opponent=Embedded(opponent), past=past)

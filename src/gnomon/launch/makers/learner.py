@@ -25,26 +25,26 @@ def make_learner(config: RunConfig, row: Objective) -> LocalLearner:
         compute=dtype,
         lr=config.optim.lr,
         steps=config.budget.steps * config.optim.updates,
-        floor=config.optim.floor,
+        floor=config.optim.min_lr_ratio,
         warmup=config.optim.warmup,
-        clip=config.optim.clip,
+        clip=config.optim.max_grad_norm,
         weight_decay=config.optim.weight_decay,
         entropy=config.regularize.entropy,
         full_kl=full,
         reference=Policy.load(folder, dtype) if row.needs_reference or full else None,
         critic=make_critic(config) if Need.VALUES in row.asks else None,
-        shared=config.seats.baseline == "shared",
+        shared=config.players.baseline == "shared",
         past=make_past(config),
     )
 
 
 def make_critic(config: RunConfig) -> Critic:
     folder, dtype = model_folder(config.policy.path), getattr(torch, config.policy.dtype)
-    return Critic(Policy.load(folder), compute=dtype, lr=config.critic.lr, clip=config.critic.clip)
+    return Critic(Policy.load(folder), compute=dtype, lr=config.critic.lr, clip=config.critic.max_grad_norm)
 
 
 def make_past(config: RunConfig) -> Past | None:
     """Earlier weights of the policy, where it plays against itself."""
-    if config.seats.opponent != "past":
+    if config.players.opponent != "past":
         return None
-    return Past(every=config.seats.every, keep=config.seats.keep)
+    return Past(every=config.players.every, keep=config.players.keep)

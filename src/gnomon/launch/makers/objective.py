@@ -14,8 +14,7 @@ __all__ = ["full_kl", "make_objective"]
 def make_objective(config: RunConfig, row: Objective | None = None) -> Objective:
     """Args: row: an objective that was passed as an object; else the one that the settings name."""
     if row is None:
-        options = config.objective.model_dump()
-        row = objective(options.pop("type"), **options)
+        row = objective(config.objective.type, **config.objective.options)
     return overlong_penalised(config, kl_penalised(config, row))
 
 

@@ -1,0 +1,155 @@
+"""What settings allow by themselves but not together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gnomon.config.sections import RunConfig
+from gnomon.config.sources import Origins
+from gnomon.errors import ConfigError
+from gnomon.objectives.declaration import Data, Need, Rewards
+from gnomon.objectives.options import in_family
+
+__all__ = ["contradictions"]
+
+
+def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """What each setting allows by itself but not together with another."""
+    for check in (group_size, budget_rewards, demonstrations, shaping, choice_of_tasks, offline, sizes):
+        yield from check(config, origins)
+
+
+def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Groups that an objective cannot compare, and a parameter that it cannot have in them."""
+    objective, group = config.objective, config.rollout.group
+    where, least, most = (
+        origins.get("rollout.group", "rollout.group"),
+        objective.min_group,
+        objective.declared.max_group,
+    )
+    if group < least == 2:
+        yield ConfigError(
+            "E031",
+            f"group = {group} gives every rollout zero advantage under {objective.type}",
+            where=where,
+            why="its baseline is the mean of the group, which is the rollout's own reward",
+            fix="rollout.group=8, or objective=reinforce",
+        )
+    elif group < least:
+        yield ConfigError(
+            "E031",
+            f"group = {group} is too small for {objective.type} with these options",
+            where=where,
+            why=f"it compares groups of at least {least}",
+            fix=f"rollout.group={max(8, least)}, or objective=reinforce",
+        )
+    if most is not None and group > most:
+        yield ConfigError(
+            "E036",
+            f"group = {group} is too large for {objective.type}",
+            where=where,
+            why="a demonstrated task has one reply",
+            fix=f"rollout.group={most}, and as many more rollout.prompts",
+        )
+    if objective.type == "rl2ml":
+        family, parameter = objective.options["family"], objective.options["parameter"]
+        if not in_family(family, parameter, group):
+            yield ConfigError(
+                "E033",
+                f"family {family} has no parameter {parameter:g} in groups of {group}",
+                where=origins.get("objective.parameter", "objective.parameter"),
+                fix="objective.parameter between 0, REINFORCE, and 1, maximum likelihood",
+            )
+
+
+def budget_rewards(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """An objective that asks for rewards which no environment gives."""
+    if Need.BUDGETS in config.objective.declared.needs:
+        yield ConfigError(
+            "E033",
+            f"{config.objective.type} needs the reward of the answer at every budget, which no environment gives",
+            where=origins.get("objective.type", "objective.type"),
+            why="it can be used from Python, with the segment_rewards that a script hands in",
+            fix="objective=rloo",
+        )
+
+
+def demonstrations(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """An objective without the demonstrations that it learns from, or demonstrations that it does not read."""
+    name, wanted, shown = config.objective.type, config.objective.declared.demonstrated, config.rollout.demonstrations
+    if wanted and not shown:
+        yield ConfigError(
+            "E035",
+            f"{name} learns from demonstrations, and none are given",
+            where=origins.get("objective.type", "objective.type"),
+            fix='rollout.demonstrations=FILE, with lines like {"task": 17, "reply": "..."}',
+        )
+    if shown and not wanted:
+        yield ConfigError(
+            "E035",
+            f"{name} samples its own rollouts and would never read the demonstrations",
+            where=origins.get("rollout.demonstrations", "rollout.demonstrations"),
+            fix="objective=sft, or no rollout.demonstrations",
+        )
+
+
+def shaping(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """A length penalty on rewards that an objective counts, or does not read."""
+    rewards = config.objective.declared.rewards
+    if config.regularize.overlong and rewards is not Rewards.REAL:
+        yield ConfigError(
+            "E042",
+            f"regularize.overlong would shape the rewards of {config.objective.type}",
+            where=origins.get("regularize.overlong", "regularize.overlong"),
+            why="it counts rewards of 0 and 1" if rewards is Rewards.BINARY else "it looks at no reward",
+            fix="regularize.overlong=0, or objective=dr_grpo",
+        )
+
+
+def choice_of_tasks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Two ways to choose the tasks of a step, or one for an objective that has nothing to choose by."""
+    row = config.objective.declared
+    asked = {"refill": config.rollout.refill > 0, "candidates": config.rollout.candidates > 1}
+    if any(asked.values()) and (row.demonstrated or row.rewards is Rewards.NONE or all(asked.values())):
+        name = next(name for name, given in asked.items() if given)
+        yield ConfigError(
+            "E043",
+            f"rollout.{name} cannot choose the tasks of a step",
+            where=origins.get(f"rollout.{name}", f"rollout.{name}"),
+            why="rollout.candidates chooses them otherwise"
+            if all(asked.values())
+            else f"not all rollouts of {row.name} are its own, or which are right is nothing to it",
+            fix="rollout.refill=0 rollout.candidates=1",
+        )
+
+
+def offline(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Steps that sample from the initial policy, for an objective that has no use for them."""
+    if config.rollout.offline and config.objective.declared.data is not Data.CONDITIONED:
+        yield ConfigError(
+            "E044",
+            f"{config.objective.type} has no steps offline",
+            where=origins.get("rollout.offline", "rollout.offline"),
+            why="only what learns from feedback in the prompt begins with rollouts of the base",
+            fix="no rollout.offline, or objective=fcp",
+        )
+
+
+def sizes(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Numbers that one another's limits depend on."""
+    if config.optim.minibatches > config.rollout.prompts:
+        yield ConfigError(
+            "E034",
+            f"{config.rollout.prompts} prompts cannot fill {config.optim.minibatches} minibatches",
+            where=origins.get("optim.minibatches", "optim.minibatches"),
+            why="a minibatch holds whole groups",
+            fix=f"optim.minibatches={config.rollout.prompts}",
+        )
+    if too_large := [k for k in config.eval.pass_at if k > config.eval.samples]:
+        yield ConfigError(
+            "E032",
+            f"pass@{max(too_large)} cannot be estimated from {config.eval.samples} rollouts per task",
+            where=origins.get("eval.pass_at", "eval.pass_at"),
+            why="the unbiased estimate needs at least k rollouts",
+            fix=f"eval.samples={max(too_large)}",
+        )

@@ -1,0 +1,113 @@
+"""From sources to one configuration, or to every mistake in them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from gnomon.config.agreement import contradictions
+from gnomon.config.mistakes import explained, unknown_objective, wrong_option
+from gnomon.config.sections import DEFAULTS, RunConfig
+from gnomon.config.sources import SHORT, Origins, Source, leaves, put
+from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.objectives.options import OPTIONS
+from gnomon.rates import rates
+
+__all__ = ["Check", "resolve"]
+
+Check = Callable[[RunConfig, Origins], Iterable[ConfigError]]
+"""What else must hold of a configuration."""
+
+
+def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[RunConfig, Origins]:
+    """Defaults, then each source over the ones before it.
+
+    Args: checks: more that must hold; they run beside our own, also where some key was refused.
+    Returns: the configuration, and the origin of every key that some source gave.
+    Raises: ConfigErrors, with every mistake at once.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for source in sources:
+        given = {SHORT.get(key, key): (key, value) for key, value in leaves(source.values).items()}
+        for table in ("env", "objective"):
+            if f"{table}.type" in given and given[f"{table}.type"][1] != type_of(values, table):
+                values.pop(table, None)  # Another environment or objective has options of its own.
+                origins = {key: place for key, place in origins.items() if not key.startswith(f"{table}.")}
+        for name, (key, value) in given.items():
+            put(values, name, value)
+            origins[name] = source.origins.get(key, "a default")
+    problems = without_mistakes(values, origins)
+    bring(values, origins)
+    found = rates(model_of(values))
+    for name, rate in (("optim.lr", found.policy), ("critic.lr", found.critic)):
+        if name not in origins and isinstance(values.setdefault(name.partition(".")[0], {}), dict):
+            put(values, name, rate)
+            origins[name] = found.why
+    while True:
+        try:
+            config = RunConfig.model_validate(values)
+            break
+        except ValidationError as error:
+            items = error.errors()
+            problems += [problem for item in items for problem in explained(item, origins)]
+            for item in items:
+                drop(values, [str(part) for part in item["loc"]])
+    for check in (contradictions, *checks):
+        problems += check(config, origins)
+    if problems:
+        raise ConfigErrors(problems)
+    return config, origins
+
+
+def type_of(values: Mapping[str, Any], table: str) -> Any:
+    """The `type` of a table as it stands, the default where none is given."""
+    below = values.get(table)
+    return below.get("type", DEFAULTS[table]["type"]) if isinstance(below, dict) else DEFAULTS[table]["type"]
+
+
+def model_of(values: Mapping[str, Any]) -> str:
+    """The model folder as it stands, `tiny` where none is given."""
+    below = values.get("policy")
+    return str(below.get("path", "tiny") if isinstance(below, dict) else below or "tiny")
+
+
+def without_mistakes(values: dict[str, Any], origins: Origins) -> list[ConfigError]:
+    """The mistakes in the choice of an objective and in its options, which are dropped from the values."""
+    chosen = values.get("objective")
+    if not isinstance(chosen, dict):
+        return []
+    name = type_of(values, "objective")
+    if problem := unknown_objective(name, origins.get("objective.type", "objective.type")):
+        del values["objective"]
+        return [problem]
+    options = {key: value for key, value in chosen.items() if key != "type"}
+    mistakes = OPTIONS[name].mistakes(options, "objective.")
+    for mistake in mistakes:
+        del chosen[mistake.option]
+    return [wrong_option(mistake, origins) for mistake in mistakes]
+
+
+def bring(values: dict[str, Any], origins: dict[str, str]) -> None:
+    """Put in the settings that the objective comes with, where none are given."""
+    name = type_of(values, "objective")
+    for key, value in OPTIONS[name].brings.items():
+        if key not in origins:
+            put(values, key, value)
+            origins[key] = f"the recipe of objective={name}"
+
+
+def drop(values: dict[str, Any], path: Sequence[str]) -> None:
+    """Forget a refused key, so that the rest can still be looked at."""
+    for part in path[:-1]:
+        below = values.get(part)
+        if not isinstance(below, dict):
+            values.pop(part, None)
+            return
+        values = below
+    if path[-1] in values:
+        del values[path[-1]]
+    else:
+        values.clear()

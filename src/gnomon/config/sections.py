@@ -1,0 +1,242 @@
+"""The sections of a run's configuration: every setting with its type, limits, default and meaning."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gnomon.objectives.declaration import Declaration
+from gnomon.objectives.options import declared
+
+__all__ = ["DEFAULTS", "Env", "Eval", "Objective", "Players", "Policy", "Rollout", "RunConfig"]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Env(Section):
+    """The environment, and its own options beside `type`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    type: str = "countdown"
+    """The name of a shipped environment, `package.module:Class` or `file.py:Class`."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Policy(Section):
+    """The model that is trained."""
+
+    path: str = "tiny"
+    """`tiny`, which ships with the package, or a model folder in the format of the Hugging Face hub."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
+    are float32."""
+    renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
+    """Chat format. `auto` chooses the one that the model folder's chat template writes."""
+
+
+class Rollout(Section):
+    """What is sampled in a step."""
+
+    prompts: Annotated[int, Field(ge=1)] = 32
+    """Tasks per step."""
+    group: Annotated[int, Field(ge=1)] = 8
+    """Rollouts per task. A batch has prompts × group rollouts."""
+    max_tokens: Annotated[int, Field(ge=1)] = 128
+    """Most tokens of one reply. An episode of several turns has several replies."""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Divides the logits before sampling. The learner's log-probabilities use the same value."""
+    stop: list[Annotated[str, Field(min_length=1)]] = ["</answer>"]
+    """Texts that end a reply. The reply keeps them."""
+    tasks: list[Annotated[int, Field(ge=0)]] = []
+    """Indices of the train tasks to draw from. Empty means all."""
+    turns: Annotated[int, Field(ge=0)] = 0
+    """Most replies per episode, of all players together. 0 leaves the limit to the environment."""
+    context: Annotated[int, Field(ge=2)] = 4096
+    """Most tokens of a conversation: prompts, observations and replies."""
+    seconds: Annotated[float, Field(gt=0)] = float("inf")
+    """Wall-clock limit for the episodes of a step. A run that meets it cannot be repeated bit for bit."""
+    demonstrations: str = ""
+    """JSONL file of replies to train tasks, for objectives that learn from demonstrations."""
+    offline: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Fraction of the steps, from the first, that sample from the initial policy. Only fcp uses it."""
+    refill: Annotated[int, Field(ge=0)] = 0
+    """Most times per step that groups with all replies right or all wrong are replaced by new tasks (DAPO)."""
+    candidates: Annotated[int, Field(ge=1)] = 1
+    """Tasks sampled per task that is trained on. Those with the least certain replies are kept."""
+
+
+class Referee(Section):
+    """The worker processes that run environments and verifiers, and their limits."""
+
+    workers: Annotated[int, Field(ge=1)] = 2
+    """Number of worker processes."""
+    seconds: Annotated[float, Field(gt=0)] = 2.0
+    """Processor time that one call may use. The wall-clock limit is ten times as long."""
+    memory_mib: Annotated[int, Field(ge=64)] = 2048
+    """Address space of a worker, in MiB."""
+    retries: Annotated[int, Field(ge=0)] = 1
+    """How often a call is repeated in a new worker after the environment failed."""
+    failures: Annotated[float, Field(ge=0, le=1)] = 0.005
+    """Fraction of the rollouts of a step that may fail before the run stops."""
+
+
+class Players(Section):
+    """Who plays in an environment of several players."""
+
+    opponent: str = ""
+    """Empty: the policy plays every player and is trained on all. `past`: it is trained as one player, and an earlier
+    version, drawn anew in every step, plays the others. A model folder: that model plays the others."""
+    every: Annotated[int, Field(ge=1)] = 20
+    """Steps between two versions that are kept as opponents."""
+    keep: Annotated[int, Field(ge=2)] = 8
+    """Most versions kept as opponents. The first is always kept. Every checkpoint stores all of them."""
+    baseline: Literal["player", "shared"] = "player"
+    """Whether a reward is compared with the rewards of the same player in the group, or with those of all players."""
+
+
+class Optim(Section):
+    """AdamW and its schedule."""
+
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
+    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
+    min_lr_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
+    warmup: Annotated[int, Field(ge=0)] = 5
+    """Optimiser steps in which the learning rate rises linearly to `lr`."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Largest norm of the gradient. A larger gradient is scaled down to it."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Decoupled weight decay of AdamW."""
+    epochs: Annotated[int, Field(ge=1)] = 1
+    """How often the rollouts of a step are trained on."""
+    minibatches: Annotated[int, Field(ge=1)] = 1
+    """Optimiser steps per epoch. Each takes an equal part of the groups."""
+
+    @property
+    def updates(self) -> int:
+        """Optimiser steps per step of the run."""
+        return self.epochs * self.minibatches
+
+
+class Regularize(Section):
+    """Terms beside the objective, for any objective."""
+
+    kl: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Weight of the KL penalty to the initial policy, per token."""
+    estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3", "full"] = "k3"
+    """Estimator of the KL penalty. `full` sums over the vocabulary; the others use the sampled token."""
+    entropy: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    """Weight of the entropy bonus, per token, in nats. A negative weight is a penalty."""
+    overlong: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Fraction of `max_tokens` at the end of the limit in which the length penalty grows from 0 to 1 (DAPO). The
+    longest reply of an episode counts."""
+
+
+class Critic(Section):
+    """The value function of objectives that ask for one."""
+
+    lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
+    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Largest norm of the critic's gradient."""
+
+
+class Budget(Section):
+    """How long a run goes on."""
+
+    steps: Annotated[int, Field(ge=1)] = 80
+    """Training steps."""
+    seconds: Annotated[float, Field(gt=0)] = float("inf")
+    """Wall-clock limit. The run stops after the step that exceeds it, and can be resumed."""
+
+
+class Eval(Section):
+    """Evaluation on held-out tasks."""
+
+    every: Annotated[int, Field(ge=1)] = 20
+    """Steps between evaluations. One more follows the last step."""
+    tasks: Annotated[int, Field(ge=1)] = 256
+    """Held-out tasks, from the first of the test split."""
+    samples: Annotated[int, Field(ge=1)] = 1
+    """Rollouts per held-out task."""
+    pass_at: list[Annotated[int, Field(ge=1)]] = [1]
+    """Values of k for which pass@k is estimated. None may exceed `samples`."""
+
+
+class Save(Section):
+    """Checkpoints."""
+
+    every: Annotated[int, Field(ge=1)] = 20
+    """Steps between checkpoints. One more follows the last step."""
+    keep: Annotated[int, Field(ge=1)] = 2
+    """Checkpoints to keep, the newest first."""
+
+
+class Audit(Section):
+    """The audit of the environment before a run."""
+
+    acknowledge: list[str] = []
+    """Rules of `gnomon audit` whose findings you accept. They no longer stop the run."""
+
+
+class Objective(Section):
+    """What the policy learns from its rollouts: a row of the table of objectives, and the options of that row."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    type: str = "dr_grpo"
+    """The name of a row."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def completed(cls, given: Any) -> Any:
+        """With the defaults of the options that are missing."""
+        if not isinstance(given, dict):
+            return given
+        name = given.get("type", cls.model_fields["type"].default)
+        options = {key: value for key, value in given.items() if key != "type"}
+        return {"type": name, **declared(name).complete(options)}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+    @property
+    def declared(self) -> Declaration:
+        return declared(self.type)
+
+    @property
+    def min_group(self) -> int:
+        """The smallest group that can move the policy."""
+        return self.declared.least_group(self.options)
+
+
+class RunConfig(Section):
+    """Everything that decides a run's bytes, besides the machine."""
+
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of every random draw of the run."""
+    threads: Annotated[int, Field(ge=1)] = 1
+    """CPU threads of torch. More than one helps a large policy only: threads wait for each other in every operation.
+    Another number sums gradients in another order, so the bits of a run change."""
+    env: Env = Env()
+    policy: Policy = Policy()
+    rollout: Rollout = Rollout()
+    referee: Referee = Referee()
+    players: Players = Players()
+    objective: Objective = Objective()
+    regularize: Regularize = Regularize()
+    optim: Optim = Optim()
+    critic: Critic = Critic()
+    budget: Budget = Budget()
+    eval: Eval = Eval()
+    save: Save = Save()
+    audit: Audit = Audit()
+
+
+DEFAULTS: dict[str, Any] = RunConfig().model_dump()

@@ -1,0 +1,131 @@
+"""Where settings come from: recipes, run folders and the words of a command line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from gnomon.config.renamed import present
+from gnomon.config.sections import RunConfig
+from gnomon.errors import ConfigError, ConfigErrors
+
+__all__ = ["SHORT", "Origins", "Source", "leaves", "load", "overrides", "put", "recorded", "to_toml"]
+
+Origins = Mapping[str, str]
+"""Dotted key to where it was given."""
+
+SHORT = {
+    "env": "env.type", "policy": "policy.path", "objective": "objective.type",
+    "prompts": "rollout.prompts", "group": "rollout.group", "max_tokens": "rollout.max_tokens",
+    "steps": "budget.steps", "seconds": "budget.seconds", "lr": "optim.lr",
+}  # fmt: skip
+"""Keys that may be written without their table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One layer of settings and where each key of it was given."""
+
+    values: Mapping[str, Any]
+    origins: Origins
+
+
+def load(path: Path) -> Source:
+    """A TOML recipe as a source. Raises: ConfigErrors when the file is missing or no TOML."""
+    try:
+        text = path.read_text("utf-8")
+        values = tomllib.loads(text)
+    except OSError as error:
+        problem = ConfigError("E001", "the recipe cannot be read", where=str(path), why=str(error.strerror))
+        raise ConfigErrors([problem]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigErrors([ConfigError("E002", "the recipe is no TOML", where=str(path), why=str(error))]) from error
+    return Source(values, {key: f"{path}, line {line_of(text, key)}" for key in leaves(values)})
+
+
+def recorded(path: Path) -> Source:
+    """The recipe of a run folder, which may be older than this Gnomon: what was renamed has its present name.
+
+    Raises: as `load`.
+    """
+    found = load(path)
+    values: dict[str, Any] = {}
+    for key, value in leaves(found.values).items():
+        put(values, *present(key, value))
+    return Source(values, {present(key, None)[0]: place for key, place in found.origins.items()})
+
+
+def overrides(words: Sequence[str], first: int = 1) -> Source:
+    """`key=value` words as a source; values are TOML, and a bare word is a text. `run=` is no setting.
+
+    Args: first: the number of the first word on the command line, for error messages.
+    Raises: ConfigErrors for a word without `=`.
+    """
+    values: dict[str, Any] = {}
+    origins, problems = {}, []
+    for place, word in enumerate(words, first):
+        key, sign, raw = word.partition("=")
+        if key == "run":
+            continue
+        where = f"the command line, argument {place}: {word}"
+        if not sign or not re.fullmatch(r"[A-Za-z_][\w.]*", key):
+            fix = "settings are written key=value, for example rollout.group=16"
+            problems.append(ConfigError("E003", f"{word!r} is no setting", where=where, fix=fix))
+            continue
+        put(values, SHORT.get(key, key), value_of(raw))
+        origins[SHORT.get(key, key)] = where
+    if problems:
+        raise ConfigErrors(problems)
+    return Source(values, origins)
+
+
+def to_toml(config: RunConfig) -> str:
+    """The whole configuration as a recipe that repeats it."""
+    return tomli_w.dumps(config.model_dump())
+
+
+def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested tables as dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat |= leaves(value, f"{above}{key}.")
+        else:
+            flat[above + key] = value
+    return flat
+
+
+def put(values: dict[str, Any], key: str, value: Any) -> None:
+    *tables, last = key.split(".")
+    for table in tables:
+        below = values.setdefault(table, {})
+        if not isinstance(below, dict):
+            below = values[table] = {"type": below}
+        values = below
+    values[last] = value
+
+
+def value_of(raw: str) -> Any:
+    try:
+        return tomllib.loads(f"x = {raw}")["x"]
+    except tomllib.TOMLDecodeError:
+        return raw
+
+
+def line_of(text: str, key: str) -> int:
+    """The line of a TOML text where a dotted key is given, or 1."""
+    table, last = "", key.rpartition(".")[2]
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := re.match(r"\s*\[([\w.]+)\]", line):
+            table = match[1] + "."
+        elif (match := re.match(r"\s*([\w.]+)\s*=", line)) and (
+            table + match[1] == key or (key.startswith(table + match[1] + ".") and f"{last}" in line)
+        ):
+            return number
+    return 1
