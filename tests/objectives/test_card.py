@@ -224,7 +224,7 @@ def test_the_chart_puts_rows_where_they_belong() -> None:
 @pytest.mark.parametrize(
     ("name", "group", "message"),
     [
-        ("rlo", 4, "did you mean 'rloo'"),
+        ("rlo", 4, "did you mean rloo"),
         ("rloo", 0, "at least one rollout"),
         ("rloo", 1, "at least two"),
         ("pkpo_loo", 2, "at least 3"),

@@ -139,16 +139,6 @@ def test_answers_that_are_not_known_are_no_answers_at_all(name: str) -> None:
         objective(name).credits(step([[1.0, 0.0]]))
 
 
-@pytest.mark.parametrize("name", ["seed_grpo", "seed_grpo_loo"])
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"alpha": 1.0}, "below 1"), ({"alpha": -0.1}, "at least 0"), ({"fade": "cubic"}, "known: linear")],
-)
-def test_a_fade_that_does_not_exist_is_refused(name: str, options: dict[str, float | str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        objective(name, **options)
-
-
 # Filters.
 
 

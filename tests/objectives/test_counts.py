@@ -171,7 +171,7 @@ def test_the_mean_update_scale_is_p_times_w(p: float) -> None:
         ("A", -1.0, "no parameter"),
         ("B", math.inf, "no parameter"),
         ("D", -0.1, "no parameter"),
-        ("C", 1.5, "at most a parameter of 3/2"),
+        ("C", 1.5, "no parameter 1.5 in groups of 3"),
     ],
 )
 def test_a_family_refuses_what_it_cannot_be(family: str, parameter: float, message: str) -> None:

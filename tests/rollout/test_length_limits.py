@@ -154,14 +154,14 @@ def test_a_constant_divisor_weighs_no_rollout_more_than_one_of_a_mean(referees, 
 
 
 @pytest.mark.parametrize("env", ["guess_number", "nim", "char_count"])
-@pytest.mark.parametrize("baseline", ["seat", "shared"])
+@pytest.mark.parametrize("baseline", ["player", "shared"])
 def test_dapos_recipe_shapes_every_reply_by_its_own_limit(env, baseline):
     """From the settings on: what the row credits is what it credits without shaping, of rewards shaped by hand."""
     size = 24
     settings = {
         "objective": "dapo",
         "rollout": {"prompts": 4, "group": 4, "max_tokens": size, "refill": 0},
-        "seats": {"baseline": baseline},
+        "players": {"baseline": baseline},
         "threads": 1,
     }
     parts = build(configure(env, settings)[0])

@@ -140,7 +140,7 @@ def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path):
     from gnomon.api import configure
     from gnomon.launch.local import resume, start
 
-    settings = {**SMALL, "steps": 4, "seats": {"opponent": "past", "every": 1, "keep": 3}, "save": {"every": 2}}
+    settings = {**SMALL, "steps": 4, "players": {"opponent": "past", "every": 1, "keep": 3}, "save": {"every": 2}}
     with gnomon.train("kuhn_poker", run=tmp_path / "whole", quiet=True, **settings) as reader:
         whole = reader.fingerprint
         assert len(reader.rollout_rows(step=1)) == 12, "half of the seats learn"

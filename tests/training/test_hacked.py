@@ -81,7 +81,7 @@ def test_a_bought_policy_rings_before_half_of_the_run(tmp_path):
     """The first 20 steps of `benchmarks/hacked.py`, at its size: what it rings there is the same in 80."""
     ear, audit = Ear(), {"acknowledge": [RULE]}
     rollout, evaluation = {"max_tokens": 24}, {"every": 100, "tasks": 32}
-    settings = {"threads": 1, "steps": 20, "optim": {"floor": 1.0}, "rollout": rollout, "eval": evaluation}
+    settings = {"threads": 1, "steps": 20, "optim": {"min_lr_ratio": 1.0}, "rollout": rollout, "eval": evaluation}
     with started(tmp_path / "r", STEPS, ear, audit=audit, **settings) as reader:
         rung = list(alarms(reader))
         noted = reader.events("alarm")

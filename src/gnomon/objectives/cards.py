@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -57,7 +57,11 @@ class Card:
 
     def as_dict(self) -> dict[str, Any]:
         """The card in plain values for JSON; numbers that are not finite become null."""
-        plain: dict[str, Any] = _plain(asdict(self))
+        options = [
+            {"name": name, "default": option.default, "text": option.text, "allowed": option.allowed}
+            for name, option in self.options.items()
+        ]
+        plain: dict[str, Any] = _plain(asdict(replace(self, options={}))) | {"options": options}
         plain["curve"] = {"p": list(GRID), **plain["curve"]}
         return plain
 

@@ -150,10 +150,7 @@ def _power(group: int, count: int, alpha: float) -> float:
 
 
 def _mixed(group: int, count: int, share: float) -> float:
-    below = (1 - share) * group + share * count
-    if below <= 0:
-        raise ValueError(f"family C reaches at most a parameter of {group}/{group - 1} in groups of {group}")
-    return group / below
+    return group / ((1 - share) * group + share * count)
 
 
 def _geometric(group: int, count: int, ratio: float) -> float:
