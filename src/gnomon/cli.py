@@ -244,6 +244,22 @@ def view(
 
 
 @app.command()
+def report(
+    folder: RunFolder,
+    file: Annotated[Path, typer.Argument(metavar="FILE.html", help="Where to write the page.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a run as one web page to send: results, curves, random rollouts, alarms, how to repeat it."""
+    from gnomon.viewer.report import report as page
+
+    if file.exists() and not force:
+        raise ConfigError("E092", f"{file} exists", where="FILE.html", fix=f"gnomon report {folder} {file} --force")
+    text = page(folder)
+    file.write_text(text, encoding="utf-8")
+    put(f"{file}   {len(text.encode()) / 1e6:.1f} MB")
+
+
+@app.command()
 def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
     """Compare two runs: settings, metrics, and the first record where they part."""
     from dataclasses import asdict

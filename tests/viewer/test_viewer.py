@@ -11,6 +11,7 @@ import pytest
 
 import gnomon.viewer
 from gnomon.store import Run, RunReader
+from gnomon.viewer.report import report
 from viewer.conftest import asked, served, step_records
 
 STATIC = Path(gnomon.viewer.__file__).parent / "static"
@@ -166,3 +167,19 @@ def test_a_query_by_step_does_not_read_the_other_steps(written):
             plan = reader._query(f"EXPLAIN QUERY PLAN SELECT body FROM records WHERE seq >= 0 AND {terms} ORDER BY seq")
             assert "records_by_kind" not in str(plan)
         assert len(list(reader.records("rollout", 7))) == len(reader.rollout_rows(7)) == 4
+
+
+def test_a_report_is_one_page_with_rollouts_that_nobody_chose(written, browser, tmp_path):
+    folder = written("a", *([text, "plain"] for text in HOSTILE))
+    text = report(folder)
+    assert text == report(folder) and len(text) < 2_000_000
+    assert not re.search(r"(src|href)=", text) and "<script" not in text.replace("&lt;script", "")
+    with RunReader(folder) as reader:
+        assert reader.fingerprint in text and "save the recipe below" in text
+    file = tmp_path / "report.html"
+    file.write_text(text, encoding="utf-8")
+    browser.open(file.as_uri())
+    assert browser.value("document.querySelectorAll('article').length") == 10
+    assert browser.value("document.querySelectorAll('svg path').length") == 4
+    assert browser.value("document.title") == "a · report" and browser.value("window.owned") is None
+    assert browser.value("document.querySelectorAll('h1').length") == 1

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -16,9 +15,9 @@ from starlette.staticfiles import StaticFiles
 from gnomon.errors import GnomonError
 from gnomon.launch.read import Address, address, rollout
 from gnomon.store import RunReader
-from gnomon.terminal import printable
 from gnomon.viewer.facts import charts, glance, group_rows, overview, step_facts, task_charts, task_facts
 from gnomon.viewer.folders import run_folders
+from gnomon.viewer.pages import TEMPLATES
 from gnomon.viewer.tokens import SHADES, tokenizer_of, turn_tokens
 
 __all__ = ["application"]
@@ -149,21 +148,6 @@ def whole(request: Request, name: str) -> int | None:
     """A whole number of the address's query; None where there is none."""
     text = request.query_params.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() else None
-
-
-def visible(value: Any) -> Any:
-    """Text with every sign escaped that a reader would not see, such as a change of the writing direction."""
-    return printable(value) if type(value) is str else value
-
-
-def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
-
-
-TEMPLATES = Environment(
-    loader=PackageLoader("gnomon.viewer"), autoescape=True, undefined=StrictUndefined, finalize=visible
-)
-TEMPLATES.filters["number"] = number
 
 
 async def refused(request: Request, error: Exception) -> Response:

@@ -1,0 +1,61 @@
+"""`gnomon report`: one page that holds all of a run that somebody else needs to judge it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gnomon.keys import Key
+from gnomon.launch.read import Address, asked_at, question
+from gnomon.store import RunReader
+from gnomon.viewer.drawing import drawn
+from gnomon.viewer.facts import charts, overview
+from gnomon.viewer.pages import TEMPLATES
+
+__all__ = ["report"]
+
+ROLLOUTS = 20
+LONGEST = 4000
+"""Characters of a text in the report."""
+
+
+def report(folder: Path) -> str:
+    """The report as HTML that needs no other file: results, curves, rollouts, alarms, cost, how to repeat the run.
+
+    The rollouts are drawn by a key that the run's first record fixes, so that nobody can choose them.
+
+    Raises: RunError E404 when the folder holds no run.
+    """
+    run = overview(folder.name, folder)
+    curves = [{**chart, "drawing": drawn(chart)} for chart in charts(folder)["charts"]]
+    with RunReader(folder) as reader, reader.snapshot():
+        facts = {
+            "manifest": reader.manifest,
+            "rollouts": {kind: drawn_rollouts(reader, kind) for kind in ("held_out", "rollout")},
+            "tokens": sum(row.tokens or 0 for row in reader.rollout_rows()),
+        }
+    return TEMPLATES.get_template("report.html").render(run=run, charts=curves, count=ROLLOUTS, **facts)
+
+
+def drawn_rollouts(reader: RunReader, kind: str) -> list[dict[str, Any]]:
+    """Half of the report's rollouts: of the last held-out evaluation, or of all training steps."""
+    rows = reader.rollout_rows(kind=kind)
+    if kind == "held_out" and rows:
+        rows = [row for row in rows if row.step == rows[-1].step]
+    head = reader.head(1) or ""
+    chosen = Key(int(head[:16] or "0", 16) >> 1).at("report", kind=kind).random()
+    drawn_rows = chosen.sample(rows, min(ROLLOUTS // 2, len(rows)))
+    found = []
+    for row in sorted(drawn_rows, key=lambda row: row.seq):
+        assert row.step is not None and row.task is not None and row.sample is not None
+        record = reader.rollout(row.step, row.task, row.sample, kind)
+        place = Address(kind, row.step, row.task, row.sample)
+        found.append(
+            {
+                "place": str(place),
+                "question": question(asked_at(reader, place))[:LONGEST],
+                "replies": [turn["reply"][:LONGEST] for turn in record.body.get("turns") or [record.body]],
+                **{name: record.body[name] for name in ("reward", "status", "tokens", "detail")},
+            }
+        )
+    return found
