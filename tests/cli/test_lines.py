@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from gnomon.launch.lines import fit
 
-LINE = "baseline     pass@1 0.250 [0.071, 0.591]   pass@4 0.500 [0.2, 0.8]   length 3.1   cut off 0%"
+LINE = "baseline     pass@1 0.250 [0.071, 0.591]   pass@4 0.500 [0.2, 0.8]   length 3.1   truncated 0%"
 
 
 def test_a_line_breaks_between_fields_and_goes_on_below_the_second():
     assert fit(LINE, 80).split("\n") == [
         "baseline     pass@1 0.250 [0.071, 0.591]   pass@4 0.500 [0.2, 0.8]   length 3.1",
-        "             cut off 0%",
+        "             truncated 0%",
     ]
 
 

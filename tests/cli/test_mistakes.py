@@ -34,7 +34,7 @@ CASES = {
     "no demonstrations": (["train", "countdown", "objective=luffy"], "E035", "rollout.demonstrations=FILE"),
     "demonstrations for nothing": (["train", "countdown", "rollout.demonstrations=x.jsonl"], "E035", "objective=sft"),
     "a task beyond the split": (["train", "char_count", "rollout.tasks=[2147483648]"], "E040", "from 0 to 2147483647"),
-    "two pulls": (["train", "char_count", "objective=kimi_k15", "regularize.kl=0.1"], "E041", "no regularize.kl"),
+    "two penalties": (["train", "char_count", "objective=kimi_k15", "regularize.kl=0.1"], "E041", "leave out"),
     "more minibatches than prompts": (["train", "countdown", "prompts=2", "optim.minibatches=3"], "E034", "=2"),
     "unknown environment": (["train", "cuntdown"], "E021", "env=countdown"),
     "missing env file": (["train", "nowhere.py:Env"], "E021", "dir/file.py:Class"),

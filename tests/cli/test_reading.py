@@ -72,7 +72,7 @@ def test_show_leads_from_a_step_to_a_rollout(run):
     facts = json.loads(command("show", str(run), place, "--json").stdout)
     assert facts["reward"] == rows[5]["reward"] and facts["reply"] and facts["asked"]["messages"]
     text = command("show", str(run), place).stdout
-    assert "--- asked" in text and f"verdict: {facts['status']}" in text and "advantage" in text
+    assert "--- prompt" in text and f"verdict: {facts['status']}" in text and "advantage" in text
 
 
 def test_show_leads_to_what_was_measured_on_held_out_tasks(run):
@@ -151,6 +151,6 @@ def test_show_tells_a_conversation_turn_by_turn(tmp_path):
     gnomon.train("guess_number", run=tmp_path / "r", quiet=True, steps=1, rollout=small, eval={"tasks": 1}).close()
     lines = json.loads(command("show", str(tmp_path / "r"), "0", "--json").stdout)
     texts = (command("show", str(tmp_path / "r"), line["address"]).stdout for line in lines)
-    talk = next(text for text in texts if "--- told" in text)
-    assert talk.startswith("--- asked (task ") and "Guess 1-20" in talk
-    assert talk.count("--- reply (") == talk.count("--- told") + 1 and "--- verdict: " in talk
+    talk = next(text for text in texts if "--- observation" in text)
+    assert talk.startswith("--- prompt (task ") and "Guess 1-20" in talk
+    assert talk.count("--- reply (") == talk.count("--- observation") + 1 and "--- verdict: " in talk

@@ -107,7 +107,7 @@ def test_one_changed_line_flips_exactly_the_rollouts_it_concerns(run, others):
     assert one["was"] == {"status": "wrong", "reward": 0.1} and one["now"] == {"status": "correct", "reward": 1.1}
     assert one["extracted"] == "2"
     text = command("replay", str(run), "--verifier", f"{others}:Lucky").stdout
-    assert one["address"] in text and f"{len(expected)} flip" in text and f"gnomon show {run}" in text
+    assert one["address"] in text and f"{len(expected)} verdicts changed" in text and f"gnomon show {run}" in text
 
 
 def test_other_options_of_the_same_environment(run):
@@ -131,7 +131,7 @@ def test_a_verifier_that_hangs_dies_or_raises_is_told_and_harms_no_other(run, ot
         word = {"0": "exceeded", "1": "failed", "2": "failed"}.get(body["extracted"])
         assert (flips[place]["now"]["status"] if place in flips else None) == word, place
     details = {flip["detail"] for flip in flips.values()}
-    assert details == {"used up its cpu", "the worker died, 2 times", "RuntimeError: two"}
+    assert details == {"exceeded the limit of cpu", "the worker died 2 times", "RuntimeError: two"}
 
 
 def test_tasks_that_are_not_what_they_were_are_refused(run, tmp_path):

@@ -27,7 +27,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 def test_a_run_is_watched_whole(watched):
     _, lines = watched
     text = " ".join(" ".join(lines).split())
-    for field in ("reward 0.", "held-out 0.", "length ", "all right ", "all wrong ", "tok/s", "gap 0", " left"):
+    for field in ("reward 0.", "held-out 0.", "length ", "all right ", "all wrong ", "tok/s", "mismatch 0", " left"):
         assert field in text
     assert max(len(line) for line in lines if "a-run-with-a-name" not in line) <= 80
 

@@ -55,7 +55,7 @@ def test_it_finds_the_member_that_the_counts_speak_for(run: Path) -> None:
 def test_it_says_so_in_words_that_can_be_pasted(run: Path) -> None:
     done = command("tune-objective", str(run), "--metric", "log p", "--family", "C", "--noise", "4", "--group", "8")
     assert done.returncode == 0, done.stderr
-    assert "log p, family C, groups of 8: 6 groups counted, 62% of their rollouts right" in done.stdout
+    assert "log p, family C, groups of 8: 6 groups, 62% of their rollouts correct" in done.stdout
     seen = {Posterior(0, 3): 1.0, Posterior(1, 3): 1.0, Posterior(2, 2): 1.0, Posterior(4, 0): 3.0}
     best = best_member("C", gain_terms(seen, group=8, of=metric("log p"), noise=4.0)).parameter
     chosen = f"objective.parameter={best:g} rollout.group=8"
@@ -89,7 +89,7 @@ def test_what_the_run_measured_is_the_noise(tmp_path: Path) -> None:
     sensitivity = (2.0 + 1.0) / (1 / 5 + 1 / 15)
     assert facts["measured"] == pytest.approx((9.0 + 3.0) / 2 / sensitivity)
     assert [row["noise"] for row in facts["best"]] == [facts["measured"]]
-    assert "as this run recorded it" in command(*words).stdout
+    assert "measured in this run" in command(*words).stdout
     given = json.loads(command(*words, "--noise", "7", "--json").stdout)
     assert given["measured"] is None and given["best"][0]["noise"] == 7.0
 

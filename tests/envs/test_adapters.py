@@ -82,7 +82,7 @@ def test_episodes_side_by_side_do_not_share_a_generator():
 
 
 def test_an_environment_that_does_not_honour_its_seed_is_refused():
-    with pytest.raises(ConfigError, match=r"E175.*does not honour its seed"):
+    with pytest.raises(ConfigError, match=r"E175.*ignores its seed"):
         Gym(name="texts:Unseeded")
     env = Gym(name="texts:Unseeded", reproducible=False)
     assert env.start(env.tasks("train")[0], KEY).messages

@@ -311,7 +311,7 @@ FAULTS: list[tuple[type[Sound], str, str]] = [
     (EmptySlotPaid, "no answer", "<answer></answer>"),
     (FirstOfMany, "two answers", "two answers"),
     (AlwaysThree, "constant answer", "'3'"),
-    (FormatOverAll, "rewards", "a wrong reply earns 1.0"),
+    (FormatOverAll, "rewards", "a wrong reply gets the reward 1.0"),
     (DeafToTheGate, "rewards", "still earns 0.1"),
     (ShortPriced, "weights", "'format' is paid and not declared"),
     (Bought, "weights", "all else pays at most 5.1 (format 1 x 0.1 + tool 5 x 1)"),

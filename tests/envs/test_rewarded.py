@@ -140,14 +140,14 @@ def test_tasks_and_files_are_taken_too(tmp_path):
 @pytest.mark.parametrize(
     ("tasks", "words"),
     [
-        ([], "there is no task"),
+        ([], "there are no tasks"),
         (5, "not rows"),
-        ([3, 4], "not a row"),
+        ([3, 4], "must be a row"),
         ([{"q": "x"}, {"q": "y"}], "no prompt"),
-        ([{"prompt": "x"}, {"prompt": "y"}], "no answer, which plain asks for"),
+        ([{"prompt": "x"}, {"prompt": "y"}], "no answer, and plain needs one"),
         ([{"prompt": "x", "answer": "1"}, {"prompt": "y"}], "train, row 1"),
         ([{"prompt": "", "answer": "1"}, {"prompt": "y", "answer": "1"}], "no prompt|a prompt is ''"),
-        ([{"prompt": [], "answer": "1"}, {"prompt": "y", "answer": "1"}], "a prompt is"),
+        ([{"prompt": [], "answer": "1"}, {"prompt": "y", "answer": "1"}], "a prompt must be text or messages"),
         ([{"prompt": "x", "answer": "1"}], "only one question"),
     ],
 )

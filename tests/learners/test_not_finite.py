@@ -114,7 +114,7 @@ def test_a_reward_that_is_not_finite_is_named_with_its_rollout(value, name):
     [
         ("behavior_logp", "the engine's log-probabilities are not finite"),
         ("reference_logp", "log-probabilities under the reference are not finite"),
-        ("proximal_logp", "log-probabilities as the step began are not finite"),
+        ("proximal_logp", "log-probabilities at the start of the step are not finite"),
         ("returns", "the critic's returns are not finite"),
         ("advantage", "the advantages of these rollouts are not finite"),
     ],
@@ -161,7 +161,7 @@ def test_before_any_step_no_learning_rate_is_blamed():
     mind.forward_backward(mind.prepare(batch(), PPO), PPO)
     next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
     said = fails(mind)
-    assert "no step was taken before" in said and "lr" not in said.replace("norm", "")
+    assert "in this first step" in said and "lr" not in said.replace("norm", "")
 
 
 def test_many_rollouts_are_counted():

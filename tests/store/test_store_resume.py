@@ -404,7 +404,7 @@ def test_a_lost_end_is_found(make, finished, old):
         if found:
             assert "E405" in str(verify(folder))
             with RunReader(folder) as reader:
-                assert ("make the run again" in str(verify(folder))) is reader.complete
+                assert ("repeat the run" in str(verify(folder))) is reader.complete
 
 
 def test_a_finished_run_without_its_end_can_be_resumed(make):

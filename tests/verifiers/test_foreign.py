@@ -93,7 +93,7 @@ def test_verl_scores_are_floats_or_dicts_whose_other_numbers_weigh_nothing():
     assert verdict.correct and parts(verdict) == [("score", 1.0, 1.0), ("acc", 1.0, 0.0), ("hints", 3.0, 0.0)]
     wrong = VerlScore(function=f"{FILE}:plain_score").verify(TASK, "5")
     assert (wrong.status, wrong.reward) == (Status.WRONG, 0.25)
-    with pytest.raises(GnomonError, match='dict without "score"'):
+    with pytest.raises(GnomonError, match='the returned dict has no "score"'):
         VerlScore(function=f"{FILE}:scoreless").verify(TASK, "4")
 
 
@@ -158,7 +158,7 @@ def test_a_slow_import_is_not_charged_to_the_first_reply(tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nowhere", "names no function"),
+        ("nowhere", "does not name a function"),
         ("no_such_package.rewards:exact", "E131.*cannot be imported"),
         (f"{FILE}:exat", "has no exat.*it has"),
         ("missing.py:exact", "no file missing.py"),

@@ -20,8 +20,8 @@ OWN_LIMIT = 16
 TRIED = 2
 """Slow texts that are given more time, to see whether the function ends by itself."""
 RULES = {
-    "exceeded": ("availability.exceeded", "is not judged in time or memory", "ruling.outcome == 'exceeded'"),
-    "died": ("availability.died", "ends the judging process", "ruling.outcome == 'died'"),
+    "exceeded": ("availability.exceeded", "exceeds the time or memory limit", "ruling.outcome == 'exceeded'"),
+    "died": ("availability.died", "kills the verifier process", "ruling.outcome == 'died'"),
 }
 
 
@@ -34,16 +34,16 @@ def probe(case: Case) -> Iterator[Finding]:
             yield case.finding(
                 "availability.slow", Severity.WARNING,
                 f"{len(found)} of {len(rulings)} texts take over {SECONDS:g} s, such as {shown(own[0].reply)}; "
-                f"the function ends by itself after {max(ruling.seconds for ruling in own):.1f} s", own,
-                claim=claim, why="the sampler waits for the slowest verdict", fix="set its limit below a second",
+                f"the function returns after {max(ruling.seconds for ruling in own):.1f} s", own,
+                claim=claim, why="training waits for the slowest verdict", fix="set its own time limit below 1 s",
             )  # fmt: skip
         elif found:
             first = case.plainest(found)
             yield case.finding(
                 rule, Severity.BLOCKING,
                 f"{shown(first.reply)} {said}: {first.detail} ({len(found)} of {len(rulings)} texts)", found,
-                claim=claim, why="one reply stops a whole run, or takes its process along",
-                fix="cap the length, depth and digits of an answer before anything is computed with it",
+                claim=claim, why="one such reply stops the run or kills its process",
+                fix="limit the length, depth and digits of an answer before computing with it",
             )  # fmt: skip
     rulings = case.corpus
     yield from slow(case)
@@ -51,13 +51,13 @@ def probe(case: Case) -> Iterator[Finding]:
     if right:
         yield case.finding(
             "exploit.hostile_text", Severity.BLOCKING,
-            f"{len(right)} texts that answer nothing are judged correct, such as {shown(right[0].reply)}",
-            right, claim="ruling.correct", why="it is no answer to the task, and it is paid as one",
+            f"{len(right)} texts without an answer are judged correct, such as {shown(right[0].reply)}",
+            right, claim="ruling.correct", why="a text that does not answer the task gets the full reward",
         )  # fmt: skip
     unasked = sum(ruling.outcome == "unasked" for ruling in rulings)
     if unasked:
         case.skipped["availability, the rest"] = (
-            f"{unasked} texts were not tried after {case.court.kills} killed workers"
+            f"{unasked} texts were not tried, because {case.court.kills} workers had to be killed"
         )
     case.tables["corpus"] = {
         "texts": len(rulings),
@@ -94,6 +94,6 @@ def slow(case: Case) -> Iterator[Finding]:
         worst = max(slow, key=lambda ruling: ruling.seconds)
         yield case.finding(
             "availability.slow", Severity.WARNING,
-            f"{len(slow)} of {len(rulings)} texts take over {SLOW:g} s; {shown(worst.reply)} {worst.seconds:.2f} s",
-            [worst], claim=f"ruling.seconds > {SLOW!r}", why="the sampler waits for the slowest verdict",
+            f"{len(slow)} of {len(rulings)} take over {SLOW:g} s; {shown(worst.reply)} takes {worst.seconds:.2f} s",
+            [worst], claim=f"ruling.seconds > {SLOW!r}", why="training waits for the slowest verdict",
         )  # fmt: skip

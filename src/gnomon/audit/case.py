@@ -61,7 +61,7 @@ class Case:
             try:
                 reply = solution(task)
                 if reply is not None and not isinstance(reply, str):
-                    raise Fault(f"a solution is a {type(reply).__name__}, not a text")
+                    raise Fault(f"a solution must be a string and is a {type(reply).__name__}")
                 replies.append(reply)
             except Exception as error:
                 self.troubles.append((raised(error), place(error, self.subject.verifier)))
@@ -221,7 +221,10 @@ class Case:
         if shown_by:
             best = self.plainest(shown_by)
             if not self.reached(best):
-                severity, why = Severity.NOTE, f"no reply of {self.reach.max_tokens} tokens can be this text; {why}"
+                severity, why = (
+                    Severity.NOTE,
+                    f"a reply of at most {self.reach.max_tokens} tokens cannot contain this text; {why}",
+                )
             evidence = Evidence(task=self.tasks[best.index].id, reply=best.reply, index=best.index)
             where = where or best.place
             if claim:

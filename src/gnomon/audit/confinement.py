@@ -92,7 +92,7 @@ def executed(
 ) -> Iterator[Finding]:
     outcome = court.ask(watch, plain, [(0, reply) for reply in said], str(canary.parent))
     if not isinstance(outcome, Returned):
-        case.skipped["confinement"] = f"the watched calls came to no end: {outcome}"
+        case.skipped["confinement"] = f"the monitored calls did not finish: {outcome}"
         return
     watched: list[Watched] = outcome.value
     acted = [w for w in watched if w.trace is not None]
@@ -102,25 +102,25 @@ def executed(
         seen = "wrote the audit's canary file" if acted or canary.exists() else "connected to the audit's port"
         yield case.finding(
             "confinement.executed", Severity.BLOCKING,
-            f"text of a reply {seen}{', with a secret of its environment' if secret else ''}: "
+            f"text in a reply {seen}{' and read a secret from its environment' if secret else ''}: "
             f"{shown(rulings[0].reply) if rulings else 'a text of the audit'}",
-            rulings, why="a policy that is paid by this judge owns the machine it runs on",
-            fix="parse what a reply may say; never hand it to eval, exec, a shell, YAML or pickle",
+            rulings, why="the policy can run code on this machine",
+            fix="parse the reply; never pass it to eval, exec, a shell, YAML or pickle",
         )  # fmt: skip
     elif evaluated := [w for w in watched if any(kind == "evaluated" for kind, _ in w.events)]:
         said = next(detail for kind, detail in evaluated[0].events if kind == "evaluated")
         yield case.finding(
             "confinement.evaluates", Severity.WARNING,
-            f"a verdict hands text to eval or exec: {said}; no text of the audit took effect",
-            [w.ruling for w in evaluated], why="whatever filter stands before an eval is one idea short",
+            f"the verifier passes text to eval or exec: {said}; no text of the audit was executed",
+            [w.ruling for w in evaluated], why="filters before eval can be bypassed",
             fix="gnomon.verifiers.evaluate, or a parser of your own",
         )  # fmt: skip
     elif computed := [w for w in watched if any(kind == "computed" for kind, _ in w.events)]:
         said = next(detail for kind, detail in computed[0].events if kind == "computed")
         yield case.finding(
             "confinement.computes", Severity.NOTE,
-            f"{said} evaluates the answer as an expression; no text of the audit took effect",
-            [w.ruling for w in computed], why="it is safe only while the library evaluates nothing but mathematics",
+            f"{said} evaluates the answer as an expression; no text of the audit was executed",
+            [w.ruling for w in computed], why="this is safe only while the library evaluates mathematics alone",
         )  # fmt: skip
     yield from touched(case, watched)
     yield from changed(case, watched)
@@ -147,7 +147,7 @@ def touched(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
             rulings = [w.ruling for w in watched if (kind, detail) in w.events]
             yield case.finding(
                 rule, severity, f"a verdict {said} {detail} ({times} of {len(watched)} calls)", rulings,
-                why="what is outside of task and reply can change, and can be changed",
+                why="anything outside the task and the reply can change, also by the policy",
             )  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def changed(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
             more = "" if found in (["task"], ["verifier"]) else f" {', '.join(found)}"
             yield case.finding(
                 rule, severity, f"a verdict {said}{more} ({len(rulings)} of {len(watched)} calls)", rulings,
-                why="a verdict then depends on the ones before it, and so does everything else in the process",
+                why="a verdict can then depend on earlier verdicts",
             )  # fmt: skip
 
 
@@ -192,9 +192,9 @@ def forged(case: Case, court: Court, folder: str) -> Iterator[Finding]:
         if after.value.reward > before.value.reward and again.value.same == before.value.same:
             yield case.finding(
                 "confinement.forged_file", Severity.BLOCKING,
-                f"with {content!r} in {', '.join(names[:3])} a wrong reply earns {after.value.reward:g}",
-                [after.value], why="the reward is whatever the policy writes down",
-                fix="judge the task and the reply, nothing that lies about",
+                f"with {content!r} in {', '.join(names[:3])} a wrong reply gets the reward {after.value.reward:g}",
+                [after.value], why="the policy can write its own reward to a file",
+                fix="judge only the task and the reply, no files",
             )  # fmt: skip
             return
 

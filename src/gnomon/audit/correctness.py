@@ -24,9 +24,9 @@ SAME = {
     "space after": ("", "  "),
     "closed reasoning before": ("<think>First this, then that.</think>\n", ""),
 }
-"""What may stand around a right reply without making it less right."""
+"""Text around a correct reply that must not change its verdict."""
 AFTER = "\nThat is my answer."
-"""Many verifiers refuse text after the answer on purpose, so this one is only told."""
+"""Many verifiers reject text after the answer on purpose, so this is only a note."""
 
 
 def probe(case: Case) -> Iterator[Finding]:
@@ -35,7 +35,7 @@ def probe(case: Case) -> Iterator[Finding]:
             "correctness.solution_raises", Severity.BLOCKING, f"its own solution raises {said}", where=where
         )
     if not case.right_rulings:
-        case.skipped["correctness"] = "no right reply is known; give `solution`, or tasks with a `reply`"
+        case.skipped["correctness"] = "no correct reply is known; define `solution`, or give tasks with a `reply`"
         return
     yield from own_solutions(case)
     yield from variants(case)
@@ -51,9 +51,9 @@ def own_solutions(case: Case) -> Iterator[Finding]:
     if refused:
         yield case.finding(
             "correctness.own_solution", Severity.BLOCKING,
-            f"{len(refused)} of {len(rulings)} right replies are refused: {shown(refused[0].reply)} is {refused[0]}",
+            f"{len(refused)} of {len(rulings)} correct replies are rejected: {shown(refused[0].reply)} is {refused[0]}",
             refused, claim="not ruling.correct",
-            why="a policy that is right is taught that it was wrong",
+            why="the policy is trained away from correct answers",
             fix="accept every answer that `solution` gives, on every task",
         )  # fmt: skip
     top = case.subject.verifier.reward_range[1]
@@ -61,10 +61,10 @@ def own_solutions(case: Case) -> Iterator[Finding]:
     if short:
         yield case.finding(
             "correctness.below_top", Severity.WARNING,
-            f"{len(short)} right replies earn less than the top of reward_range, {top:g}: {short[0]}",
+            f"{len(short)} correct replies get less than the maximum of reward_range, {top:g}: {short[0]}",
             short, claim=f"ruling.correct and ruling.reward < {top!r}",
-            why="either the range is declared too wide, or a right answer lacks a part of its reward",
-            fix=f"right={least_right(short):g}, so that such a reply counts as right" if case.foreign else "",
+            why="reward_range is too wide, or correct answers miss a part of the reward",
+            fix=f"right={least_right(short):g}, counts such a reply as correct" if case.foreign else "",
         )  # fmt: skip
 
 
@@ -81,8 +81,8 @@ def variants(case: Case) -> Iterator[Finding]:
         if refused and not exact(case):
             yield case.finding(
                 "correctness.variant_refused", Severity.WARNING,
-                f"a right reply with {name} is refused: {shown(refused[0].reply)} is {refused[0]}",
-                refused, claim="not ruling.correct", why="the policy is taught a way of writing, not the task",
+                f"a correct reply with {name} is rejected: {shown(refused[0].reply)} is judged {refused[0]}",
+                refused, claim="not ruling.correct", why="the policy learns a format, not the task",
             )  # fmt: skip
     refused = [r for r in case.court.judge((i, f"{case.rights[i]}{AFTER}") for i in accepted) if not r.correct]
     case.tables["errors"]["refused with text after the answer"] = len(refused) / max(1, len(accepted))
@@ -100,7 +100,7 @@ def wrong_ones(case: Case) -> Iterator[Finding]:
         asked += [(kind, rule, index, answer) for kind, rule, answer in (some if index < 60 else some[:3])]
     if not asked:
         case.skipped["correctness, wrong answers"] = (
-            "no answer is known to be wrong: tasks share `answer`, or it is None"
+            "no wrong answer is known: all tasks have the same `answer`, or it is None"
         )
         return
     rulings = case.court.judge((index, case.frame.put(answer)) for _, _, index, answer in asked)
@@ -121,8 +121,8 @@ def wrong_ones(case: Case) -> Iterator[Finding]:
             f"{len(found)} wrong replies are accepted, such as {kind}: {shown(first.reply)} for "
             f"{shown(case.golds[first.index] or '')}",
             [ruling for _, ruling in found], claim="ruling.correct",
-            why="a wrong answer that pays is what will be learnt",
-            fix="read the whole slot as one answer of the asked kind, and compare that",
+            why="the policy will learn wrong answers that are rewarded",
+            fix="parse the whole slot as one answer and compare it",
         )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ LEADS = {
     "correctness.units_ignored": Severity.WARNING,
     "correctness.sign_ignored": Severity.WARNING,
 }
-"""Answers that may well be right; whether they are, the author knows."""
+"""Answers that may be correct; only the author of the task knows."""
 
 
 def wrong_answers(case: Case, index: int) -> list[tuple[str, str, str]]:
@@ -202,8 +202,8 @@ def read_as_pattern(case: Case) -> Iterator[Finding]:
         yield case.finding(
             PATTERN, Severity.WARNING,
             "the task's answer is read as a regular expression: if it were 'z.z', the reply 'zqz' would be correct",
-            why="the answers of these tasks have no special character; with the answer 3.5, the reply 375 is correct",
-            fix="compare texts with ==, or re.escape the answer",
+            why="these answers have no special characters, but with the answer 3.5 the reply 375 would be correct",
+            fix="compare strings with ==, or apply re.escape to the answer",
         )  # fmt: skip
 
 

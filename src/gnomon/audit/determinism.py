@@ -25,18 +25,18 @@ WORLDS: dict[str, dict[str, str]] = {
     **{f"PYTHONHASHSEED={seed}": {"PYTHONHASHSEED": str(seed)} for seed in range(1, 5)},
     "another time zone and locale": {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "LANG": "C"},
 }
-"""Other processes that must say the same as one with PYTHONHASHSEED=0."""
+"""Environments of other processes, which must give the same verdicts as PYTHONHASHSEED=0."""
 OVERLAP = 0.5
-"""Share of tasks that may stand one place further in the next seed; by chance it is next to none."""
+"""Largest allowed fraction of tasks that occur one place further in the next seed; the chance level is near 0."""
 DAY = 25 * 3600.0
-"""Seconds by which the clock is put forward: another hour, another day."""
+"""Seconds by which the clock is advanced: another hour on another day."""
 
 
 def probe(case: Case) -> Iterator[Finding]:
     calls = probes(case)
     first = case.court.ask(in_order, calls, 1, fresh=True)
     if not isinstance(first, Returned):
-        case.skipped["determinism"] = f"the calls to compare came to no end: {first}"
+        case.skipped["determinism"] = f"the calls to compare did not finish: {first}"
         return
     base: list[Ruling] = first.value
     for rule, said, other in here(case, calls):
@@ -83,7 +83,7 @@ def here(case: Case, calls: Sequence[tuple[int, str]]) -> Iterator[tuple[str, st
     yield "determinism.batch", "one by one", [o.value[0] for o in alone if isinstance(o, Returned)]
     for rule, said, ask in (
         ("determinism.thread", "off the main thread", in_thread),
-        ("determinism.clock", "with the clock put forward", tomorrow),
+        ("determinism.clock", "with the clock advanced", tomorrow),
     ):
         outcome = case.court.ask(ask, calls)
         if isinstance(outcome, Returned):
@@ -98,9 +98,9 @@ def compared(case: Case, rule: str, said: str, base: Sequence[Ruling], other: Se
         # A worker judges on its main thread, so what needs that one is sound here and not everywhere.
         yield case.finding(
             rule, Severity.WARNING if rule == "determinism.thread" else Severity.BLOCKING,
-            f"{said}, {len(parted)} of {len(base)} verdicts are other ones: {shown(a.reply)} is {a}, and then {b}",
-            [a for a, _ in parted], why="the same reply is paid by chance, and no run repeats itself",
-            fix="a verdict depends on task and reply alone: no clock, no random draw, no order of a set, no memory",
+            f"{said}, {len(parted)} of {len(base)} verdicts change: {shown(a.reply)} is first {a}, then {b}",
+            [a for a, _ in parted], why="the same reply gets different rewards, and runs are not reproducible",
+            fix="compute verdicts from task and reply alone: no clock, random numbers, set order or state",
         )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def batches(case: Case, base: Sequence[Ruling]) -> Iterator[Finding]:
                 yield case.finding(
                     "determinism.batch", Severity.BLOCKING,
                     f"the function fails when it judges {size} replies in one call: {outcome.error}",
-                    why="its own trainer passes a whole batch in one call",
+                    why="the library it is written for passes a whole batch in one call",
                 )  # fmt: skip
                 return
             if not isinstance(outcome, Returned):
@@ -129,11 +129,11 @@ def batches(case: Case, base: Sequence[Ruling]) -> Iterator[Finding]:
                 first, parts = parted[0]
                 yield case.finding(
                     "determinism.batch", Severity.BLOCKING,
-                    f"{len(parted)} of {len(order)} replies earn another reward when {size} are judged in one call: "
-                    f"{shown(first.reply)} earns {first.reward:g} alone and {earned(parts):g} in the batch",
+                    f"{len(parted)} of {len(order)} replies get another reward when {size} are judged in one call: "
+                    f"{shown(first.reply)} gets {first.reward:g} alone and {earned(parts):g} in the batch",
                     [ruling for ruling, _ in parted],
-                    why="the function keeps state between the replies of a batch, so other replies change a reward",
-                    fix="compute each reward alone: no running sum, no set of earlier replies, no mutable default",
+                    why="the function keeps state between replies, so the reward of a reply depends on the others",
+                    fix="compute each reward separately: no running sum, no set of earlier replies, no mutable default",
                 )  # fmt: skip
                 return
 
@@ -187,9 +187,9 @@ def tasks_there(case: Case, court: Court, world: str) -> Iterator[Finding]:
         if parted:
             yield case.finding(
                 "determinism.tasks", Severity.BLOCKING,
-                f"{len(parted)} of {count} tasks are other ones in a process with {world}",
+                f"{len(parted)} of {count} tasks differ in a process with {world}",
                 where=f"train task {parted[0]}",
-                why="a run cannot be repeated or resumed, and its workers do not play the same tasks",
+                why="a run cannot be repeated or resumed, and its workers have different tasks",
             )  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def drawn(env: Any, split: str, count: int) -> list[Task]:
 def splits(case: Case) -> Iterator[Finding]:
     env = case.subject.env
     if env is None:
-        case.skipped["determinism, splits and seeds"] = "a verifier without an environment makes no tasks"
+        case.skipped["determinism, splits and seeds"] = "a verifier without an environment has no splits"
         return
     try:
         test = drawn(env, SPLITS[1], len(case.tasks))
@@ -250,9 +250,9 @@ def splits(case: Case) -> Iterator[Finding]:
     if both:
         yield case.finding(
             "determinism.split_overlap", Severity.BLOCKING,
-            f"{len(both)} of {len(test)} test tasks stand among the train tasks too", where=f"test task {both[0].id}",
-            why="what is held out is trained on, so its curve says nothing",
-            fix="give a problem to a split by the hash of its content",
+            f"{len(both)} of {len(test)} test tasks are also train tasks", where=f"test task {both[0].id}",
+            why="held-out results on tasks from training do not measure generalisation",
+            fix="assign each problem to a split by the hash of its content",
         )  # fmt: skip
 
 
@@ -274,9 +274,9 @@ def seeds(case: Case) -> Iterator[Finding]:
         if shifted > OVERLAP:
             yield case.finding(
                 "determinism.seed_overlap", Severity.BLOCKING,
-                f"{shifted:.0%} of the tasks of seed {seed} come again in seed {seed + 1}, at most one place further",
-                why="a run with another seed is no other run",
-                fix="Key(seed).at(name, index=index): a stream of its own for every task of every seed",
+                f"{shifted:.0%} of the tasks of seed {seed} occur again in seed {seed + 1}, at most one place further",
+                why="runs with different seeds are not independent",
+                fix="use Key(seed).at(name, index=index), a separate random stream for every task",
             )  # fmt: skip
 
 
@@ -290,8 +290,8 @@ def shows_answers(case: Case) -> Iterator[Finding]:
     if known and len(known) > 0.5 * len(case.tasks) and len(told) > 0.9 * len(known):
         yield case.finding(
             "determinism.answer_in_prompt", Severity.WARNING,
-            f"the prompt holds the answer on {len(told)} of {len(known)} tasks", where=f"task {case.tasks[told[0]].id}",
-            why="unless the answer is to be chosen from what the prompt offers, there is nothing to learn",
+            f"{len(told)} of {len(known)} prompts contain the answer", where=f"task {case.tasks[told[0]].id}",
+            why="the policy can copy the answer, unless the prompt lists several answers to choose from",
         )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from gnomon.verifiers import Malformed, Rejected, Returned
 __all__ = ["Injected", "probe"]
 
 POINTS = 60
-"""Lines of the judge at which a fault is injected, at most."""
+"""Maximum number of lines of the verifier at which a fault is injected."""
 
 
 class Injected(Exception):
@@ -38,7 +38,7 @@ class Swallowed:
     place: str
     status: str
     injected: bool
-    """Whether it was ours; else it came by itself."""
+    """Whether the audit injected it."""
 
 
 def probe(case: Case) -> Iterator[Finding]:
@@ -49,19 +49,19 @@ def probe(case: Case) -> Iterator[Finding]:
         first = case.plainest(raised)
         yield case.finding(
             "failure.raised", Severity.BLOCKING,
-            f"{len(raised)} replies make it raise, such as {shown(first.reply)}: {first.detail}",
+            f"the verifier raises on {len(raised)} replies, such as {shown(first.reply)}: {first.detail}",
             raised, claim="ruling.outcome == 'raised'",
-            why="what raises is not judged, so a policy that is losing can say it to escape",
-            fix="a verdict for every text: Malformed for what is no answer",
+            why="such a reply gets no verdict, so the policy can use it to avoid a low reward",
+            fix="return a verdict for every text; raise Malformed for a text that is not an answer",
         )  # fmt: skip
     failed = [ruling for ruling in seen if ruling.status is Status.FAILED]
     if failed:
         yield case.finding(
             "failure.failed_by_policy", Severity.BLOCKING,
-            f"{len(failed)} replies are given the status `failed`, such as {shown(failed[0].reply)}",
+            f"{len(failed)} replies get the status `failed`, such as {shown(failed[0].reply)}",
             failed, claim="str(ruling.status) == 'failed'",
-            why="a failed judgement leaves the batch, so a policy that is losing can say it to escape",
-            fix="`failed` is for the judge's own faults; what a reply causes is malformed, rejected or exceeded",
+            why="failed rollouts are not trained on, so the policy can use such a reply to avoid a low reward",
+            fix="use `failed` only for faults of the verifier; else use malformed, rejected or exceeded",
         )  # fmt: skip
     yield from unfit(case, [ruling for ruling in seen if ruling.outcome == "invalid"])
     yield from swallowed(case)
@@ -69,7 +69,7 @@ def probe(case: Case) -> Iterator[Finding]:
 
 def unfit(case: Case, invalid: list[Ruling]) -> Iterator[Finding]:
     kinds = {
-        "failure.no_verdict": "in the place of a verdict",
+        "failure.no_verdict": "instead of a verdict",
         "failure.not_finite": "not finite",
         "failure.out_of_range": "outside of reward_range",
         "failure.no_end": "",
@@ -82,9 +82,9 @@ def unfit(case: Case, invalid: list[Ruling]) -> Iterator[Finding]:
             first = case.plainest(found)
             yield case.finding(
                 rule, Severity.BLOCKING,
-                f"{len(found)} replies get no verdict, such as {shown(first.reply)}: {first.detail}", found,
-                claim="ruling.outcome == 'invalid'", why="one such number spoils every advantage of its batch",
-                fix="a Verdict whose reward is finite and lies within reward_range, for every text",
+                f"{len(found)} replies get no valid verdict, such as {shown(first.reply)}: {first.detail}", found,
+                claim="ruling.outcome == 'invalid'", why="one such reward makes every advantage of its group invalid",
+                fix="return a Verdict with a finite reward within reward_range for every text",
             )  # fmt: skip
 
 
@@ -105,13 +105,13 @@ def swallowed(case: Case) -> Iterator[Finding]:
         caught = case.foreign and first.injected  # Elsewhere an exception ends the run, so functions catch them all.
         yield case.finding(
             "failure.swallowed", Severity.WARNING if caught else Severity.BLOCKING,
-            f"{'an injected' if first.injected else 'a'} fault at {first.place} becomes the verdict `{first.status}` "
-            "on a right answer",
-            where=first.place, why="a full disk or a lost connection is then a wrong answer, and is learnt from",
-            fix="catch only what a bad answer raises, not every Exception",
+            f"after {'an injected' if first.injected else 'a'} fault at {first.place}, a correct answer is judged "
+            f"`{first.status}`",
+            where=first.place, why="a full disk or a lost connection then counts as a wrong answer",
+            fix="catch only the exceptions that a bad answer raises, not every Exception",
         )  # fmt: skip
     elif not judged:
-        case.skipped["failure, injected faults"] = "no right reply is known"
+        case.skipped["failure, injected faults"] = "no correct reply is known"
 
 
 def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowed]]:
@@ -158,7 +158,7 @@ class Tracer:
 
 
 QUIET = (Malformed, Rejected, ValueError, ArithmeticError, StopIteration, StopAsyncIteration, GeneratorExit)
-"""What is raised where a text is no answer: no fault of the judge's."""
+"""Exceptions for a text that is not an answer; they are not faults of the verifier."""
 
 
 ROOT = Path(__file__).parents[1]

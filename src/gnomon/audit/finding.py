@@ -16,23 +16,23 @@ class Axis(StrEnum):
     """The nine questions of an audit."""
 
     CORRECTNESS = "correctness"
-    """Is a right answer accepted, however it is put, and a wrong one not?"""
+    """Are correct answers accepted in every form, and wrong answers rejected?"""
     EXPLOIT = "exploit"
-    """What does a policy earn that never looks at the task?"""
+    """What reward does a policy get that ignores the task?"""
     AVAILABILITY = "availability"
-    """Does every reply get a verdict, in time and within memory?"""
+    """Does every reply get a verdict within the time and memory limits?"""
     CONFINEMENT = "confinement"
-    """Does a reply stay a text: is nothing of it executed, and nothing around the verifier changed?"""
+    """Is no text of a reply executed, and is nothing outside the verifier changed?"""
     DETERMINISM = "determinism"
-    """Is a verdict a function of task and reply, and a task of its index; are the splits apart?"""
+    """Do task and reply determine the verdict, and the index the task? Are the splits disjoint?"""
     FAILURE = "failure"
-    """Is the judge's own fault told as that, and the policy's never?"""
+    """Are faults of the verifier reported as such, and faults of a reply not?"""
     SEARCH = "search"
-    """What does a search find that climbs the reward?"""
+    """Which replies does a search for high rewards find?"""
     INVARIANCE = "invariance"
-    """Does a verdict change with what does not matter?"""
+    """Does a verdict change with irrelevant changes?"""
     SENTINELS = "sentinels"
-    """What watches the reward while a run climbs it, and can the other parts outpay being right?"""
+    """Which checks monitor the reward during a run, and can the other reward parts exceed that of a correct answer?"""
 
 
 AXES = tuple(Axis)
@@ -40,11 +40,11 @@ AXES = tuple(Axis)
 
 class Severity(StrEnum):
     BLOCKING = "blocking"
-    """A policy can use it, or a run cannot trust its rewards: no training until it is fixed or acknowledged."""
+    """A policy can exploit it, or rewards are unreliable. Training starts only when it is fixed or acknowledged."""
     WARNING = "warning"
-    """Likely a fault; whether it is one depends on what the author means."""
+    """Probably a fault; this depends on the author's intention."""
     NOTE = "note"
-    """True, and worth knowing."""
+    """For information."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Evidence:
     """Id of the task."""
     reply: str = ""
     index: int | None = None
-    """Of the task among the subject's."""
+    """Index of the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,20 +64,20 @@ class Finding:
 
     axis: Axis
     rule: str
-    """Short and lasting, `axis.what`: how it is acknowledged by name."""
+    """A stable name, `axis.what`, used to acknowledge it."""
     severity: Severity
     what: str
-    """One sentence: what was seen, with its numbers."""
+    """One sentence: the observation, with its numbers."""
     where: str = ""
-    """The place in the subject's code, or the tasks it concerns."""
+    """The place in the code, or the tasks."""
     why: str = ""
-    """What it does to a run."""
+    """The consequence for a run."""
     fix: str = ""
     evidence: Evidence = Evidence()
     repro: str = ""
-    """A script that replays it and exits 1 while the fault is there."""
+    """A script that reproduces it; exit code 1 while the fault exists."""
     count: int = 1
-    """How many calls showed it."""
+    """Number of calls that showed it."""
     acknowledged: bool = False
 
     @property
@@ -93,9 +93,9 @@ class Report:
     source: str
     findings: tuple[Finding, ...]
     tables: Mapping[str, Any] = field(default_factory=dict)
-    """Plain values by name: error rates, lazy policies, what each part of the reward pays, the verifier's card."""
+    """JSON values by name: error rates, lazy policies, the reward of each part, the verifier's card."""
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """Axes, or probes of one, that do not concern the subject, and why."""
+    """Axes or probes that were skipped, with the reason."""
     seed: int = 0
     tasks: int = 0
     seconds: float = 0.0

@@ -22,7 +22,7 @@ INSIDE: dict[str, Callable[[str], str]] = {
     "two zeros after the point": lambda answer: f"{answer}.00",
     "a plus sign": lambda answer: f"+{answer}",
 }
-"""Ways to write the same answer; the last three are a matter of taste and are only counted."""
+"""Ways to write the same answer; the last three are conventions and are only counted."""
 TASTE = tuple(INSIDE)[2:]
 
 
@@ -36,8 +36,8 @@ def probe(case: Case) -> Iterator[Finding]:
         if refused and name not in TASTE and str(getattr(case.subject.verifier, "strictness", "")) != "exact":
             yield case.finding(
                 "invariance.space", Severity.WARNING,
-                f"{name} makes {len(refused)} right replies wrong: {shown(refused[0].reply)}",
-                refused, claim="not ruling.correct", why="the policy is paid for its spacing",
+                f"with {name}, {len(refused)} correct replies are rejected: {shown(refused[0].reply)}",
+                refused, claim="not ruling.correct", why="the reward depends on formatting",
             )  # fmt: skip
     case.tables["right answers refused when written otherwise"] = table
     yield from renamed(case)
@@ -56,8 +56,8 @@ def renamed(case: Case) -> Iterator[Finding]:
             a, b = parted[0]
             severity = Severity.BLOCKING if rule == "invariance.id" else Severity.WARNING
             yield case.finding(
-                rule, severity, f"{said}, {len(parted)} of {len(pairs)} verdicts are other ones: {a}, and then {b}",
-                [a for a, _ in parted], why="the verdict hangs on a name, not on the task and the answer",
+                rule, severity, f"{said}, {len(parted)} of {len(pairs)} verdicts change: first {a}, then {b}",
+                [a for a, _ in parted], why="the verdict must depend only on the task and the answer",
             )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def isomorphic(case: Case) -> Iterator[Finding]:
     env = case.subject.env
     offer = getattr(env, "isomorphic", None)
     if offer is None or not isinstance(env, SingleTurn):
-        case.skipped["invariance, isomorphic tasks"] = "it offers no `isomorphic(task, rng)`"
+        case.skipped["invariance, isomorphic tasks"] = "there is no method `isomorphic(task, rng)`"
         return
     rng = case.rng("isomorphic")
     refused = []
@@ -102,7 +102,7 @@ def isomorphic(case: Case) -> Iterator[Finding]:
     if refused:
         yield case.finding(
             "invariance.isomorphic", Severity.BLOCKING,
-            f"{len(refused)} tasks in other words refuse their own solution: {refused[0]}",
+            f"{len(refused)} rephrased tasks reject their own solution: {refused[0]}",
         )  # fmt: skip
 
 

@@ -27,21 +27,21 @@ from gnomon.verifiers.carry import Carried
 __all__ = ["SECONDS", "Bench", "Court", "Ruling", "Sent", "Unopened", "ruling_of"]
 
 SECONDS = 1.0
-"""Of processor time that one verdict may take."""
+"""CPU time limit of one verdict."""
 WALL = 8.0
-"""Seconds by the clock that one verdict may take; a busy machine is slow, and that is not the verifier's."""
+"""Wall-clock limit of one verdict, in seconds; longer than the CPU limit, because the machine may be busy."""
 PATIENCE = 20
-"""Times as much for a probe of many verdicts."""
+"""Factor on these limits for a probe of many verdicts."""
 SHIFT = 0.1
-"""Seconds after which a worker hands back the verdicts it has."""
+"""Seconds after which a worker returns the verdicts it has."""
 BATCH = 64
-"""Calls that are sent to a worker together."""
+"""Calls in one batch for a worker."""
 ROUND = 16
-"""Batches that are sent out before the next look at what came back."""
+"""Batches sent before results are read."""
 KILLS = 24
-"""Workers that a subject may cost; one that hangs on everything would otherwise be asked for minutes."""
+"""Maximum number of workers killed for one verifier, so that one that always hangs does not take minutes."""
 MEMORY = 2**30
-"""Bytes of address space in which one verdict must be reached."""
+"""Limit of address space per verdict, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,20 +49,20 @@ class Ruling:
     """What came of one call."""
 
     index: int
-    """Of the task among the subject's."""
+    """Index of the task."""
     reply: str = field(repr=False)
     outcome: Literal["verdict", "raised", "invalid", "exceeded", "died", "unasked"]
     status: Status | None = None
-    """None where there is no verdict."""
+    """None without a verdict."""
     reward: float = math.nan
     parts: tuple[Part, ...] = ()
     extracted: str | None = None
     """At most its first 200 characters."""
     span: tuple[int, int] | None = None
     detail: str = ""
-    """The verdict's own reason, or what happened instead of one."""
+    """The reason in the verdict, or what happened instead of a verdict."""
     place: str = ""
-    """In the subject's code, where it raised."""
+    """The place in the code that raised."""
     seconds: float = 0.0
     """Of processor time."""
 
@@ -128,7 +128,7 @@ class Unopened(Exception):
 
 
 OPENED: dict[Carried, Bench] = {}
-"""Once in a worker's life, not once in a job."""
+"""Once per worker, not once per job."""
 
 
 class Court:
@@ -146,7 +146,7 @@ class Court:
         self.imports: tuple[str, ...] = getattr(subject.verifier, "imports", ())
         self.variables = {"PYTHONHASHSEED": "0", **(variables or {})}
         self.seen: list[Ruling] = []
-        """Every ruling so far, whoever asked."""
+        """All verdicts so far."""
         self.kills = 0
 
     @cached_property
@@ -253,12 +253,12 @@ def ruling_of(bench: Bench, index: int, reply: str, task: Task | None = None) ->
 def unfit(verdict: Any, reward_range: tuple[float, float]) -> str:
     """Why a verdict is none; empty for one that is."""
     if not isinstance(verdict, Verdict):
-        return f"{line(repr(verdict))} ({type(verdict).__name__}) in the place of a verdict"
+        return f"{line(repr(verdict))} ({type(verdict).__name__}) instead of a verdict"
     low, high = reward_range
     if not math.isfinite(verdict.reward):
-        return f"a reward that is not finite: {verdict.reward}"
+        return f"the reward {verdict.reward}, which is not finite"
     if not low - 1e-9 <= verdict.reward <= high + 1e-9:
-        return f"a reward of {verdict.reward:g}, outside of reward_range ({low:g}, {high:g})"
+        return f"the reward {verdict.reward:g}, outside reward_range ({low:g}, {high:g})"
     return ""
 
 
@@ -274,7 +274,7 @@ def instead(outcome: Outcome, index: int, reply: str) -> Ruling:
             }
             return Ruling(index=index, reply=reply, outcome="exceeded", detail=said[resource])
         case Died():
-            return Ruling(index=index, reply=reply, outcome="died", detail="the process ended under the call")
+            return Ruling(index=index, reply=reply, outcome="died", detail="the process died during the call")
         case Raised(error):
             return Ruling(index=index, reply=reply, outcome="raised", detail=line(error))
         case Returned():

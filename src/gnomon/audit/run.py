@@ -48,7 +48,7 @@ PROBES: dict[Axis, Callable[[Case], Iterator[Finding]]] = {
     Axis.FAILURE: failure.probe,  # Last: it reads what all the others saw.
 }
 PREFLIGHT = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.AVAILABILITY, Axis.SENTINELS, Axis.FAILURE)
-"""What fits into the start of a run."""
+"""Short enough for the start of a run."""
 AGAINST_ITSELF = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.SEARCH, Axis.SENTINELS)
 """What asks which replies are paid; it has no answer where a reply plays against itself."""
 ORDER = tuple(Severity)
@@ -91,7 +91,9 @@ def audit(
                 return audit(subject, axes=axes, seed=seed, max_tokens=max_tokens, acknowledge=acknowledge, watch=watch)
             for axis, probe in PROBES.items():
                 if axis in axes and axis in AGAINST_ITSELF and several:
-                    case.skipped[axis.value] = "one reply would play every seat: what it earns, another seat loses"
+                    case.skipped[axis.value] = (
+                        "the same reply would play for every player, and one player's gain is another's loss"
+                    )
                 elif axis in axes:
                     if watch is not None:
                         watch(axis.value)
@@ -154,9 +156,9 @@ def not_carried(error: BaseException, subject: Subject, seed: int) -> Finding:
         repro = rule_script(subject, rule, seed, len(subject.tasks), "it cannot be sent to another process")
     return Finding(
         axis=Axis.AVAILABILITY, rule=rule, severity=Severity.BLOCKING, repro=repro,
-        what=f"it cannot be sent to another process, so nothing was tried: {line(raised(error))}",
-        why="a verdict is reached where it can be stopped, and rollouts are judged by many processes",
-        fix="a class at the top of a file, with fields that pickle (no open file, no lock, no connection)",
+        what=f"it cannot be sent to another process, so the audit could not run: {line(raised(error))}",
+        why="verifiers run in worker processes, which can be killed",
+        fix="define a class at the top level of a file, with fields that pickle (no open file, lock or connection)",
     )  # fmt: skip
 
 

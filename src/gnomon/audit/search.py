@@ -45,7 +45,7 @@ def probe(case: Case) -> Iterator[Finding]:
     yield from forbidden(case)
     panel = chosen(case)
     if len(panel) < 2:
-        case.skipped["search"] = "no two tasks are known to have different answers"
+        case.skipped["search"] = "no two tasks have different known answers"
         return
     best, keys, asked = climbed(case, panel)
     case.tables["search"] = {"calls": asked, "best share of the panel": best}
@@ -57,7 +57,7 @@ def probe(case: Case) -> Iterator[Finding]:
             f"{shown(reply)} is correct for {len(rulings)} tasks with different answers: "
             f"{', '.join(shown(case.golds[r.index] or '', 20) for r in rulings[:3])}",
             wrong_first(case, rulings, reply), claim="ruling.correct",
-            why="a policy that is paid will find it too", fix="one answer in the slot, read as a whole",
+            why="the policy will find it too", fix="parse the whole slot as one answer",
         )  # fmt: skip
 
 
@@ -166,6 +166,6 @@ def forbidden(case: Case) -> Iterator[Finding]:
             yield case.finding(
                 rule, LEADS.get(rule, Severity.BLOCKING),
                 f"{said} is accepted, such as {shown(first.reply)} for {case.tasks[first.index].answer}",
-                found, claim="ruling.correct", why="the task is to use each number once, with + − × ÷; this is not it",
-                fix="gnomon.verifiers.evaluate reads exactly that",
+                found, claim="ruling.correct", why="the task allows each number once and only + − × ÷",
+                fix="use gnomon.verifiers.evaluate, which accepts exactly these expressions",
             )  # fmt: skip

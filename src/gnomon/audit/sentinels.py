@@ -17,7 +17,7 @@ from gnomon.verifiers import Returned, Slot, Strictness
 __all__ = ["Entry", "best_without_correct", "paid_parts", "probe"]
 
 UNGUESSABLE = 918_273_645_546_372
-"""An answer that no reply of the audit holds."""
+"""An answer that no reply of the audit contains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,9 @@ class Entry:
     most: float
     """Largest value seen."""
     least: float = 0.0
-    """Smallest value seen; a part that is never paid and below zero now and then is a penalty."""
+    """Smallest observed value; a part that is never positive and sometimes negative is a penalty."""
     wrong: float
-    """Largest value seen beside an answer that is not right."""
+    """Largest observed value with an incorrect answer."""
     gate: str
 
 
@@ -63,10 +63,10 @@ def accounts(case: Case) -> Iterator[Finding]:
     severity = Severity.BLOCKING if outpaid else Severity.WARNING if share > 0.25 else Severity.NOTE
     yield case.finding(
         "sentinels.parts_outpay" if outpaid else "sentinels.parts_pay", severity,
-        f"without being right a reply can earn {best:g} ({sum_of}); being right earns {case.least:g}",
-        why="where the rest pays enough, being right is the error that training removes" if share > 0.25
-        else "the rest of the reward is small beside being right",
-        fix='gate = "correct" on every part that is not the answer',
+        f"an incorrect reply can get {best:g} ({sum_of}); a correct one gets {case.least:g}",
+        why="if the other parts give enough reward, training ignores correctness" if share > 0.25
+        else "the other parts are small compared with the reward of a correct answer",
+        fix='set gate="correct" on every part except the answer',
     )  # fmt: skip
 
 
@@ -132,21 +132,21 @@ def canaries(case: Case) -> Iterator[Finding]:
         if solved:
             yield case.finding(
                 "sentinels.canary_solved", Severity.BLOCKING,
-                f"a task that cannot be solved is solved by {shown(solved[0].reply)}", solved, claim="ruling.correct",
+                f"an unsolvable task is solved by {shown(solved[0].reply)}", solved, claim="ruling.correct",
             )  # fmt: skip
     if first is None:
         return
     outcome = case.court.ask(unsolvable, first, case.rights[first], replies)
     if not isinstance(outcome, Returned) or outcome.value is None:
-        case.skipped["sentinels, unsolvable tasks"] = "the verdict does not hang on the task's `answer` alone"
+        case.skipped["sentinels, unsolvable tasks"] = "the verdict does not depend on the task's `answer` alone"
         return
     solved = [r for r in outcome.value if r.correct]
     case.tables["replies tried on an unsolvable task"] = len(outcome.value)
     if solved:
         yield case.finding(
             "sentinels.canary_solved", Severity.BLOCKING,
-            f"with an answer that nobody can know {shown(solved[0].reply)} is correct ({len(solved)} such replies)",
-            solved, why="it is correct whatever the answer is",
+            f"with an unguessable answer, {shown(solved[0].reply)} is still correct ({len(solved)} such replies)",
+            solved, why="this reply is correct for any answer",
         )  # fmt: skip
 
 
@@ -169,11 +169,11 @@ def disagreement(case: Case) -> dict[str, float] | str:
     """How often a strict and a lenient reading of the same replies part: what to log while training."""
     verifier = case.subject.verifier
     if not (isinstance(verifier, Slot) and is_dataclass(verifier)):
-        return "the verifier has no strictness to vary"
+        return "the verifier has no strictness setting"
     calls = [(r.index, r.reply) for r in case.court.seen if r.outcome == "verdict" and len(r.reply) < 2000][:400]
     outcome = case.court.ask(read_both_ways, calls)
     if not isinstance(outcome, Returned):
-        return "the comparison came to no end"
+        return "the comparison did not finish"
     strict, lenient, parted = outcome.value
     return {"replies": float(len(calls)), "exact": strict, "last": lenient, "parted": parted}
 

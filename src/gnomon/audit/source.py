@@ -19,19 +19,19 @@ from gnomon.integrations.rewards.load import load
 __all__ = ["STANDARD", "literals", "own_files", "texts"]
 
 LONGEST = 60
-"""Characters of a literal that is worth saying."""
+"""Maximum length of a literal used as a reply."""
 LONG_TEXT = 4000
 """Characters of a text such as the instructions of a judge."""
 MOST = 2000
-"""Things that are looked at for texts."""
+"""Maximum number of objects searched for texts."""
 STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
-"""Where Python's own modules lie."""
+"""Folder of Python's own modules."""
 SHARED = (
     "builtins", "abc", "typing", "enum", "gnomon.types", "gnomon.envs.base", "gnomon.integrations.rewarded",
     "gnomon.verifiers.slot", "gnomon.audit.subject",
     *(f"gnomon.integrations.rewards.{name}" for name in ("base", "function", "trl", "verl", "rubric", "reasoning_gym")),
 )  # fmt: skip
-"""Modules that every verifier stands on, and of which none is written."""
+"""Modules that every verifier uses; their texts are skipped."""
 
 
 def literals(verifier: object) -> tuple[str, ...]:

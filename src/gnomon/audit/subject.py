@@ -17,7 +17,7 @@ from gnomon.verifiers import Verifier
 __all__ = ["Played", "Subject", "read_tasks", "subject_of"]
 
 TASKS = 200
-"""Tasks that are drawn where nobody says how many."""
+"""Default number of tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +26,14 @@ class Subject:
 
     name: str
     verifier: Verifier
-    """Judged in other processes, so it pickles and its class stands in a file."""
+    """Runs in other processes, so it must pickle and its class must be defined in a file."""
     tasks: tuple[Task, ...]
     solution: Callable[[Task], str | None] | None = None
-    """A whole right reply to a task; None where there is none to be had."""
+    """A complete correct reply to a task; None if there is none."""
     env: Env | None = None
-    """Where the tasks come from; what splits, seeds and turns are asked of."""
+    """The environment of the tasks, for checks of splits, seeds and turns."""
     source: str = ""
-    """Where it stands, as a reader would look for it: a shipped name, file.py:Class, module:Class."""
+    """Its name for a reader: a built-in name, file.py:Class or module:Class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +66,10 @@ def subject_of(
     if verifier is None:
         raise ConfigError(
             "E121",
-            f"{name} judges nothing",
+            f"{name} is neither a verifier nor an environment",
             where=source or name,
-            why="it has neither `verify` with `reward_range`, nor `tasks`, `start`, `reward_range` and `max_turns`",
+            why="a verifier has `verify` and `reward_range`; an environment has `tasks`, `start`, `reward_range` "
+            "and `max_turns`",
             fix="def verify(self, task: Task, reply: str) -> Verdict",
         )
     if not tasks:
@@ -78,7 +79,7 @@ def subject_of(
     if not tasks:
         raise ConfigError(
             "E120",
-            f"there is no task to try {name} on",
+            f"{name} has no tasks",
             where=source or name,
             fix='--tasks FILE.jsonl, with lines like {"prompt": "2 + 2?", "answer": 4, "reply": "<answer>4</answer>"}',
         )
@@ -121,7 +122,9 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
             tasks.append(task_of(json.loads(line)))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             why = f"{type(error).__name__}: {error}"
-            raise ConfigError("E122", "a line is no task", where=f"{path}, line {number}", why=why, fix=fix) from error
+            raise ConfigError(
+                "E122", "a line is not a task", where=f"{path}, line {number}", why=why, fix=fix
+            ) from error
     return tuple(tasks)
 
 

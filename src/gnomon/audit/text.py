@@ -1,4 +1,4 @@
-"""A report as a person reads it: the worst first, each with what, where, why and a fix."""
+"""A report as text: the most severe finding first, each with what, where, why and a fix."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def paragraph(finding: Finding) -> Iterator[str]:
     if finding.where:
         yield f"   at {finding.where}"
     if finding.evidence.task:
-        yield f"   task {finding.evidence.task}, {finding.count} such call{'s' if finding.count > 1 else ''}"
+        yield f"   task {finding.evidence.task}, seen in {finding.count} call{'s' if finding.count > 1 else ''}"
     if finding.why:
         yield f"   why: {finding.why}"
     if finding.fix:
@@ -50,7 +50,7 @@ def tables(report: Report) -> Iterator[str]:
             low, high = rate["low"], rate["high"]
             yield f"{name:<26} {rate['value']:.3f}  95 % [{low:.3f}, {high:.3f}]  of {rate['n']}"
     if rows := tables.get("lazy"):
-        yield f"lazy policies, where a right answer earns {tables['least reward of a right answer']:g}:"
+        yield f"lazy policies (a correct answer gets {tables['least reward of a right answer']:g}):"
         yield from (
             f"   {row['reward']:6.3f}  correct {row['correct']:6.1%}  {row['policy']}" for row in rows[:POLICIES]
         )
@@ -64,6 +64,6 @@ def card_text(card: Mapping[str, Any]) -> str:
     cost = "cost unknown" if median is None else f"{median:.3g} ms per verdict (slowest of 100: {slowest:.3g} ms)"
     return (
         f"{cost}, "
-        f"{card['agreement on hostile texts']:.1%} of hostile texts judged as nothing, "
+        f"{card['agreement on hostile texts']:.1%} of hostile texts rejected, "
         f"{card['share of rewards between lowest and highest']:.1%} of rewards are partial"
     )

@@ -76,10 +76,10 @@ class Embedded:
         if not gap <= (0.0 if self.tier is Tier.EXACT else 1e-3):
             raise NumericsError(
                 "E201",
-                f"the engine does not hold the weights it was given: a probe's log-probabilities are off by {gap:.2g}",
+                f"the engine's weights differ from the learner's: log-probabilities of a probe differ by {gap:.2g}",
                 where=f"version {weights.version}",
-                why="a policy that samples with other weights than the learner's trains on the wrong gradient",
-                fix="report this with the model's name; no setting makes it right",
+                why="samples from other weights give a wrong gradient",
+                fix="report this with the model's name; no setting changes it",
             )
         self.version = weights.version
 

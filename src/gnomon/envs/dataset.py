@@ -136,7 +136,7 @@ class Dataset(SingleTurn):
     def column(self, row: Row, name: str, place: int) -> Any:
         if row.get(name) is None:
             raise ConfigError(
-                "E153", f"the data set has no {name!r}", where=f"{self.path}, row {place}",
+                "E153", f"the data set has no column {name!r}", where=f"{self.path}, row {place}",
                 why=f"its columns are {', '.join(row)}", fix="env.prompt=COLUMN env.answer=COLUMN",
             )  # fmt: skip
         return row[name]
@@ -161,7 +161,7 @@ class Rows(Sequence[Task]):
         if not (env.ranked and split == "train"):
             Key(env.seed).at("dataset", split=split).random().shuffle(rows)
         if not rows:
-            raise ConfigError("E155", f"the data set has no {split} row", where=env.path, fix="env.test=FILE")
+            raise ConfigError("E155", f"the data set has no {split} rows", where=env.path, fix="env.test=FILE")
         self.env, self.split, self.rows = env, split, rows[: env.first or None] if split == "train" else rows
         self.size = len(self.rows) * (env.repeat if split == "train" else 1)
 
@@ -202,8 +202,8 @@ def divided(env: Dataset) -> dict[str, Placed]:
     for place, row in rows:
         said = env.column(row, env.split, place) if env.split else None
         if said is not None and said not in SPLITS:
-            why = f"the column {env.split!r} says {said!r}, which is neither train nor test"
-            raise ConfigError("E154", "a row is in no split", where=f"{env.path}, row {place}", why=why)
+            why = f"the column {env.split!r} is {said!r} and must be train or test"
+            raise ConfigError("E154", "a row belongs to no split", where=f"{env.path}, row {place}", why=why)
         found[said or split_of(identity(question(said_of(env.column(row, env.prompt, place)))))].append((place, row))
     return found
 
@@ -214,7 +214,7 @@ def refuse_without(env: Dataset, rows: Placed) -> None:
         if missing := [place for place, row in rows if row.get(name) is None]:
             columns = dict.fromkeys(column for _, row in rows for column in row)
             raise ConfigError(
-                "E153", f"{numbered(missing)} of {len(rows)} have no {name!r}", where=env.path,
+                "E153", f"the column {name!r} is empty in {numbered(missing)} of {len(rows)}", where=env.path,
                 why=f"the columns of the data set are {', '.join(columns)}", fix="env.prompt=COLUMN env.answer=COLUMN",
             )  # fmt: skip
 
@@ -233,7 +233,7 @@ def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
             if missing:
                 raise ConfigError(
                     "E153", f"{numbered(missing)} of the {split} split {problem}", where=env.path,
-                    why="what follows the mark is the reference answer", fix="correct these rows, or env.after=''",
+                    why="env.after marks the start of the reference answer", fix="correct these rows, or env.after=''",
                 )  # fmt: skip
 
 
@@ -272,7 +272,7 @@ def refuse_overlap(env: Dataset, parts: Mapping[str, Placed]) -> None:
         more = f", and {len(both) - 10} more" if len(both) > 10 else ""
         raise ConfigError(
             "E151", f"{len(both)} held-out questions are also train questions", where=env.path, why=shown + more,
-            fix="drop those rows from one of the splits; a score on questions that were trained on says nothing",
+            fix="remove these rows from one split; a score on questions from training does not measure generalisation",
         )  # fmt: skip
 
 
@@ -281,7 +281,8 @@ def chosen(env: Dataset, rows: Placed) -> Placed:
     if env.rows:
         there = dict(rows)
         if missing := [place for place in env.rows if place not in there]:
-            raise ConfigError("E155", f"no train row {missing[0]}", where="env.rows", why=f"{env.path} has {len(rows)}")
+            why = f"{env.path} has {len(rows)} train rows"
+            raise ConfigError("E155", f"there is no train row {missing[0]}", where="env.rows", why=why)
         rows = [(place, there[place]) for place in env.rows]
     if env.ranked:
         by_id = {env.task(place, row).id: (place, row) for place, row in rows}
@@ -333,7 +334,7 @@ def built(name: str, options: tuple[tuple[str, Any], ...]) -> Answered:
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         why = f"{type(error).__name__}: {error}"
         raise ConfigError(
-            "E156", f"no verifier {name!r}", where="env.verifier", why=why, fix="env.verifier=text"
+            "E156", f"the verifier {name!r} cannot be made", where="env.verifier", why=why, fix="env.verifier=text"
         ) from error
     if not isinstance(verifier, Answered):
         why = "it does not compare an answer slot with a reference answer"

@@ -84,7 +84,7 @@ def verdicts_of(env: Env, step: Step, seats: int) -> tuple[Verdict, ...]:
     low, high = env.reward_range
     for verdict in verdicts:
         if not isinstance(verdict, Verdict):
-            raise Fault(f"the episode ends with {verdict!r} in the place of a verdict")
+            raise Fault(f"the episode ends with {verdict!r} instead of a verdict")
         if not (math.isfinite(verdict.reward) and low - 1e-9 <= verdict.reward <= high + 1e-9):
             raise Fault(f"the reward {verdict.reward} is outside reward_range ({low}, {high})")
         if verdict.status is Status.FAILED:

@@ -58,7 +58,7 @@ def lines(path: str) -> Iterator[Row]:
         try:
             row = json.loads(line) if line.strip() else {}
             if not isinstance(row, dict):
-                raise ValueError(f"a line holds an object, not a {type(row).__name__}")
+                raise ValueError(f"a line must be a JSON object and is a {type(row).__name__}")
         except ValueError as error:
             fix = 'one line is {"prompt": "2+2?", "answer": "4"}'
             raise unreadable(f"{path}, line {number}", f"{type(error).__name__}: {error}", fix) from error
@@ -73,7 +73,7 @@ def parquet(path: str) -> list[Row]:
     try:
         rows: list[Row] = pq.read_table(path).to_pylist()
     except Exception as error:  # pyarrow's own, and what lies below it
-        raise unreadable(path, f"{type(error).__name__}: {error}", "a file that pyarrow can read") from error
+        raise unreadable(path, f"{type(error).__name__}: {error}", "give a file that pyarrow can read") from error
     return rows
 
 
@@ -85,7 +85,7 @@ def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
     try:
         found = datasets.load_dataset(name, config or None, revision=revision or None)
     except Exception as error:  # whatever a loader, a download or a format runs into
-        fix = "a file.jsonl, a file.parquet, a folder in the hub's format, or owner/name of a hub data set"
+        fix = "give a .jsonl or .parquet file, a folder in the hub's format, or owner/name of a hub data set"
         raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", fix) from error
     wanted = split or ("train" if "train" in found or len(found) != 1 else next(iter(found)))
     if wanted not in found:

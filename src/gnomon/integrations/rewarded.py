@@ -89,7 +89,7 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
     known = {**train[0].info, judge.answer: train[0].answer}
     if missing := unknown_parameter(reward, known):
         raise ConfigError(
-            "E163", f"the reward {label(reward)} has a parameter {missing!r}, which is not known", where="reward",
+            "E163", f"the reward {label(reward)} has an unknown parameter {missing!r}", where="reward",
             why=f"the columns of the tasks are {', '.join(known)}",
             fix="write def reward(completion, answer), name the parameter after a column, or give it a default",
         )  # fmt: skip
@@ -102,7 +102,7 @@ def asked(reward: Any) -> Collection[str]:
         return signature(reward).parameters
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            "E163", f"the reward is a {type(reward).__name__}, which cannot be called", where="reward", why=str(error),
+            "E163", f"the reward must be a function and is a {type(reward).__name__}", where="reward", why=str(error),
             fix="reward=f, with def f(completion, answer): return completion.strip() == answer",
         ) from error  # fmt: skip
 
@@ -116,7 +116,7 @@ def limits(reward_range: Any) -> tuple[float, float]:
     if not -math.inf < low < top < math.inf:
         raise ConfigError(
             "E163", f"reward_range is {reward_range!r:.60}", where="reward_range",
-            why="it is the lowest and the highest reward, two finite numbers in this order", fix="reward_range=(0, 1)",
+            why="it must be two finite numbers: the lowest and the highest reward", fix="reward_range=(0, 1)",
         )  # fmt: skip
     return low, top
 
@@ -127,9 +127,9 @@ def refuse_overlap(train: Sequence[Task], test: Sequence[Task]) -> None:
     if both := [(places[task.messages], place) for place, task in enumerate(test) if task.messages in places]:
         shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
         raise ConfigError(
-            "E151", f"{len(both)} held-out questions stand among the train rows too", where="tasks",
+            "E151", f"{len(both)} held-out questions are also train questions", where="tasks",
             why=shown + (f", and {len(both) - 10} more" if len(both) > 10 else ""),
-            fix="drop those rows from either side; a score on them says nothing",
+            fix="remove these rows from one split; a score on questions from training does not measure generalisation",
         )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ class Columns:
         if not prompt:
             raise no_column(row, "prompt", PROMPTS, "train, row 0")
         if not answer and set(ANSWERS) & set(asked):
-            raise no_column(row, f"answer, which {name} asks for", ANSWERS, "train, row 0")
+            raise no_column(row, f"answer, and {name} needs one", ANSWERS, "train, row 0")
         return cls(prompt, answer, not isinstance(row[prompt], str))
 
     def task(self, row: Any, where: str) -> Task:
@@ -159,8 +159,10 @@ class Columns:
         if isinstance(row, Task):
             return row
         if not isinstance(row, Mapping):
-            fix = f"a row such as {EXAMPLE}"
-            raise ConfigError("E162", f"a task is of type {type(row).__name__}, not a row", where=where, fix=fix)
+            fix = f"give a row such as {EXAMPLE}"
+            raise ConfigError(
+                "E162", f"a task must be a row (a dict) and is a {type(row).__name__}", where=where, fix=fix
+            )
         for name in filter(None, (self.prompt or "prompt", self.answer)):
             if row.get(name) is None:
                 raise no_column(row, name, (name,), where)
@@ -185,12 +187,12 @@ def listed(rows: Any) -> list[Any]:
         rows = rows.to_dict("records")  # A table of pandas.
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         raise ConfigError(
-            "E162", f"the tasks are of type {type(rows).__name__}, not rows", where="tasks",
-            fix=f"a list of rows such as {EXAMPLE}, a path of a .jsonl file, or a data set",
+            "E162", f"the tasks must be rows and are a {type(rows).__name__}", where="tasks",
+            fix=f"give a list of rows such as {EXAMPLE}, the path of a .jsonl file, or a data set",
         )  # fmt: skip
     found = list(rows)
     if not found:
-        raise ConfigError("E162", "there is no task", where="tasks", fix=f"a list of rows such as {EXAMPLE}")
+        raise ConfigError("E162", "there are no tasks", where="tasks", fix=f"give a list of rows such as {EXAMPLE}")
     return found
 
 
@@ -206,8 +208,10 @@ def messages_of(asked: Any, where: str) -> tuple[Message, ...]:
     else:
         why = "it is empty"
     if not said:
-        fix = 'a text, or messages such as [{"role": "user", "content": "2 + 2?"}]'
-        raise ConfigError("E162", f"a prompt is {asked!r:.60}", where=where, why=why, fix=fix)
+        fix = 'give text, or messages such as [{"role": "user", "content": "2 + 2?"}]'
+        raise ConfigError(
+            "E162", f"a prompt must be text or messages and is {asked!r:.60}", where=where, why=why, fix=fix
+        )
     return said
 
 
@@ -232,7 +236,7 @@ def held_out(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
     if len(different) < 2:
         raise ConfigError(
             "E162", "there is only one question, and at least one must be held out for evaluation", where="tasks",
-            fix="more tasks, or a mapping: {'train': ROWS, 'test': ROWS}",
+            fix="give more tasks, or both splits: {'train': ROWS, 'test': ROWS}",
         )  # fmt: skip
     kept = set(different[: max(1, len(different) // TEST_SHARE)])
     train = [task for task, name in zip(tasks, asked, strict=True) if name not in kept]

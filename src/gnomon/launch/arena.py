@@ -78,14 +78,14 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
     torch.set_num_threads(config.threads)
     folders = {name: saved_model(name) for name in names}
     if len(folders) < 2:
-        raise ConfigError("E184", "a match needs two players that are not the same", where=" ".join(names))
+        raise ConfigError("E184", "a match needs two different players", where=" ".join(names))
     dtype = getattr(torch, config.policy.dtype)
     tokens = {(folder / "tokenizer.json").read_bytes() for folder in folders.values()}
     if len(tokens) > 1:
         raise ConfigError(
-            "E180", "policies that shall play each other have different tokenizers", where=" ".join(names),
-            why="a conversation is kept as tokens, and it would not say the same to all",
-            fix="policies that were trained from the same base",
+            "E180", "these policies have different tokenizers", where=" ".join(names),
+            why="a game is stored as tokens, which each tokenizer would decode to different text",
+            fix="use policies that were trained from the same base",
         )  # fmt: skip
     engines: dict[str, Engine] = {name: Embedded(Policy.load(folder, dtype)) for name, folder in folders.items()}
     env, tokenizer = make_env(config.env), Tokenizer(next(iter(folders.values())))

@@ -31,7 +31,7 @@ def data_hashes(config: RunConfig, env: Env) -> dict[str, str]:
         try:
             found[setting] = digest(path)
         except OSError as error:
-            fix = "put it back, or say where it is now"
+            fix = "restore the file, or set the path to its new place"
             raise RunError(
                 "E191", "data cannot be read", where=f"{setting} = {path}", why=error.strerror or "", fix=fix
             ) from error
@@ -70,8 +70,8 @@ def require_same_data(config: RunConfig, env: Env, before: Mapping[str, str], fo
         if setting in now and now[setting] != was:
             raise RunError(
                 "E190",
-                "the data is not what it was when the run began",
+                "the data has changed since the run began",
                 where=f"{setting} = {paths.get(setting, config.env.options.get(setting.removeprefix('env.')))}",
-                why=f"its SHA-256 was {was[:16]}… and is {now[setting][:16]}…: the same steps would play other tasks",
-                fix=f"put the old data back, or start a new run on this: gnomon train {folder}/recipe.toml run=OTHER",
+                why=f"its SHA-256 was {was[:16]}… and is now {now[setting][:16]}…; steps would use other tasks",
+                fix=f"restore the old data, or start a new run: gnomon train {folder}/recipe.toml run=OTHER",
             )

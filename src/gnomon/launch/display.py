@@ -1,4 +1,4 @@
-"""What a person sees while a run runs: live lines in a terminal, plain lines elsewhere."""
+"""Progress of a run: live lines in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gnomon.training.evaluate import Evaluation
 __all__ = ["Display", "Silent", "evaluation_text"]
 
 QUIET = 15.0
-"""Seconds between two lines of progress where the output is no terminal."""
+"""Seconds between two progress lines when the output is not a terminal."""
 
 
 class Silent:
@@ -35,9 +35,9 @@ class Silent:
 
 
 class Display:
-    """Shows a run as it goes on; `live` where the output is a terminal.
+    """Prints the progress of a run; `live` in a terminal.
 
-    Args: doing: what is being sampled first.
+    Args: doing: describes what is sampled first.
     """
 
     def __init__(self, config: RunConfig, *, every: int = 10, doing: str = "") -> None:
@@ -75,16 +75,16 @@ class Display:
         self.console.print(fit(text, self.console.width) if self.live else text)
 
     def show(self, text: str) -> None:
-        """Make this the live lines."""
+        """Replace the live lines."""
         if self.live:
             self.live.update(Text(fit(printable(text), self.console.width)))
 
     def progress(self, done: int, total: int) -> None:
-        """Replies that are sampled, of those asked for together."""
+        """Print how many replies are sampled."""
         text = f"{self.doing}: {done} of {total} replies"
         if self.live:
             self.show(f"{self.line}\n{text}".lstrip())
-            if done == total:  # However short it was, its end is seen.
+            if done == total:  # Show the end even of a short evaluation.
                 self.live.refresh()
         elif monotonic() - self.spoke > QUIET:
             self.say(text)
@@ -113,12 +113,12 @@ class Display:
         steps = self.config.budget.steps
         recent = sorted(self.seconds[-20:])
         left = recent[len(recent) // 2] * (steps - step - 1)
-        gap = metrics.get("logp_mismatch", 0.0)
+        mismatch = metrics.get("logp_mismatch", 0.0)
         return (
             f"step {step + 1:>4}/{steps}  reward {metrics['reward']:.3f} {spark(self.rewards, 12)}  "
             f"held-out {self.held_out}  length {metrics['length']:.1f}  "
             f"all right {metrics['all_right']:.0%}  all wrong {metrics['all_wrong']:.0%}  "
-            f"{metrics['tokens'] / seconds:,.0f} tok/s  gap {gap:.2g}  "
+            f"{metrics['tokens'] / seconds:,.0f} tok/s  mismatch {mismatch:.2g}  "
             f"{int(left // 60)}:{int(left % 60):02d} left"
         )
 
@@ -127,4 +127,6 @@ def evaluation_text(evaluation: Evaluation) -> str:
     """An evaluation in fields."""
     rates = "   ".join(f"pass@{k} {interval}" for k, interval in evaluation.pass_at.items())
     tasks = next(iter(evaluation.pass_at.values())).n
-    return f"{rates}   length {evaluation.length:.1f}   cut off {evaluation.truncated:.0%}   (95 % over {tasks} tasks)"
+    return (
+        f"{rates}   length {evaluation.length:.1f}   truncated {evaluation.truncated:.0%}   (95 % over {tasks} tasks)"
+    )

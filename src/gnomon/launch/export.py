@@ -69,7 +69,7 @@ def export(name: str, folder: Path, dtype: str = "") -> Export:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(
             "E050",
-            "the folder to export to is not empty",
+            "the export folder is not empty",
             where=str(folder),
             why="an export never overwrites files",
             fix=f"gnomon export {name} {folder}-2",

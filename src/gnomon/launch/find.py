@@ -62,17 +62,18 @@ def unknown_env(name: str, where: str) -> ConfigError:
     """The mistake of naming no environment: a file without its class, a name that is misspelled."""
     if name.endswith(".py"):
         if not Path(name).is_file():
-            return ConfigError("E021", f"no file {name}", where=where, fix="give the path from here: dir/file.py:Class")
+            fix = "give a path relative to this folder: dir/file.py:Class"
+            return ConfigError("E021", f"there is no file {name}", where=where, fix=fix)
         try:
             found = [f"{name}:{kind}" for kind in classes(Path(name))]
         except (SyntaxError, ValueError) as error:
             return unimportable(name, error, where)
-        why = "" if found else "the file defines no class; an environment is one class: gnomon new env my_task"
+        why = "" if found else "the file defines no class; gnomon new env my_task writes an example"
         fix = "name a class of the file: " + " or ".join(found) if found else "file.py:Class"
-        return ConfigError("E021", f"{name} names a file and no class in it", where=where, why=why, fix=fix)
+        return ConfigError("E021", f"{name} names a file but no class in it", where=where, why=why, fix=fix)
     near = difflib.get_close_matches(name, ENVS, 1)
     fix = f"one of {', '.join(ENVS)}, or file.py:Class, or {':NAME, '.join(ADAPTERS)}:NAME"
-    return ConfigError("E021", f"no environment is called {name!r}", where=where, fix=f"env={near[0]}" if near else fix)
+    return ConfigError("E021", f"there is no environment {name!r}", where=where, fix=f"env={near[0]}" if near else fix)
 
 
 def classes(path: Path) -> list[str]:
@@ -92,7 +93,10 @@ def imported(name: str, where: str) -> ModuleType:
         if Path(name).is_file():
             raise unimportable(name, error, where) from error
         raise ConfigError(
-            "E021", f"no file {name}", where=where, fix="give the path from here: dir/file.py:Class"
+            "E021",
+            f"there is no file {name}",
+            where=where,
+            fix="give a path relative to this folder: dir/file.py:Class",
         ) from error
     except GnomonError:
         raise
@@ -108,7 +112,7 @@ def unimportable(name: str, error: Exception, where: str) -> ConfigError:
     if isinstance(error, SyntaxError) and error.filename:
         line = f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
     missing = isinstance(error, ModuleNotFoundError) and error.name
-    fix = f"pip install {error.name}, or start where {error.name} can be imported" if missing else ""  # type: ignore[attr-defined]
+    fix = f"pip install {error.name}, or start in a folder from which {error.name} can be imported" if missing else ""  # type: ignore[attr-defined]
     if "frozen dataclass" in str(error):
         fix = "write @dataclass(frozen=True, kw_only=True) above the class"
     return ConfigError("E023", f"{name} cannot be imported: {raised(error)}", where=line or where, fix=fix)
@@ -122,9 +126,9 @@ def require_outside() -> None:
     """Raises: ConfigError E026 for a run that would start because its environment's file is imported."""
     if LOADING or WORKER in os.environ:
         raise ConfigError(
-            "E026", "a run would start while a file is imported" + (f": {LOADING[-1]}" if LOADING else ""),
-            why="the processes of a run import the file of its environment, and each would start the run again",
-            fix='put the call under `if __name__ == "__main__":`, as every script that starts processes does',
+            "E026", "a run cannot start while a file is imported" + (f": {LOADING[-1]}" if LOADING else ""),
+            why="every worker process imports the file of the environment and would start the run again",
+            fix='put the call under `if __name__ == "__main__":`',
         )  # fmt: skip
 
 
@@ -193,11 +197,11 @@ def no_task(config: EnvConfig, origins: Origins, fields: Mapping[str, Any], why:
         except Exception:
             continue
         where = origins.get(f"env.{key}", f"env.{key}")
-        what = f"{config.type} makes no task with env.{key}={config.options[key]!r}"
+        what = f"{config.type} cannot make a task with env.{key}={config.options[key]!r}"
         default = fields[key].default
         fix = f"env.{key}={json.dumps(default)}" if isinstance(default, str | int | float | tuple) else "leave it out"
         return ConfigError("E024", what, where=where, why=why, fix=fix)
-    return ConfigError("E024", f"{config.type} makes no task with these options", where="env", why=why)
+    return ConfigError("E024", f"{config.type} cannot make a task with these options", where="env", why=why)
 
 
 def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
@@ -205,10 +209,10 @@ def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
     paid, (low, high) = getattr(env, "format", False), env.reward_range
     return ConfigError(
         "E033",
-        f"{config.objective.type} counts successes, and {config.env.type} gives rewards other than 0 and 1",
+        f"{config.objective.type} needs rewards of 0 or 1, and {config.env.type} gives other rewards",
         where=origins.get("objective.type", "objective.type"),
-        why="a part of the reward is paid for the format alone" if paid else f"they go from {low:g} to {high:g}",
-        fix="env.format=0" if paid else "objective=rloo, which takes any reward",
+        why="it rewards the format as well as the answer" if paid else f"its rewards range from {low:g} to {high:g}",
+        fix="env.format=0" if paid else "objective=rloo accepts any reward",
     )
 
 
@@ -227,17 +231,15 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
             continue
         if key == "policy.path" and not (end_tokens(folder) or config.rollout.stop):
             yield ConfigError(
-                "E318", f"nothing ends a reply: {path} names no end token, and rollout.stop is empty",
+                "E318", f"replies never end: {path} has no end token and rollout.stop is empty",
                 where=origins.get("rollout.stop", "rollout.stop"),
-                why="every reply would go on to rollout.max_tokens, and be cut off there",
-                fix='"eos_token_id" in generation_config.json of the folder, or rollout.stop=["</answer>"]',
+                why="every reply would be truncated at rollout.max_tokens",
+                fix='set "eos_token_id" in generation_config.json of the folder, or rollout.stop=["</answer>"]',
             )  # fmt: skip
     shown = config.rollout.demonstrations
     if shown and config.objective.declared.demonstrated and not Path(shown).is_file():
         where = origins.get("rollout.demonstrations", "rollout.demonstrations")
-        yield ConfigError(
-            "E035", f"no file {shown}", where=where, fix="rollout.demonstrations=FILE, with its path from here"
-        )
+        yield ConfigError("E035", f"there is no file {shown}", where=where, fix="give a path relative to this folder")
 
 
 def make_env(config: EnvConfig) -> Env:
@@ -264,5 +266,5 @@ def judge(name: str, options: Mapping[str, Any]) -> Any:
             return foreign
         return env_class(name, "the command line")(**named_option(name), **given)
     except (TypeError, ValueError) as error:
-        fix = "key=value, with the names of its fields"
+        fix = "use key=value with the names of its fields"
         raise ConfigError("E123", f"{name} cannot be made", where=name, why=str(error), fix=fix) from error

@@ -59,9 +59,9 @@ def require_same_object(env: object, recorded: EnvConfig, folder: Path) -> None:
             here, there = class_name(here), class_name(there)
         if here != there:
             raise RunError(
-                "E192", "the environment is not the one that the run began with", where=f"env.{key} of {folder}",
-                why=f"it was {there!r:.80} and is {here!r:.80}: the same steps would play or judge other tasks",
-                fix="give the tasks and options of the call of gnomon.train, or start a new run on these",
+                "E192", "the environment differs from the one that the run began with", where=f"env.{key} of {folder}",
+                why=f"it was {there!r:.80} and is now {here!r:.80}; the same steps would use other tasks or verdicts",
+                fix="pass the tasks and options of the original call of gnomon.train, or start a new run",
             )  # fmt: skip
 
 
@@ -99,8 +99,8 @@ def by_object(name: str, where: str) -> ConfigError:
     """The error for a command that is to find an environment by a name of this form."""
     return ConfigError(
         "E025", f"{name.removeprefix(OBJECT)} was passed as a Python object, and no command can import it",
-        where=where, why="it is defined in a notebook or inside a function, or holds values that a recipe cannot hold",
-        fix="use Python: gnomon.resume(RUN, ENV) with the same object; or put the class at the top of a .py file",
+        where=where, why="it is defined in a notebook or inside a function, or has values that a recipe cannot store",
+        fix="call gnomon.resume(RUN, ENV) in Python with the same object, or define the class in a .py file",
     )  # fmt: skip
 
 

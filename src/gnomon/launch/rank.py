@@ -35,7 +35,7 @@ def rank(reader: RunReader, by: str = "variance") -> dict[str, Any]:
             first[name] = min(row.task, first.get(name, row.task))
             visits[name][row.step].append(row.reward)
     if not visits:
-        raise RunError("E159", "the run has rolled out no train task", where=str(reader.folder))
+        raise RunError("E159", "the run has no rollouts of train tasks", where=str(reader.folder))
     found: list[dict[str, Any]] = []
     for name, steps in visits.items():
         rewards = [reward for step in steps.values() for reward in step]

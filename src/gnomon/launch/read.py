@@ -1,4 +1,4 @@
-"""A run as text: its summary, a step, a rollout. What a model wrote is shown with control signs escaped."""
+"""A run as text: its summary, a step, a rollout. Control characters in model output are escaped."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 CURVES = ("reward", "correct", "length", "logp_mismatch")
-"""Metrics whose value in every step is part of a summary."""
+"""Metrics that a summary lists for every step."""
 
 
 def summary(reader: RunReader) -> dict[str, Any]:
-    """What a run is worth, in plain values."""
+    """The results of a run as JSON values."""
     metrics = reader.metrics()
     curve = {name: [m["metrics"].get(name) for m in metrics] for name in CURVES}
     evaluations = [
@@ -62,7 +62,7 @@ def summary(reader: RunReader) -> dict[str, Any]:
 
 
 def given_up(reader: RunReader, attempt: Attempt) -> dict[str, Any]:
-    """An attempt in plain values, with the address of its first rollouts."""
+    """An attempt as JSON values, with the address of its first rollouts."""
     facts = {name: getattr(attempt, name) for name in ("number", "failed", "step", "records", "why")}
     for record in reader.records(attempt=attempt.number):
         if record.kind in ("rollout", "held_out") and record.step is not None:
@@ -71,7 +71,7 @@ def given_up(reader: RunReader, attempt: Attempt) -> dict[str, Any]:
 
 
 def breakdown(steps: Sequence[Mapping[str, float]]) -> dict[str, list[dict[str, Any]]]:
-    """The reward breakdown of the first and of the last tenth of a run's steps, part by part."""
+    """The reward breakdown of the first and the last tenth of a run's steps, by reward part."""
     size = max(1, len(steps) // 10)
     return {
         name: [asdict(line) for line in lines(some)]
@@ -83,13 +83,13 @@ NOTHING = Line(part="", paid=0.0, return_share=None, variance_share=None)
 
 
 def breakdown_text(facts: Mapping[str, Any]) -> list[str]:
-    """The breakdown as a table: what each part pays, its share of the return and of the within-group variance."""
+    """The breakdown as a table: the mean of each part, its share of the return and of the within-group variance."""
     first, last = ({row["part"]: Line(**row) for row in facts[name]} for name in ("first", "last"))
     if not last:
         return []
     names = sorted({*first, *last}, key=lambda name: -(last[name].paid if name in last else 0.0))
     width = max(9, *(len(one_line(name)) for name in names))
-    rows = [f"{'reward part':{width + 2}}  {'paid per rollout':^18}  {'of the return':^16}  {'of the variance':^16}"]
+    rows = [f"{'reward part':{width + 2}}  {'mean per rollout':^18}  {'of the return':^16}  {'of the variance':^16}"]
     for name in names:
         then, now = first.get(name, NOTHING), last.get(name, NOTHING)
         cells = [
@@ -133,7 +133,7 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
 
 
 def numerics_text(facts: Mapping[str, Any]) -> list[str]:
-    """The tier of a run, and the largest differences between sampler and learner, at the start and in its steps."""
+    """The numerics tier of a run and the largest log-prob mismatch of sampler and learner, before and in training."""
     gaps = [
         f"{facts[name]:.2g} {when}"
         for name, when in (("start_logp_mismatch", "at the start"), ("max_logp_mismatch", "in training"))
@@ -145,8 +145,8 @@ def numerics_text(facts: Mapping[str, Any]) -> list[str]:
 
 
 def attempt_text(folder: str, attempt: Mapping[str, Any]) -> str:
-    """Records that a run gave up, and how to read them."""
-    how = "of a step that failed" if attempt["failed"] else "that the resumed run did not repeat"
+    """An attempt: records that a resumed run replaced, and how to read them."""
+    how = "of a step that failed" if attempt["failed"] else "from which the resumed run diverged"
     read = f"\n             read: gnomon show {folder} {attempt['read']}" if attempt["read"] else ""
     return (
         f"attempt {attempt['number']:<4} {attempt['records']} records {how}, from step {attempt['step']}: "
@@ -155,7 +155,7 @@ def attempt_text(folder: str, attempt: Mapping[str, Any]) -> str:
 
 
 def alarm_text(folder: str, alarm: Mapping[str, Any]) -> str:
-    """An alarm, how to read the rollouts it points to, and what to do."""
+    """An alarm, its rollouts and what to do."""
     lines = [f"ALARM        {one_line(alarm['name'])} at step {alarm['step']}: {one_line(alarm['sentence'])}"]
     places = [one_line(place) for place in alarm["read"]]
     if places:
@@ -168,7 +168,7 @@ def alarm_text(folder: str, alarm: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where rollouts stand in a run: `kind` is `rollout` for those trained on, `held_out` for those only measured."""
+    """The place of rollouts in a run: `kind` is `rollout` in training and `held_out` in evaluations."""
 
     kind: str
     step: int | None
@@ -176,7 +176,7 @@ class Address:
     task: int | None = None
     sample: int | None = None
     attempt: int = 0
-    """Number of the attempt they were given up with; 0 for those of the run itself."""
+    """Number of the attempt; 0 for the run itself."""
 
     def __str__(self) -> str:
         given_up = [f"attempt-{self.attempt}"] if self.attempt else []
@@ -189,15 +189,14 @@ ADDRESS = re.compile(r"(attempt-\d{1,9}:)?(held-out:)?(?:task:(\d{1,15})|(\d{1,1
 
 
 def address(text: str) -> Address:
-    """`STEP`, `STEP:TASK`, `STEP:TASK:SAMPLE` or `task:TASK`, with or without `held-out:` before it; before that may
-    stand `attempt-N:`.
+    """Parse `STEP`, `STEP:TASK`, `STEP:TASK:SAMPLE` or `task:TASK`, after optional `attempt-N:` and `held-out:`.
 
     Raises: ConfigError E004.
     """
     found = ADDRESS.fullmatch(text)
     if found is None:
-        fix = "STEP, STEP:TASK, STEP:TASK:SAMPLE or task:TASK, or held-out: and one of these"
-        raise ConfigError("E004", f"{text!r} is not the address of a rollout", fix=fix)
+        fix = "use STEP, STEP:TASK, STEP:TASK:SAMPLE or task:TASK, with held-out: before it for held-out tasks"
+        raise ConfigError("E004", f"{text!r} is not a rollout address", fix=fix)
     attempt, held_out, through, *parts = found.groups()
     kind, number = "held_out" if held_out else "rollout", int(attempt[8:-1]) if attempt else 0
     if through:
@@ -207,7 +206,7 @@ def address(text: str) -> Address:
 
 
 def found_at(reader: RunReader, place: Address) -> Address:
-    """The address, with the attempt that holds it where the run has given up all that stood there."""
+    """The address; if only attempts have rollouts there, with the last such attempt."""
     if place.attempt or reader.rollout_rows(kind=place.kind, step=place.step, task=place.task):
         return place
     for attempt in reversed(reader.attempts):
@@ -217,7 +216,7 @@ def found_at(reader: RunReader, place: Address) -> Address:
 
 
 def rollouts(reader: RunReader, place: Address) -> list[dict[str, Any]]:
-    """Facts and text of every rollout of a step or task, in order. Raises: RunError E409 when there is none."""
+    """Every rollout of a step or task, in order. Raises: RunError E409 if there are none."""
     place = found_at(reader, place)
     found = [
         {
@@ -237,7 +236,7 @@ def rollouts(reader: RunReader, place: Address) -> list[dict[str, Any]]:
 
 
 def held(reader: RunReader, place: Address) -> Iterator[Record]:
-    """The rollouts at an address. An attempt that the run does not have holds none."""
+    """The rollouts at an address; none for an attempt that does not exist."""
     if place.attempt <= len(reader.attempts):
         yield from reader.records(place.kind, place.step, place.task, attempt=place.attempt)
 
@@ -252,17 +251,17 @@ def row_text(row: Mapping[str, Any]) -> str:
 
 
 LONG = 12
-"""Lines of a reply that a list of rollouts shows."""
+"""Lines shown of a reply in a list of rollouts."""
 
 
 def groups_text(reader: RunReader, facts: Sequence[Mapping[str, Any]]) -> str:
-    """Rollouts group by group: what was asked, where it changed, and every reply."""
+    """Rollouts by group: the prompt and every reply."""
     lines: list[str] = []
     asked = ""
     for (step, task), rows in groupby(facts, key=itemgetter("step", "task")):
         group = list(rows)
         right = sum(row["status"] == "correct" for row in group)
-        lines.append(f"=== step {step}   task {task}   {right} of {len(group)} right")
+        lines.append(f"=== step {step}   task {task}   {right} of {len(group)} correct")
         place = address(group[0]["address"])
         if (prompt := question(asked_at(reader, place))) != asked:
             lines.append(indented(prompt, "    "))
@@ -273,18 +272,18 @@ def groups_text(reader: RunReader, facts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def question(asked: Mapping[str, Any]) -> str:
-    """The messages of a task as a step asked it, and the answer where there is one."""
+    """The messages of a task and its reference answer, if it has one."""
     answer = [] if asked["answer"] is None else [f"(answer: {asked['answer']})"]
     return "\n".join([*(message["content"] for message in asked["messages"]), *answer])
 
 
 def shortened(row: Mapping[str, Any]) -> str:
-    """A reply, the middle of a long one left out."""
+    """A reply without the middle of a long text."""
     lines = row["reply"].split("\n")
     if len(lines) <= LONG:
         return str(row["reply"])
     half = LONG // 2
-    left_out = f"… {len(lines) - 2 * half} lines more: gnomon show RUN {row['address']}"
+    left_out = f"… {len(lines) - 2 * half} more lines: gnomon show RUN {row['address']}"
     return "\n".join([*lines[:half], left_out, *lines[-half:]])
 
 
@@ -293,7 +292,7 @@ def indented(text: str, by: str) -> str:
 
 
 def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
-    """A rollout with the task it answers. Raises: RunError E409 when there is none."""
+    """A rollout with its task. Raises: RunError E409 if there is none."""
     step, task, sample = place.step, place.task, place.sample
     assert step is not None and task is not None and sample is not None
     place = found_at(reader, place)
@@ -304,7 +303,7 @@ def rollout(reader: RunReader, place: Address) -> dict[str, Any]:
 
 
 def asked_at(reader: RunReader, place: Address) -> Mapping[str, Any]:
-    """The task of a rollout. Records that were given up may begin behind it; then it is still in the run."""
+    """The task of a rollout. The task may be in the run while the rollout is in an attempt."""
     for attempt in dict.fromkeys((place.attempt, *range(len(reader.attempts) + 1))):
         for record in reader.records("task", place.step, place.task, attempt=attempt):
             if record.body["of"] == place.kind:
@@ -313,7 +312,7 @@ def asked_at(reader: RunReader, place: Address) -> Mapping[str, Any]:
 
 
 def rollout_text(facts: Mapping[str, Any]) -> str:
-    """A rollout for a reader: what was asked, what the model wrote, what the judge said."""
+    """A rollout as text: prompt, completions, observations, verdict."""
     parts = "  ".join(f"{one_line(p['name'])} {p['value']:g} x {p['weight']:g}" for p in facts["parts"])
     detail = f"   {printable(facts['detail'])}" if facts["detail"] else ""
     credit = f"   advantage {facts['advantage']:+.4f}" if "advantage" in facts else ""
@@ -327,13 +326,13 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
 
 
 def said(facts: Mapping[str, Any]) -> Iterator[str]:
-    """What was asked and what the model wrote, turn by turn."""
+    """Prompt, observations and completions, turn by turn."""
     turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
     for number, turn in enumerate(turns):
-        of = f"seat {facts['seat']}, " if facts.get("seat") else ""
-        asked = f"asked ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
-        yield f"--- {'told' if number else asked}"
+        of = f"player {facts['seat']}, " if facts.get("seat") else ""
+        asked = f"prompt ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
+        yield f"--- {'observation' if number else asked}"
         yield printable("\n".join(message["content"] for message in turn["messages"]))
         ended = one_line(turn["finish"])
-        yield f"--- reply ({turn['tokens']} tokens, ended by {ended}, weights of version {facts['version']})"
+        yield f"--- reply ({turn['tokens']} tokens, stop: {ended}, weights version {facts['version']})"
         yield printable(turn["reply"])

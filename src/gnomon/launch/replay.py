@@ -175,10 +175,10 @@ def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Judge:
         found = made(named)
     except (TypeError, ValueError) as error:
         given = ", ".join(f"{key}={value}" for key, value in options.items())
-        raise ConfigError("E143", f"{name} does not take {given}", where="replay", why=str(error)) from error
+        raise ConfigError("E143", f"{name} does not accept {given}", where="replay", why=str(error)) from error
     if not hasattr(found, "verify") and not isinstance(found, Env):
         why = "it has neither verify(task, reply) nor the members of an environment"
-        raise ConfigError("E143", f"{subject.__name__} is no verifier", where="--verifier", why=why)
+        raise ConfigError("E143", f"{subject.__name__} is not a verifier", where="--verifier", why=why)
     return named
 
 
@@ -226,13 +226,13 @@ def asked(reader: RunReader, folder: Path, env: Env) -> Iterator[tuple[Record, T
 
 
 def changed(folder: Path, record: Record, task: Task | None) -> RunError:
-    now = "there is none" if task is None else f"its id is {task.id}"
+    now = "it does not exist" if task is None else f"its id is {task.id}"
     return RunError(
         "E142",
-        f"{SPLITS[record.body['of']]} task {record.task} is not what it was",
+        f"{SPLITS[record.body['of']]} task {record.task} has changed since the run",
         where=f"{folder}, step {record.step}",
-        why=f"the run asked {record.body['id']}, and now {now}: the environment makes other tasks than then",
-        fix=f"replay with the environment as it was; {shlex.quote(str(folder))}/manifest.json holds its hash",
+        why=f"its id was {record.body['id']}, and now {now}; the environment or its data has changed",
+        fix=f"replay with the original environment; {shlex.quote(str(folder))}/manifest.json has its hash",
     )
 
 
@@ -253,13 +253,13 @@ def told(outcome: Outcome) -> tuple[str, float, str, str]:
         case Returned(value=Verdict() as verdict):
             return str(verdict.status), verdict.reward, verdict.extracted or "", verdict.detail
         case Returned(value=value):
-            return str(Status.FAILED), 0.0, "", f"no verdict but {value!r}"[:200]
+            return str(Status.FAILED), 0.0, "", f"not a verdict: {value!r}"[:200]
         case Exceeded(resource=resource):
-            return str(Status.EXCEEDED), 0.0, "", f"used up its {resource}"
+            return str(Status.EXCEEDED), 0.0, "", f"exceeded the limit of {resource}"
         case Raised(error=error):
             return str(Status.FAILED), 0.0, "", error[:200]
         case Died(tries=tries, why=why):
-            return str(Status.FAILED), 0.0, "", f"the worker died, {tries} times{': ' if why else ''}{why}"
+            return str(Status.FAILED), 0.0, "", f"the worker died {tries} times{': ' if why else ''}{why}"
 
 
 def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
@@ -278,10 +278,10 @@ def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
         rows.append(f"and {len(flips) - most} more (--json lists all)")
     share = len(flips) / facts["judged"] if facts["judged"] else 0.0
     rows.append(f"verifier     {one_line(facts['verifier'])}")
-    skipped = f", {facts['skipped']} never judged" if facts["skipped"] else ""
-    rows.append(f"judged       {facts['judged']} rollouts{skipped}; {len(flips)} flip ({share:.2%})")
+    skipped = f", {facts['skipped']} had no verdict" if facts["skipped"] else ""
+    rows.append(f"judged       {facts['judged']} rollouts{skipped}; {len(flips)} verdicts changed ({share:.2%})")
     rows += [f"             {count:>7}  {change}" for change, count in facts["changes"].items()]
-    rows.append(f"reward       {facts['reward']:+.4f} per rollout")
+    rows.append(f"reward       {facts['reward']:+.4f} per rollout on average")
     if flips:
         rows.append(f"next: gnomon show {folder} {flips[0]['address']}")
     return "\n".join(rows)

@@ -43,6 +43,6 @@ def checkpoint(folder: Path, step: int | None = None) -> Path:
         "E185",
         f"the run has no verified checkpoint{'' if step is None else f' of step {step}'}",
         where=str(folder),
-        why=f"it has checkpoints of these steps: {there}",
-        fix="save.keep=99 keeps the checkpoints of a run",
+        why=f"checkpoints exist for these steps: {there}",
+        fix="in a new run, save.keep=99 keeps the last 99 checkpoints",
     )

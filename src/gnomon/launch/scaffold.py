@@ -98,7 +98,7 @@ def new_env(name: str, folder: Path, turns: bool) -> tuple[Path, str]:
     Raises: ConfigError E157 for a name that Python cannot import, E158 where there is a file of that name.
     """
     if not (name.isidentifier() and name.islower() and name.isascii()) or keyword.iskeyword(name):
-        why = "a module is named in lower case: letters, digits and _, no digit first"
+        why = "a module name has lower-case letters, digits and _, and does not start with a digit"
         raise ConfigError(
             "E157", f"{name!r} cannot be the name of an environment", why=why, fix="gnomon new env my_task"
         )
@@ -108,7 +108,7 @@ def new_env(name: str, folder: Path, turns: bool) -> tuple[Path, str]:
         with file.open("x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError as error:
-        raise ConfigError("E158", f"{file} is there already", fix=f"gnomon check {file}:{kind}") from error
+        raise ConfigError("E158", f"{file} already exists", fix=f"gnomon check {file}:{kind}") from error
     except OSError as error:
         raise ConfigError("E158", f"{file} cannot be written", why=str(error.strerror)) from error
     return file, kind

@@ -34,8 +34,8 @@ def trial(env: Env) -> list[Ruling]:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise VerifierError(
             "E109", f"{subject.name} cannot be sent to another process: {raised(error)}", where=defined(env),
-            why="replies are judged in worker processes, which can be stopped",
-            fix="make what it holds inside the function that uses it: no open file, lock or connection in a field",
+            why="verifiers run in worker processes",
+            fix="open files, locks and connections inside the function that uses them, not in a field",
         ) from error  # fmt: skip
     rulings: list[Ruling] = []
     with court:
@@ -64,7 +64,7 @@ def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
         except Exception as error:
             raise VerifierError(
                 "E107", f"the solution raised {raised(error)}", where=quoted(place(error, env)),
-                why=f"it was asked for a right answer to train task {index}", fix="correct this line and start again",
+                why=f"it was called for train task {index}", fix="correct this line and start again",
             ) from error  # fmt: skip
         stated = () if isinstance(env, SingleTurn) else (str(task.answer),)
         for reply in (*stated, *found):
@@ -76,15 +76,15 @@ def broken(env: Env, ruling: Ruling) -> VerifierError:
     kind, _, said = ruling.detail.partition(": ")
     if kind == Unopened.__name__:
         what = f"{type(env).__name__} cannot be imported in another process: {said}"
-        return VerifierError("E109", what, where=defined(env), why="replies are judged in worker processes")
+        return VerifierError("E109", what, where=defined(env), why="verifiers run in worker processes")
     where = quoted(ruling.place) or defined(env)
     why = f"it was judging the reply {ruling.reply!r:.80} to train task {ruling.index}"
     fix = "correct this line and start again; nothing was started"
     if kind == "NoScore":
         return VerifierError("E105", said, where=where, why=why, fix=fix)
     if ruling.outcome == "invalid":
-        return VerifierError("E105", f"the judge returned {ruling.detail}", where=where, why=why, fix=fix)
-    return VerifierError("E107", f"the code that judges raised {ruling.detail}", where=where, why=why, fix=fix)
+        return VerifierError("E105", f"the verifier returned {ruling.detail}", where=where, why=why, fix=fix)
+    return VerifierError("E107", f"the verifier raised {ruling.detail}", where=where, why=why, fix=fix)
 
 
 def defined(env: Env) -> str:

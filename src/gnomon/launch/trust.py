@@ -97,10 +97,10 @@ def require_trusted(reader: RunReader, config: RunConfig, trust: bool) -> None:
     if not trust and (names := unsigned(reader, config)):
         raise ConfigError(
             "E052",
-            f"the run folder names code that you have not trained with on this machine: {', '.join(names)}",
+            f"the run folder uses code that you have not trained with on this machine: {', '.join(names)}",
             where=str(reader.folder / RECIPE),
-            why="judging its rollouts again runs this code with your permissions",
-            fix="read the code; then give the same command with --trust",
+            why="this command runs that code with your permissions",
+            fix="read the code, then repeat the command with --trust",
         )
 
 
@@ -109,5 +109,5 @@ def asked(folder: Path, ask: Callable[[str], bool]) -> bool:
     with RunReader(folder) as reader:
         config, _ = resolve([recorded(folder / RECIPE)])
         names = unsigned(reader, config)
-    what = f"{folder} names code that you have not trained with on this machine"
+    what = f"{folder} uses code that you have not trained with on this machine"
     return not names or ask(f"{what}: {', '.join(names)}. Run it?")

@@ -105,7 +105,7 @@ def tune(
             "E410",
             f"the run is {reader.status} after {reader.steps} steps",
             where=str(reader.folder),
-            why="its counts would speak for the tasks that it happened to reach",
+            why="an unfinished run has counts for only some of its tasks",
             fix=f"gnomon resume {shlex.quote(str(reader.folder))}",
         )
     counts = success_counts(reader, since)
@@ -113,9 +113,9 @@ def tune(
     if not counts:
         raise RunError(
             "E411",
-            "the run has no group of rollouts to count",
+            "the run has no groups to count",
             where=str(reader.folder),
-            why=f"none was judged in step {since} or later; it has {reader.steps} finished steps, counted from 0",
+            why=f"no group has verdicts in step {since} or later; the run has {reader.steps} steps, counted from 0",
         )
     size = group or max(seen.successes + seen.failures for seen in counts)
     tried = family_parameters(family, size)
@@ -157,16 +157,16 @@ def tune_text(facts: Mapping[str, Any]) -> str:
     """The choice for a reader."""
     lines = [
         f"{facts['metric']}, family {facts['family']}, groups of {facts['group']}: "
-        f"{facts['groups']} groups counted, {facts['solved']:.0%} of their rollouts right",
+        f"{facts['groups']} groups, {facts['solved']:.0%} of their rollouts correct",
         "noise   parameter   gain   REINFORCE   MaxRL",
         *(
             f"{row['noise']:<7.4g} {row['parameter']:<11g} {row['share']:<6.3f} {row['reinforce']:<11.3f} "
             f"{row['maxrl']:.3f}"
             for row in facts["best"]
         ),
-        "gain: share of what the best weight by count would gain per step.",
-        "noise: scatter of the score of a success over the squared gradient of the log-odds of success; "
-        + ("not recorded by this run, --noise sets it." if facts["measured"] is None else "as this run recorded it."),
+        "gain: improvement per step, relative to the best possible weights by number of successes.",
+        "noise: variance of the score of a success over the squared gradient of its log-odds; "
+        + ("this run did not record it, --noise sets it." if facts["measured"] is None else "measured in this run."),
     ]
     if len(facts["best"]) == 1:
         options = f"objective=rl2ml objective.family={facts['family']} "

@@ -26,28 +26,28 @@ def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
     rulings = trial(env)
     prices: tuple[Price, ...] | None = getattr(env, "prices", None)
     if prices is None:
-        return f"Reward: {type(env).__name__} declares no prices, so what it pays without being right is not known."
+        return f"Reward: {type(env).__name__} declares no prices, so its reward without a correct answer is unknown."
     undeclared_parts = problems(rulings, prices)
     if undeclared_parts:
         raise ConfigError(
             "E141",
             undeclared_parts[0],
             where=type(env).__name__,
-            why="what a reward can pay without a right answer is told from its prices",
-            fix="let the property `prices` name every part of a verdict, with its weight, most and gate",
+            why="the reward that is possible without a correct answer is computed from `prices`",
+            fix="list every part of a verdict in the property `prices`, with its weight, most and gate",
         )
     found = pay(prices)
     if found is None:
-        return f"Reward: {type(env).__name__} has no part named correct, so nothing says what being right pays."
+        return f"Reward: {type(env).__name__} has no part named correct, so the reward of a correct answer is unknown."
     if found.overpaid and RULE not in acknowledged:
         first = max(found.sources, key=lambda price: price.total, default=None)
-        advice = f' let the part {first.name!r} count only under gate="correct", or' if first else ""
+        advice = f'set gate="correct" on the part {first.name!r}, or ' if first else ""
         raise ConfigError(
             "E140",
-            f"{found}: a policy can leave being right out",
+            f"{found}: the reward can be high without a correct answer",
             where=type(env).__name__,
-            why="it will climb what pays more, and its answers will be wrong",
-            fix=f"{advice} pay less for it, or, if this is meant: 'audit.acknowledge=[\"{RULE}\"]'".strip(),
+            why="the policy will learn what pays more, and its answers will be wrong",
+            fix=f"{advice}lower its weight; to accept it: 'audit.acknowledge=[\"{RULE}\"]'",
         )
     return f"Reward: {found}.{' Acknowledged.' if found.overpaid else ''}"
 

@@ -203,9 +203,9 @@ def credited(batch: Batch, objective: Objective, seen: Mapping[str, Tensor]) -> 
     except ValueError as error:
         raise ConfigError(
             "E033",
-            f"{objective.name} cannot weigh the rewards of this step",
+            f"{objective.name} cannot use the rewards of this step",
             why=str(error),
-            fix="objective=rloo takes any reward; an env.format=0 leaves rewards of 0 and 1",
+            fix="objective=rloo accepts any reward; env.format=0 gives rewards of 0 and 1",
         ) from error
     return replace(
         batch,

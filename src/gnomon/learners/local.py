@@ -304,10 +304,10 @@ class LocalLearner:
         if "prepared" not in memory:
             raise ModelError(
                 "E322",
-                "the checkpoint was written by an older Gnomon, which did not count the steps of a run",
+                "the checkpoint is from an older Gnomon that did not store the number of steps",
                 where=str(folder),
-                why="without this count, opponents and offline steps would follow another schedule than before",
-                fix="gnomon train RUN/recipe.toml run=OTHER starts again; gnomon export RUN FOLDER keeps the policy",
+                why="without this number, opponents and offline steps would follow another schedule",
+                fix="start again: gnomon train RUN/recipe.toml run=OTHER; keep the policy: gnomon export RUN FOLDER",
             )
         self.version, self.prepared = int(memory.pop("version")), int(memory.pop("prepared"))
         self.expected = dict(zip(memory.pop("seats").tolist(), memory.pop("expected").tolist(), strict=True))
@@ -343,10 +343,10 @@ def compared(logp: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats
     if batch.exact and gap != 0.0:
         raise NumericsError(
             "E202",
-            f"sampler and learner disagree on a log-probability by {gap:.3g}, where they must agree in every bit",
+            f"log-probabilities of sampler and learner differ by {gap:.3g} and must be equal",
             where=f"version {version} of the weights, {int((logp != behavior).sum())} of {len(logp)} tokens",
-            why="the engine proved itself exact on this machine when the run began, so something changed since",
-            fix="resume with the same threads= and the same library versions as the manifest says",
+            why="they were equal when the run began, so the machine, the threads or the libraries changed since",
+            fix="resume with the threads= and the library versions in the manifest",
         )
     return {"logp_mismatch": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
 

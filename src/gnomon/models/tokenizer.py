@@ -25,7 +25,7 @@ class Tokenizer:
                 "E302",
                 "the model folder has no tokenizer.json",
                 where=str(folder),
-                why="text cannot be turned into tokens without it",
+                why="text cannot be tokenized without it",
                 fix="save it beside the weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)",
             )
         self.folder = folder

@@ -19,7 +19,7 @@ def require_fitting(folder: Path) -> None:
     if not (folder / "tokenizer.json").is_file():
         raise ModelError(
             "E302", "the model folder has no tokenizer.json", where=str(folder),
-            why="text cannot be turned into tokens without it",
+            why="text cannot be tokenized without it",
             fix="save it beside the weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)",
         )  # fmt: skip
     config = table(folder / "config.json")
@@ -29,8 +29,8 @@ def require_fitting(folder: Path) -> None:
     largest = max((*token_ids(table(folder / "tokenizer.json")), *end_tokens(folder)), default=-1)
     if largest >= rows:
         raise ModelError(
-            "E317", f"the tokenizer has a token {largest}, but the model embeds {rows} tokens", where=str(folder),
-            why=f"the token ids of an embedding with {rows} rows are 0 to {rows - 1}",
+            "E317", f"the tokenizer has token id {largest}, but the model has {rows} embeddings", where=str(folder),
+            why=f"{rows} embeddings allow token ids from 0 to {rows - 1}",
             fix="use the model's own tokenizer, or save it after model.resize_token_embeddings(len(tokenizer))",
         )  # fmt: skip
 

@@ -1,8 +1,8 @@
-"""Alarms over the rollouts of a run: pure functions of what was recorded, the same live and read back.
+"""Alarms on the rollouts of a run: pure functions of its records, so live and stored runs give the same alarms.
 
-Most compare the last five steps with an earlier five, and ask that the difference be at least four standard errors
-(between groups) and large enough to matter. Some tell of a run that cannot learn, as soon as enough rollouts show it.
-Each rings once in a run. None changes the run.
+Most alarms compare the last five steps with five earlier ones. The difference must be at least four standard errors
+(between groups) and must exceed a threshold. Some alarms report a run that cannot learn. Each alarm is raised at most
+once in a run and does not change the run.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gnomon.verifiers.slot import Verifier
 __all__ = ["ADVICE", "ALARMS", "Alarm", "Monitor", "alarms"]
 
 WINDOW = 5
-"""Steps that are taken together."""
+"""Steps in one window."""
 ERRORS = 4.0
-"""Standard errors that a difference must have."""
+"""Minimum difference, in standard errors."""
 GROUPS = 32
-"""Fewest groups for an alarm on a run that teaches nothing."""
+"""Minimum number of groups for alarms on groups without gradient."""
 ROLLOUTS = 16
-"""Fewest rollouts for an alarm on something that a healthy run hardly ever does."""
+"""Minimum number of rollouts for alarms on events that are rare in a healthy run."""
 LAG = 20
-"""Steps within which behaviour is new."""
+"""A feature is new if it appeared within this number of steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Something in a run that a person should look at, with rollouts to read."""
+    """A sign of reward hacking or failed training, with rollouts to read."""
 
     name: str
     step: int
@@ -54,7 +54,7 @@ Rule = Callable[[Sequence[StepSummary]], Alarm | None]
 
 
 def correct_falls(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """Fewer rollouts are right than at the best time before, by a quarter, and are paid more."""
+    """The fraction of correct rollouts is a quarter below its earlier maximum, while the reward increased."""
     now, best = latest(summaries, "right"), earlier(summaries, "right", max)
     if now is None or best is None:
         return None
@@ -65,14 +65,14 @@ def correct_falls(summaries: Sequence[StepSummary]) -> Alarm | None:
     if apart(then, now) < ERRORS or apart(paid_now, paid_then) < ERRORS:
         return None
     sentence = (
-        f"the reward rose from {paid_then.mean:.2f} to {paid_now.mean:.2f} since step {summaries[place].step}, "
-        f"while the share of right rollouts fell from {then.mean:.0%} to {now.mean:.0%}"
+        f"since step {summaries[place].step} the reward increased from {paid_then.mean:.2f} to {paid_now.mean:.2f}, "
+        f"while the fraction of correct rollouts decreased from {then.mean:.0%} to {now.mean:.0%}"
     )
     return alarm_at("correct.falls", summaries, sentence, "wrong")
 
 
 def parts_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """Parts that do not ask for a right answer carry a fifth more of the return than before, and over half of it."""
+    """Reward parts that need no correct answer give over half of the return, and 20 points more than before."""
     now, least = latest(summaries, "free"), earlier(summaries, "free", min)
     if now is None or least is None:
         return None
@@ -85,14 +85,14 @@ def parts_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
     if not (matters and share > 0.5 and share - before >= 0.2):
         return None
     sentence = (
-        f"parts that are paid without a right answer carry {share:.0%} of the return, "
-        f"{before:.0%} around step {summaries[place].step}"
+        f"reward parts that need no correct answer give {share:.0%} of the return, "
+        f"up from {before:.0%} around step {summaries[place].step}"
     )
     return alarm_at("parts.jump", summaries, sentence, "wrong")
 
 
 def behaviour_new(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """A feature of replies that are rewarded without being right comes from rare to half of all that are rewarded."""
+    """A feature of rewarded but incorrect replies was rare and is now in half of all rewarded replies."""
     recent, before = summaries[-WINDOW:], summaries[-LAG:-WINDOW]
     total = sum(seen.rewarded for seen in recent)
     if len(before) < WINDOW or total < 20:
@@ -108,14 +108,14 @@ def behaviour_new(summaries: Sequence[StepSummary]) -> Alarm | None:
     name = max(fresh, key=lambda name: (counts[name], len(name), name))
     _, address, text = next(seen.behaviour[name] for seen in reversed(recent) if name in seen.behaviour)
     sentence = (
-        f"{counts[name] / total:.0%} of the rewarded rollouts are not right and write {text!r} or the like, "
-        f"at most {RARE:.0%} around step {before[WINDOW - 1].step}"
+        f"{counts[name] / total:.0%} of the rewarded rollouts are incorrect and contain text such as {text!r}, "
+        f"up from at most {RARE:.0%} around step {before[WINDOW - 1].step}"
     )
     return Alarm(name="behaviour.new", step=summaries[-1].step, sentence=sentence, read=(address,))
 
 
 def unparsable_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """The share of replies without a readable answer is up by a fifth of all."""
+    """The fraction of replies without a parsable answer has increased by 20 points."""
     now, least = latest(summaries, "unparsable"), earlier(summaries, "unparsable", min)
     if now is None or least is None:
         return None
@@ -123,81 +123,84 @@ def unparsable_jump(summaries: Sequence[StepSummary]) -> Alarm | None:
     if now.mean - then.mean < 0.2 or apart(now, then) < ERRORS:
         return None
     sentence = (
-        f"{now.mean:.0%} of the rollouts hold no answer that can be read, {then.mean:.0%} around "
-        f"step {summaries[place].step}"
+        f"{now.mean:.0%} of the rollouts have no answer that can be parsed, "
+        f"up from {then.mean:.0%} around step {summaries[place].step}"
     )
     return alarm_at("unparsable.jump", summaries, sentence, "unparsable")
 
 
 def variance_collapse(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """In nine of ten groups all rewards are equal, and not because all are right; or in every group from the start."""
+    """In 90% of the groups all rewards are equal although not all replies are correct."""
     first, now = recent(summaries, "stuck", GROUPS), latest(summaries, "stuck")
     if now is None and first is not None and first.mean == 1.0:
         now = first
     if now is None or now.mean < 0.9:
         return None
-    sentence = f"in {now.mean:.0%} of the groups all rewards are equal and not all are right: nothing is learned there"
+    sentence = (
+        f"in {now.mean:.0%} of the groups all rewards are equal although not all replies are correct; "
+        "these groups have no gradient"
+    )
     return alarm_at("variance.collapse", summaries, sentence, "wrong")
 
 
 def replies_alike(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """In three of four groups that are not all right, every reply is the same."""
+    """In 75% of the groups with a wrong reply, all replies are identical."""
     now = latest(summaries, "alike")
     if now is None or now.mean < 0.75 or sum(seen.sizes["alike"] for seen in summaries[-WINDOW:]) < GROUPS:
         return None
-    sentence = f"in {now.mean:.0%} of the groups with a wrong reply, all replies are the same"
+    sentence = f"in {now.mean:.0%} of the groups with a wrong reply, all replies are identical"
     return alarm_at("replies.alike", summaries, sentence, "wrong")
 
 
 def replies_cut_off(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """Nine of ten replies meet the token limit."""
+    """90% of the replies are truncated by a token limit."""
     now = recent(summaries, "cut_off", ROLLOUTS)
     if now is None or now.mean < 0.9:
         return None
-    sentence = f"{now.mean:.0%} of the rollouts are cut off by a token limit"
+    sentence = f"{now.mean:.0%} of the rollouts are truncated by a token limit"
     return alarm_at("replies.cut_off", summaries, sentence, "cut_off")
 
 
 def answers_unreadable(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """Nine of ten replies hold no answer that can be read, and not because they are cut off."""
+    """90% of the replies have no answer that can be parsed, and most of them are not truncated."""
     now, cut = recent(summaries, "unparsable", ROLLOUTS), recent(summaries, "cut_off", ROLLOUTS)
     if now is None or now.mean < 0.9 or (cut is not None and cut.mean >= 0.9):
         return None
-    sentence = f"{now.mean:.0%} of the rollouts hold no answer that can be read"
+    sentence = f"{now.mean:.0%} of the rollouts have no answer that can be parsed"
     return alarm_at("answers.unreadable", summaries, sentence, "unparsable")
 
 
 def prompt_without_slot(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """Answers are read from a slot that no prompt shows."""
+    """Answers are parsed from a slot that the prompt does not mention."""
     now = recent(summaries, "unasked", ROLLOUTS)
     if now is None or now.mean < 0.25:
         return None
-    sentence = f"{now.mean:.0%} of the answers were read from the slot <answer>...</answer>, which no prompt shows"
+    sentence = f"{now.mean:.0%} of the answers are in the slot <answer>...</answer>, which the prompt does not mention"
     return alarm_at("prompt.without_slot", summaries, sentence, "any")
 
 
 def sentinel_disagrees(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """The second verifier judges one rollout in twenty otherwise."""
+    """The second verifier disagrees on 5% of the rollouts."""
     now = latest(summaries, "disagrees")
     if now is None or now.mean < 0.05:
         return None
-    sentence = f"the second verifier judges {now.mean:.0%} of the rollouts otherwise"
+    sentence = f"the second verifier disagrees on {now.mean:.0%} of the rollouts"
     return alarm_at("sentinel.disagrees", summaries, sentence, "disagrees")
 
 
 def sentinel_breaks(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """The second verifier raised, so its silence says nothing."""
+    """The second verifier raised an exception."""
     if (broke := summaries[-1].broke) is None:
         return None
-    sentence = f"the second verifier broke: {broke[1]}"
+    sentence = f"the second verifier failed: {broke[1]}"
     return Alarm(name="sentinel.breaks", step=summaries[-1].step, sentence=sentence, read=(broke[0],))
 
 
 def canary_paid(summaries: Sequence[StepSummary]) -> Alarm | None:
-    """A task that cannot be solved is paid for, as a right answer is."""
+    """A task that cannot be solved got the reward of a correct answer."""
     if not summaries[-1].canaries:
         return None
-    sentence = "a task that nobody can solve was paid like a solved one"
+    sentence = "a task without a solution got the reward of a correct answer"
     return Alarm(name="canary.paid", step=summaries[-1].step, sentence=sentence, read=summaries[-1].canaries)
 
 
@@ -219,28 +222,29 @@ ALARMS: dict[str, Rule] = {
 
 ADVICE: dict[str, str] = {
     "correct.falls": "read these rollouts; stop the verifier from rewarding the exploit (docs/reward-hacking.md)",
-    "parts.jump": 'pay these parts only for right answers (gate="correct"), or pay less (docs/reward-hacking.md)',
+    "parts.jump": 'reward these parts only with a correct answer (gate="correct"), or lower their weight '
+    "(docs/reward-hacking.md)",
     "behaviour.new": "read these rollouts; stop the verifier from rewarding the exploit (docs/reward-hacking.md)",
-    "unparsable.jump": "read these rollouts; lower optim.lr, or pay a part of the reward for the form of the answer",
-    "variance.collapse": "use easier tasks, a larger rollout.group, or rollout.refill=10, which replaces such groups",
+    "unparsable.jump": "read these rollouts; lower optim.lr, or add a reward part for the format of the answer",
+    "variance.collapse": "use easier tasks or a larger rollout.group; rollout.refill=10 replaces such groups",
     "replies.alike": "the policy does not explore: try regularize.entropy=0.01, regularize.kl=0.01 or a lower optim.lr",
     "replies.cut_off": "raise rollout.max_tokens; if replies never end, check rollout.stop and the end token of the "
     "tokenizer",
-    "answers.unreadable": "show the form of the answer in the prompt; env.shots=2 puts solved examples before it",
-    "prompt.without_slot": 'ask for it in the prompt: user(f"... {SLOT}"), SLOT from gnomon.envs.base',
-    "sentinel.disagrees": "read these rollouts and decide which verifier is right",
-    "sentinel.breaks": "make the second verifier return a verdict for every text",
-    "canary.paid": "read these rollouts: something other than a solution is paid for",
+    "answers.unreadable": "show the answer format in the prompt; env.shots=2 adds two solved examples",
+    "prompt.without_slot": 'mention it in the prompt: user(f"... {SLOT}"), with SLOT from gnomon.envs.base',
+    "sentinel.disagrees": "read these rollouts and decide which verifier is correct",
+    "sentinel.breaks": "fix the second verifier: it must return a verdict for every text",
+    "canary.paid": "read these rollouts; the verifier rewards something other than a solution",
 }
 """What to do, by the name of an alarm."""
 
 
 class Monitor:
-    """Follows a run step by step and says which alarms ring.
+    """Follows a run step by step and raises alarms.
 
     Args:
-        tasks: the task of an index of the train split; asked for the sentinel alone.
-        sentinel: a second verifier, stricter or more lenient than the one that is trained on.
+        tasks: maps an index of the train split to its task; used only with a sentinel.
+        sentinel: a second verifier, stricter or more lenient than the one used in training.
     """
 
     def __init__(self, tasks: Callable[[int], Task] | None = None, sentinel: Verifier | None = None) -> None:
@@ -249,9 +253,9 @@ class Monitor:
         self._silent = set[str]()
 
     def step(self, number: int, records: Sequence[Record]) -> list[Alarm]:
-        """The alarms that ring at this step for the first time.
+        """The alarms raised at this step for the first time.
 
-        Args: records: those of the step, all of them; kinds that tell nothing of rollouts are passed over.
+        Args: records: all records of the step; only tasks and rollouts are used.
         """
         seen = summary(number, played(records, self.tasks, self.sentinel))
         if seen is None:
@@ -265,7 +269,7 @@ class Monitor:
 
 
 def alarms(reader: RunReader, monitor: Monitor | None = None, before: int | None = None) -> Iterator[Alarm]:
-    """The alarms of a stored run, from its records alone. Args: before: the first step that is not looked at."""
+    """The alarms of a stored run. Args: before: stop at this step."""
     monitor = monitor or Monitor()
     steps = (record for record in reader.records() if record.kind in ("task", "rollout"))
     for step, records in groupby(steps, key=lambda record: record.step):
@@ -276,7 +280,7 @@ def alarms(reader: RunReader, monitor: Monitor | None = None, before: int | None
 
 
 def window(summaries: Sequence[StepSummary], name: str, end: int) -> Level | None:
-    """The level of a series over the steps that end with `summaries[end]`; None where it is not whole."""
+    """The level of a series over the window that ends with `summaries[end]`; None for an incomplete window."""
     if end + 1 < WINDOW:
         return None
     levels = [seen.levels[name] for seen in summaries[end + 1 - WINDOW : end + 1] if name in seen.levels]
@@ -286,7 +290,7 @@ def window(summaries: Sequence[StepSummary], name: str, end: int) -> Level | Non
 
 
 def recent(summaries: Sequence[StepSummary], name: str, least: int) -> Level | None:
-    """The level of a series over the last steps, at most a window of them; None for fewer than `least` in it."""
+    """The level of a series over the last window; None if it has fewer than `least` values."""
     part = [seen for seen in summaries[-WINDOW:] if name in seen.levels]
     if not part or sum(seen.sizes[name] for seen in part) < least:
         return None
@@ -301,7 +305,7 @@ def latest(summaries: Sequence[StepSummary], name: str) -> Level | None:
 def earlier(
     summaries: Sequence[StepSummary], name: str, best: Callable[[Iterable[tuple[float, int]]], tuple[float, int]]
 ) -> tuple[Level, int] | None:
-    """The largest or least window that shares no step with the last one, and the place of its end."""
+    """The largest or smallest window before the last one, and the index of its end."""
     places = range(WINDOW - 1, len(summaries) - WINDOW)
     found = [(level.mean, place) for place in places if (level := window(summaries, name, place)) is not None]
     if not found:
@@ -313,7 +317,7 @@ def earlier(
 
 
 def apart(high: Level, low: Level) -> float:
-    """How many standard errors the first lies above the second; 0 where it does not."""
+    """By how many standard errors the first level exceeds the second; 0 if it does not."""
     if high.mean <= low.mean:
         return 0.0
     error = math.sqrt(high.variance + low.variance)

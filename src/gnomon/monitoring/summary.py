@@ -143,7 +143,7 @@ def recorded(record: Record) -> tuple[Status, Verdict]:
         return status, Verdict(status=status, parts=parts)
     except (KeyError, TypeError, ValueError) as error:
         what = f"record {record.seq} ({record.place}) is damaged"
-        raise RunError("E405", what, why=f"it holds no verdict: {error}") from error
+        raise RunError("E405", what, why=f"it has no valid verdict: {error}") from error
 
 
 def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:

@@ -101,8 +101,8 @@ class Encoding:
                 "E311",
                 f"the tokenizer has no token {', '.join(missing)}",
                 where=str(self.tokenizer.folder),
-                why="the renderer writes its turns with it",
-                fix="policy.renderer=auto picks the renderer by the folder; policy.renderer=plain needs no markup",
+                why="the renderer needs it to mark turns",
+                fix="policy.renderer=auto chooses the renderer by the folder; policy.renderer=plain needs no markup",
             )
         return tuple(self.control[token] for token in tokens)
 
@@ -157,10 +157,10 @@ def _without(spec: dict[str, Any], control: frozenset[str], tokenizer: Tokenizer
     if inside and not isinstance(model["vocab"], dict):
         raise ModelError(
             "E312",
-            f"control tokens stand in the {model['type']} vocabulary: {', '.join(sorted(inside)[:3])}",
+            f"the {model['type']} vocabulary contains control tokens: {', '.join(sorted(inside)[:3])}",
             where=str(tokenizer.folder),
-            why="text of a task or a tool that spells them could not be told from the template's",
-            fix="use a model whose tokenizer.json is of the type BPE or WordLevel",
+            why="the same characters in a task or tool output would be read as markup",
+            fix="use a model whose tokenizer.json has the type BPE or WordLevel",
         )
     if inside:
         model["vocab"] = {token: place for token, place in model["vocab"].items() if token not in inside}

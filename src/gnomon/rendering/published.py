@@ -47,10 +47,10 @@ class Published:
                 return self.encoding.encode(pieces)
         raise ModelError(
             "E316",
-            "the chat template changes what the messages say",
+            "the chat template changes the text of messages",
             where=str(self.encoding.tokenizer.folder),
-            why="the text of a task could not be told from the template's, and might forge a turn",
-            fix="policy.renderer=plain, or a family that is known: chatml, qwen3, gemma, llama3, harmony",
+            why="text in a task could then be read as markup and forge a turn",
+            fix="policy.renderer=plain, or a supported family: chatml, qwen3, gemma, llama3, harmony",
         )
 
     def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
@@ -67,10 +67,10 @@ class Published:
 def several_turns(folder: Path) -> ModelError:
     return ModelError(
         "E313",
-        "the model's chat template is not one that is known, and the task has several turns or tools",
+        "the model's chat template is unknown, and the task has several turns or tools",
         where=str(folder),
-        why="running the template again for every turn would change tokens that were sampled",
-        fix="a model of the families chatml, qwen3, gemma, llama3 or harmony, or policy.renderer=plain",
+        why="applying the template again in every turn would change tokens that were already sampled",
+        fix="policy.renderer=plain, or a model of a supported family: chatml, qwen3, gemma, llama3, harmony",
     )
 
 
@@ -107,8 +107,8 @@ def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Se
             "E310",
             f"the chat template fails: {error}",
             where=str(folder),
-            why=f"the messages were from {', '.join(message.role for message in messages)}",
-            fix="messages that the template takes, or policy.renderer=plain",
+            why=f"the messages have the roles {', '.join(message.role for message in messages)}",
+            fix="use messages that the template accepts, or policy.renderer=plain",
         ) from error
 
 

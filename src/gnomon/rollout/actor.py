@@ -310,10 +310,10 @@ class Actor:
         play = broken[-1]
         error = VerifierError(
             "E104",
-            f"{self._failed} of {self._played} rollouts could not be judged: {type(self.env).__name__} broke",
+            f"{type(self.env).__name__} failed in {self._failed} of {self._played} rollouts",
             where=f"task {play.index}, sample {play.sample}; the last reply was {''.join(play.replies[-1:])[:200]!r}",
-            why=f"a judge that broke cannot be counted as a wrong answer\n{indented(failure(play.step))}",
-            fix="return a Verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, then: "
+            why=f"a verifier failure is not evidence that the answer is wrong\n{indented(failure(play.step))}",
+            fix="return a Verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, then run "
             "gnomon check ENV",
         )
         raise Unjudged.of(error, groups)
@@ -335,7 +335,7 @@ def judged(groups: Sequence[Group]) -> list[Group]:
     if not kept:
         error = VerifierError(
             "E106",
-            f"none of the {len(groups)} groups of a step could be judged whole",
+            f"the verifier failed in all {len(groups)} groups of a step",
             why=indented(groups[0].rollouts[0].verdict.detail),
             fix="gnomon check ENV",
         )
@@ -359,9 +359,9 @@ def one_turn(env: Env) -> None:
     if env.max_turns != 1:
         raise ConfigError(
             "E022",
-            "the environment plays several turns, and the objective learns from single replies",
+            "the environment has several turns, and the objective supports one turn only",
             where=type(env).__name__,
-            fix="objective=rloo, or another that learns from what the policy itself sampled",
+            fix="objective=rloo, or another objective that trains on sampled rollouts",
         )
 
 

@@ -37,14 +37,14 @@ def demonstrations(path: Path, env: Env) -> Demonstrated:
         raise problem("the demonstrations cannot be read", str(path), str(error.strerror)) from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
         why = f"{type(error).__name__}: {error}"
-        raise problem("the demonstrations hold a line that is none", where, why) from error
+        raise problem("a line of the demonstrations is invalid", where, why) from error
     if not found:
-        raise problem("the demonstrations are empty", str(path), "there is nothing to learn from")
+        raise problem("the demonstrations are empty", str(path), "training needs at least one demonstration")
     return Demonstrated(env=env, train=tuple(task for task, _ in found), replies=tuple(reply for _, reply in found))
 
 
 def problem(what: str, where: str, why: str) -> ConfigError:
-    return ConfigError("E035", what, where=where, why=why, fix='one line is {"task": 17, "reply": "..."}')
+    return ConfigError("E035", what, where=where, why=why, fix='write lines such as {"task": 17, "reply": "..."}')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

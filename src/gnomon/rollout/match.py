@@ -57,9 +57,9 @@ class Match(Actor):
         if self.referee.seats != 2:
             raise ConfigError(
                 "E183",
-                f"the environment has {self.referee.seats} seats, and a match needs two",
+                f"the environment has {self.referee.seats} players, and a match needs two",
                 where=type(env).__name__,
-                fix="gnomon arena … --env kuhn_poker, nim, tic_tac_toe, or another of two seats (gnomon env list)",
+                fix="choose a game for two players: --env kuhn_poker, nim or tic_tac_toe (gnomon env list)",
             )
 
     async def contest(self, one: Engine, other: Engine, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Deal]:

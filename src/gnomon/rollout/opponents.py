@@ -37,7 +37,7 @@ class Opponents(Actor):
         if self.referee.seats < 2:
             raise ConfigError(
                 "E181",
-                "the environment has one seat, so there is none for an opponent",
+                "the environment has one player, so an opponent cannot play",
                 where=type(env).__name__,
                 fix='players.opponent="", or an environment of several seats (gnomon env list)',
             )

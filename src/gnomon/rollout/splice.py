@@ -31,10 +31,10 @@ class Splicer(Actor):
         if not isinstance(env, SingleTurn):
             raise ConfigError(
                 "E037",
-                "the environment gives no reference answers",
+                "the environment has no reference answers",
                 where=type(env).__name__,
-                why="this objective scores a reference answer behind the policy's own reasoning",
-                fix="an environment with `solution(task)` (a SingleTurn one), or objective=rloo",
+                why="this objective scores a reference answer after the policy's own reasoning",
+                fix="use an environment with `solution(task)` (a SingleTurn), or objective=rloo",
             )
         one_turn(env)
         super().__init__(env, tokenizer, engine, **settings)

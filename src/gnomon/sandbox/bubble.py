@@ -69,9 +69,9 @@ def way() -> str:
     if shutil.which("bwrap") is None:
         raise ResourceError(
             "E520",
-            "Untrusted code cannot be confined here: bubblewrap is not installed.",
+            "untrusted code cannot run: bubblewrap is not installed",
             where=f"PATH={os.environ.get('PATH', '')}",
-            why="The sandbox is built by the program bwrap. Nothing was run.",
+            why="the sandbox needs the program bwrap; no code was run",
             fix="apt-get install bubblewrap",
         )
     return "root" if os.geteuid() == 0 else "user"

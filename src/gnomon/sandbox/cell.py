@@ -181,8 +181,8 @@ def last_words(process: subprocess.Popen[bytes]) -> str:
 def cannot_start(said: str) -> ResourceError:
     """The refusal for a sandbox that could not be built, with the setting that mends it as far as its words tell."""
     lines = [line for line in said.strip().splitlines() if line.strip()]
-    last = lines[-1] if lines else "it ended without a word"
-    fix = "run a machine or container that permits user namespaces, or trainers as root with CAP_SYS_ADMIN"
+    last = lines[-1] if lines else "(no output)"
+    fix = "use a machine or container that permits user namespaces, or run as root with CAP_SYS_ADMIN"
     if ("namespace" in said and "ermi" in said) or "uid map" in said:
         fix = (
             "sysctl -w kernel.unprivileged_userns_clone=1 (Debian); "
@@ -190,10 +190,12 @@ def cannot_start(said: str) -> ResourceError:
             "sysctl -w user.max_user_namespaces=10000; in a container: --cap-add SYS_ADMIN"
         )
     elif "ModuleNotFoundError" in said or "ImportError" in said:
-        fix = "name modules in `imports` that this interpreter can import"
+        fix = "list only modules in `imports` that this interpreter can import"
     elif "nknown option" in said:
         fix = "bubblewrap 0.8 or newer: apt-get install bubblewrap"
-    return ResourceError("E521", "A sandbox cannot be built on this host.", why=f"It said: {last}", fix=fix)
+    return ResourceError(
+        "E521", "a sandbox cannot be started on this host", why=f"bubblewrap reported: {last}", fix=fix
+    )
 
 
 def end(process: subprocess.Popen[bytes], first: int, control: socket.socket, group: Group) -> None:

@@ -129,7 +129,7 @@ def refusal(level: str, missing: list[Probe]) -> ResourceError:
     ]
     return ResourceError(
         "E522",
-        f"Untrusted code is not run: the {level} of this host does not hold.",
+        f"untrusted code cannot run: the {level} is not secure on this host",
         where=", ".join(probe.name for probe in missing),
         why="; ".join(f"{probe.name}: {probe.said}" for probe in missing),
         fix="; ".join(dict.fromkeys(fixes)),

@@ -57,8 +57,8 @@ class Source(StrEnum):
 
 
 SENTENCES = {
-    Source.JUDGE: "the judge gave another verdict on the same reply",
-    Source.ENVIRONMENT: "the environment gave another task or message",
+    Source.JUDGE: "the verifier gave another verdict on the same reply",
+    Source.ENVIRONMENT: "the environment gave another task or observation",
     Source.POLICY: "the policy sampled other tokens or log-probabilities",
     Source.LEARNER: "the same rollouts gave other advantages or metrics",
 }

@@ -129,14 +129,14 @@ def _ending(reader: RunReader, count: int, fingerprint: str) -> list[RunError]:
     if not end:  # It finished before an inventory was kept; the last thing such a run does is to measure itself.
         last = next(reversed(reader.events("checkpoint")), None)
         gone = last is not None and reader.head(last["seq"]) != last["fingerprint"]
-        why = "the records that its last checkpoint was taken after are not there"
+        why = "the records before its last checkpoint are missing"
         return [_bad(reader, "the end of the run", why)] if gone else []
     found = []
     if (count, fingerprint) != (end["records"], end["head"]):
-        why = f"the run finished with {end['records']} records, and {count} are there"
+        why = f"the run finished with {end['records']} records, and {count} are left"
         found.append(_bad(reader, "the end of the run", why))
     if [attempt.head for attempt in reader.attempts] != end["attempts"]:
-        why = f"the run finished with {len(end['attempts'])} attempts, and {len(reader.attempts)} are there"
+        why = f"the run finished with {len(end['attempts'])} attempts, and {len(reader.attempts)} are left"
         found.append(_bad(reader, "the list of attempts", why))
     return found
 
@@ -158,9 +158,9 @@ def _checkpoints(reader: RunReader) -> list[RunError]:
 
 def _bad(reader: RunReader, what: str, why: str) -> RunError:
     run = shlex.quote(str(reader.folder))
-    fix = f"go on from what is good: gnomon resume {run}"
+    fix = f"continue from the last valid checkpoint: gnomon resume {run}"
     if _ended(reader):  # There is nothing that a resume would do.
-        fix = f"put it back from a copy, or make the run again: gnomon train {run}/{RECIPE} run=OTHER"
+        fix = f"restore it from a copy, or repeat the run: gnomon train {run}/{RECIPE} run=OTHER"
     return RunError("E405", f"{what} is damaged", where=str(reader.folder), why=why, fix=fix)
 
 

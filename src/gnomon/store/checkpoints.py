@@ -131,10 +131,10 @@ def _same(there: Path, fresh: Path) -> None:
         path = shlex.quote(str(there))
         raise RunError(
             "E403",
-            "the resumed run is not the same run",
+            "the resumed run diverged from the recorded one",
             where=str(there),
-            why=f"a good checkpoint of this step differs in {', '.join(parts)}; it was kept",
-            fix=f"resume from it, or set it aside: mv {path} {path}-aside",
+            why=f"the valid checkpoint of this step differs in {', '.join(parts)}; it was kept",
+            fix=f"resume from it, or move it away: mv {path} {path}-aside",
         )
 
 
@@ -155,7 +155,7 @@ def examine(path: Path, run: str, chain: Callable[[int], str | None] | None = No
         body = _manifest(path)
         if body["format"] > FORMAT:
             why = "a newer gnomon wrote it; nothing was changed"
-            raise RunError("E406", f"a checkpoint has format {body['format']}", where=str(path), why=why)
+            raise RunError("E406", f"a checkpoint has the unknown format {body['format']}", where=str(path), why=why)
         if body["seal"] != _seal({name: value for name, value in body.items() if name != "seal"}):
             return f"{CHECKPOINT_MANIFEST} does not match its own hash"
         if body["run"] != run:

@@ -106,9 +106,9 @@ def find(folder: Path) -> Path:
     if not path.is_file():
         raise RunError(
             "E404",
-            "the folder holds no run" if folder.is_dir() else "there is no such folder",
+            "the folder contains no run" if folder.is_dir() else "the folder does not exist",
             where=str(folder),
-            why=f"a run folder has a file {JOURNAL}",
+            why=f"a run folder contains {JOURNAL}",
             fix="ls -d */journal.db runs/*/journal.db   (lists the run folders near you)",
         )
     return path
@@ -251,7 +251,7 @@ def damaged(folder: Path, why: str) -> RunError:
         "the run folder is damaged",
         where=str(folder),
         why=why,
-        fix=f"gnomon verify {shlex.quote(str(folder))}   (says what is still good)",
+        fix=f"gnomon verify {shlex.quote(str(folder))}   (lists what is intact)",
     )
 
 
@@ -266,8 +266,8 @@ def _gone(folder: Path) -> RunError:
         "E412",
         "the run folder was deleted or moved while it was in use",
         where=str(folder),
-        why="its records were deleted or moved with it",
-        fix="if it was moved: gnomon resume NEW_FOLDER; else start the run again",
+        why="its records are gone too",
+        fix="if it was moved: gnomon resume NEW_FOLDER; if it was deleted: start the run again",
     )
 
 
@@ -277,8 +277,8 @@ def _full(folder: Path) -> ResourceError:
         "E501",
         "the disk is full",
         where=str(folder),
-        why="everything recorded before is intact",
-        fix=f"free some space (df -h {path}), then: gnomon resume {path}",
+        why="all earlier records are intact",
+        fix=f"free disk space (df -h {path}), then: gnomon resume {path}",
     )
 
 
@@ -286,9 +286,9 @@ def _refused(folder: Path, error: Exception) -> ResourceError:
     path = shlex.quote(str(folder))
     return ResourceError(
         "E502",
-        "the disk refuses to read or write",
+        "the disk cannot be read or written",
         where=str(folder),
-        why=f"{error}; everything recorded before is intact",
+        why=f"{error}; all earlier records are intact",
         fix=f"check the folder (ls -ld {path}; df -h {path}), then: gnomon resume {path}",
     )
 

@@ -181,7 +181,9 @@ def unpack(row: tuple[Any, ...]) -> tuple[Record, bytes]:
         body = json.loads(raw)
         record = Record(kind=kind, step=step, task=task, sample=sample, body=body, seq=seq, hash=digest.hex())
     except (zlib.error, ValueError, TypeError, AttributeError, RunError) as error:
-        raise RunError("E405", f"record {seq} ({kind}) is damaged", why=f"its body cannot be read: {error}") from None
+        raise RunError(
+            "E405", f"record {seq} ({kind}) is damaged", why=f"its content cannot be read: {error}"
+        ) from None
     return record, raw
 
 
@@ -220,5 +222,5 @@ def _culprit(value: Any, path: str) -> tuple[str, str] | None:
 
 
 def _not_json(where: str, why: str) -> RunError:
-    fix = "record plain JSON values with finite numbers; leave out what is undefined"
+    fix = "record plain JSON values and finite numbers; leave out undefined values"
     return RunError("E407", "a record cannot be stored", where=where, why=why, fix=fix)

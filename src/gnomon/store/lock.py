@@ -77,8 +77,8 @@ def _held(folder: Path) -> RunError:
         "E402",
         f"the run folder is in use by {who}",
         where=str(folder),
-        why="a run has one writer; reading needs no lock",
-        fix=f"wait for it to end, or stop it: kill {pid}",
+        why="only one process can write to a run; any number can read it",
+        fix=f"wait until it ends, or stop it: kill {pid}",
     )
 
 

@@ -173,9 +173,9 @@ class RunReader:
         named = (("step", step), ("task", task), ("sample", sample))
         where = ", ".join([str(self.folder), *(f"{name} {value}" for name, value in named if value is not None)])
         steps = [row[0] for row in self._query("SELECT DISTINCT step FROM records WHERE kind = ? ORDER BY step", kind)]
-        why = f"it has {self.steps} finished steps, counted from 0"
+        why = f"the run has {self.steps} finished steps, counted from 0"
         if kind == "held_out":
-            why = f"held-out tasks were measured before the steps {', '.join(map(str, steps)) or '(none yet)'}"
+            why = f"held-out tasks were evaluated before these steps: {', '.join(map(str, steps)) or '(none yet)'}"
         prefix = "held-out:" if kind == "held_out" else ""
         wanted, places = step, steps
         if step is None:
@@ -183,7 +183,7 @@ class RunReader:
             places = [row[0] for row in self._query("SELECT DISTINCT task FROM records WHERE kind = ?", kind)]
         near = min(places, key=lambda there: abs(there - (wanted or 0)), default=None)
         fix = "" if near is None else f"gnomon show {shlex.quote(str(self.folder))} {prefix}{near}"
-        return RunError("E409", "the run has no such rollout", where=where, why=why, fix=fix)
+        return RunError("E409", "the run has no rollout at this address", where=where, why=why, fix=fix)
 
     def rollout_rows(
         self, step: int | None = None, task: int | None = None, kind: str = "rollout", *, attempt: int = 0

@@ -199,7 +199,7 @@ class Run:
         if head is None:
             raise RunError(
                 "E408",
-                f"the run cannot go on from record {seq}",
+                f"the run cannot continue from record {seq}",
                 where=str(self.folder),
                 why=f"it has records 0 to {self._count - 1}",
                 fix="take the position from a checkpoint of this run: run.rewind(run.latest_checkpoint().seq)",
@@ -346,11 +346,11 @@ class Run:
         path = shlex.quote(str(self.folder))
         raise RunError(
             "E403",
-            "the resumed run is not the same run",
+            "the resumed run diverged from the recorded one",
             where=f"{self.folder}, record {there.seq} ({there.place})",
             why=f"{key!r} was {was} and is now {now}: {SENTENCES[found]}; nothing was overwritten",
             fix=(
-                f"gnomon resume {path} --accept-divergence   (goes on and keeps the old records as an attempt), "
+                f"gnomon resume {path} --accept-divergence   (continues and keeps the old records as an attempt), "
                 f"or resume with the code and on the machine of {path}/{MANIFEST}"
                 if there.seq
                 else f"resume with the code and on the machine of {path}/{MANIFEST}, "
@@ -364,14 +364,14 @@ def require_free(folder: Path | str) -> None:
     folder = Path(folder)
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.R_OK | os.W_OK | os.X_OK)):
-        why = f"{there} cannot be written to" if there.is_dir() else f"{there} is a file"
-        raise ResourceError("E502", "the folder of the run cannot be made", where=str(folder), why=why, fix="run=OTHER")
+        why = f"{there} is not writable" if there.is_dir() else f"{there} is a file"
+        raise ResourceError("E502", "the run folder cannot be created", where=str(folder), why=why, fix="run=OTHER")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if JOURNAL in names:
-        what = "the folder already holds a run"
+        what = "the folder already contains a run"
         fix = f"gnomon resume {shlex.quote(str(folder))}   (or choose another folder: run=OTHER)"
     elif strangers := names - OURS:
-        what = f"the folder is not empty: it holds {min(strangers)}"
+        what = f"the folder is not empty: it contains {min(strangers)}"
         fix = "choose another folder: run=OTHER"
     else:
         return

@@ -104,11 +104,11 @@ def served(
     except (Ended, Overtime, Refused, KeyError, TypeError, OSError) as error:
         raise ConfigError(
             "E161",
-            "the server does not tell its tools",
+            "the MCP server did not list its tools",
             where=" ".join(command),
             why=f"{type(error).__name__}: {error}",
-            fix="a command that speaks the Model Context Protocol on its standard input and output; "
-            "readable=(...) for the files it needs in a sandbox",
+            fix="use a command that speaks the Model Context Protocol over stdin and stdout; "
+            "list the files it needs in a sandbox in readable=(...)",
         ) from error
     finally:
         server.close()

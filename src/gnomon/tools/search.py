@@ -103,7 +103,7 @@ def unreadable(corpus: str, why: str) -> ConfigError:
         "the corpus cannot be searched",
         where=corpus,
         why=why,
-        fix='a folder of .txt and .md files, or a file of lines such as {"title": "...", "text": "..."}',
+        fix='use a folder of .txt and .md files, or a file with lines such as {"title": "...", "text": "..."}',
     )
 
 

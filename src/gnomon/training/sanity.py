@@ -53,9 +53,9 @@ class Sanity:
     def __str__(self) -> str:
         low, high = BAND
         return (
-            f"{self.gate.value}  after {self.steps} steps {self.right:.3f} of the training rollouts are right; "
-            f"a sound objective reaches {PASS_AT}\n"
-            f"{self.tasks} of {self.candidates} tasks, solved in {low:.0%} to {high:.0%} of {ROLLOUTS} rollouts before"
+            f"{self.gate.value}  after {self.steps} steps {self.right:.3f} of the training rollouts are correct; "
+            f"PASS needs {PASS_AT}\n"
+            f"{self.tasks} of {self.candidates} tasks, solved in {low:.0%} to {high:.0%} of {ROLLOUTS} rollouts"
         )
 
 

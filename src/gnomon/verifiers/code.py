@@ -125,9 +125,9 @@ class UnitTests(Slot):
         if isinstance(outcome, Broken):
             raise VerifierError(
                 "E116",
-                f"the sandbox broke: {outcome.reason}",
-                why="code that was not run is neither right nor wrong",
-                fix="see what this machine lacks: docs/sandbox.md",
+                f"the sandbox failed: {outcome.reason}",
+                why="the code was not run, so the answer is neither correct nor wrong",
+                fix="docs/sandbox.md lists what a host needs",
             )
         found, marks = self.extract(reply), self.marks(Cases.read(task.answer), outcome)
         passed = sum(not mark for mark in marks)

@@ -47,9 +47,15 @@ class Endpoint:
     def __post_init__(self) -> None:
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError("E114", f"base_url {self.base_url!r} is no http address", fix="http://localhost:8000/v1")
+            raise ConfigError(
+                "E114", f"base_url {self.base_url!r} is not an http address", fix="http://localhost:8000/v1"
+            )
         if parts.username or parts.password:
-            raise ConfigError("E114", "base_url holds a password", fix="name an environment variable in `key`")
+            raise ConfigError(
+                "E114",
+                "base_url contains a password",
+                fix="put the password in an environment variable and its name in `key`",
+            )
 
     def __call__(self, prompt: str) -> str:
         """The model's text. Raises: VerifierError E115, when there is none; no message names the key."""
@@ -111,16 +117,16 @@ class Endpoint:
         """The key. Raises: ConfigError E114 when the environment has none."""
         value = os.environ.get(self.key, "")
         if not value or not value.isascii() or not value.isprintable():
-            raise ConfigError("E114", f"no key in the environment variable {self.key}", fix=f"export {self.key}=…")
+            raise ConfigError("E114", f"the environment variable {self.key} is not set", fix=f"export {self.key}=…")
         return value
 
     def broken(self, problem: str) -> VerifierError:
         return VerifierError(
             "E115",
-            f"the judge's model cannot be asked: {problem}",
+            f"the judge model did not answer: {problem}",
             where=f"{self.base_url}, model {self.model}",
-            why="a judge that cannot be asked has not called any reply wrong",
-            fix="see that the server runs and knows the model, then go on",
+            why="without an answer, no reply can be judged",
+            fix="check that the server runs and serves this model, then resume",
         )
 
 

@@ -56,7 +56,7 @@ def settle(outcome: Outcome, reward_range: tuple[float, float]) -> Verdict | Ret
 def fault(value: object, reward_range: tuple[float, float]) -> str:
     """Why a value is no verdict that a reply may get; empty when it is one."""
     if not isinstance(value, Verdict) or not isinstance(value.status, Status):
-        return f"the verifier gave {value!r:.400} in the place of a verdict"
+        return f"the verifier returned {value!r:.400} instead of a verdict"
     if value.status is Status.FAILED:
         return value.detail or "the verifier says that it failed, and not why"
     low, high = reward_range

@@ -80,9 +80,9 @@ class LLMJudge:
             except Malformed as error:
                 raise VerifierError(
                     "E113",
-                    f"the judge gives no verdict, in {self.tries} tries: {error}",
-                    why="what is neither right nor wrong cannot be counted as either",
-                    fix="choose a model that keeps to a JSON form, or raise `tries`",
+                    f"the judge model gave no valid verdict in {self.tries} tries: {error}",
+                    why="without a verdict, the reply cannot be counted as correct or wrong",
+                    fix="use a model that follows a JSON schema, or increase `tries`",
                 ) from None
             return verdict(Status.REJECTED, f"the reply keeps the judge from a verdict: {problem}")
         return verdict(Status.CORRECT if right else Status.WRONG, reason)

@@ -70,7 +70,7 @@ class NgramModel:
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
             raise VerifierError(
                 "E112",
-                f"no n-gram model can be read: {problem}",
+                f"the n-gram model cannot be read: {problem}",
                 where=str(path),
                 fix="write one: gnomon.verifiers.proxy.train(pairs).save(folder)",
             ) from problem

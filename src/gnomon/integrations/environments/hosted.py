@@ -193,7 +193,7 @@ class HostedEpisode:
             return self._end([Verdict(status=Status.WRONG, parts=(part,), detail=unfinished)] * self.env.seats)
         told, seat = answer.get("text"), answer.get("seat")
         if not isinstance(told, str) or not isinstance(seat, int):
-            raise VerifierError("E173", f"{self.env.name} answers {answer!r:.200}, where a step is due")
+            raise VerifierError("E173", f"{self.env.name} returned {answer!r:.200} instead of a step")
         return Step(messages=user(told or "Your turn."), done=False, seat=seat)
 
     def close(self) -> None:
@@ -201,12 +201,14 @@ class HostedEpisode:
 
     def _rewards(self, rewards: Any) -> list[float]:
         if not isinstance(rewards, list) or len(rewards) != self.env.seats:
-            raise VerifierError("E173", f"{self.env.name} pays {rewards!r:.100} to {self.env.seats} seat(s)")
+            raise VerifierError(
+                "E173", f"{self.env.name} returned rewards {rewards!r:.100} for {self.env.seats} player(s)"
+            )
         for reward in rewards:
             if not isinstance(reward, int | float) or not self.env.low - SLACK <= reward <= self.env.high + SLACK:
                 raise VerifierError(
-                    "E174", f"a reward of {reward!r}, declared to lie in {self.env.low:g} to {self.env.high:g}",
-                    where=self.env.name, fix="low=… high=…, as the environment's own page says",
+                    "E174", f"the reward {reward!r} is outside the range {self.env.low:g} to {self.env.high:g}",
+                    where=self.env.name, fix="set low=… and high=… to the range in the environment's documentation",
                 )  # fmt: skip
         return [float(reward) for reward in rewards]
 
@@ -231,10 +233,10 @@ def opening(talk: Conversation, seed: int) -> tuple[Message, ...]:
     try:
         answer = talk.ask(LOADED, op="start", seed=seed)
     except Late as late:
-        raise VerifierError("E172", "an episode does not begin", why=str(late)) from late
+        raise VerifierError("E172", "an episode did not start in time", why=str(late)) from late
     text, system = answer.get("text"), answer.get("system")
     if not isinstance(text, str) or not text.strip():
-        raise VerifierError("E173", f"the first observation is {text!r:.100}, where a text is due")
+        raise VerifierError("E173", f"the first observation is {text!r:.100} and must be a string")
     rules = (Message(role="system", content=system),) if isinstance(system, str) and system else ()
     return (*rules, *user(text))
 
@@ -292,8 +294,8 @@ def probed(talk: Conversation, seed: int) -> list[object]:
 
 def unlike(name: str, how: str) -> ConfigError:
     return ConfigError(
-        "E175", f"{name} does not honour its seed: {how}", why="an episode could not be played again",
-        fix="reproducible=false, if no run has to be",
+        "E175", f"{name} ignores its seed: {how}", why="its episodes cannot be repeated",
+        fix="reproducible=false, if runs need not be reproducible",
     )  # fmt: skip
 
 

@@ -90,7 +90,7 @@ class Conversation:
         if greeting.get("error"):
             raise ResourceError(
                 "E170", f"{name} cannot be loaded", where=python, why=str(greeting.get("text", "")).rstrip(),
-                fix="python=PATH of an interpreter that has its package, and a name that the package knows",
+                fix="set python=PATH to an interpreter that has the package, and use a name that the package knows",
             )  # fmt: skip
         self.seats = int(greeting["seats"])
         with suppress(ProcessLookupError):  # Its environment has ended the process already; the next question tells.
@@ -140,14 +140,14 @@ class Conversation:
         try:
             answer = json.loads(line)
         except ValueError as error:
-            raise VerifierError("E173", f"{self._name} answers {line[:100]!r}, which is no JSON") from error
+            raise VerifierError("E173", f"{self._name} returned {line[:100]!r}, which is not JSON") from error
         if not isinstance(answer, dict):
-            raise VerifierError("E173", f"{self._name} answers {line[:100]!r}, where an object is due")
+            raise VerifierError("E173", f"{self._name} returned {line[:100]!r} and must return a JSON object")
         return answer
 
     def _died(self) -> VerifierError:
         self.close()
-        return VerifierError("E172", f"the process of {self._name} died under an episode")
+        return VerifierError("E172", f"the process of {self._name} died during an episode")
 
     def __del__(self) -> None:
         with suppress(Exception):

@@ -111,7 +111,7 @@ class Session:
             from websockets.sync.client import connect
         except ModuleNotFoundError as error:
             raise ResourceError(
-                "E505", "the package websockets is not installed", where=env.url, why="OpenEnv speaks over a WebSocket",
+                "E505", "the package websockets is not installed", where=env.url, why="OpenEnv uses a WebSocket",
                 fix='pip install "gnomon[openenv]"',
             ) from error  # fmt: skip
         self._broken = OSError, ValueError, WebSocketException
@@ -139,10 +139,12 @@ class Session:
         except self._broken as error:
             raise broken(self.env.url, error) from error
         if not isinstance(answer, Mapping) or answer.get("type") != "observation":
-            raise VerifierError("E179", f"{kind} is answered with {answer!r:.300}", where=self.env.url)
+            raise VerifierError("E179", f"the server answered {kind} with {answer!r:.300}", where=self.env.url)
         told = answer.get("data")
         if not isinstance(told, Mapping):
-            raise VerifierError("E179", f"an observation is {told!r:.300}", where=self.env.url)
+            raise VerifierError(
+                "E179", f"an observation must be a JSON object and is {told!r:.300}", where=self.env.url
+            )
         return told
 
     def close(self) -> None:
@@ -163,8 +165,8 @@ class OpenEnvEpisode:
             text = self._session.reset(task.info["seed"])
             if user(text) != task.messages:
                 raise VerifierError(
-                    "E175", f"seed {task.info['seed']} begins otherwise than before", where=env.url,
-                    why="the server drops the seed, or draws from something else besides",
+                    "E175", f"seed {task.info['seed']} gives another first observation than before", where=env.url,
+                    why="the server ignores the seed or uses another source of randomness",
                 )  # fmt: skip
         except BaseException:
             self.close()
@@ -193,19 +195,19 @@ def paid(reward: Any, where: str) -> float:
         return 0.0
     if isinstance(reward, bool | int | float) and math.isfinite(reward):
         return float(reward)
-    raise VerifierError("E174", f"a reward of {reward!r:.100}, which is no finite number", where=where)
+    raise VerifierError("E174", f"the reward is {reward!r:.100} and must be a finite number", where=where)
 
 
 def earned(total: float, low: float, high: float, where: str) -> Verdict:
     """The verdict on an episode that is over. Raises: VerifierError E174."""
     if not low - SLACK <= total <= high + SLACK:
         raise VerifierError(
-            "E174", f"a reward of {total:g}, declared to lie in {low:g} to {high:g}", where=where,
-            fix="low=… high=…, as the environment's own page says",
+            "E174", f"the reward {total:g} is outside the declared range {low:g} to {high:g}", where=where,
+            fix="set low=… and high=… to the range in the environment's documentation",
         )  # fmt: skip
     status = Status.CORRECT if total >= high - SLACK else Status.WRONG
     return Verdict(status=status, parts=(Part(name="earned", value=total),))
 
 
 def broken(url: str, error: Exception) -> VerifierError:
-    return VerifierError("E179", "the server broke the connection", where=url, why=f"{type(error).__name__}: {error}")
+    return VerifierError("E179", "the server closed the connection", where=url, why=f"{type(error).__name__}: {error}")

@@ -132,14 +132,20 @@ class Session:
         if len(found) != 1:
             names = ", ".join(tool["name"] for tool in tools)
             raise VerifierError(
-                "E179", "a reply calls one tool, which is not clear", where=self.env.url, fix=f"tool=, of {names}"
+                "E179",
+                "the server has several tools, and none is chosen",
+                where=self.env.url,
+                fix=f"tool=, one of {names}",
             )
         schema = found[0].get("input_schema") or {}
         required = schema.get("required") or list(schema.get("properties") or {})
         if not self.env.argument and len(required) != 1:
             names = ", ".join(required)
             raise VerifierError(
-                "E179", "a reply is one argument, which is not clear", where=self.env.url, fix=f"argument=, of {names}"
+                "E179",
+                "the tool has several arguments, and none is chosen",
+                where=self.env.url,
+                fix=f"argument=, one of {names}",
             )
         return found[0]["name"], self.env.argument or required[0]
 
@@ -159,7 +165,7 @@ class Session:
         else:
             raise broken(self.env.url, problem) from problem
         if not isinstance(answer, Mapping) or not answer.get("ok"):
-            raise VerifierError("E179", f"the tool {tool} is answered with {answer!r:.300}", where=self.env.url)
+            raise VerifierError("E179", f"the server answered the tool {tool} with {answer!r:.300}", where=self.env.url)
         output: Mapping[str, Any] = answer["output"]
         return output
 
@@ -174,7 +180,7 @@ class Session:
             response = connection.getresponse()
             if response.status != 200:
                 why = f"status {response.status}: {response.read(300)!r}"
-                raise VerifierError("E179", "the server refuses a call", where=self.env.url, why=why)
+                raise VerifierError("E179", "the server refused a call", where=self.env.url, why=why)
             for event, data in events(response):
                 if event == "task_id":
                     body["task_id"] = data
@@ -223,7 +229,9 @@ class OrsEpisode:
         self._earned, self._turns = 0.0, 0
         try:
             if self._session.prompt() != task.messages:
-                raise VerifierError("E175", f"task {task.id} begins otherwise than before", where=env.url)
+                raise VerifierError(
+                    "E175", f"task {task.id} gives another first observation than before", where=env.url
+                )
             self._tool, self._argument = self._session.called()
         except BaseException:
             self.close()
@@ -249,7 +257,7 @@ class OrsEpisode:
 def texts(blocks: Any, where: str) -> str:
     """The text of some blocks. Raises: VerifierError E179 for pictures, which no reply could answer."""
     if not isinstance(blocks, list) or any(block.get("type") != "text" for block in blocks):
-        raise VerifierError("E179", f"{blocks!r:.200}, where blocks of text are due", where=where)
+        raise VerifierError("E179", f"the server returned {blocks!r:.200} instead of text blocks", where=where)
     return "\n".join(str(block["text"]) for block in blocks)
 
 

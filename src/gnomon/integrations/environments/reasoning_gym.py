@@ -48,8 +48,8 @@ class ReasoningGym(SingleTurn):
         scorer(self.name, self._settings)
         if self.acknowledged != self.name and (reasons := distrust(self.name, self.exact)):
             raise ConfigError(
-                "E176", f"the scorer of reasoning-gym's {self.name} is not trusted", why="; ".join(reasons),
-                fix="exact=true" if distrust(self.name, True) == [] else f"acknowledged={self.name}, if it must be",
+                "E176", f"the reasoning-gym scorer of {self.name} is not trusted", why="; ".join(reasons),
+                fix="exact=true" if distrust(self.name, True) == [] else f"acknowledged={self.name} accepts it",
             )  # fmt: skip
 
     @property

@@ -122,7 +122,7 @@ class RemoteEpisode:
         try:
             return read_step(self.env.ask("/v1/step", asked))
         except (KeyError, TypeError, ValueError) as error:
-            raise VerifierError("E179", "the server answers with what is no step", where=self.env.url) from error
+            raise VerifierError("E179", "the server's answer is not a step", where=self.env.url) from error
 
     def _too_long(self) -> Step:
         verdict, seats = exceeded(f"more than {LONG} characters were said", self.env.reward_range), self.env.seats
@@ -153,7 +153,7 @@ def fetched(url: str, path: str, body: Mapping[str, Any] | None, headers: Mappin
                 continue
             if response.status != 200:
                 why = f"status {response.status}: {text[:300].decode(errors='replace')}"
-                raise VerifierError("E179", f"the server refuses {path}", where=url, why=why)
+                raise VerifierError("E179", f"the server refused {path}", where=url, why=why)
             return json.loads(text)
         except (OSError, http.client.HTTPException, ValueError) as error:
             problem = error

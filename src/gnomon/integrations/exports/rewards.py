@@ -93,8 +93,8 @@ def single(env: Env) -> Env:
     """Raises: ConfigError E177 for an environment of several turns."""
     if env.max_turns != 1:
         raise ConfigError(
-            "E177", f"{type(env).__name__} plays several turns, and a reward function judges one reply",
-            fix="gnomon serve ENV, and play it with gnomon.integrations.environments.Remote",
+            "E177", f"{type(env).__name__} has several turns, and a reward function judges a single reply",
+            fix="run gnomon serve ENV and connect with gnomon.integrations.environments.Remote",
         )  # fmt: skip
     return env
 

@@ -60,8 +60,9 @@ class Foreign(ABC):
         reward = verdict.reward
         if not self.low - SLACK <= reward <= self.top + SLACK:
             raise VerifierError(
-                "E133", f"a reward of {reward:g}, declared to lie in {self.low:g} to {self.top:g}", where=repr(self),
-                fix=f"low={min(reward, self.low):g}, top={max(reward, self.top):g}, if a right reply earns the top",
+                "E133", f"the reward {reward:g} is outside the declared range {self.low:g} to {self.top:g}",
+where=repr(self),
+                fix=f"low={min(reward, self.low):g}, top={max(reward, self.top):g}, if top is a correct reply's",
             )  # fmt: skip
         if reward < (self.top if self.right is None else self.right) - SLACK:
             return verdict
@@ -76,7 +77,7 @@ def called(function: Function) -> Callable[..., Any]:
     """The function itself. Raises: VerifierError E130 when there is no such function, E131 for a module that breaks."""
     found = load(function) if isinstance(function, str) else function
     if not callable(found):
-        raise VerifierError("E130", f"{function!r} is a {type(found).__name__}, which cannot be called")
+        raise VerifierError("E130", f"{function!r} must be a function and is a {type(found).__name__}")
     return found
 
 
@@ -92,5 +93,5 @@ def number(value: Any, where: str) -> float:
     if not isinstance(value, Real) and callable(getattr(value, "item", None)):
         value = value.item()  # A scalar of torch or numpy.
     if not isinstance(value, Real) or not math.isfinite(value):
-        raise VerifierError("E132", f"a score of {value!r:.100}, which is no finite number", where=where)
+        raise VerifierError("E132", f"the score is {value!r:.100} and must be a finite number", where=where)
     return float(value)

@@ -28,7 +28,9 @@ def load(name: str) -> Any:
     """
     place, colon, attribute = name.rpartition(":")
     if not colon:
-        raise VerifierError("E130", f"{name!r} names no function", fix="package.module:function or file.py:function")
+        raise VerifierError(
+            "E130", f"{name!r} does not name a function", fix="package.module:function or file.py:function"
+        )
     module = _module(place)
     found: Any = module
     for step in attribute.split("."):
@@ -42,7 +44,9 @@ def load(name: str) -> Any:
 def _module(place: str) -> ModuleType:
     path = Path(place)
     if place.endswith(".py") and not path.is_file():
-        raise VerifierError("E130", f"no file {place}", fix="give the path from here: dir/file.py:function")
+        raise VerifierError(
+            "E130", f"there is no file {place}", fix="give a path relative to this folder: dir/file.py:function"
+        )
     try:
         return _from_file(path.resolve()) if place.endswith(".py") else _from_path(place)
     except Exception as error:

@@ -84,7 +84,7 @@ class VerifiersTask(Foreign):
         for method in marked(kind):
             runtime = inspect.signature(method).parameters.get("runtime")
             if runtime is not None and runtime.default is inspect.Parameter.empty:
-                raise VerifierError("E134", f"{method.__name__} needs a runtime, which a verifier has not")
+                raise VerifierError("E134", f"{method.__name__} needs a runtime, and a verifier has none")
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         """Raises: what `Task.score` raises, and VerifierError E132 for a reward that was not scored."""

@@ -48,7 +48,7 @@ class TrlReward(Foreign):
         """Raises: VerifierError E132 for what is no number, or when no function has anything to say."""
         (parts,) = self.together([(task, reply)])
         if not parts:
-            raise VerifierError("E132", "every function answers None", where=f"task {task.id}")
+            raise VerifierError("E132", "every function returned None", where=f"task {task.id}")
         return parts
 
     def together(self, calls: Sequence[tuple[Task, str]]) -> list[tuple[Part, ...]]:
@@ -80,6 +80,6 @@ class TrlReward(Foreign):
             scores = []
         if len(scores) != len(calls) or isinstance(given, str):
             due = f"{len(calls)} completions" if len(calls) > 1 else "one completion"
-            what = f"{given!r:.100} for {due}; it must be a list with one score each"
+            what = f"the function returned {given!r:.100} for {due} and must return a list with one score for each"
             raise VerifierError("E132", what, where=label(function))
         return [None if score is None else number(score, label(function)) for score in scores]

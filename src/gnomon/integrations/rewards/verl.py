@@ -48,7 +48,7 @@ class VerlScore(Foreign):
         if not isinstance(given, Mapping):
             return (Part(name="score", value=number(given, "compute_score")),)
         if "score" not in given:
-            raise VerifierError("E132", f'a dict without "score": {given!r:.100}', where="compute_score")
+            raise VerifierError("E132", f'the returned dict has no "score": {given!r:.100}', where="compute_score")
         others = ((k, v) for k, v in given.items() if k != "score" and isinstance(v, Real) and math.isfinite(v))
         return (
             Part(name="score", value=number(given["score"], "compute_score")),

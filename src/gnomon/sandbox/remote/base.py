@@ -159,10 +159,10 @@ def needed(package: str, extra: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise ResourceError(
-            "E523", f"The package {package} is not installed.", why=str(error), fix=f'pip install "gnomon[{extra}]"'
+            "E523", f"the package {package} is not installed", why=str(error), fix=f'pip install "gnomon[{extra}]"'
         ) from None
 
 
 def refused(provider: str, why: str, fix: str) -> ResourceError:
     """The error of a provider that does not know us."""
-    return ResourceError("E524", f"{provider} cannot be used.", why=why, fix=fix)
+    return ResourceError("E524", f"{provider} cannot be used", why=why, fix=fix)
