@@ -52,7 +52,7 @@ class Key:
         that could be taken for another address.
         """
         if not SEPARATORS.isdisjoint(purpose):
-            raise ValueError(f"purpose {purpose!r} holds one of the signs that separate the parts of an address")
+            raise ValueError(f"purpose {purpose!r} contains a character that separates the parts of an address")
         names = [f"{name}={_plain(coordinates[name])!r}" for name in sorted(coordinates)]
         return Key(self.seed, (*self.path, "/".join([purpose, *names])))
 

@@ -155,7 +155,7 @@ class Verdict:
             if not math.isfinite(part.value * part.weight):
                 raise ValueError(f"part {part.name!r} of a verdict is not finite: {part.value} x {part.weight}")
             if part.gate is not None and part.gate not in names:
-                raise ValueError(f"part {part.name!r} is gated on {part.gate!r}, which is no part of the verdict")
+                raise ValueError(f"part {part.name!r} is gated on {part.gate!r}, which is not a part of the verdict")
 
     @property
     def reward(self) -> float:

@@ -128,7 +128,7 @@ def test_a_run_builds_every_row_with_what_comes_with_it() -> None:
     for name, row in OPTIONS.items():
         words = [f"objective={name}", *(SHOWN if row.demonstrated else [])]
         if Need.BUDGETS in row.needs:
-            with pytest.raises(ConfigErrors, match="no environment gives"):
+            with pytest.raises(ConfigErrors, match="no environment has one"):
                 resolve([overrides(words)])
             continue
         config, origins = resolve([overrides(words)])

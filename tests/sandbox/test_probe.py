@@ -216,4 +216,4 @@ def test_a_bubblewrap_that_hangs_or_fails_is_told(script, tmp_path, monkeypatch)
 def test_a_probe_that_hangs_is_a_property_that_does_not_hold(monkeypatch):
     monkeypatch.setattr(probes, "SECONDS", 0.001)
     (found,) = probes.worker({})
-    assert not found.holds and found.needed and "nothing was heard" in found.said
+    assert not found.holds and found.needed and "no answer within" in found.said

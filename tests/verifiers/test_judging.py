@@ -40,7 +40,7 @@ def owner() -> Iterator[Judge]:
         ("!too_much", Status.FAILED, "outside its declared range"),
         ("!no_number", Status.FAILED, "not finite"),
         ("!no_status", Status.FAILED, "instead of a verdict"),
-        ("!no_parts", Status.FAILED, "a verdict that is none"),
+        ("!no_parts", Status.FAILED, "an invalid verdict"),
         ("!say_failed", Status.FAILED, "no gold"),
     ],
 )

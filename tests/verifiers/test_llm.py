@@ -60,9 +60,9 @@ def test_a_reply_that_confuses_a_working_judge_gets_no_way_out(server: Server) -
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("nothing", "content is no text"),
-        ("garbage", "no completion"),
-        ("bomb", "no completion"),
+        ("nothing", "content is not text"),
+        ("garbage", "not a completion"),
+        ("bomb", "not a completion"),
         ("flood", "over 262144 bytes"),
         ("forbidden", "answered 401"),
         ("silent", "timed out|too long"),

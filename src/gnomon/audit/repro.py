@@ -64,7 +64,7 @@ def find_module(name: str, file: str | None) -> None:
             if file is None:
                 raise
     if file is None:
-        raise ModuleNotFoundError("it is defined where no file holds it; put it in a .py file")
+        raise ModuleNotFoundError("it is not defined in a file; put it in a .py file")
     # A script is loaded under another name, so that what it does when run is not done.
     spec = importlib.util.spec_from_file_location("__mp_main__" if name == "__main__" else name, file)
     assert spec is not None and spec.loader is not None

@@ -30,9 +30,9 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     if group < least == 2:
         yield ConfigError(
             "E031",
-            f"group = {group} gives every rollout zero advantage under {objective.type}",
+            f"with group = {group}, every advantage of {objective.type} is zero",
             where=where,
-            why="its baseline is the mean of the group, which is the rollout's own reward",
+            why="the baseline is the mean of the group, which here is the rollout's own reward",
             fix="rollout.group=8, or objective=reinforce",
         )
     elif group < least:
@@ -40,7 +40,7 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "E031",
             f"group = {group} is too small for {objective.type} with these options",
             where=where,
-            why=f"it compares groups of at least {least}",
+            why=f"it needs groups of at least {least} rollouts",
             fix=f"rollout.group={max(8, least)}, or objective=reinforce",
         )
     if most is not None and group > most:
@@ -48,48 +48,48 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "E036",
             f"group = {group} is too large for {objective.type}",
             where=where,
-            why="a demonstrated task has one reply",
-            fix=f"rollout.group={most}, and as many more rollout.prompts",
+            why="a demonstrated task has a single reply",
+            fix=f"rollout.group={most}, and more rollout.prompts",
         )
     if objective.type == "rl2ml":
         family, parameter = objective.options["family"], objective.options["parameter"]
         if not in_family(family, parameter, group):
             yield ConfigError(
                 "E033",
-                f"family {family} has no parameter {parameter:g} in groups of {group}",
+                f"family {family} does not allow the parameter {parameter:g} in groups of {group}",
                 where=origins.get("objective.parameter", "objective.parameter"),
-                fix="objective.parameter between 0, REINFORCE, and 1, maximum likelihood",
+                fix="use an objective.parameter between 0 (REINFORCE) and 1 (maximum likelihood)",
             )
 
 
 def budget_rewards(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """An objective that asks for rewards which no environment gives."""
+    """An objective that needs rewards which no environment has."""
     if Need.BUDGETS in config.objective.declared.needs:
         yield ConfigError(
             "E033",
-            f"{config.objective.type} needs the reward of the answer at every budget, which no environment gives",
+            f"{config.objective.type} needs a reward at every token budget, and no environment has one",
             where=origins.get("objective.type", "objective.type"),
-            why="it can be used from Python, with the segment_rewards that a script hands in",
+            why="use it from Python and pass segment_rewards",
             fix="objective=rloo",
         )
 
 
 def demonstrations(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """An objective without the demonstrations that it learns from, or demonstrations that it does not read."""
+    """An objective without the demonstrations that it needs, or demonstrations that it does not use."""
     name, wanted, shown = config.objective.type, config.objective.declared.demonstrated, config.rollout.demonstrations
     if wanted and not shown:
         yield ConfigError(
             "E035",
-            f"{name} learns from demonstrations, and none are given",
+            f"{name} trains on demonstrations, and there are none",
             where=origins.get("objective.type", "objective.type"),
             fix='rollout.demonstrations=FILE, with lines like {"task": 17, "reply": "..."}',
         )
     if shown and not wanted:
         yield ConfigError(
             "E035",
-            f"{name} samples its own rollouts and would never read the demonstrations",
+            f"{name} trains on sampled rollouts and ignores demonstrations",
             where=origins.get("rollout.demonstrations", "rollout.demonstrations"),
-            fix="objective=sft, or no rollout.demonstrations",
+            fix="objective=sft, or leave out rollout.demonstrations",
         )
 
 
@@ -99,26 +99,28 @@ def shaping(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     if config.regularize.overlong and rewards is not Rewards.REAL:
         yield ConfigError(
             "E042",
-            f"regularize.overlong would shape the rewards of {config.objective.type}",
+            f"regularize.overlong cannot be used with {config.objective.type}",
             where=origins.get("regularize.overlong", "regularize.overlong"),
-            why="it counts rewards of 0 and 1" if rewards is Rewards.BINARY else "it looks at no reward",
+            why="this objective needs rewards of 0 or 1"
+            if rewards is Rewards.BINARY
+            else "this objective uses no reward",
             fix="regularize.overlong=0, or objective=dr_grpo",
         )
 
 
 def choice_of_tasks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """Two ways to choose the tasks of a step, or one for an objective that has nothing to choose by."""
+    """Two ways to choose the tasks of a step, or one for an objective that cannot use it."""
     row = config.objective.declared
     asked = {"refill": config.rollout.refill > 0, "candidates": config.rollout.candidates > 1}
     if any(asked.values()) and (row.demonstrated or row.rewards is Rewards.NONE or all(asked.values())):
         name = next(name for name, given in asked.items() if given)
         yield ConfigError(
             "E043",
-            f"rollout.{name} cannot choose the tasks of a step",
+            f"rollout.{name} cannot be used here",
             where=origins.get(f"rollout.{name}", f"rollout.{name}"),
-            why="rollout.candidates chooses them otherwise"
+            why="rollout.refill and rollout.candidates exclude each other"
             if all(asked.values())
-            else f"not all rollouts of {row.name} are its own, or which are right is nothing to it",
+            else f"{row.name} also trains on replies that the policy did not sample, or ignores rewards",
             fix="rollout.refill=0 rollout.candidates=1",
         )
 
@@ -128,10 +130,10 @@ def offline(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     if config.rollout.offline and config.objective.declared.data is not Data.CONDITIONED:
         yield ConfigError(
             "E044",
-            f"{config.objective.type} has no steps offline",
+            f"{config.objective.type} has no offline steps",
             where=origins.get("rollout.offline", "rollout.offline"),
-            why="only what learns from feedback in the prompt begins with rollouts of the base",
-            fix="no rollout.offline, or objective=fcp",
+            why="only objectives with feedback in the prompt begin with rollouts of the base policy",
+            fix="leave out rollout.offline, or objective=fcp",
         )
 
 
@@ -140,9 +142,9 @@ def sizes(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     if config.optim.minibatches > config.rollout.prompts:
         yield ConfigError(
             "E034",
-            f"{config.rollout.prompts} prompts cannot fill {config.optim.minibatches} minibatches",
+            f"cannot split {config.rollout.prompts} prompts into {config.optim.minibatches} minibatches",
             where=origins.get("optim.minibatches", "optim.minibatches"),
-            why="a minibatch holds whole groups",
+            why="a minibatch contains at least one whole group",
             fix=f"optim.minibatches={config.rollout.prompts}",
         )
     if too_large := [k for k in config.eval.pass_at if k > config.eval.samples]:

@@ -66,7 +66,7 @@ def unknown_objective(name: Any, where: str) -> ConfigError | None:
             "E013",
             f"the objective {name!r} is now called {present!r}",
             where=where,
-            why="it draws the policy to the sampler, as Kimi k1.5 does; DRO (arXiv 2405.19107) draws it to a reference",
+            why="it penalises distance to the sampler, as in Kimi k1.5; DRO (arXiv 2405.19107) uses a reference policy",
             fix=f"objective={present}",
         )
     return ConfigError("E013", f"unknown objective {name!r}", where=where, fix=meant_objective(name))

@@ -45,7 +45,9 @@ def load(path: Path) -> Source:
         problem = ConfigError("E001", "the recipe cannot be read", where=str(path), why=str(error.strerror))
         raise ConfigErrors([problem]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigErrors([ConfigError("E002", "the recipe is no TOML", where=str(path), why=str(error))]) from error
+        raise ConfigErrors(
+            [ConfigError("E002", "the recipe is not valid TOML", where=str(path), why=str(error))]
+        ) from error
     return Source(values, {key: f"{path}, line {line_of(text, key)}" for key in leaves(values)})
 
 
@@ -76,7 +78,7 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
         where = f"the command line, argument {place}: {word}"
         if not sign or not re.fullmatch(r"[A-Za-z_][\w.]*", key):
             fix = "settings are written key=value, for example rollout.group=16"
-            problems.append(ConfigError("E003", f"{word!r} is no setting", where=where, fix=fix))
+            problems.append(ConfigError("E003", f"{word!r} is not a setting", where=where, fix=fix))
             continue
         put(values, SHORT.get(key, key), value_of(raw))
         origins[SHORT.get(key, key)] = where

@@ -157,16 +157,16 @@ def well_formed(subject: Subject) -> str:
     if subject.env.max_turns < 1:
         raise Fault(f"max_turns is {subject.env.max_turns}")
     if not subject.tasks:
-        raise Fault("there is no train task")
+        raise Fault("there are no train tasks")
     for index, task in enumerate(subject.tasks):
         if not isinstance(task, Task):
             raise Fault(f"a task is a {type(task).__name__}, not a Task", at(index))
         if not (isinstance(task.id, str) and task.id):
-            raise Fault(f"the id {task.id!r} is no text", at(index))
+            raise Fault(f"the id {task.id!r} must be a string", at(index))
         if not (isinstance(task.messages, tuple) and all(isinstance(m, Message) for m in task.messages)):
-            raise Fault("messages is no tuple of Message", at(index))
+            raise Fault("messages must be a tuple of Message", at(index))
         if not (task.messages and task.messages[-1].role == "user" and task.messages[-1].content.strip()):
-            raise Fault("the last message is not something a user says", at(index))
+            raise Fault("the last message must have the role user and some text", at(index))
     return f"{len(subject.tasks)} tasks, reward {low:g} … {high:g}, {subject.env.max_turns} turn(s)"
 
 
@@ -174,8 +174,8 @@ def repeatable(subject: Subject) -> str:
     again = subject.env.tasks("train")
     for index in reversed(range(len(subject.tasks))):
         if again[index] != subject.tasks[index]:
-            raise Fault("the same index gives another task when asked for again, in another order", at(index))
-    return "the same index is the same task, in any order"
+            raise Fault("the same index gives another task when tasks are read again in another order", at(index))
+    return "the same index gives the same task, in any order"
 
 
 def carried(subject: Subject) -> str:
@@ -185,16 +185,16 @@ def carried(subject: Subject) -> str:
     tasks = [value for kind, value in heard if kind == "task"]
     for index, task in tasks:
         if task != subject.tasks[index]:
-            raise Fault("another process, with another PYTHONHASHSEED, makes another task", at(index))
+            raise Fault("another process, with another PYTHONHASHSEED, makes a different task", at(index))
     verdicts = [value for kind, value in heard if kind == "verdict"]
     for index, reply, verdict in verdicts:
         if verdict != judge(subject.env, subject.tasks[index], reply):
-            raise Fault(f"another process, with another PYTHONHASHSEED, judges {reply!r} otherwise", at(index))
+            raise Fault(f"another process, with another PYTHONHASHSEED, judges {reply!r} differently", at(index))
     first = subject.tasks[:5]
     for index, number, there in (value for kind, value in heard if kind == "episode"):
         here = played(subject.env, first[index], list(lines(subject.env, first, index))[number])
         if here != there:
-            raise Fault("another process, with another PYTHONHASHSEED, plays the same replies otherwise", at(index))
+            raise Fault("another process, with another PYTHONHASHSEED, plays the same replies differently", at(index))
     if len(tasks) < len(subject.tasks) or not verdicts:
         raise Fault(f"the environment does not work in another process: {end}")
     return f"equal tasks and verdicts in a process with another PYTHONHASHSEED ({len(tasks)} tasks)"
@@ -221,7 +221,7 @@ def traceless(subject: Subject) -> str:
         raise Fault(f"judging a reply changes the environment: {', '.join(changed)}")
     if names := [name for name in moved(around, surroundings()) if name not in LESSER]:
         raise Fault(f"making or judging a task changes the process's {', '.join(names)}")
-    return "a verdict depends on task and reply alone, and leaves them, the environment and the process as they were"
+    return "a verdict depends on task and reply alone, and changes neither them nor the environment nor the process"
 
 
 def identified(subject: Subject) -> str:
@@ -250,7 +250,7 @@ def disjoint(subject: Subject) -> str:
         drawn[split] = [tasks[i] for i in range(min(size, len(tasks)))]
     train, test = drawn["train"], drawn["test"]
     if not test:
-        raise Fault("there is no test task")
+        raise Fault("there are no test tasks")
     ids = {task.id: index for index, task in enumerate(train)}
     asked: dict[object, list[int]] = {}
     for index, task in enumerate(train):
@@ -261,7 +261,7 @@ def disjoint(subject: Subject) -> str:
         for other in asked.get(task.messages, []):
             if (train[other].answer, train[other].info) == (task.answer, task.info):
                 raise Fault(f"{at(other)} is the same problem under another id", at(index, "test"))
-    return f"no problem stands both among {len(train)} train and {len(test)} test tasks"
+    return f"no problem is in both splits ({len(train)} train and {len(test)} test tasks)"
 
 
 def prompted(subject: Subject) -> str:
@@ -270,12 +270,12 @@ def prompted(subject: Subject) -> str:
     for index, task in enumerate(subject.tasks[:20]):
         said = "\n".join(m.content for m in (*(m for m in task.messages if m.role == "system"), task.messages[-1]))
         if (times := said.count(before)) != 1:
-            raise Fault(f"the prompt shows the slot {before}…{after} {times} times; once is right", at(index))
+            raise Fault(f"the prompt shows the slot {before}…{after} {times} times and must show it once", at(index))
         example = said[said.index(before) :].partition(after)
         for echo in ("".join(example[:2]), said, "\n".join(message.content for message in task.messages)):
             if judge(env, task, echo).correct:
-                raise Fault("the prompt, given back as the reply, is correct", at(index))
-    return "the prompt shows the slot once, and is no right answer itself"
+                raise Fault("the prompt itself is judged a correct reply", at(index))
+    return "the prompt shows the slot once and is not a correct reply itself"
 
 
 def solved(subject: Subject) -> str:
@@ -289,31 +289,31 @@ def solved(subject: Subject) -> str:
                 why = verdict.detail or "no reason given"
                 raise Fault(f"its own solution {gold!r} is judged {verdict.status}: {why}", at(index))
             if not math.isclose(verdict.reward, top, abs_tol=1e-9):
-                raise Fault(f"its own solution earns {verdict.reward}; the top of reward_range is {top}", at(index))
-    return f"every solution earns {top:g}, the top of reward_range"
+                raise Fault(f"its own solution gets {verdict.reward}; the maximum of reward_range is {top}", at(index))
+    return f"every solution gets {top:g}, the maximum of reward_range"
 
 
 def mutated(subject: Subject) -> str:
     env = subject.single
     if type(env).neighbour is SingleTurn.neighbour:
-        raise Skip("it has no `neighbour`, so its tasks are not mutated")
+        raise Skip("it has no `neighbour`, so its tasks cannot be mutated")
     for index, task in enumerate(subject.tasks[:50]):
         kept, key = copy.deepcopy(task), Key(0).at("check", index=index)
         other = env.mutate(task, key)
         if other != env.mutate(task, key) or task != kept:
-            raise Fault("a mutation is no pure function of task and key", at(index))
+            raise Fault("a mutation does not depend on task and key alone", at(index))
         if not judge(env, other, slot(env.solution(other), env)).correct:
             raise Fault(f"the solution of its mutation {other.messages[-1].content!r} is not correct", at(index))
         again = env.mutate(other, key)
         if not judge(env, again, slot(env.solution(again), env)).correct:
             raise Fault("the solution of a mutation of its mutation is not correct", at(index))
-    return "a mutation is another task of the same split, solvable, and may be mutated again"
+    return "a mutation is another solvable task of the same split and can be mutated again"
 
 
 def wrong(subject: Subject) -> str:
     golds = subject.golds
     if not subject.strangers:
-        raise Skip("no two tasks have a different `answer`, so none's solution is known to be wrong for another")
+        raise Skip("no two tasks have different answers, so no solution is known to be wrong for another task")
     accepted = []
     for i, j in subject.strangers:
         for answer in (golds[j], f"{golds[i]} or {golds[j]}"):

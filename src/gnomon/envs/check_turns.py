@@ -22,8 +22,8 @@ def replayed(env: Env, tasks: Sequence[Task]) -> str:
             # One that goes on for longer than before is asked for a reply that nobody gave.
             said = (*first.replies, *[""] * env.max_turns)
             if first != played(env, task, lambda episode, turn, said=said: said[turn]):  # type: ignore[misc]
-                raise Fault("an episode played again from what was said goes otherwise", at(index))
-    return f"{count} episodes end within {env.max_turns} turn(s), and go the same when played again"
+                raise Fault("an episode that is replayed from its completions differs", at(index))
+    return f"{count} episodes end within {env.max_turns} turn(s), and are the same when replayed"
 
 
 def solved(env: Env, tasks: Sequence[Task]) -> str:
@@ -35,8 +35,8 @@ def solved(env: Env, tasks: Sequence[Task]) -> str:
         for seat, verdict in enumerate(whole.verdicts):
             if not verdict.correct and (len(whole.verdicts) == 1 or verdict.status is not Status.WRONG):
                 why = verdict.detail or "no reason given"
-                raise Fault(f"its own player, in seat {seat}, is judged {verdict.status}: {why}", at(index))
-    return f"its player ends every episode as it should, in at most {taken} of {env.max_turns} turns"
+                raise Fault(f"its own player, as player {seat}, is judged {verdict.status}: {why}", at(index))
+    return f"its scripted player succeeds in every episode, in at most {taken} of {env.max_turns} turns"
 
 
 def doubled(env: Env, tasks: Sequence[Task]) -> str:
@@ -44,8 +44,8 @@ def doubled(env: Env, tasks: Sequence[Task]) -> str:
     for index, task in enumerate(tasks[:20]):
         last = len(whole := well(env, task).replies) - 1
         if interrupted(env, task, 2 * whole[last], last).correct:
-            raise Fault("a reply with two moves is correct", at(index))
-    return "a reply with two moves is refused"
+            raise Fault("a reply with two actions is judged correct", at(index))
+    return "a reply with two actions is rejected"
 
 
 def constant(env: Env, tasks: Sequence[Task], most: float) -> str:
@@ -54,13 +54,13 @@ def constant(env: Env, tasks: Sequence[Task], most: float) -> str:
     for task in tasks[:50]:
         whole = well(env, task)
         if len(whole.verdicts) > 1:
-            raise Skip("several seats play, and who always moves alike meets one who does")
+            raise Skip("not applicable to several players: a constant player meets a constant opponent")
         found.update((whole.replies[0], whole.replies[-1]))
     scores = [
         (sum(judge(env, task, said).correct for task in tasks) / len(tasks), said) for said, _ in found.most_common(10)
     ]
     share, reply = max(scores)
-    told = f"the best constant reply, {reply!r}, is right on {share:.1%} of the tasks"
+    told = f"the best constant reply, {reply!r}, is correct on {share:.1%} of the tasks"
     if share > most:
-        raise Fault(f"{told}; a policy that never looks at the episode must not reach {most:.0%}")
+        raise Fault(f"{told}; a policy that ignores the observations must not reach {most:.0%}")
     return told

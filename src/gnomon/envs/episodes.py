@@ -69,7 +69,7 @@ def played(env: Env, task: Task, say: Callable[[Episode, int], str], key: Key = 
             steps.append(episode.step(replies[-1]))
             seat = steps[-1].seat
             if not steps[-1].done and seat not in told and not steps[-1].messages:
-                raise Fault(f"seat {seat} is to speak and was told nothing")
+                raise Fault(f"player {seat} must act and got no observation")
             told.add(seat)
     finally:
         episode.close()
@@ -80,7 +80,7 @@ def verdicts_of(env: Env, step: Step, seats: int) -> tuple[Verdict, ...]:
     """The verdicts that end an episode, one per seat, in range."""
     verdicts = step.verdicts or (step.verdict,)
     if len(verdicts) < seats:
-        raise Fault(f"{seats} seats took part and {len(verdicts)} got a verdict")
+        raise Fault(f"the episode has {seats} players and {len(verdicts)} verdicts")
     low, high = env.reward_range
     for verdict in verdicts:
         if not isinstance(verdict, Verdict):

@@ -38,7 +38,7 @@ def play(
         messages, seat = episode.messages, 0
         for _ in range(env.max_turns):
             if several:
-                write(f"seat {seat}")
+                write(f"player {seat}")
             show(messages, write)
             step = episode.step(slotted(env, read("> "), write))
             if step.done:
@@ -50,7 +50,7 @@ def play(
     if not (step.done and verdicts):
         raise ValueError(f"the episode of {type(env).__name__} ends without a verdict")
     for seat, verdict in enumerate(verdicts):
-        explain(verdict, write, f"seat {seat}: " if len(verdicts) > 1 else "")
+        explain(verdict, write, f"player {seat}: " if len(verdicts) > 1 else "")
     return verdicts
 
 

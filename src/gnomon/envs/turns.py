@@ -117,7 +117,7 @@ class Playing:
         self.ask = next(self._play)
         """Whose turn it is, and what may be moved."""
         if self.ask.seat != 0:
-            raise ValueError(f"{type(env).__name__} asks seat {self.ask.seat} first; seat 0 speaks first")
+            raise ValueError(f"{type(env).__name__} asks player {self.ask.seat} first; player 0 acts first")
         self.messages = (*task.messages, *user(self.ask.text))
         self._retries = [env.retries] * env.seats
         self._turns = 0
@@ -157,14 +157,14 @@ class Playing:
         """The verdicts. Args: seat, who spoke last, and `found` what; status, of the move that ended it illegally."""
         self._over = True
         if len(payoffs) != self.env.seats:
-            raise ValueError(f"{len(payoffs)} payoffs for {self.env.seats} seat(s)")
+            raise ValueError(f"{len(payoffs)} payoffs for {self.env.seats} player(s)")
         verdicts = []
         for at, payoff in enumerate(payoffs):
             if isinstance(payoff, Verdict):
                 verdicts.append(payoff)
                 continue
             own = status if at == seat else None
-            lost = f"seat {seat} made no legal move" if status else ""
+            lost = f"player {seat} made no legal move" if status else ""
             verdicts.append(
                 Verdict(
                     status=own or (Status.CORRECT if payoff > 0 else Status.WRONG),

@@ -60,7 +60,7 @@ def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
                 if kind == "end":
                     return heard, str(value)
                 heard.append((kind, value))
-            return heard, f"nothing was heard for {PATIENCE if heard else LOADING:g} s"
+            return heard, f"no answer within {PATIENCE if heard else LOADING:g} s"
         except (EOFError, ConnectionError):
             return heard, f"the process ended with exit status {process.wait()}"
         finally:

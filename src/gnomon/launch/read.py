@@ -118,7 +118,7 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
             rates = "   ".join(
                 f"pass@{k} {i['value']:.3f} [{i['low']:.3f}, {i['high']:.3f}]" for k, i in body["pass_at"].items()
             )
-            text.append(f"{name:<12} {rates}   length {body['length']:.1f}   cut off {body['truncated']:.0%}")
+            text.append(f"{name:<12} {rates}   length {body['length']:.1f}   truncated {body['truncated']:.0%}")
     for name in ("reward", "length"):
         values = facts["curve"][name]
         if values:

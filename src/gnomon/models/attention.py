@@ -126,7 +126,7 @@ class Rows:
         self.prefix, self.group, self.place, self.size = prefix, group, place, size
         prompts = len(prefix.lengths)
         if bool((group[1:] < group[:-1]).any()):
-            raise ValueError("rows of a group must stand together, groups in order")
+            raise ValueError("rows of a group must be adjacent, and groups in order")
         count = torch.bincount(group, minlength=prompts)
         self.lanes = max(QUERIES, int(count.max()))
         self.lane = torch.arange(len(group)) - (torch.cumsum(count, 0) - count)[group] + group * self.lanes

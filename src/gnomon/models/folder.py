@@ -72,7 +72,7 @@ def _require_known(folder: Path, config: Mapping[str, Any]) -> None:
         why = "quantized weights cannot be trained, and reading them needs other packages"
         raise _unsupported(folder, "the weights are quantized", why, "use the folder of the model before quantization")
     if (folder / "adapter_config.json").is_file():
-        why = "it would load whatever base model its adapter_config.json names"
+        why = "its adapter_config.json could name any base model"
         raise _unsupported(
             folder, "the folder contains an adapter", why, "merge it into its base model and use the merged folder"
         )

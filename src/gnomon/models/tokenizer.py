@@ -38,7 +38,7 @@ class Tokenizer:
         ends = eos if isinstance(eos, list) else [] if eos is None else [eos]
         for token in [*ends, *([] if bos is None else [bos])]:
             if type(token) is not int:
-                why = f"{token!r} is no id of a token"
+                why = f"{token!r} is not a token id"
                 raise ModelError("E303", "eos_token_id or bos_token_id cannot be read", where=str(folder), why=why)
         self.eos: frozenset[int] = frozenset(ends)
         self.bos: int | None = bos

@@ -88,7 +88,7 @@ def likelihood_throughout(rollouts: Rollouts, advantage: Callable[[Tensor], Tens
 
 def _parts(rollouts: Rollouts) -> tuple[Tensor, Tensor]:
     if rollouts.segment is None:
-        raise ValueError("the answer must be told from the reasoning: segment 0 is reasoning, the others are answer")
+        raise ValueError("answer and reasoning must be marked: segment 0 is reasoning, the others are the answer")
     if rollouts.logp is None:
         raise ValueError("the likelihood of an answer takes log-probabilities under the policy")
     return rollouts.segment, rollouts.logp

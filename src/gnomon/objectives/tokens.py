@@ -76,7 +76,7 @@ class Tokens:
     def log_divergence(self) -> Tensor:
         """[T] log(policy/reference). Raises: ValueError where the tokens carry no reference."""
         if self.reference_logp is None:
-            raise ValueError("a penalty that pulls to a reference needs reference_logp on its tokens")
+            raise ValueError("a penalty relative to a reference needs reference_logp on its tokens")
         return self.logp - self.reference_logp
 
     @property

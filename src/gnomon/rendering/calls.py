@@ -33,7 +33,7 @@ def named_call(text: str, slot: str) -> ToolCall:
             raise Unreadable('the call has no "name"')
         value, raw = fields.get(slot, ({}, "{}"))
         if not isinstance(value, dict):
-            raise Unreadable(f'"{slot}" of the call is no JSON object')
+            raise Unreadable(f'"{slot}" of the call is not a JSON object')
     except Unreadable as error:
         return malformed(text, str(error))
     return ToolCall(name=name, arguments=raw)
@@ -53,7 +53,7 @@ def arguments_of(call: ToolCall, *, max_chars: int = MAX_CHARS, max_depth: int =
     """
     value = _read(call.arguments, max_chars, max_depth)
     if not isinstance(value, dict):
-        raise Unreadable("the arguments are no JSON object")
+        raise Unreadable("the arguments are not a JSON object")
     return value
 
 
@@ -88,7 +88,7 @@ def _guard(text: str, max_chars: int, max_depth: int) -> None:
 def _fields(text: str) -> dict[str, tuple[Any, str]]:
     """Key → value and its raw text, of the one JSON object that the text is."""
     if not isinstance(_read(text), dict):
-        raise Unreadable("the call is no JSON object")
+        raise Unreadable("the call is not a JSON object")
     fields: dict[str, tuple[Any, str]] = {}
     place = text.index("{") + 1
     # The text is known to be well-formed, so that only the stretches have to be found.
@@ -114,7 +114,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _number(text: str) -> float:
-    raise Unreadable(f"{text} is no JSON number")
+    raise Unreadable(f"{text} is not a JSON number")
 
 
 def _finite(text: str) -> float:

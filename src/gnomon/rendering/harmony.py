@@ -186,7 +186,7 @@ class Harmony:
     def _called(self, utterance: Utterance) -> ToolCall:
         name = utterance.recipient.removeprefix(FUNCTIONS)
         if not utterance.whole:
-            problem = "the call was cut off"
+            problem = "the call is truncated"
             return ToolCall(name=name, arguments=utterance.body, parsing=Parsing.TRUNCATED, problem=problem)
         call = ToolCall(name=name, arguments=utterance.body)
         if utterance.recipient.startswith(FUNCTIONS):

@@ -118,7 +118,7 @@ def _turns(messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
 def _tagged(text: str, ended: bool) -> ToolCall:
     """What stands behind `<|python_tag|>`: a JSON call, `name.call(…)` of a built-in tool, or code."""
     if not ended:
-        return ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem="the call was cut off")
+        return ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem="the call is truncated")
     if text.lstrip().startswith("{"):
         return named_call(text.strip(), "parameters")
     builtin = re.fullmatch(r"\s*(\w{1,64})\.call\((.*)\)\s*", text, re.S)
@@ -130,5 +130,5 @@ def _untagged(text: str, ended: bool) -> tuple[str, tuple[ToolCall, ...]]:
     if not re.match(r'\s*\{\s*"name"\s*:', text):
         return text, ()
     if not ended:
-        return "", (ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem="the call was cut off"),)
+        return "", (ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem="the call is truncated"),)
     return "", (named_call(text.strip(), "parameters"),)

@@ -67,7 +67,7 @@ def _calls(
     while place < len(ids):
         if ids[place] != begin:
             if ids[place] == end:
-                calls.append(malformed("", "</tool_call> stands without a <tool_call> before it"))
+                calls.append(malformed("", "</tool_call> has no <tool_call> before it"))
             else:
                 outside.append(ids[place])
             place += 1
@@ -78,7 +78,7 @@ def _calls(
             calls.append(reader(text.strip()))
             place = close + 1
         elif close == len(ids) and not ended:
-            problem = "the call was cut off"
+            problem = "the call is truncated"
             calls.append(ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem=problem))
             place = close
         else:

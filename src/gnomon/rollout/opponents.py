@@ -39,7 +39,7 @@ class Opponents(Actor):
                 "E181",
                 "the environment has one player, so an opponent cannot play",
                 where=type(env).__name__,
-                fix='players.opponent="", or an environment of several seats (gnomon env list)',
+                fix='players.opponent="", or an environment for several players (gnomon env list)',
             )
         self.opponent, self.past = opponent, past
 

@@ -179,7 +179,7 @@ def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
             timeout=SECONDS,
         )
     except subprocess.TimeoutExpired:
-        said = f"nothing was heard for {SECONDS:g} s"
+        said = f"no answer within {SECONDS:g} s"
         return (Probe(name="landlock and filter", holds=False, needed=True, said=said),)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["it died"])[-1]

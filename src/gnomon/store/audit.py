@@ -39,7 +39,7 @@ class VerifyReport:
         steps = ", ".join(map(str, self.checkpoints)) or "none"
         good = f"{self.folder}: {self.records} records chain to {self.fingerprint[:16]}; good checkpoints: {steps}"
         if self.attempts:
-            good += f"; attempts that were given up: {self.attempts}"
+            good += f"; attempts: {self.attempts}"
         return "\n".join([good, *map(str, self.problems)])
 
 

@@ -246,7 +246,7 @@ def _measure(path: Path) -> dict[str, Any]:
 def _manifest(path: Path) -> dict[str, Any]:
     body = json.loads((path / CHECKPOINT_MANIFEST).read_bytes())
     if not isinstance(body, dict):
-        raise ValueError("it holds no table")
+        raise ValueError("it is not a table")
     return body
 
 

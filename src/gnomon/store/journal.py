@@ -117,7 +117,7 @@ def find(folder: Path) -> Path:
 def _check_header(db: sqlite3.Connection, folder: Path) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise damaged(folder, f"{JOURNAL} is no journal of gnomon")
+        raise damaged(folder, f"{JOURNAL} is not a gnomon journal")
     if version > FORMAT:
         raise RunError(
             "E406",
@@ -222,7 +222,7 @@ def faults(folder: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise damaged(folder, f"{JOURNAL}: {error}") from error
         if "decode to UTF-8" in str(error):
-            raise damaged(folder, f"{JOURNAL}: a text is no longer text") from error
+            raise damaged(folder, f"{JOURNAL}: text is not valid UTF-8") from error
         if code == sqlite3.SQLITE_FULL:
             raise _full(folder) from error
         if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:

@@ -252,7 +252,7 @@ class RunReader:
     def _status(self) -> RunStatus:
         text = self._meta("status")
         if text not in set(RunStatus):
-            raise damaged(self.folder, f"{text!r} is no status of a run")
+            raise damaged(self.folder, f"{text!r} is not a run status")
         return RunStatus(text)
 
     def _meta(self, name: str) -> str:

@@ -178,7 +178,7 @@ def mismatch(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
         allowed = [wanted] if isinstance(wanted, str) else wanted or list(TYPES)
         kinds = tuple(kind for each in allowed for kind in TYPES.get(each, (object,)))
         if not isinstance(value, kinds) or (isinstance(value, bool) and not {bool, object} & set(kinds)):
-            return f"the argument {name!r} is no {' or '.join(allowed)}"
+            return f"the argument {name!r} must be {' or '.join(allowed)}"
     return ""
 
 

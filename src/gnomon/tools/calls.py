@@ -70,10 +70,10 @@ def named(text: str, tools: Sequence[EnvTool], span: tuple[int, int]) -> Call:
     except Malformed as problem:
         return Call(problem=f"the call cannot be read: {problem}", span=span)
     if not isinstance(said, dict) or not isinstance(name := said.get("name"), str):
-        return Call(problem='the call is no JSON object with a "name"', span=span)
+        return Call(problem='the call is not a JSON object with a "name"', span=span)
     arguments = said.get("arguments", {})
     if not isinstance(arguments, dict):
-        return Call(problem='"arguments" of the call is no JSON object', span=span)
+        return Call(problem='"arguments" of the call is not a JSON object', span=span)
     if name not in (names := [tool.name for tool in tools]):
         return Call(problem=f"there is no tool {name[:40]!r}; there is {', '.join(names)}", span=span)
     return Call(name=name, arguments=arguments, span=span)

@@ -78,7 +78,7 @@ def index(corpus: str) -> Index:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise unreadable(corpus, f"{type(error).__name__}: {error}") from error
     if not passages:
-        raise unreadable(corpus, "it holds no passage")
+        raise unreadable(corpus, "it contains no passages")
     return Index(passages)
 
 

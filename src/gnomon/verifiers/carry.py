@@ -69,7 +69,7 @@ def load(name: str, file: str) -> None:
         return
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ModuleNotFoundError(f"{file} is no Python file")
+        raise ModuleNotFoundError(f"{file} is not a Python file")
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

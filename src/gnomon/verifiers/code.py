@@ -65,10 +65,10 @@ class Cases:
         call = gold.get("call", "") if isinstance(gold, dict) else None
         pairs = isinstance(cases, list | tuple) and all(isinstance(c, list | tuple) and len(c) == 2 for c in cases)
         if not cases or not pairs or not isinstance(call, str) or set(gold) - {"call", "cases"}:
-            raise ValueError(f"the task's own answer {gold!r:.100} holds no tests")
+            raise ValueError(f"the task's own answer {gold!r:.100} contains no tests")
         wanted = (list, tuple) if call else (str,)
         if not all(isinstance(given, wanted) and (call or isinstance(out, str)) for given, out in cases):
-            raise ValueError(f"a test of {gold!r:.100} is no {'list of arguments' if call else 'pair of texts'}")
+            raise ValueError(f"a test of {gold!r:.100} is not a {'list of arguments' if call else 'pair of texts'}")
         return Cases(call=call, cases=tuple(Case(given=given, expected=out) for given, out in cases))
 
     def work(self, source: str) -> Work:

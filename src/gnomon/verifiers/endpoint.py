@@ -108,9 +108,9 @@ class Endpoint:
             body: Any = strict_json(raw.decode("utf-8"), max_length=MAX_BYTES)
             said = body["choices"][0]["message"]["content"]
         except (UnicodeDecodeError, Malformed, LookupError, TypeError) as error:
-            raise self.broken(f"the answer is no completion: {type(error).__name__}") from None
+            raise self.broken(f"the answer is not a completion: {type(error).__name__}") from None
         if not isinstance(said, str):
-            raise self.broken("the answer is no completion: its content is no text")
+            raise self.broken("the answer is not a completion: its content is not text")
         return said
 
     def secret(self) -> str:

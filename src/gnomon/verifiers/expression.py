@@ -79,7 +79,7 @@ def _tokens(text: str) -> list[str]:
         if char in SIGNS:
             tokens.append(SIGNS[char])
         elif char not in " \t\n":
-            raise Malformed(f"{char!r} is no part of an expression")
+            raise Malformed(f"{char!r} is not part of an expression")
         place += 1
     return tokens
 

@@ -101,7 +101,7 @@ def _last_line(reply: str, begin: int) -> Extraction:
     text = line.strip()
     start = end - len(line) + len(line) - len(line.lstrip())
     if not text:
-        return Extraction(text=None, status=Status.NO_ANSWER, detail="there is no slot, and no last line")
+        return Extraction(text=None, status=Status.NO_ANSWER, detail="there is no slot and no last line")
     if len(text) > MAX_SLOT:
         detail = f"an answer of over {MAX_SLOT} characters"
         return Extraction(text=None, status=Status.MALFORMED, span=(start, end), detail=detail)

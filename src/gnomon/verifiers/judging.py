@@ -63,7 +63,7 @@ def fault(value: object, reward_range: tuple[float, float]) -> str:
     try:
         reward = replace(value).reward  # Made anew, so that what a verdict checks of itself holds.
     except (ValueError, TypeError, AttributeError) as error:
-        return f"the verifier gave a verdict that is none: {error}"
+        return f"the verifier returned an invalid verdict: {error}"
     if not (math.isfinite(reward) and low - 1e-9 <= reward <= high + 1e-9):
         return f"the verifier gave the reward {reward}, outside its declared range {low} … {high}"
     return ""

@@ -108,7 +108,7 @@ class LLMJudge:
 def read(said: Any) -> tuple[bool, str]:
     """The verdict and its reason. Raises: Malformed, for anything but the one JSON object that was asked for."""
     if not isinstance(said, str):
-        raise Malformed("the judge said no text")
+        raise Malformed("the judge returned no text")
     body = strict_json(said.strip(), max_length=MAX_ANSWER)
     if not isinstance(body, dict) or set(body) != {"verdict", "reason"}:
         raise Malformed("no object with exactly the keys verdict and reason")

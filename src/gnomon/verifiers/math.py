@@ -116,7 +116,7 @@ class Math(Answered):
 def _gold(gold: Any) -> str:
     """The task's own answer as text. Raises: ValueError when it is none; this is never the policy's doing."""
     if isinstance(gold, bool) or not isinstance(gold, str | int | float | Fraction):
-        raise ValueError(f"the task's own answer {gold!r:.100} is no mathematical text")
+        raise ValueError(f"the task's own answer {gold!r:.100} is not mathematical text")
     text = repr(gold) if isinstance(gold, float) else str(gold)
     if not spoken(text):
         raise ValueError("the task's own answer is empty")

@@ -132,7 +132,7 @@ def quantity(
         return Quantity(value=value / 100 if percent is Percent.SHARE else value)
     unit = units.get(behind) or units.get(behind.lower())
     if unit is None:
-        raise Malformed("a number with something behind it that is no known unit")
+        raise Malformed("the text after the number is not a known unit")
     return Quantity(value=value, unit=unit)
 
 
@@ -193,7 +193,7 @@ class Number(Answered):
             else:
                 found = self.read(repr(gold) if isinstance(gold, float) else str(gold).strip())
         except Malformed as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is no number: {problem}") from problem
+            raise ValueError(f"the task's own answer {gold!r:.100} is not a number: {problem}") from problem
         if self.units is Units.REQUIRED and found.unit is None:
             raise ValueError(f"the task's own answer {gold!r:.100} has no unit, and units are required")
         return found

@@ -25,8 +25,8 @@ class Pattern(Answered):
     def accepts(self, answer: str, gold: Any) -> bool:
         flags = (re.IGNORECASE if self.ignore_case else 0) | (re.DOTALL if self.dot_matches_newline else 0)
         if not isinstance(gold, str):
-            raise ValueError(f"the task's own answer {gold!r:.100} is no regular expression")
+            raise ValueError(f"the task's own answer {gold!r:.100} is not a regular expression")
         try:
             return re.fullmatch(gold, answer, flags) is not None
         except re.error as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is no regular expression: {problem}") from problem
+            raise ValueError(f"the task's own answer {gold!r:.100} is not a regular expression: {problem}") from problem

@@ -85,7 +85,7 @@ def _tokens(text: str) -> list[str]:
         elif char in LETTERS:
             tokens.append(char)
         elif char not in " \t\n":
-            raise Malformed(f"{char!r} is no part of a polynomial")
+            raise Malformed(f"{char!r} is not part of a polynomial")
         place += 1
     return tokens
 
@@ -142,7 +142,7 @@ class _Parser:
         if opened and self.tokens[self.place - 1 : self.place] != [")"]:
             raise Malformed("an exponent that is not one whole number")
         if not exponent.isascii() or not exponent.isdigit() or len(exponent) > 2 or int(exponent) > MAX_DEGREE:
-            raise Malformed(f"an exponent that is no whole number from 0 to {MAX_DEGREE}")
+            raise Malformed(f"the exponent is not an integer from 0 to {MAX_DEGREE}")
         if self.peek() == "^":
             raise Malformed("a power of a power needs parentheses")
         result: Terms = {(): Fraction(1)}
@@ -196,7 +196,7 @@ class _Parser:
         if not right:
             raise Malformed("a division by zero")
         if set(right) != {()}:
-            raise Malformed("a division by what is no number")
+            raise Malformed("the divisor is not a number")
         return self.scaled(left, 1 / right[()])
 
     def put(self, total: Terms, term: Term, factor: Fraction) -> None:
@@ -239,7 +239,7 @@ class PolynomialAnswer(Answered):
         try:
             right = polynomial(str(gold))
         except Malformed as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is no polynomial: {problem}") from problem
+            raise ValueError(f"the task's own answer {gold!r:.100} is not a polynomial: {problem}") from problem
         said = polynomial(answer)
         if self.form is Form.EXPANDED:
             if "(" in answer:

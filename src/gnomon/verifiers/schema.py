@@ -37,7 +37,7 @@ class JsonSchema(Answered):
         from referencing import Registry  # type: ignore[import-not-found, unused-ignore]
 
         if not isinstance(gold, dict | bool):
-            raise ValueError(f"the task's own answer {gold!r:.100} is no JSON schema")
+            raise ValueError(f"the task's own answer {gold!r:.100} is not a JSON schema")
         value = strict_json(answer)
         checker = jsonschema.Draft202012Validator(gold, registry=Registry())
         try:

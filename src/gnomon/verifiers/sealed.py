@@ -43,5 +43,5 @@ def checked(value: Any) -> Any:
         return value
     for part in value.parts:
         if type(part) is not Part or not all(type(number) in (int, float) for number in (part.value, part.weight)):
-            raise TypeError(f"{part!r} is no part of a verdict")
+            raise TypeError(f"{part!r} is not part of a verdict")
     return replace(value, parts=tuple(value.parts))

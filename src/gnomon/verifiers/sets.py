@@ -49,7 +49,7 @@ class SetMatch(Answered):
         object.__setattr__(self, "rules", tuple(Rule(rule) for rule in self.rules))
         object.__setattr__(self, "repeats", Repeats(self.repeats))
         if not self.separator or self.items not in ("text", "number"):
-            raise ValueError(f"separator {self.separator!r} or items {self.items!r} is none")
+            raise ValueError(f"separator {self.separator!r} or items {self.items!r} is invalid")
 
     def accepts(self, answer: str, gold: Any) -> float:
         said, right = self._counted(self.split(answer)), self._gold(gold)
@@ -75,7 +75,7 @@ class SetMatch(Answered):
         read = [self._item(item.strip()) for item in items]
         counted = Counter(read)
         if self.repeats is Repeats.REFUSED and len(counted) < len(read):
-            raise Malformed("an item stands there twice")
+            raise Malformed("an item occurs twice")
         return Counter(set(read)) if self.repeats is Repeats.IGNORED else counted
 
     def _item(self, text: str) -> Any:
@@ -87,8 +87,8 @@ class SetMatch(Answered):
     def _gold(self, gold: Any) -> Counter[Any]:
         """The task's own items. Raises: ValueError when they are none; this is never the policy's doing."""
         if not isinstance(gold, str | list | tuple | set | frozenset):
-            raise ValueError(f"the task's own answer {gold!r:.100} is no list of items")
+            raise ValueError(f"the task's own answer {gold!r:.100} is not a list of items")
         try:
             return self._counted(self.split(gold) if isinstance(gold, str) else [str(item) for item in gold])
         except Malformed as problem:
-            raise ValueError(f"the task's own answer {gold!r:.100} is no list of items: {problem}") from problem
+            raise ValueError(f"the task's own answer {gold!r:.100} is not a list of items: {problem}") from problem

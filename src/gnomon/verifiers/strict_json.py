@@ -54,12 +54,12 @@ def _measure(text: str) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Malformed("a key stands twice in one object")
+        raise Malformed("a key occurs twice in one object")
     return found
 
 
 def _constant(name: str) -> Any:
-    raise Malformed(f"{name} is no JSON")
+    raise Malformed(f"{name} is not JSON")
 
 
 def _int(text: str) -> int:

@@ -156,7 +156,7 @@ class Verifiers:
         self.run.result()
         paid = [reward for trace in self.traces for reward in trace.rewards.values()]
         if not paid or None in paid:
-            raise RuntimeError("a reward was not scored: it needs a runtime or a judge, and there is none")
+            raise RuntimeError("a reward was not scored: it needs a runtime or a judge, and neither is available")
         return {"text": "", "seat": 0, "done": True, "rewards": [sum(reward.score * reward.weight for reward in paid)]}
 
 

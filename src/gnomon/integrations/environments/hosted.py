@@ -172,7 +172,7 @@ class HostedEpisode:
             raise
         if env.reproducible and shown != first(*env._address, task.info["seed"]):
             self._talk.close()
-            raise unlike(env.name, f"seed {task.info['seed']} begins otherwise than before")
+            raise unlike(env.name, f"seed {task.info['seed']} gives another first observation than before")
 
     def step(self, reply: str) -> Step:
         """Raises: ValueError, when the episode is over; VerifierError, as `Hosted` says."""

@@ -132,7 +132,7 @@ class Conversation:
             line = self._lines.readline()
         except TimeoutError as error:
             self.close()
-            raise Late(f"nothing was heard for {seconds:g} s") from error
+            raise Late(f"no answer within {seconds:g} s") from error
         except OSError as error:
             raise self._died() from error
         if not line.endswith("\n"):

@@ -125,7 +125,10 @@ class RemoteEpisode:
             raise VerifierError("E179", "the server's answer is not a step", where=self.env.url) from error
 
     def _too_long(self) -> Step:
-        verdict, seats = exceeded(f"more than {LONG} characters were said", self.env.reward_range), self.env.seats
+        verdict, seats = (
+            exceeded(f"more than {LONG} characters in all completions", self.env.reward_range),
+            self.env.seats,
+        )
         return Step(done=True, verdict=verdict) if seats == 1 else Step(done=True, verdicts=(verdict,) * seats)
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ class Plays:
             return Retry(failed(f"the environment gave {step!r:.200} in the place of a step"))
         verdicts = step.verdicts or (step.verdict,)
         if step.done and len(verdicts) != self.seats:
-            return Retry(failed(f"the environment gave {len(verdicts)} verdicts for {self.seats} seats"))
+            return Retry(failed(f"the environment returned {len(verdicts)} verdicts for {self.seats} players"))
         problems = (fault(verdict, self.env.reward_range) for verdict in verdicts if step.done)
         problem = next(filter(None, problems), "")
         return Retry(failed(problem)) if problem else step

@@ -107,7 +107,7 @@ class Server:
     def _step(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         task, replies = self._task(asked), asked.get("replies")
         if not isinstance(replies, list) or not all(isinstance(reply, str) for reply in replies):
-            raise Refused(400, "`replies` is a list of all that was said")
+            raise Refused(400, "`replies` must be a list of all completions so far")
         if len(replies) > self.env.max_turns:
             raise Refused(400, f"{len(replies)} replies, of at most {self.env.max_turns}")
         try:
@@ -168,7 +168,7 @@ class Asked(BaseHTTPRequestHandler):
         if not hmac.compare_digest(given, f"Bearer {self.owner.token}".encode()):
             raise Refused(401, "the bearer token is missing or wrong")
         if self.headers.get_content_type() != "application/json":
-            raise Refused(415, "the content is no application/json")
+            raise Refused(415, "the content type must be application/json")
         length = self.headers.get("Content-Length", "")
         if self.headers.get("Transfer-Encoding") or not (length.isascii() and length.isdigit()):
             raise Refused(411, "the length of the content is not given")
@@ -177,9 +177,9 @@ class Asked(BaseHTTPRequestHandler):
         try:
             body = json.loads(self.rfile.read(int(length)) or b"{}")
         except (ValueError, RecursionError) as error:
-            raise Refused(400, "the content is no JSON") from error
+            raise Refused(400, "the content is not valid JSON") from error
         if not isinstance(body, dict):
-            raise Refused(400, "the content is no JSON object")
+            raise Refused(400, "the content must be a JSON object")
         return body
 
     def _say(self, status: int, answer: Mapping[str, Any]) -> None:

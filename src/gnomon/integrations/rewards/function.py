@@ -66,7 +66,7 @@ class FunctionReward(Foreign):
         if not self.low <= score <= self.top:
             wide = min(score, self.low), max(score, self.top)
             raise NoScore(
-                f"{name} returned {score:g}, outside of reward_range ({self.low:g}, {self.top:g}); "
+                f"{name} returned {score:g}, outside reward_range ({self.low:g}, {self.top:g}); "
                 f"pass reward_range=({wide[0]:g}, {wide[1]:g}), whose upper end is what a right reply earns"
             )
         return (Part(name="reward", value=score),)

@@ -121,7 +121,7 @@ def require_same_tokens(ours: Path, theirs: Path) -> None:
     if (ours / "tokenizer.json").read_bytes() != (theirs / "tokenizer.json").read_bytes():
         raise ConfigError(
             "E180",
-            "two policies that shall play each other have different tokenizers",
+            "the policy and its opponent have different tokenizers",
             where=f"{ours} and {theirs}",
             why="a conversation is kept as tokens, and it would not say the same to both",
             fix="policies that were trained from the same base",

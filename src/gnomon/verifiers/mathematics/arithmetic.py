@@ -355,7 +355,7 @@ class Arithmetic(ABC):
             return self.matrix(text[len("\\begin{") :].rstrip("}"))
         if text[1:] in FUNCTIONS:
             return self.function(text[1:])
-        raise Malformed(f"{text} is no part of a mathematical answer")
+        raise Malformed(f"{text} is not part of a mathematical answer")
 
     def argument(self) -> Node:
         r"""The argument of a command: a group in braces, or one sign: `\frac12` is a half."""
@@ -416,7 +416,7 @@ class Arithmetic(ABC):
             elif not self.drop("&") and self.peek() != f"\\end{{{kind}}}":
                 raise Malformed(f"unexpected {self.peek()!r} in a matrix")
         if len({len(row) for row in rows}) != 1 or not rows[0]:
-            raise Malformed("a matrix whose rows are not of one length")
+            raise Malformed("the rows of the matrix have different lengths")
         if len(rows) * len(rows[0]) > MAX_TERMS:
             raise Malformed(f"a matrix of over {MAX_TERMS} entries")
         return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))

@@ -44,7 +44,7 @@ class _Answers(Arithmetic):
             self.take()
         self.drop("\\approx")
         if self.peek() == "\\neg" or (self.kind() == "word" and self.peek() == "not"):
-            raise Malformed("a denial is no answer")
+            raise Malformed("a denial is not an answer")
         if self.peek() in ("negative", "minus", "positive") and self.peek(1) == "\\infty":
             minus = self.take() != "positive"
             return negative(self.atom()) if minus else self.atom()
@@ -87,7 +87,7 @@ class _Answers(Arithmetic):
         if not text:
             return node
         if measure(text) is None and not noun(text):
-            raise Malformed(f"{text!r} behind a value is no unit")
+            raise Malformed(f"{text!r} after a value is not a unit")
         return Node("quantity", (node,), text)
 
     def modulo(self, node: Node) -> Node:

@@ -108,7 +108,7 @@ def _plain(text: str) -> str:
         elif "\uff01" <= char <= "\uff5e" or "\U0001d400" <= char <= "\U0001d7ff":
             pieces.append(_plain(unicodedata.normalize("NFKC", char)))
         else:
-            raise Malformed(f"{char!r} is no part of a mathematical answer")
+            raise Malformed(f"{char!r} is not part of a mathematical answer")
     return "".join(pieces)
 
 
@@ -148,7 +148,7 @@ class _Reader:
         while found and found[-1].text in (".", "\\\\"):
             found.pop()
         if any(token.text == "__" for token in found):
-            raise Malformed("'__' is no part of a mathematical answer")
+            raise Malformed("'__' is not part of a mathematical answer")
         return found
 
     def open(self, mode: str, match: re.Match[str]) -> None:
