@@ -1,7 +1,8 @@
-"""The command line in processes of their own, forked from one that has imported the libraries and nothing of ours.
+"""Commands and scripts in processes of their own, forked from one that has imported the libraries and the package.
 
-A fresh interpreter spends four seconds of processor time on importing torch and transformers; a fork has them. What
-must hold between interpreters, such as equal runs under another hash seed, is shown where they are started for it.
+A fresh interpreter spends five seconds of processor time on importing torch, transformers and this package; a fork has
+them. What must hold between interpreters, such as equal runs under another hash seed or light imports, is tested where
+an interpreter is started for it (`interpreter`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import multiprocessing
 import os
 import pty
 import select
+import shlex
 import struct
 import subprocess
 import sys
@@ -18,26 +20,63 @@ import tempfile
 import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 
-__all__ = ["command", "screen"]
+__all__ = ["command", "interpreter", "python", "screen", "shell"]
 
-LIBRARIES = (
+IMPORTED = (
+    "pytest",  # A child imports the module that started it.
     "torch",
     "transformers.modeling_utils",
     "transformers.models.auto.modeling_auto",
+    "transformers.models.gpt_neox.modeling_gpt_neox",
     "typer.main",
     "rich.table",
-    "pydantic",
+    "gnomon.api",
+    "gnomon.cli",
+    "gnomon.audit",
+    "gnomon.launch.display",
+    "gnomon.launch.local",
+    "gnomon.launch.read",
 )
 """None of them starts a thread when it is imported."""
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload([*LIBRARIES, "pytest"])  # A child looks into the module that started it.
+FORKS.set_forkserver_preload(list(IMPORTED))
 
 
 def command(
     *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """`gnomon` with these words, run to its end or its death."""
+    """`gnomon` with these words, in a fork."""
+    return forked(("gnomon", *words), env, cwd)
+
+
+def python(
+    *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`python` with these words, a script or `-c` and its text first, in a fork."""
+    return forked(("python", *words), env, cwd)
+
+
+def interpreter(
+    *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`python` with these words, in a fresh interpreter."""
+    whole = {**os.environ, "NO_COLOR": "1", **(env or {})}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=whole, cwd=cwd)
+
+
+def shell(line: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A line of shell, in a fork where it is one call of `gnomon` or `python`, and else in a shell."""
+    words = shlex.split(line, comments=True)
+    if words[0] in RUN and set(words).isdisjoint({"|", "&&", "||", ";", ">", ">>", "<"}):
+        return forked(words, env, cwd)
+    whole = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **(env or {})}
+    return subprocess.run(line, shell=True, capture_output=True, text=True, env=whole, cwd=cwd)
+
+
+def forked(words: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> subprocess.CompletedProcess[str]:
+    """Run to its end or its death."""
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder) / "out", Path(folder) / "err"
         whole = {**os.environ, "NO_COLOR": "1", **(env or {})}
@@ -45,7 +84,7 @@ def command(
         process.start()
         process.join()
         assert process.exitcode is not None
-        return subprocess.CompletedProcess(["gnomon", *words], process.exitcode, out.read_text(), err.read_text())
+        return subprocess.CompletedProcess(list(words), process.exitcode, out.read_text(), err.read_text())
 
 
 def screen(*words: str, columns: int = 80, env: Mapping[str, str] | None = None) -> str:
@@ -55,7 +94,7 @@ def screen(*words: str, columns: int = 80, env: Mapping[str, str] | None = None)
     whole = {**os.environ, "TERM": "xterm", **(env or {})}
     whole.pop("COLUMNS", None)
     name = os.ttyname(theirs)
-    process = FORKS.Process(target=run, args=(words, whole, str(Path.cwd()), name, name))
+    process = FORKS.Process(target=run, args=(("gnomon", *words), whole, str(Path.cwd()), name, name))
     process.start()
     written = bytearray()
     while process.is_alive() or select.select([ours], [], [], 0)[0]:
@@ -75,7 +114,27 @@ def run(words: Sequence[str], env: Mapping[str, str], cwd: str, out: str, err: s
     for place, file in ((1, out), (2, err)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), place)
     sys.stdout, sys.stderr = (os.fdopen(place, "w", encoding="utf-8", closefd=False) for place in (1, 2))
-    sys.argv = ["gnomon", *words]
+    RUN[words[0]](list(words))
+
+
+def run_gnomon(words: list[str]) -> None:
     from gnomon.cli import main
 
+    sys.argv = words
     main()
+
+
+def run_python(words: list[str]) -> None:
+    """As the interpreter runs `-c text` or a file."""
+    inline = words[1] == "-c"
+    file = "<string>" if inline else words[1]
+    text = words[2] if inline else Path(file).read_text("utf-8")
+    sys.argv = ["-c", *words[3:]] if inline else words[1:]
+    sys.path.insert(0, "" if inline else str(Path(file).resolve().parent))
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    if not inline:
+        module.__file__ = str(Path(file).resolve())
+    exec(compile(text, file, "exec"), vars(module))
+
+
+RUN = {"gnomon": run_gnomon, "python": run_python}

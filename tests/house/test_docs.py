@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from commands import python, shell
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -23,16 +22,15 @@ BLOCKS = [
 def test_a_code_block_runs(page, language, text, tmp_path):
     """Shell blocks line by line; `make` lines are only planned (`make -n`), since CI runs them itself."""
     assert language in ("sh", "python", "text"), f"a block of {page.name} has no language that a test can run"
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     if language == "python":
-        done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=env, capture_output=True, text=True)
+        done = python("-c", text, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     for line in text.splitlines() if language == "sh" else ():
         words = line.partition("#")[0].strip()
         if not words:
             continue
         planned = words.replace("make ", f"make -n -C {ROOT} ", 1) if words.startswith("make ") else words
-        done = subprocess.run(planned, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True)
+        done = shell(planned, cwd=tmp_path)
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
 
 
