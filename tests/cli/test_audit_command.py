@@ -2,12 +2,12 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import gnomon
+from commands import command, interpreter
 from gnomon.errors import ConfigErrors
 from gnomon.store import RunReader
 
@@ -38,8 +38,7 @@ class Boxed:
 
 
 def gnomon_audit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gnomon", "audit", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return command("audit", *words, cwd=folder)
 
 
 def test_a_fault_exits_1_and_leaves_its_files(tmp_path: Path) -> None:
@@ -54,7 +53,7 @@ def test_a_fault_exits_1_and_leaves_its_files(tmp_path: Path) -> None:
     sarif = json.loads((tmp_path / "a.sarif").read_text())
     assert {result["ruleId"] for result in sarif["runs"][0]["results"]} >= rules
     script = tmp_path / "repros" / "correctness.hedge_accepted.py"
-    again = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    again = interpreter(str(script))
     assert again.returncode == 1 and "correct" in again.stdout, again.stderr
     words = [word for rule in rules for word in ("--ack", rule)]
     accepted = gnomon_audit(tmp_path, "loose.py:Loose", "--tasks", "12", *words)

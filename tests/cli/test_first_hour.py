@@ -7,13 +7,14 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import gnomon
-from commands import command
+from commands import command, interpreter, python
 from gnomon.api import configure
 from gnomon.config import DEFAULTS, leaves, overrides, resolve
 from gnomon.elsewhere import ABSENT, OURS
@@ -57,8 +58,8 @@ CALL = (
 )
 
 
-def ran(script: Path) -> str:
-    done = subprocess.run([sys.executable, script.name], cwd=script.parent, capture_output=True, text=True)
+def ran(script: Path, by: Callable[..., subprocess.CompletedProcess[str]] = python) -> str:
+    done = by(script.name, cwd=script.parent)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -66,7 +67,7 @@ def ran(script: Path) -> str:
 def test_a_script_needs_no_guard_and_gives_the_same_bytes(tmp_path):
     script = tmp_path / "vowels.py"
     script.write_text(SCRIPT + CALL.format(run="plain"))
-    plain = ran(script)
+    plain = ran(script, by=interpreter)
     script.write_text(SCRIPT + "if __name__ == '__main__':\n    " + CALL.format(run="guarded"))
     assert ran(script) == plain and command("verify", "plain", cwd=tmp_path).returncode == 0
     again = command("train", "vowels.py:Vowels", "run=r", "group=1", cwd=tmp_path)
@@ -89,7 +90,7 @@ def test_a_file_that_trains_when_it_is_imported_is_told_so(tmp_path, words):
 def test_a_class_of_a_module_that_trains_when_a_worker_imports_it(tmp_path):
     (tmp_path / "inner.py").write_text(SCRIPT + CALL.format(run="plain"))
     (tmp_path / "outer.py").write_text("import inner\n")
-    done = subprocess.run([sys.executable, "outer.py"], cwd=tmp_path, capture_output=True, text=True)
+    done = python("outer.py", cwd=tmp_path)
     assert "E109" in done.stderr and "put the call under" in done.stderr, done.stderr
     assert not (tmp_path / "plain").exists()
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from commands import command
 from gnomon.config import Env as EnvConfig
 from gnomon.config import RunConfig
 from gnomon.envs import Arithmetic, Dataset
@@ -20,11 +18,6 @@ from gnomon.launch.manifest import opening
 from gnomon.store import RunReader
 
 SMALL = ["threads=1", "steps=2", "rollout.prompts=2", "group=2", "max_tokens=16", "eval.every=2", "eval.tasks=2"]
-
-
-def command(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "NO_COLOR": "1", **variables}
-    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env, cwd=cwd)
 
 
 def written(path: Path, start: int = 0) -> Path:
@@ -40,7 +33,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written(folder / "sums.jsonl")
     done = command(
         "train", "dataset", "env.path=sums.jsonl", "run=r", "save.every=1", *SMALL,
-        cwd=folder, GNOMON_FAILPOINT="checkpoint:before-note:2",
+        cwd=folder, env={"GNOMON_FAILPOINT": "checkpoint:before-note:2"},
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
     return folder

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gnomon
-from commands import command
+from commands import command, interpreter, python
 from gnomon.store import RunReader, verify
 
 ROOT = Path(__file__).parents[2]
@@ -23,11 +23,6 @@ SMALL = {
     "eval": {"every": 2, "tasks": 8},
 }
 WORDS = ["threads=1", "steps=3", "rollout.prompts=4", "group=4", "max_tokens=64", "eval.every=2", "eval.tasks=8"]
-
-
-def interpreter(*words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, "-m", "gnomon", *words], capture_output=True, text=True, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +62,7 @@ def test_the_baseline_stands_before_any_training(finished):
 
 
 def test_the_same_recipe_gives_the_same_bytes(finished, tmp_path):
-    done = interpreter("train", str(finished / "recipe.toml"), f"run={tmp_path / 'again'}")
+    done = interpreter("-m", "gnomon", "train", str(finished / "recipe.toml"), f"run={tmp_path / 'again'}")
     assert done.returncode == 0, done.stderr
     assert fingerprint(tmp_path / "again") == fingerprint(finished)
 
@@ -78,24 +73,21 @@ def test_another_seed_gives_others(finished, tmp_path):
 
 
 def test_the_command_line_is_the_same_road(finished, tmp_path):
-    done = interpreter("train", "char_count", f"run={tmp_path / 'r'}", *WORDS)
+    done = command("train", "char_count", f"run={tmp_path / 'r'}", *WORDS)
     assert done.returncode == 0, done.stderr
     assert fingerprint(tmp_path / "r") == fingerprint(finished)
     assert "baseline" in done.stdout and "next:" in done.stdout
 
 
 def test_the_low_level_script_is_the_same_road(tmp_path):
-    script = subprocess.run(
-        [sys.executable, str(ROOT / "examples/low_level.py"), str(tmp_path / "a"), "2"], capture_output=True, text=True
-    )
+    script = python(str(ROOT / "examples/low_level.py"), str(tmp_path / "a"), "2")
     assert script.returncode == 0, script.stderr
     gnomon.train("countdown", run=tmp_path / "b", quiet=True, steps=2, eval={"tasks": 16}).close()
     assert fingerprint(tmp_path / "a") == fingerprint(tmp_path / "b")
 
 
 def test_one_script_runs_and_can_be_resumed_from_the_command_line(tmp_path):
-    words = [sys.executable, str(ROOT / "examples/one_script.py"), str(tmp_path / "v"), "2"]
-    script = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    script = python(str(ROOT / "examples/one_script.py"), str(tmp_path / "v"), "2", cwd=tmp_path)
     assert script.returncode == 0, script.stderr
     again = command("train", str(tmp_path / "v" / "recipe.toml"), f"run={tmp_path / 'w'}")
     assert again.returncode == 0, again.stderr

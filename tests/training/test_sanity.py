@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from commands import command
 from gnomon.config import RunConfig, overrides, resolve
 from gnomon.errors import ConfigError
 from gnomon.launch.display import Silent
@@ -111,9 +109,8 @@ def test_where_answers_are_given_the_policys_own_are_judged(tmp_path: Path):
 def test_the_command_line_gives_the_verdict_as_json(tmp_path: Path):
     """Ten steps are too few: the exit status is that of a gate not passed, and the run can be read."""
     words = [word for word in WORDS if not word.startswith("env=")]
-    command = [sys.executable, "-m", "gnomon", "sanity", "char_count", *words, "steps=10", "--json"]
-    command += ["--candidates", "48", "--keep", "8", f"run={tmp_path / 'run'}", "optim.lr=1e-5"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    words += ["steps=10", "--json", "--candidates", "48", "--keep", "8", f"run={tmp_path / 'run'}", "optim.lr=1e-5"]
+    done = command("sanity", "char_count", *words)
     facts = json.loads(done.stdout)
     assert done.returncode == 1 and facts["gate"] in ("FAIL", "INCONCLUSIVE") and facts["tasks"] == 8
     with RunReader(facts["run"]) as reader:
