@@ -1,12 +1,51 @@
-"""What all tests share: they run side by side, and what was broken on purpose and found out is counted."""
+"""What all tests share: they run side by side, say which programs they lack, and count what they found."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from _pytest.terminal import TerminalReporter
+
+from gnomon.errors import ResourceError
+from gnomon.sandbox.probe import capabilities
+
+PACKAGES = {"bwrap": "bubblewrap", "bc": "bc", "vim": "vim", "chromium": "chromium"}
+"""Programs that some tests need (`@pytest.mark.needs("bwrap")`), with the packages that hold them."""
+ALL = "GNOMON_TEST_ALL"
+"""Variable that makes it a failure if a program is not there. Without it, the tests that need one are left out."""
+
+
+def pytest_configure() -> None:
+    missing = [program for program in PACKAGES if shutil.which(program) is None]
+    if os.environ.get(ALL) and missing:
+        packages = " ".join(PACKAGES[program] for program in missing)
+        raise pytest.UsageError(f"{ALL} is set and {', '.join(missing)} cannot be found: apt-get install {packages}")
+
+
+@cache
+def usable(program: str) -> bool:
+    """Whether tests can use a program; of bwrap, whether this user can build a sandbox with it."""
+    if shutil.which(program) is None:
+        return False
+    try:
+        return program != "bwrap" or bool(capabilities())
+    except ResourceError:
+        return False
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if os.environ.get(ALL):
+        return
+    for mark in item.iter_markers("needs"):
+        for program in mark.args:
+            if not usable(program):
+                pytest.skip(f"needs {program}")
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +57,7 @@ def one_thread() -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """What the suite has found out, over all processes: broken objectives, planted defects, false alarms."""
+    """Over all processes: what the suite has found out, and which tests were left out for want of a program."""
     told = {
         "test_mutant_is_killed[": "mutants killed: {passed} of {all}",
         "test_planted_defect_is_found[": "planted defects found: {passed} of {all}",
@@ -33,3 +72,9 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         )
         if passed or failed:
             terminalreporter.write_line(words.format(passed=passed, failed=failed, all=passed + failed))
+    reasons = (str(report.longrepr[-1]) for report in terminalreporter.stats.get("skipped", []))
+    lacking = Counter(reason.rpartition(" needs ")[2] for reason in reasons if " needs " in reason)
+    if left_out := {program: count for program, count in lacking.items() if program in PACKAGES}:
+        words = ", ".join(f"{count} without {program}" for program, count in left_out.items())
+        packages = " ".join(PACKAGES[program] for program in left_out)
+        terminalreporter.write_line(f"tests left out: {words} (apt-get install {packages})")

@@ -136,6 +136,12 @@ def test_recipes_that_ship_are_sound():
         config.resolve([config.load(path)])
 
 
+def test_what_make_quick_runs_exists():
+    for line in (ROOT / "tests/quick.txt").read_text().splitlines():
+        file, _, name = line.partition("::")
+        assert (ROOT / file).exists() and (not name or f"def {name}(" in (ROOT / file).read_text()), line
+
+
 def test_readme_is_short_and_the_weights_are_small():
     assert len((ROOT / "README.md").read_text().splitlines()) < 120
     weights = ROOT / "src/gnomon/models/tiny/model.safetensors"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
 __all__ = ["failpoint"]
 
@@ -16,14 +17,14 @@ def _armed(text: str) -> tuple[str, int]:
     return (name, int(passes)) if passes.isdigit() else (text, 1)
 
 
-_target, _left = _armed(os.environ.get("GNOMON_FAILPOINT", ""))
+_passes: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
     """Die here without a chance to clean up, if the environment asks for it."""
-    global _left
-    if name != _target:
+    target, last = _armed(os.environ.get("GNOMON_FAILPOINT", ""))
+    if name != target:
         return
-    _left -= 1
-    if _left == 0:
+    _passes[name] += 1
+    if _passes[name] == last:
         os.kill(os.getpid(), signal.SIGKILL)
