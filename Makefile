@@ -14,7 +14,7 @@ demo: $(STAMP)
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
-# Tests that need bubblewrap, bc or vim are left out where these are not installed, and counted at the end.
+# Tests that need a program that is not installed (see `programs`) are left out, and counted at the end.
 test: $(STAMP)
 	$(PYTEST) -n auto --maxprocesses 4 --dist worksteal
 

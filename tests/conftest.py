@@ -21,8 +21,12 @@ ALL = "GNOMON_TEST_ALL"
 """Variable that makes it a failure if a program is not there. Without it, the tests that need one are left out."""
 
 
+def installed(program: str) -> bool:
+    return any(map(shutil.which, (program, f"{program}-browser")))
+
+
 def pytest_configure() -> None:
-    missing = [program for program in PACKAGES if shutil.which(program) is None]
+    missing = [program for program in PACKAGES if not installed(program)]
     if os.environ.get(ALL) and missing:
         packages = " ".join(PACKAGES[program] for program in missing)
         raise pytest.UsageError(f"{ALL} is set and {', '.join(missing)} cannot be found: apt-get install {packages}")
@@ -31,7 +35,7 @@ def pytest_configure() -> None:
 @cache
 def usable(program: str) -> bool:
     """Whether tests can use a program; of bwrap, whether this user can build a sandbox with it."""
-    if shutil.which(program) is None:
+    if not installed(program):
         return False
     try:
         return program != "bwrap" or bool(capabilities())

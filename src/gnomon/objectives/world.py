@@ -93,9 +93,9 @@ class World:
 
     def tokens(self, possible: Outcomes) -> Tensor:
         """[tokens of every outcome, end to end] index of each among the [T] of the world."""
-        start = self.lengths.cumsum(0) - self.lengths
-        spans = zip(start[possible.answer].tolist(), self.lengths[possible.answer].tolist(), strict=True)
-        return torch.cat([torch.arange(first, first + length) for first, length in spans])
+        start, lengths = self.lengths.cumsum(0) - self.lengths, self.lengths[possible.answer]
+        first = start[possible.answer] - (lengths.cumsum(0) - lengths)
+        return first.repeat_interleave(lengths) + torch.arange(int(lengths.sum()))
 
     def owner(self, possible: Outcomes) -> Tensor:
         """[tokens of every outcome, end to end] the outcome that each belongs to."""
