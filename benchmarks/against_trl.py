@@ -87,12 +87,13 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     from gnomon.models.policy import Policy
     from gnomon.objectives import objective
     from gnomon.rollout import pack
+    from gnomon.rollout.credit import Crediting
     from gnomon.store import Run
     from gnomon.training.record import Recorder
     from gnomon.types import Completion, Group, Part, Request, Rollout, Sampling, Status, Stop, Turn, Verdict
 
     torch.set_num_threads(2)
-    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-6, steps=steps)
+    learner = LocalLearner(Policy.load(model_folder("tiny")))
     engine = Embedded(Policy.load(model_folder("tiny")))
     exact = engine.measure([engine.policy.tokenizer.encode("Use 1, 2, 3\n")]) == 0.0
     engine.tier = Tier.EXACT if exact else Tier.MEASURED
@@ -120,7 +121,7 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
 
     def one(step: int) -> tuple[int, float]:
         with recorder.step(step) as log:
-            engine.load(learner.weights())
+            engine.load(learner.publish())
             chosen = asked[step * shape.prompts : (step + 1) * shape.prompts]
             prompts = [engine.policy.tokenizer.encode(text) for text, _ in chosen]
             keys = [
@@ -137,12 +138,12 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
                 mine = done[i * shape.group : (i + 1) * shape.group]
                 rollouts = tuple(judged(task, s, prompts[i], c) for s, c in enumerate(mine))
                 groups.append(Group(task=task, index=step * shape.prompts + i, rollouts=rollouts))
-            batch = learner.prepare(pack(groups, sampling=sampling, exact=exact), row)
+            batch = Crediting(row)(pack(groups, sampling=sampling, exact=exact), learner)
             log.rollouts(groups)
             log.advantages(batch.advantages)
             stats = learner.forward_backward(batch, row)
             log.stats(stats)
-            log.stats(learner.optim_step())
+            log.stats(learner.optim_step(1e-6))
         tokens = sum(len(c.token_ids) for c in done)
         return tokens, stats["trained"].value / tokens
 

@@ -30,7 +30,7 @@ from gnomon.envs import ENVS
 from gnomon.keys import Key
 from gnomon.learners import Batch, Row
 from gnomon.learners.local import LocalLearner
-from gnomon.models import scoring
+from gnomon.models import policy as policies
 from gnomon.models.attention import Decode, Packed, causal, gather, spread
 from gnomon.models.policy import Policy
 from gnomon.objectives import Denominators, objective
@@ -89,12 +89,12 @@ class FusedDecode(Decode):
 
 @contextmanager
 def using(decode: type[Decode], packed: type[Packed]) -> Iterator[None]:
-    was = embedded.Decode, scoring.Packed
-    embedded.Decode, scoring.Packed = decode, packed  # type: ignore[misc, attr-defined]
+    was = policies.Decode, policies.Packed
+    policies.Decode, policies.Packed = decode, packed  # type: ignore[misc, attr-defined]
     try:
         yield
     finally:
-        embedded.Decode, scoring.Packed = was  # type: ignore[misc, attr-defined]
+        policies.Decode, policies.Packed = was  # type: ignore[misc, attr-defined]
 
 
 def main() -> None:
@@ -107,7 +107,7 @@ def main() -> None:
     torch.set_num_threads(2)
     policy = Policy.load("tiny")
     policy.tokenizer.eos = frozenset()
-    engine, learner = embedded.Embedded(policy), LocalLearner(Policy.load("tiny"), lr=1e-6, steps=1)
+    engine, learner = embedded.Embedded(policy), LocalLearner(Policy.load("tiny"))
     engine.tier = Tier.MEASURED
     row, rng = objective("reinforce"), random.Random(0)
     tasks = ENVS["countdown"]().tasks("train")

@@ -27,7 +27,9 @@ from gnomon.keys import Key
 from gnomon.learners.batch import Batch
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import logp_of, packed_hidden
+from gnomon.models.precision import Precision
+from gnomon.models.projection import logp_of
+from gnomon.models.scoring import packed
 from gnomon.objectives import (
     TABLE,
     ClosedForm,
@@ -40,6 +42,7 @@ from gnomon.objectives import (
     objective,
     terminal,
 )
+from gnomon.rollout.credit import Crediting
 from gnomon.rollout.packing import pack
 from gnomon.types import (
     Completion,
@@ -103,14 +106,14 @@ def ends(policy: Policy, token: int) -> bool:
 def next_logp(policy: Policy) -> tuple[Tensor, Tensor]:
     """[V] log-probability of each first token, and [V, V] of each second one after it."""
     rows = [(0, (token, 0)) for token in range(policy.vocabulary)]
-    hidden = packed_hidden(policy, [prompt_ids(policy)], rows)
+    hidden = policy.states(packed(policy, [prompt_ids(policy)], rows))
     logp = logp_of(policy.logits(hidden), SAMPLING.temperature)
     return logp[0], logp[1::2]
 
 
 def enumerate_answers(along: list[dict[str, Tensor]]) -> Answers:
     """All answers in double precision; scores are central differences along each direction."""
-    policy = Policy.load("tiny", dtype=torch.float64)
+    policy = Policy.load("tiny", Precision.only(torch.float64))
     with torch.inference_mode():
         first, second = next_logp(policy)
     here = {name: parameter.detach().clone() for name, parameter in policy.state().items()}
@@ -145,7 +148,7 @@ def enumerate_answers(along: list[dict[str, Tensor]]) -> Answers:
 
 def directions(seed: int) -> list[dict[str, Tensor]]:
     """Directions of length one over all weights: the gradient of the success rate, then random ones."""
-    policy = Policy.load("tiny", dtype=torch.float64)
+    policy = Policy.load("tiny", Precision.only(torch.float64))
     state, source = policy.state(), torch.Generator().manual_seed(seed)
     success(policy).backward()  # type: ignore[no-untyped-call]
     found = [{name: value.grad for name, value in state.items() if value.grad is not None}]
@@ -266,7 +269,7 @@ def learned(learner: LocalLearner, row: Objective, batch: Batch, along: list[dic
     """[directions] the gradient of a whole step as the learner's backward pass leaves it, projected."""
     for parameter in learner.parameters.values():
         parameter.grad = None
-    learner.forward_backward(learner.prepare(batch, row), row)
+    learner.forward_backward(Crediting(row)(batch, learner), row)
     gradients = {name: parameter.grad for name, parameter in learner.parameters.items()}
     found = [
         sum(-float((g.double() * one[name]).sum()) for name, g in gradients.items() if g is not None and name in one)
@@ -313,7 +316,7 @@ def prepared(seed: int) -> tuple[list[dict[str, Tensor]], Answers]:
 def audit(rows: dict[str, Objective], *, groups: int, seed: int = 0, backward: bool = True) -> list[Finding]:
     """Hold rows against their expectations, all on the same rollouts; with `backward`, the learner too."""
     (along, answers), engine = prepared(seed), Embedded(Policy.load("tiny"))
-    learner = LocalLearner(Policy.load("tiny"), lr=0.0, steps=1)
+    learner = LocalLearner(Policy.load("tiny"))
     found = []
     for size in sorted({max(4, row.min_group) for row in rows.values()}):
         sampled = sample(engine, groups, size, seed)

@@ -30,6 +30,7 @@ from training import trained
 if TYPE_CHECKING:
     from gnomon.launch.strategy import Strategy
     from gnomon.learners.local import LocalLearner
+    from gnomon.training.schedule import Schedule
 
 COMMON = [
     "env.retries=0", "objective=rloo", "steps=600", "rollout.tasks=[0, 1, 2, 5, 7, 10]", "rollout.prompts=6",
@@ -52,26 +53,28 @@ def warm(folder: Path) -> Path:
     from gnomon.keys import Key
     from gnomon.learners.local import LocalLearner
     from gnomon.models.policy import Policy
+    from gnomon.training.schedule import Schedule
 
     if (folder / "model.safetensors").exists():
         return folder
     policy = Policy.load("tiny")
-    learner = LocalLearner(policy, lr=1e-3, steps=WAYS * EACH)
+    learner, whole = LocalLearner(policy), Schedule(lr=1e-3, steps=WAYS * EACH)
     for way in range(WAYS):
         rng = Key(0).at("way", index=way).random()
-        fit(learner, {state: rng.choice((1, REPLIES - 1)) for state in STATES}, EACH)
+        fit(learner, {state: rng.choice((1, REPLIES - 1)) for state in STATES}, EACH, whole)
     beginner = {(card, line): 4 + 6 * CARDS.index(card) for card, line in STATES}
-    fit(LocalLearner(policy, lr=1e-3, steps=LAST, floor=0.02), beginner, LAST)
+    fit(LocalLearner(policy), beginner, LAST, Schedule(lr=1e-3, steps=LAST, min_lr_ratio=0.02))
     policy.save(folder)
     return folder
 
 
-def fit(learner: LocalLearner, bets: Mapping[tuple[str, str], int], steps: int) -> None:
+def fit(learner: LocalLearner, bets: Mapping[tuple[str, str], int], steps: int, schedule: Schedule) -> None:
     """Raise the likelihood of so many bets in every state, of `REPLIES` replies; the others are passes."""
     from gnomon.launch.strategy import REPLIES as SAID
     from gnomon.launch.strategy import prompts
     from gnomon.objectives import objective
     from gnomon.rollout import pack
+    from gnomon.rollout.credit import Crediting
     from gnomon.types import Completion, Finish, Group, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
 
     groups, row, encode = [], objective("sft"), learner.policy.tokenizer.encode
@@ -86,9 +89,9 @@ def fit(learner: LocalLearner, bets: Mapping[tuple[str, str], int], steps: int) 
             )  # fmt: skip
             groups.append(Group(task=task, index=index, rollouts=(rollout,)))
     for _ in range(steps):
-        batch = learner.prepare(pack(groups, sampling=Sampling(max_tokens=8), exact=False), row)
+        batch = Crediting(row)(pack(groups, sampling=Sampling(max_tokens=8), exact=False), learner)
         learner.forward_backward(batch, row)
-        learner.optim_step()
+        learner.optim_step(schedule(learner.version + 1))
 
 
 def curve(run: Path) -> list[tuple[int, float, float]]:

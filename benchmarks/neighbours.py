@@ -37,14 +37,14 @@ async def speed(threads: int, seconds: float) -> tuple[float, float]:
     tasks, key, prompts = parts.env.tasks("train"), Key(0), config.rollout.prompts
     tokens, step, wall, cpu = 0, 0, 0.0, 0.0
     while step < 2 or time.perf_counter() - wall < seconds:
-        await parts.actor.sync(parts.learner.weights())
+        await parts.actor.sync(parts.learner.publish(), step)
         chosen = [(index, tasks[index]) for index in range(step * prompts, (step + 1) * prompts)]
         groups = await parts.actor.collect(chosen, key.at("rollouts", step=step))
         batch = pack(judged(groups), sampling=parts.actor.sampling, exact=parts.actor.exact)
-        batch = parts.learner.prepare(batch, parts.objective, updates=1)
+        batch = parts.credit(batch, parts.learner)
         for part in batch.updates(1, 1, key.at("updates", step=step)):
             parts.learner.forward_backward(part, parts.objective)
-            parts.learner.optim_step()
+            parts.learner.optim_step(config.optim.lr)
         tokens += sum(len(turn.completion.token_ids) for g in groups for r in g.rollouts for turn in r.turns)
         if step == 0:
             tokens, wall, cpu = 0, time.perf_counter(), time.process_time()

@@ -50,7 +50,7 @@ def played(
 
     config = RunConfig(env=Env.model_validate(env), policy=Policy(path=policy), rollout=Rollout(**told), threads=1)
     parts = build(config)
-    parts.actor.engine.load(parts.learner.weights())
+    parts.actor.engine.load(parts.learner.publish())
     tasks, key = parts.env.tasks(split), Key(0).at(purpose, split=split)
     found: list[Group] = []
     with closing(parts.actor.referee):

@@ -28,21 +28,23 @@ async def main(folder: str, steps: int) -> str:
     genesis = opening(config, env)
     with Run.create(Path(folder), recipe=to_toml(config), manifest=facts, genesis=genesis) as store:
         run = Recorder(store, config, Display(config))
-        for step in run.steps(learner):
+        kept = (learner, actor, parts.credit)
+        for step in run.steps(kept):
             with run.step(step) as log:
-                actor.engine.load(learner.weights())
+                weights = learner.publish()
+                await actor.sync(weights, step)
                 if due(config.eval.every, step):
                     log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
                 chosen = draw(env.tasks("train"), config.rollout.prompts, key.at("tasks", step=step))
                 groups = await actor.collect(chosen, key.at("rollouts", step=step))  # sample, and judge
                 batch = gnomon.pack(groups, sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
-                batch = learner.prepare(batch, parts.objective)  # an advantage on every token
+                batch = parts.credit(batch, learner)  # an advantage on every token
                 log.rollouts(groups)
                 log.advantages(batch.advantages)
                 log.stats(learner.forward_backward(batch, parts.objective))
-                log.stats(learner.optim_step())
-        actor.engine.load(learner.weights())
-        with run.finish(learner) as log:  # and save_state
+                log.stats(learner.optim_step(parts.schedule(weights.version + 1)))
+        await actor.sync(learner.publish(), steps)
+        with run.finish(kept) as log:  # and save_state
             log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
         return store.fingerprint
 

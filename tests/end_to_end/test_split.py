@@ -30,11 +30,13 @@ from gnomon.learners import Batch
 from gnomon.learners.coefficients import cut
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
+from gnomon.learners.local import Terms as LearnerTerms
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import (
     TABLE,
+    CreditState,
     Data,
     Denominators,
     Need,
@@ -49,6 +51,7 @@ from gnomon.objectives import (
     reaches,
 )
 from gnomon.rollout import Actor, Limits, Referee, pack
+from gnomon.rollout.credit import Crediting
 from gnomon.types import Group, Part, Rollout, Sampling, Status, Verdict
 from learners.sequences import lines
 
@@ -326,15 +329,12 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
     needs = row.needs_reference or terms.full_kl
     learner = LocalLearner(
         Policy(copied(POLICY), TOKENIZER),
-        lr=0.02,
-        steps=100,
-        entropy=terms.entropy,
-        full_kl=terms.full_kl,
+        terms=LearnerTerms(entropy=terms.entropy, full_kl=terms.full_kl),
         reference=Policy(copied(REFERENCE), TOKENIZER) if needs else None,
         critic=critic() if Need.VALUES in row.asks else None,
-        shared=case.shared,
     )
-    learner.expected = {0: PAST, 1: PAST}
+    credits = Crediting(row, shared=case.shared)
+    credits.state = CreditState(means={0: PAST, 1: PAST})
     batch = pack(found, sampling=SAMPLING, exact=False)
     step = Step(
         groups=found,
@@ -350,7 +350,7 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         paid = torch.arange(count * most, dtype=torch.float64).reshape(count, most).sin()
         batch = replace(batch, rollouts=replace(batch.rollouts, segment_rewards=paid.reshape(len(found), -1, most)))
         known["segment_rewards"] = paid.reshape(len(step.merged), -1, most)
-    ready = learner.prepare(batch, row, updates=updates)
+    ready = credits(batch, learner, updates=updates)
     now = read(POLICY).logp(step.spoken, SAMPLING.temperature).detach()
     if learner.critic:
         known["values"] = (read(CRITIC).states(step.spoken) @ slope()).detach()
@@ -427,7 +427,7 @@ def test_of_several_updates_each_has_the_gradient_of_its_own_step(name: str, mon
         for place, part in enumerate(parts):
             splits = (10**6, SPLITS[1 + place % 2])
             assert compare(run, part, splits, monkeypatch) <= TOLERANCE, f"{case}, update {place}"
-            run.learner.optim_step()
+            run.learner.optim_step(0.02)
 
 
 def rotated(found: Sequence[Group]) -> list[Group]:
@@ -478,7 +478,7 @@ def test_a_step_at_an_edge_has_its_gradient(name: str, edge: str, monkeypatch: p
         run = begin(ALL[name], case, updates=2, change=EDGES[edge])
         for part in run.ready.updates(1, 2, Key(0).at("updates")):
             assert compare(run, part, SPLITS[1:2], monkeypatch) <= TOLERANCE, str(case)
-            run.learner.optim_step()
+            run.learner.optim_step(0.02)
 
 
 def test_what_is_compared_holds_what_a_split_could_change() -> None:

@@ -146,14 +146,14 @@ def test_noise_does_not_depend_on_how_it_is_read():
 
 
 def test_a_load_takes_the_new_weights_and_proves_it(sample):
-    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-2, steps=10)
+    learner = LocalLearner(Policy.load(model_folder("tiny")))
     engine = Embedded(Policy.load(model_folder("tiny")))
     request = ask(engine.policy, "Compute 1 + 2. End with <answer>...</answer>\n", 0, 30)
     before = sample(engine, [request])[0]
     for parameter in learner.parameters.values():
         parameter.grad = torch.randn_like(parameter)
-    learner.optim_step()
-    engine.load(learner.weights())
+    learner.optim_step(1e-2)
+    engine.load(learner.publish())
     after = sample(engine, [request])[0]
     assert engine.version == after.version == 1 and after.logprobs != before.logprobs
     prompts = [request.prompt_ids]
@@ -161,11 +161,12 @@ def test_a_load_takes_the_new_weights_and_proves_it(sample):
 
 
 def test_a_half_updated_engine_is_found_out():
-    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-2, steps=10)
+    learner = LocalLearner(Policy.load(model_folder("tiny")))
     engine = Embedded(Policy.load(model_folder("tiny")))
-    weights = learner.weights()
-    name = next(name for name in weights.state if "layers.2" in name and name.endswith("weight"))
-    stale = replace(weights, state={**weights.state, name: weights.state[name] * 1.01})
+    weights = learner.publish()
+    own = weights.read()
+    name = next(name for name in own if "layers.2" in name and name.endswith("weight"))
+    stale = replace(weights, tensors={**own, name: own[name] * 1.01})
     with pytest.raises(NumericsError, match="E201"):
         engine.load(stale)
 

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from gnomon import learners
 from gnomon.learners import Batch
+from gnomon.learners.base import Learner
+from gnomon.objectives import Objective
+from gnomon.rollout.credit import Crediting
 
 
 def made(
@@ -64,3 +67,8 @@ def lines(batch: Batch) -> Iterator[Line]:
                 **{"advantage": (), "proximal_logp": (), "reference_logp": ()} | known,
             )
             start += count
+
+
+def credited(learner: Learner, batch: Batch, objective: Objective, *, updates: int = 1) -> Batch:
+    """The batch with credit, as of the first step of a run."""
+    return Crediting(objective)(batch, learner, updates=updates)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnomon.learners.batch import Batch, credited
-from gnomon.objectives import Denominators, Objective, Rollouts, ppo, ppo_whitened, rloo, turn_ppo
+from gnomon.learners.batch import Batch
+from gnomon.objectives import CreditState, Denominators, Objective, Rollouts, ppo, ppo_whitened, rloo, turn_ppo
+from gnomon.rollout.credit import credit
 from learners.sequences import made
 
 VALUES = torch.tensor([0.5, 0.25, 0.0, 2.0, 1.0], dtype=torch.float64)
@@ -36,8 +37,8 @@ def batch() -> Batch:
 )
 def test_a_critic_is_taught_what_the_objective_says(objective: Objective, returns: list[float]) -> None:
     """Not the advantage and its own word, where the advantage was whitened or read at another token."""
-    assert credited(batch(), objective, {"values": VALUES}).returns.tolist() == returns
+    assert credit(batch(), objective, values=VALUES, state=CreditState())[0].returns.tolist() == returns
 
 
 def test_without_a_critic_nothing_is_taught() -> None:
-    assert credited(batch(), rloo(), {}).returns is None
+    assert credit(batch(), rloo(), state=CreditState())[0].returns is None

@@ -17,10 +17,11 @@ from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
 from gnomon.objectives import Need, Objective, Rollouts, objective
 from gnomon.rollout import Actor, pack
 from gnomon.types import Sampling
-from learners.sequences import lines
+from learners.sequences import credited, lines
 
 SAMPLING = Sampling(max_tokens=24, stop=("</answer>",))
 
@@ -43,12 +44,12 @@ def packed() -> Batch:
 
 
 def learner(dtype: torch.dtype = torch.float32) -> LocalLearner:
-    critic = Critic(Policy.load(model_folder("tiny"), dtype), lr=1e-2)
-    return LocalLearner(Policy.load(model_folder("tiny"), dtype), lr=1e-3, steps=10, critic=critic)
+    critic = Critic(Policy.load(model_folder("tiny"), Precision.only(dtype)), lr=1e-2)
+    return LocalLearner(Policy.load(model_folder("tiny"), Precision.only(dtype)), critic=critic)
 
 
 def test_a_new_critic_expects_nothing(packed):
-    ready = learner().prepare(packed, ROW)
+    ready = credited(learner(), packed, ROW)
     rewards = packed.rollouts.rewards.flatten()[packed.rollout]
     assert torch.equal(ready.advantage, rewards) and torch.equal(ready.returns, rewards)
 
@@ -59,15 +60,15 @@ def test_its_gradient_is_that_of_half_the_mean_squared_error(packed):
     assert mind.critic
     with torch.no_grad():
         mind.critic.parameters["value.weight"].copy_(torch.linspace(-0.1, 0.1, 128, dtype=torch.float64))
-    ready = mind.prepare(replace(packed, exact=False), ROW)
+    ready = credited(mind, replace(packed, exact=False), ROW)
     stats = mind.critic.forward_backward(ready, 200)
-    policy = Policy.load(model_folder("tiny"), torch.float64)
+    policy = Policy.load(model_folder("tiny"), Precision.only(torch.float64))
     policy.model.set_attn_implementation("sdpa")
     weight = torch.linspace(-0.1, 0.1, 128, dtype=torch.float64).requires_grad_()
     error = 0.0
     for line in lines(packed):
         ids = torch.tensor([line.prompt + line.reply])
-        hidden = policy.body(input_ids=ids).last_hidden_state[0, len(line.prompt) - 1 : -1]
+        hidden = policy.model.base_model(input_ids=ids).last_hidden_state[0, len(line.prompt) - 1 : -1]
         reward = float(packed.rollouts.rewards.flatten()[line.rollout])
         loss = (hidden @ weight - reward).square().sum() / (2 * len(packed))
         loss.backward()
@@ -87,7 +88,7 @@ def test_it_learns_what_rollouts_earn_and_leaves_the_policy_alone(packed):
     before = {name: value.clone() for name, value in mind.policy.state().items()}
     errors = []
     for _ in range(12):
-        stats = mind.critic.forward_backward(mind.prepare(packed, ROW), 3072)
+        stats = mind.critic.forward_backward(credited(mind, packed, ROW), 3072)
         errors.append(stats["value_error"].value)
         mind.critic.optim_step()
     assert errors[-1] < errors[0] / 2
@@ -96,8 +97,8 @@ def test_it_learns_what_rollouts_earn_and_leaves_the_policy_alone(packed):
 
 def test_saved_and_loaded_it_goes_on_to_the_bit(packed, tmp_path: Path):
     def step(mind: LocalLearner) -> None:
-        mind.forward_backward(mind.prepare(replace(packed, exact=False), ROW), ROW)
-        mind.optim_step()
+        mind.forward_backward(credited(mind, replace(packed, exact=False), ROW), ROW)
+        mind.optim_step(1e-3)
 
     straight = learner()
     step(straight)

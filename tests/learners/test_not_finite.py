@@ -13,8 +13,9 @@ from gnomon.learners import Batch
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
 from gnomon.objectives import Denominators, Objective, Rollouts, objective
-from learners.sequences import made
+from learners.sequences import credited, made
 
 NAN, INF = float("nan"), float("inf")
 PPO = objective("ppo")
@@ -28,14 +29,15 @@ def batch() -> Batch:
     return Batch(sequences=sequences, rollouts=seen, denominators=sizes, temperature=1.0, exact=False)
 
 
-def learner(dtype: torch.dtype | None = None) -> LocalLearner:
-    critic = Critic(Policy.load("tiny"), lr=1e-3, compute=dtype)
-    return LocalLearner(Policy.load("tiny"), compute=dtype, lr=1e-3, steps=10, critic=critic)
+def learner(dtype: torch.dtype = torch.float32) -> LocalLearner:
+    precision = Precision(compute=dtype)
+    critic = Critic(Policy.load("tiny", precision), lr=1e-3)
+    return LocalLearner(Policy.load("tiny", precision), critic=critic)
 
 
 def stepped(mind: LocalLearner, data: Batch, row: Objective = PPO) -> None:
-    mind.forward_backward(mind.prepare(data, row), row)
-    mind.optim_step()
+    mind.forward_backward(credited(mind, data, row), row)
+    mind.optim_step(1e-3)
 
 
 def all_of(mind: LocalLearner) -> list[Tensor]:
@@ -49,7 +51,7 @@ def all_of(mind: LocalLearner) -> list[Tensor]:
 
 def fails(mind: LocalLearner) -> str:
     with pytest.raises(NumericsError, match="E203") as caught:
-        mind.optim_step()
+        mind.optim_step(1e-3)
     return " ".join(str(caught.value).split())
 
 
@@ -62,14 +64,14 @@ def test_neither_model_moves_and_the_next_step_is_as_if_nothing_was(value, broke
         stepped(each, batch())
     assert mind.critic
     before, version = all_of(mind), mind.version
-    mind.forward_backward(mind.prepare(batch(), PPO), PPO)
+    mind.forward_backward(credited(mind, batch(), PPO), PPO)
     models = {"policy": mind.parameters, "critic": mind.critic.parameters}
     for name in broken:
         grad = next(parameter.grad for parameter in models[name].values() if parameter.grad is not None)
         grad.view(-1)[0] = value
     said = fails(mind)
     assert all(("of the " + name in said) == (name in broken) for name in models)
-    assert "step 1 of the run, optimiser step 2" in said
+    assert "optimiser step 2" in said
     assert ("optim.lr" in said) == ("policy" in broken) and ("critic.lr" in said) == ("critic" in broken)
     assert mind.version == version and all(map(torch.equal, all_of(mind), before))
     for each in (mind, twin):
@@ -99,7 +101,7 @@ def with_rewards(value: float) -> Batch:
 @pytest.mark.parametrize("name", ["ppo", "rloo", "grpo"])
 def test_a_reward_that_is_not_finite_is_named_with_its_rollout(value, name):
     mind, row = learner(), objective(name)
-    mind.forward_backward(mind.prepare(with_rewards(value), row), row)
+    mind.forward_backward(credited(mind, with_rewards(value), row), row)
     said = fails(mind)
     assert (
         "the rewards of these rollouts are not finite" in said
@@ -122,7 +124,7 @@ def test_a_reward_that_is_not_finite_is_named_with_its_rollout(value, name):
 def test_what_a_batch_was_given_is_named_with_its_rollouts(field, words):
     """Every place where a number can come from, each alone."""
     mind = learner()
-    ready = mind.prepare(batch(), PPO)
+    ready = credited(mind, batch(), PPO)
     value = torch.zeros(8, dtype=torch.float64).index_fill(0, torch.tensor([2, 6]), INF)
     mind.forward_backward(reported(ready, value) if field == "behavior_logp" else replace(ready, **{field: value}), PPO)
     next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
@@ -138,7 +140,7 @@ def reported(data: Batch, logp: Tensor) -> Batch:
 
 def test_a_token_that_was_given_is_no_fault():
     mind = learner()
-    ready = mind.prepare(batch(), PPO)
+    ready = credited(mind, batch(), PPO)
     mind.forward_backward(reported(ready, torch.full((8,), NAN)), PPO)
     next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
     assert "engine" not in fails(mind)
@@ -152,13 +154,13 @@ def test_weights_that_are_not_finite_are_named(model):
     name = next(name for name in state if "norm" in name)
     with torch.no_grad():
         state[name].view(-1)[0] = NAN
-    mind.forward_backward(mind.prepare(batch(), PPO), PPO)
+    mind.forward_backward(credited(mind, batch(), PPO), PPO)
     assert f"weights of the {model} are not finite: {name}" in fails(mind)
 
 
 def test_before_any_step_no_learning_rate_is_blamed():
     mind = learner()
-    mind.forward_backward(mind.prepare(batch(), PPO), PPO)
+    mind.forward_backward(credited(mind, batch(), PPO), PPO)
     next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
     said = fails(mind)
     assert "in this first step" in said and "lr" not in said.replace("norm", "")
@@ -172,5 +174,5 @@ def test_many_rollouts_are_counted():
     sizes = Denominators(groups=2, sequences=16, tokens=32, max_tokens=2, group_tokens=(16, 16))
     mind, row = learner(), objective("rloo")
     many = replace(data, sequences=sequences, rollouts=seen, denominators=sizes)
-    mind.forward_backward(mind.prepare(many, row), row)
+    mind.forward_backward(credited(mind, many, row), row)
     assert "rollouts 0, 1, 2, 3, 4, 5, 6, 7 and 8 more of those" in fails(mind)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,12 +15,14 @@ from gnomon.envs import GuessNumber
 from gnomon.keys import Key
 from gnomon.learners import Batch
 from gnomon.learners.coefficients import cut
-from gnomon.learners.local import LocalLearner, logp_of_batch
+from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
 from gnomon.objectives import Reach, Tokens, objective
 from gnomon.rollout import Actor, Limits, Referee, pack
 from gnomon.types import Sampling
+from learners.sequences import credited
 
 SAMPLING = Sampling(max_tokens=24, stop=("</answer>",))
 
@@ -48,7 +50,7 @@ def batch() -> Batch:
 
 
 def learner(dtype: torch.dtype = torch.float32) -> LocalLearner:
-    return LocalLearner(Policy.load(model_folder("tiny"), dtype), lr=1e-3, steps=10)
+    return LocalLearner(Policy.load(model_folder("tiny"), Precision.only(dtype)))
 
 
 def gradient(mind: LocalLearner, batch: Batch, name: str) -> torch.Tensor:
@@ -70,12 +72,12 @@ def test_the_gradient_of_several_turns_is_the_same_for_any_split(batch, name, mo
     """float64, with a sampler somewhat apart from the policy."""
     mind = learner(torch.float64)
     monkeypatch.setattr(local, "TOKENS", 10**6)
-    near = batch.look(partial(logp_of_batch, mind.policy, 1.0), 10**6).split([len(s) for s in batch.sequences])
+    near = [torch.from_numpy(logp) for logp in mind.score(batch.sequences)]
     apart = tuple(
         replace(sequence, behavior_logp=logp + 0.1 * ((torch.arange(len(logp)) + place) % 3 - 1))
         for place, (sequence, logp) in enumerate(zip(batch.sequences, near, strict=True))
     )
-    ready = mind.prepare(replace(batch, exact=False, sequences=apart), objective(name))
+    ready = credited(mind, replace(batch, exact=False, sequences=apart), objective(name))
     whole = gradient(mind, ready, name)
     split_groups(ready, monkeypatch)
     assert whole.abs().max() > 1e-5
@@ -95,7 +97,7 @@ def test_coefficients_that_need_more_than_a_micro_batch_cost_a_pass_unless_the_s
     """And what they are does not depend on it: up to the rounding of float32."""
     mind = learner()
     split_groups(batch, monkeypatch)
-    ready = {name: mind.prepare(batch, objective(name)) for name in ("dr_grpo", "online_simpo")}
+    ready = {name: credited(mind, batch, objective(name)) for name in ("dr_grpo", "online_simpo")}
     once, _ = passed(mind, ready["dr_grpo"], "dr_grpo", monkeypatch)
     reported, found = passed(mind, ready["online_simpo"], "online_simpo", monkeypatch)
     looked, again = passed(mind, replace(ready["online_simpo"], exact=False), "online_simpo", monkeypatch)
@@ -117,12 +119,12 @@ def test_every_update_is_weighed_by_the_policy_as_it_is(batch, monkeypatch):
     row = replace(objective("gspo"), ratio=spy)
     assert row.reach is Reach.STEP
     split_groups(batch, monkeypatch)
-    ready = mind.prepare(replace(batch, exact=False), row, updates=2)
+    ready = credited(mind, replace(batch, exact=False), row, updates=2)
     for _ in range(2):
         mind.forward_backward(ready, row)
-        now = logp_of_batch(mind.policy, 1.0, ready)
+        now = torch.from_numpy(np.concatenate(mind.score(ready.sequences)))
         tokens = seen[-1]
         assert len(tokens) == batch.denominators.tokens
         assert torch.allclose(tokens.logp.sort().values, now.sort().values, rtol=0, atol=1e-12)
-        mind.optim_step()
+        mind.optim_step(1e-3)
     assert tokens.log_ratio.abs().max() > 1e-4

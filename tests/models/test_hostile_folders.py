@@ -133,12 +133,12 @@ def test_kernels_that_a_config_names_are_not_loaded(folder, values, monkeypatch)
             raising=False,
         )
     configured(folder, **values)
-    assert torch.equal(Policy.load(folder).head, Policy.load(TINY).head)
+    assert torch.equal(Policy.load(folder).projection.weight, Policy.load(TINY).projection.weight)
 
 
 def test_code_beside_a_known_model_is_left_alone(folder):
     own_code(folder)
-    assert torch.equal(Policy.load(folder).head, Policy.load(TINY).head)
+    assert torch.equal(Policy.load(folder).projection.weight, Policy.load(TINY).projection.weight)
     assert not (folder / "MARK").exists()
 
 

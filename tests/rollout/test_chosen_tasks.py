@@ -19,6 +19,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
 from gnomon.rollout import Actor, Referee, pack
 from gnomon.rollout.actor import judged
+from gnomon.rollout.credit import Crediting
 from gnomon.rollout.refill import Refilled, chosen, mixed, of_tasks
 from gnomon.rollout.uncertain import Uncertain, predictive_entropy
 from gnomon.types import Group, Sampling, Status, Task, Verdict
@@ -131,8 +132,7 @@ def test_refilling_trains_whole_tasks_as_many_as_planned(referees, seats, shared
     batch = pack(judged(groups), sampling=SAMPLING, exact=False)
     assert batch.denominators.groups == PLANNED * seats
     assert batch.denominators.sequences == PLANNED * seats * GROUP
-    learner = LocalLearner(Policy.load("tiny"), lr=1e-3, steps=1, shared=shared)
-    ready = learner.prepare(batch, objective("rloo"))
+    ready = Crediting(objective("rloo"), shared=shared)(batch, LocalLearner(Policy.load("tiny")))
     assert ready.rollouts.rewards.shape == ((PLANNED, seats * GROUP) if shared else (PLANNED * seats, GROUP))
     assert len(ready.rollout[ready.advantage != 0].unique()) == seats * GROUP * sum(index % 3 > 0 for index in trained)
 
@@ -146,8 +146,7 @@ def test_candidates_train_whole_tasks_as_many_as_planned(referees, seats, shared
     assert len(whole(groups, seats)) == PLANNED
     batch = pack(judged(groups), sampling=SAMPLING, exact=False)
     assert batch.denominators.groups == PLANNED * seats
-    learner = LocalLearner(Policy.load("tiny"), lr=1e-3, steps=1, shared=shared)
-    ready = learner.prepare(batch, objective("rloo"))
+    ready = Crediting(objective("rloo"), shared=shared)(batch, LocalLearner(Policy.load("tiny")))
     assert ready.rollouts.rewards.shape == ((PLANNED, seats * GROUP) if shared else (PLANNED * seats, GROUP))
 
 

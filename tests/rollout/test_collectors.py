@@ -29,6 +29,7 @@ from gnomon.rollout.splice import CLOSE, OPEN, Splicer
 from gnomon.rollout.uncertain import Uncertain, predictive_entropy
 from gnomon.training.record import StepLog
 from gnomon.types import Group, Message, Sampling, Status, Stop
+from learners.sequences import credited
 
 SAMPLING = Sampling(max_tokens=12, stop=(CLOSE,))
 ENV = CharCount()
@@ -76,7 +77,7 @@ def test_reasoning_and_answer_are_two_segments(engine):
 
 def test_given_tokens_are_trained_on_and_compared_with_nobody(engine):
     """The gap is that of the sampled tokens alone, and still zero; a given token has the ratio one."""
-    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
+    learner = LocalLearner(Policy.load(model_folder("tiny")))
     batch = pack(collect(Splicer, engine), sampling=SAMPLING, exact=True)
     row = objective("reinforce")
     stats = learner.forward_backward(replace(batch, advantage=torch.ones(len(batch))), row)
@@ -94,7 +95,7 @@ def test_an_environment_without_reference_answers_is_refused(engine):
 
 
 def conditioned(engine: Embedded, offline: int) -> Conditioned:
-    base = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1).weights()
+    base = LocalLearner(Policy.load(model_folder("tiny"))).publish()
     options = {"group": 4, "sampling": SAMPLING, "base": base, "offline": offline}
     return Conditioned(ENV, engine.policy.tokenizer, engine, **options)
 
@@ -135,15 +136,14 @@ def test_offline_the_base_is_asked_plainly_and_afterwards_the_policy_for_its_bes
     engine = Embedded(Policy.load(model_folder("tiny")))
     tokenizer, actor, key = engine.policy.tokenizer, conditioned(engine, 3), Key(3).at("test")
     plain = asyncio.run(Actor(ENV, tokenizer, engine, group=4, sampling=SAMPLING).collect(TASKS, key))
-    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
+    learner = LocalLearner(Policy.load(model_folder("tiny")))
     with torch.no_grad():
-        learner.policy.head.add_(
-            0.3 * torch.sin(torch.arange(learner.policy.head.numel()).reshape_as(learner.policy.head))
-        )
+        head = learner.policy.projection.weight
+        head.add_(0.3 * torch.sin(torch.arange(head.numel()).reshape_as(head)))
 
     def texts(step: int) -> list[list[str]]:
-        learner.prepared, learner.version = step, 7 * step
-        asyncio.run(actor.sync(learner.weights()))
+        learner.version = 7 * step
+        asyncio.run(actor.sync(learner.publish(), step))
         groups = asyncio.run(actor.collect(TASKS, key))
         assert engine.version == 7 * step
         for rollout in (rollout for group in groups for rollout in group.rollouts):
@@ -201,10 +201,10 @@ def test_spare_groups_are_recorded_without_credit_and_not_trained_on(engine):
     alone = pack(trained, sampling=SAMPLING, exact=True)
     assert torch.equal(batch.targets, alone.targets) and torch.equal(batch.rollout, alone.rollout)
     assert torch.equal(batch.behavior_logp, alone.behavior_logp)
-    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
+    learner = LocalLearner(Policy.load(model_folder("tiny")))
     log = StepLog(0)
     log.rollouts(groups)
-    log.advantages(learner.prepare(batch, objective("rloo")).advantages)
+    log.advantages(credited(learner, batch, objective("rloo")).advantages)
     told = {(r.task, r.sample): r.body["advantage"] for r in log.records() if r.kind == "rollout"}
     assert len(told) == 3 * len(groups)
     for group in groups:
@@ -253,9 +253,9 @@ def test_a_demonstration_stands_last_in_a_group_of_sampled_rollouts(engine, tmp_
     assert all(group.rollouts[2].verdict.correct for group in groups)
     batch = pack(groups, sampling=SAMPLING, exact=True)
     assert batch.rollouts.demonstrated.tolist() == [[False, False, True]] * len(TASKS)
-    learner = LocalLearner(Policy.load(model_folder("tiny")), lr=1e-3, steps=1)
+    learner = LocalLearner(Policy.load(model_folder("tiny")))
     row = objective("luffy")
-    assert learner.forward_backward(learner.prepare(batch, row), row)["logp_mismatch"].value == 0.0
+    assert learner.forward_backward(credited(learner, batch, row), row)["logp_mismatch"].value == 0.0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from gnomon.models.weights import Weights
+from gnomon.models.weights import WeightsRef
 from gnomon.types import Completion, Request
 
 __all__ = ["Engine", "Tier"]
@@ -34,10 +34,11 @@ class Engine(Protocol):
         """One completion per request, in order."""
         ...
 
-    def load(self, weights: Weights) -> None:
+    def load(self, weights: WeightsRef) -> None:
         """Take over the weights and prove it on the probe.
 
-        Raises: NumericsError E201 when the probe's log-probabilities differ from the learner's.
+        Raises: NumericsError E201 when the probe's log-probabilities differ from the learner's; ModelError E323 for
+            weights of a kind or a base that the engine does not have.
         """
         ...
 

@@ -12,11 +12,12 @@ from torch import Tensor
 from gnomon.engines.base import Tier
 from gnomon.engines.branches import CROWD, Branches
 from gnomon.engines.noise import Noise
-from gnomon.errors import NumericsError
-from gnomon.models.attention import MIN_ROWS, Decode
+from gnomon.errors import ModelError, NumericsError
+from gnomon.models.attention import MIN_ROWS
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import logp_of, score
-from gnomon.models.weights import Weights
+from gnomon.models.projection import logp_of
+from gnomon.models.scoring import score
+from gnomon.models.weights import Kind, WeightsRef
 from gnomon.types import Completion, Finish, Request, Sampling
 
 __all__ = ["Embedded", "Progress", "unseen"]
@@ -68,11 +69,11 @@ class Embedded:
     def _report(self, before: int, total: int, ended: int) -> None:
         self.progress(before + ended, total)
 
-    def load(self, weights: Weights) -> None:
-        self.policy.update(dict(weights.state))
-        with torch.inference_mode():
-            told = torch.tensor(weights.probe_logp)
-            gap = float((score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]) - told).abs().max())
+    def load(self, weights: WeightsRef) -> None:
+        require_loadable(weights, self.policy.base)
+        self.policy.update(weights.read())
+        found = score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]).cpu()
+        gap = float((found - torch.tensor(weights.probe_logp, device="cpu")).abs().max())
         if not gap <= (0.0 if self.tier is Tier.EXACT else 1e-3):
             raise NumericsError(
                 "E201",
@@ -121,17 +122,17 @@ class Embedded:
         live = sorted(rows, key=lambda row: row.prompt)
         flat = [i for prompt in prompts for i in prompt[:-1]]
         spare = [0] * max(0, MIN_ROWS - len(flat)) if flat else []
-        layout = Decode([*(len(prompt) - 1 for prompt in prompts), *([len(spare)] if spare else [])])
+        layout = self.policy.decode([*(len(prompt) - 1 for prompt in prompts), *([len(spare)] if spare else [])])
         flat += spare
         if flat:
-            self.policy.hidden(torch.tensor(flat), layout)
+            self.policy.hidden(self.policy.place(flat), layout)
         branches = Branches([row.prompt for row in live], [prompt[-1] for prompt in prompts])
         noise = Noise([row.request.key for row in live], self.policy.vocabulary)
         temperature = torch.tensor([row.request.sampling.temperature for row in live])
         parents: list[int] | None = None
         while live:
-            layout.advance(torch.tensor(branches.prompt), None if parents is None else torch.tensor(parents))
-            hidden = self.policy.hidden(torch.tensor(branches.token), layout)
+            layout.advance(self.policy.place(branches.prompt), None if parents is None else self.policy.place(parents))
+            hidden = self.policy.hidden(self.policy.place(branches.token), layout)
             logits = self.policy.logits(hidden)[branches.of]
             tokens, logps = drawn(logits, temperature, noise)
             for row, token, logp in zip(live, tokens, logps, strict=True):
@@ -178,6 +179,20 @@ class Embedded:
             finish=row.finish,
             version=self.version,
         )
+
+
+def require_loadable(weights: WeightsRef, base: str) -> None:
+    """Raises: ModelError E323 for weights that are not all parameters of a model begun from this base."""
+    if weights.kind is Kind.FULL and (weights.base == base or not (weights.base and base)):
+        return
+    problem = f"are of the kind {weights.kind.value}" if weights.kind is not Kind.FULL else "began from another model"
+    raise ModelError(
+        "E323",
+        f"the engine cannot load these weights: they {problem}",
+        where=f"version {weights.version}",
+        why="this engine holds every parameter of the model that its own folder has",
+        fix="give sampler and learner the same model folder",
+    )
 
 
 def told(completions: Sequence[Completion]) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gnomon.engines.base import Tier
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.weights import Weights
+from gnomon.models.weights import WeightsRef
 from gnomon.types import Completion, Finish, Request
 
 __all__ = ["Scripted"]
@@ -39,7 +39,7 @@ class Scripted:
             version=self.version,
         )
 
-    def load(self, weights: Weights) -> None:
+    def load(self, weights: WeightsRef) -> None:
         self.version = weights.version
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from gnomon.launch.loops import finished
 from gnomon.launch.rating import fit, intervals, p_value
 from gnomon.launch.saved import saved_model
 from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Limits
@@ -79,7 +80,7 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
     folders = {name: saved_model(name) for name in names}
     if len(folders) < 2:
         raise ConfigError("E184", "a match needs two different players", where=" ".join(names))
-    dtype = getattr(torch, config.policy.dtype)
+    precision = Precision.only(getattr(torch, config.policy.dtype))
     tokens = {(folder / "tokenizer.json").read_bytes() for folder in folders.values()}
     if len(tokens) > 1:
         raise ConfigError(
@@ -87,7 +88,7 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
             why="a game is stored as tokens, which each tokenizer would decode to different text",
             fix="use policies that were trained from the same base",
         )  # fmt: skip
-    engines: dict[str, Engine] = {name: Embedded(Policy.load(folder, dtype)) for name, folder in folders.items()}
+    engines: dict[str, Engine] = {name: Embedded(Policy.load(folder, precision)) for name, folder in folders.items()}
     env, tokenizer = make_env(config.env), Tokenizer(next(iter(folders.values())))
     referee = Referee(
         env, workers=config.referee.workers, seconds=config.referee.seconds, memory=config.referee.memory_mib * 2**20,

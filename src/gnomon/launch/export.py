@@ -18,6 +18,7 @@ from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import ConfigError
 from gnomon.launch.saved import checkpoint, split_step
 from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, Renderer, choose
 from gnomon.rendering.choose import writes
@@ -95,7 +96,7 @@ def export(name: str, folder: Path, dtype: str = "") -> Export:
 def write_model(place: Path, fresh: Path, config: RunConfig, dtype: str) -> Renderer:
     """Everything but the card. Returns the renderer that wrote the prompts of the run."""
     fresh.mkdir(parents=True)
-    policy = Policy.load(place, getattr(torch, dtype))
+    policy = Policy.load(place, Precision.only(getattr(torch, dtype)))
     policy.model.generation_config = generation(policy, config)
     policy.model.save_pretrained(fresh, max_shard_size=SHARD)
     policy.tokenizer.save(fresh)

@@ -17,7 +17,15 @@ from gnomon.launch.exactness import reasons, tolerated
 from gnomon.launch.find import check_env_config, make_env
 from gnomon.launch.interrupt import gentle_interrupt
 from gnomon.launch.loops import finished
-from gnomon.launch.makers import make_actor, make_engine, make_learner, make_objective, make_tasks, measured
+from gnomon.launch.makers import (
+    make_actor,
+    make_engine,
+    make_learner,
+    make_objective,
+    make_schedule,
+    make_tasks,
+    measured,
+)
 from gnomon.launch.manifest import changes, manifest, opening
 from gnomon.launch.objects import require_same_object
 from gnomon.launch.paths import anchored
@@ -30,11 +38,13 @@ from gnomon.objectives import Objective
 from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose
 from gnomon.rollout.actor import Actor
+from gnomon.rollout.credit import Crediting
 from gnomon.store import Record, Run, RunReader
 from gnomon.store.layout import RECIPE
 from gnomon.training import Recorder, Watch, evaluate, train
 from gnomon.training.evaluate import Evaluation
 from gnomon.training.loop import first
+from gnomon.training.schedule import Schedule
 
 __all__ = ["Parts", "build", "measure", "numerics", "resume", "sampler", "start"]
 
@@ -48,6 +58,8 @@ class Parts:
     actor: Actor
     learner: Learner
     objective: Objective
+    credit: Crediting
+    schedule: Schedule
     mismatch: float
     """Largest difference between a sampled and a scored log-probability, measured before the run."""
 
@@ -69,7 +81,15 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     actor = make_actor(
         config, tasks, row, engine=engine, tokenizer=tokenizer, renderer=renderer, learner=learner, played=env
     )
-    return Parts(env=tasks, actor=actor, learner=learner, objective=row, mismatch=mismatch)
+    return Parts(
+        env=tasks,
+        actor=actor,
+        learner=learner,
+        objective=row,
+        credit=Crediting(row, shared=config.players.baseline == "shared"),
+        schedule=make_schedule(config),
+        mismatch=mismatch,
+    )
 
 
 def sampler(config: RunConfig, env: Env, progress: Progress = unseen) -> tuple[Embedded, Renderer, float]:
@@ -145,7 +165,7 @@ def resume(folder: Path, watch: Watch, env: Env | None = None, *, accept_diverge
 def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
     """The policy's evaluation on held-out tasks."""
     parts = build(config, progress=progress)
-    parts.engine.load(parts.learner.weights())
+    parts.engine.load(parts.learner.publish())
     held_out = first(parts.env.tasks("test"), config.eval.tasks)
     return finished(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
 
@@ -156,7 +176,14 @@ def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
     watch.message(numerics(parts.engine.tier, parts.mismatch))
     with gentle_interrupt(recorder):
         page = train(
-            config, env=parts.env, actor=parts.actor, learner=parts.learner, objective=parts.objective, run=recorder
+            config,
+            env=parts.env,
+            actor=parts.actor,
+            learner=parts.learner,
+            objective=parts.objective,
+            credit=parts.credit,
+            schedule=parts.schedule,
+            run=recorder,
         )
         finished(page)
 

@@ -44,7 +44,7 @@ def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, ke
 
 def sometimes_solved(config: RunConfig, parts: Parts, watch: Watch, candidates: int) -> list[int]:
     """Indices of the tasks that the policy solves sometimes. Raises: ConfigError E038."""
-    parts.actor.engine.load(parts.learner.weights())
+    parts.actor.engine.load(parts.learner.publish())
     low, high = BAND
     watch.message(f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}.")
     offered = first(parts.env.tasks("train"), candidates)
@@ -69,6 +69,6 @@ def own_answers(
     last, before = stored(folder)[:2]
     for checkpoint, end in ((before, len(right) - WINDOW), (last, len(right))):
         parts.learner.load_state(checkpoint)
-        parts.actor.engine.load(parts.learner.weights())
+        parts.actor.engine.load(parts.learner.publish())
         curve[end - WINDOW : end] = [finished(answered(parts.actor, asked, key))] * WINDOW
     return curve

@@ -1,39 +1,86 @@
-"""The mind: what a learner is."""
+"""What a learner is."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from gnomon.learners.batch import Batch
-from gnomon.models.weights import Weights
-from gnomon.objectives import Objective
-from gnomon.stats import Stat
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Learner"]
+from gnomon.learners import batch as learning
+from gnomon.learners.coefficients import Coefficients
+from gnomon.models.weights import WeightsRef
+from gnomon.objectives import Objective, objective, penalties
+from gnomon.stats import Stats
+
+__all__ = ["FloatArray", "Learner", "Model", "Named"]
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+class Model(StrEnum):
+    """Which of a learner's models is asked."""
+
+    POLICY = "policy"
+    REFERENCE = "reference"
+    """The policy that stands still."""
+    CRITIC = "critic"
+    """What the rest of the rollout is expected to earn, in the place of a log-probability."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """An objective by its name and options, as it can be sent to another process."""
+
+    name: str
+    """In `gnomon.objectives.TABLE`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    penalty: str = ""
+    """In `gnomon.objectives.penalties`, in the place of the row's own; empty keeps that."""
+    penalty_weight: float = 0.0
+
+    def row(self) -> Objective:
+        """Raises: ValueError for an option out of range."""
+        row = objective(self.name, **self.options)
+        if self.penalty:
+            row = replace(row, penalty=getattr(penalties, self.penalty), penalty_weight=self.penalty_weight)
+        return row
 
 
 class Learner(Protocol):
-    """Owns the weights and what the optimiser remembers."""
+    """Owns weights and what the optimiser keeps beside them. It sees tokens and coefficients, never text.
 
-    def prepare(self, batch: Batch, objective: Objective, *, updates: int = 1) -> Batch:
-        """Give every token its advantage, and whatever else the objective asks of the learner."""
+    The verbs can travel: arguments and results are plain values and arrays, with `Named` or `Coefficients` for the
+    objective. There are six, since scoring and training are asked for at different times and state is saved and loaded.
+    """
+
+    def score(
+        self, sequences: Sequence[learning.Sequence], temperature: float = 1.0, model: Model = Model.POLICY
+    ) -> list[FloatArray]:
+        """What a model says of every trainable token of each sequence: its natural log-probability, or its value."""
         ...
 
-    def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Stat]:
-        """Add the batch's gradient of the objective to what has been gathered since the last step."""
+    def forward_backward(self, batch: learning.Batch, objective: Objective | Named | Coefficients) -> Stats:
+        """Add the gradient of a batch with credit to what has been gathered since the last step.
+
+        Args: objective: whose coefficients are computed here; or the coefficients of every token of the batch.
+        """
         ...
 
-    def optim_step(self) -> dict[str, Stat]:
-        """Take one step uphill with the gathered gradient and forget it."""
+    def optim_step(self, lr: float) -> Stats:
+        """Take one optimiser step that raises the objective, at this learning rate, and forget the gradient."""
         ...
 
     def save_state(self, folder: Path) -> None:
-        """Write everything a bitwise continuation needs; the folder is a model folder too."""
+        """Write everything that a bitwise continuation needs; the folder is a model folder too."""
         ...
 
     def load_state(self, folder: Path) -> None: ...
 
-    def weights(self) -> Weights:
+    def publish(self) -> WeightsRef:
         """The present version, for engines."""
         ...

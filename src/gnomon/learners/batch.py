@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
+from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
-from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.trie import reading_order, shared
-from gnomon.objectives import Denominators, Objective, Rollouts, across_seats
+from gnomon.objectives import Denominators, Rollouts
 
-__all__ = ["Batch", "Sequence", "credited", "seats_merged"]
+__all__ = ["Batch", "Sequence", "pieces"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,7 +112,11 @@ class Batch:
     def tokens_of(self, places: Collection[int]) -> Tensor:
         """[T'] where the trainable tokens of some sequences stand among those of all."""
         starts = [*accumulate(map(len, self.sequences), initial=0)]
-        return torch.cat([torch.arange(0), *[torch.arange(starts[place], starts[place + 1]) for place in places]])
+        return torch.tensor(
+            [token for place in places for token in range(starts[place], starts[place + 1])],
+            dtype=torch.int64,
+            device="cpu",
+        )
 
     def take(self, places: Collection[int]) -> Batch:
         """Some of the sequences, in this order, as part of the same step."""
@@ -155,81 +159,38 @@ class Batch:
         part = self.take([place for place, sequence in enumerate(self.sequences) if sequence.group in groups])
         return replace(part, denominators=replace(sizes, groups=len(groups), sequences=share, tokens=tokens))
 
-    def look(self, read: Callable[[Batch], Tensor], tokens: int) -> Tensor:
-        """[T] float64, what a reader of micro-batches finds for every token. Args: tokens: size of a micro-batch."""
-        found = torch.full((len(self),), torch.nan, dtype=torch.float64)
-        for places in self.micro_batches(tokens):
-            found[self.tokens_of(places)] = read(self.take(places)).double()
-        return found
-
     def micro_batches(self, tokens: int) -> list[list[int]]:
-        """Places of the sequences, in reading order, cut into pieces of about this many tokens.
-
-        A token that passes through the model once is counted once: a prefix that sequences of a piece share. A piece
-        ends where it is full, within a group only where it is twice as full. A sequence is never cut, but the
-        sequences of a rollout and the rollouts of a group may lie in different pieces.
-        """
-        inputs = [sequence.inputs for sequence in self.sequences]
-        pieces: list[list[int]] = []
-        size = 0
-        for place in reading_order(inputs):
-            before = pieces[-1][-1] if pieces else None
-            fresh = len(inputs[place]) - (0 if before is None else shared(inputs[before], inputs[place]))
-            same = before is not None and self.sequences[before].group == self.sequences[place].group
-            if before is None or (fresh and size + fresh > tokens * (1 + same)):
-                pieces.append([])
-                size, fresh = 0, len(inputs[place])
-            pieces[-1].append(place)
-            size += fresh
-        return pieces
+        """Places of the sequences, as `pieces`."""
+        return pieces(self.sequences, tokens)
 
     def _joined(self, parts: list[Tensor], dtype: torch.dtype) -> Tensor:
-        return torch.cat([torch.zeros(0, dtype=dtype), *parts])
+        return torch.cat([torch.zeros(0, dtype=dtype, device="cpu"), *parts])
 
     def _spread(self, values: list[int]) -> Tensor:
-        lengths = torch.tensor([len(sequence) for sequence in self.sequences], dtype=torch.int64)
-        return torch.tensor(values, dtype=torch.int64).repeat_interleave(lengths)
+        lengths = torch.tensor([len(sequence) for sequence in self.sequences], dtype=torch.int64, device="cpu")
+        return torch.tensor(values, dtype=torch.int64, device="cpu").repeat_interleave(lengths)
 
 
-def credited(batch: Batch, objective: Objective, seen: Mapping[str, Tensor]) -> Batch:
-    """The batch with an advantage on every token.
+def pieces(sequences: Several[Sequence], tokens: int) -> list[list[int]]:
+    """Places of the sequences, in reading order, cut into pieces of about this many tokens.
 
-    Args: seen: [T] what a learner found for the tokens: `logp`, `reference_logp`, `values`, or none of them.
-    Raises: ConfigError E033 when the objective does not take these rewards.
+    A token that passes through the model once is counted once: a prefix that sequences of a piece share. A piece
+    ends where it is full, within a group only where it is twice as full. A sequence is never cut, but the
+    sequences of a rollout and the rollouts of a group may lie in different pieces.
     """
-    rollouts = replace(batch.rollouts, **seen)
-    try:
-        credit = objective.credits(rollouts)
-    except ValueError as error:
-        raise ConfigError(
-            "E033",
-            f"{objective.name} cannot use the rewards of this step",
-            why=str(error),
-            fix="objective=rloo accepts any reward; env.format=0 gives rewards of 0 and 1",
-        ) from error
-    return replace(
-        batch,
-        advantage=credit.double(),
-        proximal_logp=seen.get("logp"),
-        reference_logp=seen.get("reference_logp"),
-        returns=objective.value_targets(rollouts).double() if "values" in seen else None,
-    )
-
-
-def seats_merged(batch: Batch) -> Batch:
-    """The batch with the groups of one task in all its seats as one group, in its sequences and sizes as in its
-    rollouts."""
-    rollouts = across_seats(batch.rollouts)
-    groups, sizes = len(rollouts.rewards), batch.denominators
-    if groups == len(batch.rollouts.rewards):
-        return batch
-    seats = sizes.groups // groups
-    return replace(
-        batch,
-        sequences=tuple(replace(sequence, group=sequence.group // seats) for sequence in batch.sequences),
-        rollouts=rollouts,
-        denominators=replace(sizes, groups=groups, group_tokens=tuple(rollouts.lengths.sum(1).tolist())),
-    )
+    inputs = [sequence.inputs for sequence in sequences]
+    found: list[list[int]] = []
+    size = 0
+    for place in reading_order(inputs):
+        before = found[-1][-1] if found else None
+        fresh = len(inputs[place]) - (0 if before is None else shared(inputs[before], inputs[place]))
+        same = before is not None and sequences[before].group == sequences[place].group
+        if before is None or (fresh and size + fresh > tokens * (1 + same)):
+            found.append([])
+            size, fresh = 0, len(inputs[place])
+        found[-1].append(place)
+        size += fresh
+    return found
 
 
 def mean(values: list[float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -10,11 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.learners.batch import Batch
-from gnomon.learners.masters import Masters
 from gnomon.learners.not_finite import not_finite
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import text_hidden
-from gnomon.stats import Mean, Stat, Stats
+from gnomon.models.scoring import Text, text_pass
+from gnomon.stats import Mean, Stats
 
 __all__ = ["Critic"]
 
@@ -28,28 +28,25 @@ class Critic:
 
     Args:
         body: a copy of the policy. Its vocabulary projection is not used.
-        compute: dtype of its forward and backward passes, its own if not given. The read-out, the optimiser and what it
-            moves are at least float32.
         lr: constant over the run.
-        clip: largest norm of the gradient.
+        max_grad_norm: the gradient is shortened to this norm.
     """
 
-    def __init__(self, body: Policy, *, lr: float, clip: float = 1.0, compute: torch.dtype | None = None) -> None:
-        self.body, self.clip = body, clip
-        self.masters = Masters(body, compute)
-        size, dtype = body.head.shape[1], torch.promote_types(body.head.dtype, torch.float32)
-        self.parameters = self.masters.parameters | {
-            "value.weight": torch.zeros(size, dtype=dtype, requires_grad=True),
-            "value.bias": torch.zeros((), dtype=dtype, requires_grad=True),
+    def __init__(self, body: Policy, *, lr: float, max_grad_norm: float = 1.0) -> None:
+        self.body, self.max_grad_norm = body, max_grad_norm
+        size, dtype, device = body.projection.weight.shape[1], body.precision.master, body.device
+        self.parameters = body.masters.parameters | {
+            "value.weight": torch.zeros(size, dtype=dtype, device=device, requires_grad=True),
+            "value.bias": torch.zeros((), dtype=dtype, device=device, requires_grad=True),
         }
         self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=lr, weight_decay=0.0)
 
     @torch.no_grad()
-    def values(self, batch: Batch) -> Tensor:
+    def values(self, sequences: Sequence[Text]) -> Tensor:
         """[T] what is expected before every trainable token, in units of reward."""
-        return self._read(batch)
+        return self._read(sequences)
 
-    def forward_backward(self, batch: Batch, tokens: int) -> dict[str, Stat]:
+    def forward_backward(self, batch: Batch, tokens: int) -> Stats:
         """Add the gradient of half the mean squared error over the batch's tokens.
 
         Args: tokens: size of a micro-batch.
@@ -59,8 +56,8 @@ class Critic:
         returns, error = batch.returns, 0.0
         assert returns is not None, "the batch was prepared without a critic"
         for places in batch.micro_batches(tokens):
-            value = self._read(batch.take(places))
-            loss = (value - returns[batch.tokens_of(places)].to(value.dtype)).square().sum()
+            value = self._read(batch.take(places).sequences)
+            loss = (value - returns[batch.tokens_of(places)].to(value)).square().sum()
             (loss / (2 * max(1, len(returns)))).backward()  # type: ignore[no-untyped-call]
             error += float(loss.detach())
         stats: Stats = {"value_error": Mean(error, len(returns))}
@@ -69,7 +66,7 @@ class Critic:
             stats["value_explained"] = Mean(1 - error / spread)
         return stats
 
-    def optim_step(self) -> dict[str, Stat]:
+    def optim_step(self) -> Stats:
         """One AdamW step. Returns: `value_grad_norm`, before clipping.
 
         Raises: NumericsError E203 where the gradient is not finite; then it is forgotten, and no weight has moved.
@@ -82,13 +79,13 @@ class Critic:
         return {"value_grad_norm": Mean(norm)}
 
     def clip_gradient(self) -> float:
-        """Shorten the gradient to `clip` at most. Returns: its norm before."""
-        return float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.clip))
+        """Shorten the gradient to `max_grad_norm` at most. Returns: its norm before."""
+        return float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.max_grad_norm))
 
     def take_step(self) -> None:
         """One AdamW step along the gradient as it is, which is then forgotten."""
         self.optimizer.step()
-        self.masters.round()
+        self.body.masters.round()
         self.optimizer.zero_grad()
 
     def save_state(self, folder: Path) -> None:
@@ -106,9 +103,9 @@ class Critic:
                 parameter.copy_(held.pop("weight"))
             if held:
                 self.optimizer.state[parameter] = held
-        self.masters.round()
+        self.body.masters.round()
 
-    def _read(self, batch: Batch) -> Tensor:
-        hidden = text_hidden(self.body, batch.sequences)
+    def _read(self, sequences: Sequence[Text]) -> Tensor:
+        hidden = self.body.states(text_pass(self.body, sequences))
         weight = self.parameters["value.weight"]
         return hidden.to(weight.dtype) @ weight + self.parameters["value.bias"]

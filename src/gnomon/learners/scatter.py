@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from gnomon.learners.batch import Batch
-from gnomon.models.policy import Policy, at_least_float32
-from gnomon.models.scoring import chunks, logp_of
+from gnomon.models.policy import Policy
+from gnomon.models.precision import at_least
+from gnomon.models.projection import chunks, logp_of
 from gnomon.stats import Mean, Stats, merge
 
 __all__ = ["SuccessScatter"]
@@ -69,12 +70,12 @@ def moments(scores: Sequence[Tensor]) -> Stats:
 
 def projection_score(policy: Policy, hidden: Tensor, tokens: Tensor, temperature: float) -> Tensor:
     """[vocabulary, size] the gradient of Σ log π of these tokens in the projection, the vocabulary in chunks."""
-    head = policy.head.detach()
-    score = torch.zeros_like(at_least_float32(head))
-    for part, chosen in chunks(len(head), hidden.detach(), tokens):
+    projection = policy.projection
+    score = torch.zeros_like(at_least(projection.weight.detach()))
+    for part, chosen in chunks(policy.vocabulary, hidden.detach(), tokens.to(hidden.device)):
         with torch.enable_grad():
-            weight = head.detach().requires_grad_()
-            logp = logp_of(policy.logits(part, weight), temperature)
+            weight = projection.weight.detach().requires_grad_()
+            logp = logp_of(projection.scores(part, weight), temperature)
             (found,) = torch.autograd.grad(logp.gather(1, chosen[:, None]).sum(), weight)
         score += found
     return score

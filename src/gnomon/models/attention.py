@@ -36,6 +36,7 @@ QUERIES = 4
 """Fewest query rows of a product; zero rows are put under fewer."""
 BEYOND = ("softcap", "s_aux")
 """What models may pass to an attention that changes its scores and is not computed here."""
+Device = torch.device | str
 NEVER = -1e30
 """Added to a score that must not count; its exponential is exactly zero."""
 
@@ -85,10 +86,10 @@ def attend_by_layout(
 class Prefix:
     """The prompts of a pass: P of them, padded to S tokens."""
 
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self.lengths = torch.tensor(lengths)
+    def __init__(self, lengths: Sequence[int], device: Device = "cpu") -> None:
+        self.lengths = torch.tensor(lengths, device=device)
         self.tokens = int(self.lengths.sum())
-        place = torch.arange(blocks(max(lengths)))
+        place = torch.arange(blocks(max(lengths)), device=device)
         self.real = place < self.lengths[:, None]
         self.place = self.real.flatten().nonzero().flatten()
 
@@ -107,7 +108,7 @@ class Prefix:
         """Causal attention of every prompt to itself: padded [P, S, heads, size] in, flat tokens out."""
         heads, kv_heads = query.shape[2], key.shape[2]
         q, k, v = heads_first(query, kv_heads), key.transpose(1, 2), value.transpose(1, 2)
-        place = torch.arange(self.real.shape[1])
+        place = torch.arange(self.real.shape[1], device=query.device)
         scores = (q * scale) @ k.transpose(2, 3) + additive(causal(place, place, window)).repeat(heads // kv_heads, 1)
         return gather(tokens_first(weighed(torch.softmax(scores, -1).to(v.dtype), v), heads).flatten(0, 1), self.place)
 
@@ -129,11 +130,12 @@ class Rows:
             raise ValueError("rows of a group must be adjacent, and groups in order")
         count = torch.bincount(group, minlength=prompts)
         self.lanes = max(QUERIES, int(count.max()))
-        self.lane = torch.arange(len(group)) - (torch.cumsum(count, 0) - count)[group] + group * self.lanes
+        own = torch.arange(len(group), device=group.device)
+        self.lane = own - (torch.cumsum(count, 0) - count)[group] + group * self.lanes
         """[B] where each row stands when the queries of a group are laid side by side."""
         self.full = len(group) == prompts * self.lanes
         self.far = additive(prefix.real)[:, None, None, :]
-        self.near = additive(causal(place, torch.arange(size), None))
+        self.near = additive(causal(place, torch.arange(size, device=place.device), None))
 
     def attend(
         self, query: Tensor, prompt: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], scale: float, window: int | None
@@ -167,9 +169,10 @@ class Rows:
 
     def limit(self, far: Tensor, near: Tensor, folds: int, window: int) -> tuple[Tensor, Tensor]:
         """Scores with everything `window` or more tokens back struck out."""
-        near = near + additive(causal(self.place, torch.arange(self.size), window)).repeat(folds, 1)
+        own, before = (torch.arange(keys, device=far.device) for keys in (self.size, far.shape[-1]))
+        near = near + additive(causal(self.place, own, window)).repeat(folds, 1)
         query = self.prefix.lengths[self.group][:, None] + self.place
-        seen = query[:, :, None] - torch.arange(far.shape[-1]) < window
+        seen = query[:, :, None] - before < window
         return far + additive(seen).repeat(1, folds, 1)[:, None], near
 
 
@@ -182,24 +185,27 @@ class Packed:
         prompts: length of each prefix, in tokens (0 is allowed).
         rows: length of each row, in tokens, at least 1.
         group: for each row, the index of its prefix. Rows of a group stand together.
+        device: of the tokens.
     """
 
-    def __init__(self, prompts: Sequence[int], rows: Sequence[int], group: Sequence[int]) -> None:
-        self.prefix = Prefix(prompts)
-        lengths, of = torch.tensor(rows), torch.tensor(group)
+    def __init__(
+        self, prompts: Sequence[int], rows: Sequence[int], group: Sequence[int], device: Device = "cpu"
+    ) -> None:
+        self.prefix = Prefix(prompts, device)
+        lengths, of = (torch.tensor(values, device=device) for values in (rows, group))
         start = torch.cumsum(lengths, 0) - lengths
         self.bands: list[tuple[Rows, Tensor, Tensor]] = []
         """Per band: its rows, the flat tokens of them, and where those stand when padded."""
         count = (lengths + BLOCK - 1) // BLOCK
         for size in sorted(set(count.tolist())):
             chosen = (count == size).nonzero().flatten()
-            place = torch.arange(size * BLOCK)
+            place = torch.arange(size * BLOCK, device=device)
             real = place < lengths[chosen, None]
             flat = (start[chosen, None] + place)[real]
             rows_here = Rows(self.prefix, of[chosen], place, len(place))
             self.bands.append((rows_here, flat, real.flatten().nonzero().flatten()))
         self.order = torch.argsort(torch.cat([flat for _, flat, _ in self.bands]))
-        own = torch.arange(int(lengths.sum())) - start.repeat_interleave(lengths)
+        own = torch.arange(int(lengths.sum()), device=device) - start.repeat_interleave(lengths)
         own += self.prefix.lengths[of].repeat_interleave(lengths)
         self.positions = torch.cat([self.prefix.real.nonzero()[:, 1], own])
         """Position of every flat token in its own sequence."""
@@ -221,10 +227,10 @@ class Packed:
 class Decode:
     """The layout of decoding: first the prompts, then, after each `advance`, one token of every live row."""
 
-    def __init__(self, prompts: Sequence[int]) -> None:
-        self.prefix = Prefix(prompts)
+    def __init__(self, prompts: Sequence[int], device: Device = "cpu") -> None:
+        self.prefix = Prefix(prompts, device)
         self.positions = self.prefix.real.nonzero()[:, 1]
-        self.slot = torch.arange(len(prompts))
+        self.slot = torch.arange(len(prompts), device=device)
         """Where each prompt stands among those kept."""
         self.step = -1
         """How far into the rows decoding stands; −1 while the prompts are computed."""
@@ -240,7 +246,7 @@ class Decode:
             self.forget(torch.unique(self.slot[group]))
         group = self.slot[group]
         size = blocks(self.step + 1)
-        self.rows = Rows(self.prefix, group, torch.tensor([self.step]), size)
+        self.rows = Rows(self.prefix, group, torch.tensor([self.step], device=group.device), size)
         self.positions = self.prefix.lengths[group] + self.step
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
@@ -259,8 +265,8 @@ class Decode:
         """Keep these prompts only, once they are half of the present ones or fewer."""
         if 2 * len(live) <= len(self.prefix.lengths):
             self.prompt = [(keys[live], values[live]) for keys, values in self.prompt]
-            place = torch.zeros(len(self.prefix.lengths), dtype=torch.long)
-            place[live] = torch.arange(len(live))
+            place = torch.zeros_like(self.prefix.lengths)
+            place[live] = torch.arange(len(live), device=live.device)
             self.slot = place[self.slot]
             self.prefix = self.prefix.only(live)
 
@@ -349,4 +355,4 @@ def causal(query: Tensor, key: Tensor, window: int | None) -> Tensor:
 
 
 def additive(seen: Tensor) -> Tensor:
-    return torch.zeros(seen.shape).masked_fill(~seen, NEVER)
+    return torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, NEVER)

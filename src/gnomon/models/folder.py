@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ModelError
 
-__all__ = ["model_folder", "table"]
+__all__ = ["base_hash", "model_folder", "table"]
 
 TINY = Path(__file__).parent / "tiny"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -57,6 +59,22 @@ def table(path: Path) -> dict[str, Any]:
     if problem:
         raise ModelError("E303", f"{path.name} of the model folder cannot be read", where=str(path), why=problem)
     return dict(found)
+
+
+def base_hash(folder: Path) -> str:
+    """SHA-256 over what a model computes: its configuration and weights, file by file."""
+    files = [path for path in folder.iterdir() if path.name == "config.json" or path.suffix == ".safetensors"]
+    return _hash(tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(files)))
+
+
+@cache
+def _hash(files: tuple[tuple[str, int, int], ...]) -> str:
+    """Read once for a state of the files, however many policies begin from it."""
+    total = sha256()
+    for path, _, _ in files:
+        with open(path, "rb") as file:
+            total.update(Path(path).name.encode() + b"\0" + file_digest(file, "sha256").digest())
+    return total.hexdigest()
 
 
 def _require_known(folder: Path, config: Mapping[str, Any]) -> None:

@@ -16,4 +16,4 @@ def settle() -> None:
 
     Source: github.com/pytorch/pytorch/issues/188792.
     """
-    torch.cos(torch.zeros(1))
+    torch.cos(torch.zeros(1, device="cpu"))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from gnomon.models.weights import Weights
+from gnomon.models.weights import Kind, WeightsRef
 
 __all__ = ["Past"]
 
 PROBE = "/probe"
 LOGP = "/probe_logp"
-STEP = "/step"
+VERSION = "/version"
 
 
 class Past:
@@ -30,42 +30,43 @@ class Past:
         if every < 1 or keep < 2:
             raise ValueError(f"every is {every} and keep {keep}; they must be at least 1 and 2")
         self.every, self.keep = every, keep
-        self.held: dict[int, Weights] = {}
-        """By version, from the oldest."""
+        self.held: dict[int, WeightsRef] = {}
+        """By the steps of the run behind them, from the oldest."""
 
     @property
-    def first(self) -> Weights:
+    def first(self) -> WeightsRef:
         return next(iter(self.held.values()))
 
-    def remember(self, weights: Weights) -> None:
-        """Copy the weights, where it is time for them and they are not held yet."""
-        if weights.step % self.every or weights.version in self.held:
+    def remember(self, weights: WeightsRef, step: int) -> None:
+        """Copy the weights that a step begins with, where it is time for them and they are not held yet."""
+        if step % self.every or step in self.held:
             return
-        copies = {name: value.detach().clone() for name, value in weights.state.items()}
-        self.held[weights.version] = replace(weights, state=copies)
+        self.held[step] = weights.copied()
         if len(self.held) > self.keep:
             del self.held[list(self.held)[1]]
 
-    def draw(self, rng: Random) -> Weights:
+    def draw(self, rng: Random) -> WeightsRef:
         """One of the versions, each as likely as another."""
         return self.held[rng.choice(list(self.held))]
 
     def save_state(self, folder: Path) -> None:
-        """Write every version beside a learner's checkpoint."""
-        for version, weights in self.held.items():
-            kept = {name: value.contiguous() for name, value in weights.state.items()}
-            kept[PROBE] = torch.tensor(weights.probe, dtype=torch.int64)
-            kept[LOGP] = torch.tensor(weights.probe_logp, dtype=torch.float64)
-            kept[STEP] = torch.tensor(weights.step)
-            save_file(kept, folder / f"past-{version:08d}.safetensors")
+        """Write every version into a checkpoint."""
+        for step, weights in self.held.items():
+            kept = {name: value.contiguous() for name, value in weights.read().items()}
+            kept[PROBE] = torch.tensor(weights.probe, dtype=torch.int64, device="cpu")
+            kept[LOGP] = torch.tensor(weights.probe_logp, dtype=torch.float64, device="cpu")
+            kept[VERSION] = torch.tensor(weights.version, device="cpu")
+            save_file(kept, folder / f"past-{step:08d}.safetensors", {"kind": weights.kind, "base": weights.base})
 
     def load_state(self, folder: Path) -> None:
         """Hold what was held when the checkpoint was written, and nothing else."""
         self.held = {}
         for path in sorted(folder.glob("past-*.safetensors")):
             state = load_file(path)
-            probe, logp, step = state.pop(PROBE), state.pop(LOGP), int(state.pop(STEP))
-            version = int(path.stem.removeprefix("past-"))
-            self.held[version] = Weights(
-                version=version, step=step, state=state, probe=tuple(probe.tolist()), probe_logp=tuple(logp.tolist())
-            )
+            with safe_open(path, framework="pt") as file:
+                facts = file.metadata()
+            probe, logp, version = state.pop(PROBE), state.pop(LOGP), int(state.pop(VERSION))
+            self.held[int(path.stem.removeprefix("past-"))] = WeightsRef(
+                kind=Kind(facts["kind"]), base=facts["base"], version=version, tensors=state,
+                probe=tuple(probe.tolist()), probe_logp=tuple(logp.tolist()),
+            )  # fmt: skip

@@ -1,11 +1,12 @@
-"""A causal language model as sampler and learner see it: flat tokens and a layout in, hidden states out."""
+"""A causal language model as sampler and learner see it: flat tokens and a layout in, log-probabilities out."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -14,28 +15,71 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from gnomon.errors import ModelError
-from gnomon.models.attention import NAME, Layout, attend_by_layout
-from gnomon.models.folder import model_folder
+from gnomon.models.attention import NAME, Decode, Layout, Packed, attend_by_layout
+from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.kernels import settle
+from gnomon.models.precision import Masters, Precision, require_fitting
+from gnomon.models.projection import Projection, full_kl, token_logp
 from gnomon.models.tokenizer import Tokenizer
 
-__all__ = ["Policy", "at_least_float32"]
+__all__ = ["Anchor", "Pass", "Policy", "Scored"]
 
 logging.disable_progress_bar()
 AttentionInterface.register(NAME, attend_by_layout)
 settle()
 
 
-class Policy:
-    """Weights and tokenizer of a hub-format folder.
+class Pass(NamedTuple):
+    """Flat tokens on their way through a policy, and those of them whose log-probabilities are asked for."""
+
+    ids: Tensor
+    """[T] tokens of all sequences, end to end."""
+    layout: Layout
+    read: Tensor | slice
+    """[N] the places in `ids` after which a target comes."""
+    target: Tensor
+    """[N] the tokens that come there."""
+
+
+class Anchor(NamedTuple):
+    """Another policy's next-token distributions at the same places."""
+
+    hidden: Tensor
+    """[N, size]."""
+    projection: Projection
+
+
+class Scored(NamedTuple):
+    """What a policy says of the targets of a pass. Everything carries gradients."""
+
+    logp: Tensor
+    """[N] natural log-probability."""
+    entropy: Tensor
+    """[N] of the next-token distribution, in nats."""
+    hidden: Tensor
+    """[N, size] last hidden state before the target."""
+    kl: Tensor | None
+    """[N] KL(policy‖anchor) over the whole vocabulary, in nats; None without an anchor."""
+
+
+class Policy(torch.nn.Module):
+    """Weights and tokenizer of a hub-format folder, on one device and in one precision.
+
+    Everything that carries gradients is computed inside `forward`, so that wrappers which act around a module's
+    forward pass (sharding, activation checkpointing) can hold the whole policy.
 
     Args:
-        model: any decoder of transformers whose attention goes through its registry.
+        model: any decoder of transformers whose attention goes through its registry. Its parameters are the first
+            values of the masters.
+        precision: the model's own dtype throughout unless given.
+        folder: that it was read from.
     """
 
-    def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
-        self.model, self.tokenizer = model, tokenizer
-        self.body = model.base_model
+    def __init__(
+        self, model: Any, tokenizer: Tokenizer, precision: Precision | None = None, folder: Path | None = None
+    ) -> None:
+        super().__init__()
+        self.model, self.tokenizer, self.folder = model, tokenizer, folder
         output = model.get_output_embeddings()
         if not isinstance(getattr(output, "weight", None), Tensor):
             raise ModelError("E303", "the model has no vocabulary projection", where=type(model).__name__)
@@ -50,31 +94,33 @@ class Policy:
             raise ModelError(
                 "E305", "the vocabulary projection has a bias, which is not supported", where=type(model).__name__
             )
-        self.head: Tensor = output.weight
+        self.precision = precision or Precision.only(output.weight.dtype)
         self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
-        self.vocabulary = int(self.head.shape[0])
+        self.masters = Masters(self.state(), self.precision)
 
     @classmethod
-    def load(cls, folder: Path | str, dtype: torch.dtype = torch.float32) -> Policy:
+    def load(cls, folder: Path | str, precision: Precision | None = None, device: torch.device | str = "cpu") -> Policy:
         """Read a model folder, or `tiny`; nothing is ever fetched from a network.
 
         Nothing in the folder is run: no code of its own, no pickle, no kernel from a hub.
+
+        Args: precision, float32 throughout unless given.
         Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read.
         """
-        folder = model_folder(folder)
+        folder, precision = model_folder(folder), precision or Precision()
         tokenizer = Tokenizer(folder)
         try:
             model, loaded = AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=configuration(folder),
-                dtype=dtype,
+                dtype=precision.master,
                 attn_implementation=NAME,
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
             )
-            policy = cls(model.eval(), tokenizer)
+            policy = cls(model.to(device).eval(), tokenizer, precision, folder)
         except ModelError:
             raise
         except Exception as error:  # A folder may hold anything, and its reader raises whatever that leads to.
@@ -87,56 +133,82 @@ class Policy:
             raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why)
         return policy
 
+    @property
+    def device(self) -> torch.device:
+        return self.projection.weight.device
+
+    @property
+    def projection(self) -> Projection:
+        """From hidden states to scores over the vocabulary."""
+        return Projection(self.model.get_output_embeddings().weight, self.cap, self.precision.logp)
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.projection.weight)
+
+    @cached_property
+    def base(self) -> str:
+        """Hash of the weights that the policy was read from; empty for one that was read from no folder."""
+        return base_hash(self.folder) if self.folder else ""
+
+    def place(self, values: Sequence[int]) -> Tensor:
+        """Token ids or places, on the policy's device."""
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+    def packed(self, prompts: Sequence[int], rows: Sequence[int], group: Sequence[int]) -> Packed:
+        """The layout of a whole pass, as `Packed`."""
+        return Packed(prompts, rows, group, self.device)
+
+    def decode(self, prompts: Sequence[int]) -> Decode:
+        """The layout of decoding, as `Decode`."""
+        return Decode(prompts, self.device)
+
+    def forward(self, work: Pass, temperature: float = 1.0, anchor: Anchor | None = None) -> Scored:
+        """Log-probabilities of the targets of a pass, under the tempered distribution."""
+        hidden = self.states(work)
+        logp, entropy = token_logp(hidden, self.projection, work.target, temperature)
+        kl = full_kl(hidden, self.projection, *anchor, temperature) if anchor else None
+        return Scored(logp, entropy, hidden, kl)
+
     def hidden(self, ids: Tensor, layout: Layout) -> Tensor:
         """Last hidden states [T, size] of flat tokens [T]."""
-        out = self.body(input_ids=ids[None], position_ids=layout.positions[None], layout=layout, use_cache=False)
+        out = self.model.base_model(
+            input_ids=ids[None], position_ids=layout.positions[None], layout=layout, use_cache=False
+        )
         return out.last_hidden_state[0]  # type: ignore[no-any-return]
 
-    def logits(self, hidden: Tensor, head: Tensor | None = None) -> Tensor:
-        """Scores [T, vocabulary] over the next token, under the policy's own projection or a stand-in.
+    def states(self, work: Pass) -> Tensor:
+        """[N, size] last hidden state before every target of a pass."""
+        return self.hidden(work.ids, work.layout)[work.read]
 
-        The projection is computed in the policy's dtype. Its result is at least float32, and so is all that follows
-        from it: probabilities, entropies, ratios.
-        """
-        scores = at_least_float32(torch.nn.functional.linear(hidden, self.head if head is None else head))
-        return scores if self.cap is None else self.cap * torch.tanh(scores / self.cap)
+    @torch.no_grad()
+    def anchor(self, work: Pass) -> Anchor:
+        """This policy as the reference of another one in a pass."""
+        return Anchor(self.states(work), self.projection)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores [T, vocabulary] over the next token."""
+        return self.projection.scores(hidden)
 
     def state(self) -> dict[str, Tensor]:
         """Every parameter by name, not copied."""
         return dict(self.model.named_parameters())
 
-    def compute_in(self, dtype: torch.dtype) -> None:
-        """Round the parameters to a dtype. Buffers, such as the frequencies of positions, stay as they are."""
-        for parameter in self.model.parameters():
-            parameter.data = parameter.data.to(dtype)
-
-    def update(self, state: dict[str, Tensor]) -> None:
+    @torch.no_grad()
+    def update(self, state: Mapping[str, Tensor]) -> None:
         """Copy parameters in. Raises: ModelError E304 when names or shapes differ."""
         own = self.state()
-        wrong = sorted(own.keys() ^ state.keys()) or [n for n, p in own.items() if p.shape != state[n].shape]
-        if wrong:
-            raise ModelError(
-                "E304", f"weights do not fit the model: {', '.join(wrong[:3])} …", where=type(self.model).__name__
-            )
-        with torch.no_grad():
-            for name, parameter in own.items():
-                parameter.copy_(state[name])
+        require_fitting(own, state)
+        for name, parameter in own.items():
+            parameter.copy_(state[name])
 
-    def save(self, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
-        """Write a model folder: weights, configuration, tokenizer.
-
-        Args: weights, of every parameter, for example the masters of a learner; those of the policy if not given.
-        """
+    def save(self, folder: Path) -> None:
+        """Write a model folder: weights in master precision, configuration, tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
-        state = {name: value.detach().contiguous() for name, value in (weights or self.state()).items()}
+        state = {name: value.detach().contiguous() for name, value in self.masters.parameters.items()}
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
         self.model.config.save_pretrained(folder)
         self.tokenizer.save(folder)
-
-
-def at_least_float32(values: Tensor) -> Tensor:
-    """The values in float32 where they are coarser, else as they are."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def configuration(folder: Path) -> Any:

@@ -2,25 +2,58 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
 
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-__all__ = ["Weights"]
+__all__ = ["Kind", "WeightsRef"]
+
+
+class Kind(StrEnum):
+    """What the tensors of a version are."""
+
+    FULL = "full"
+    """Every parameter of the model."""
+    ADAPTER = "adapter"
+    """What is added to the parameters of the base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """Parameters, with what a holder of them must be able to reproduce."""
+class WeightsRef:
+    """Which weights they are, where they lie, and what their holder must be able to reproduce.
 
+    One whose tensors lie in a file can be sent to another process; one that holds them itself is for this process.
+    """
+
+    kind: Kind = Kind.FULL
+    base: str
+    """Hash of the weights that training began from. Empty where they came from no folder."""
     version: int
     """Optimiser steps behind it."""
-    step: int
-    """Steps of the run behind it; each is one optimiser step or more."""
-    state: Mapping[str, Tensor]
-    """Every parameter by name. The learner's own: a holder copies them before its next step, and never writes."""
+    tensors: Mapping[str, Tensor] | Path
+    """By name, or the safetensors file that has them. Tensors are the learner's own: a holder copies them before the
+    learner's next step, and never writes to them."""
     probe: tuple[int, ...]
     """A short token sequence."""
     probe_logp: tuple[float, ...]
     """The learner's natural log-probability of every probe token but the first."""
+
+    def read(self) -> Mapping[str, Tensor]:
+        return load_file(self.tensors) if isinstance(self.tensors, Path) else self.tensors
+
+    def copied(self) -> WeightsRef:
+        """The same version with tensors of its own, which stay as they are while the learner goes on."""
+        return replace(self, tensors={name: value.detach().clone() for name, value in self.read().items()})
+
+    def written(self, path: Path) -> WeightsRef:
+        """The same version in a file. The file is whole as soon as it has its name."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".writing")
+        save_file({name: value.detach().contiguous() for name, value in self.read().items()}, fresh)
+        os.replace(fresh, path)
+        return replace(self, tensors=path)

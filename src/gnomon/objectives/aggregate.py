@@ -79,5 +79,5 @@ def prompt_mean(tokens: Tokens, denominators: Denominators) -> Tensor:
     """
     if not denominators.group_tokens:
         raise ValueError("a mean over prompts needs group_tokens among the denominators of the step")
-    sizes = torch.tensor(denominators.group_tokens)[tokens.group]
+    sizes = torch.tensor(denominators.group_tokens, device=tokens.group.device)[tokens.group]
     return 1 / (denominators.groups * sizes).to(tokens.logp.dtype)

@@ -144,8 +144,8 @@ def _first(tokens: Tokens) -> tuple[Tensor, Tensor]:
     """[S] a token of every rollout that has one, and [T] which of those rollouts each token belongs to."""
     there = torch.bincount(tokens.sequence) > 0
     place = (there.cumsum(0) - 1)[tokens.sequence]
-    first = torch.zeros(int(there.sum()), dtype=torch.int64)
-    return first.index_copy_(0, place, torch.arange(len(place))), place
+    first = place.new_zeros(int(there.sum()))
+    return first.index_copy_(0, place, torch.arange(len(place), device=place.device)), place
 
 
 def _against_opponents(tokens: Tokens, score: Tensor, pull: Callable[[Tensor], Tensor]) -> Tensor:
@@ -170,6 +170,6 @@ def _companions(group: Tensor) -> tuple[Tensor, Tensor]:
     """Every ordered pair of places with the same group, a place with itself included."""
     order, counts = group.argsort(stable=True), torch.bincount(group)
     sizes = counts[group]
-    own = torch.arange(len(group)).repeat_interleave(sizes)
-    within = torch.arange(len(own)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+    own = torch.arange(len(group), device=group.device).repeat_interleave(sizes)
+    within = torch.arange(len(own), device=own.device) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
     return own, order[(counts.cumsum(0) - counts)[group[own]] + within]

@@ -92,6 +92,7 @@ from gnomon.objectives.pairs import (
     squared_pairs,
     widest_pairs,
 )
+from gnomon.objectives.past import CreditState, Recall, mean_per_rollout, mean_per_step
 from gnomon.objectives.penalties import (
     k1_in_return,
     k2,
@@ -230,6 +231,7 @@ __all__ = [
     "Correction",
     "CountWeight",
     "Credit",
+    "CreditState",
     "Curve",
     "Data",
     "Declaration",
@@ -254,6 +256,7 @@ __all__ = [
     "Posterior",
     "Ratio",
     "Reach",
+    "Recall",
     "Regime",
     "Rewards",
     "Rollouts",
@@ -359,6 +362,8 @@ __all__ = [
     "maxrl_sub",
     "mean_centred",
     "mean_logistic_pairs",
+    "mean_per_rollout",
+    "mean_per_step",
     "meant",
     "metric",
     "metric_gain",

@@ -20,6 +20,7 @@ from gnomon.objectives import penalties, ratios
 from gnomon.objectives.credit import Credit, Rollouts, terminal
 from gnomon.objectives.declaration import Data, Declaration, Need, Rewards, Value
 from gnomon.objectives.options import OPTIONS
+from gnomon.objectives.past import Recall, mean_per_step
 from gnomon.objectives.reach import Reach, reach_of
 from gnomon.objectives.target import ClosedForm, PolicyGradient, Target
 from gnomon.objectives.tokens import Denominators, Tokens
@@ -134,6 +135,8 @@ class Objective:
     aggregate: Aggregate
     credit: Credit = terminal
     """How an advantage reaches the tokens, and whatever it takes to say so beside the rewards."""
+    recall: Recall = mean_per_step
+    """What the past expects of rollouts, and the past with them in it; looked at where `needs` has a baseline."""
     returns: Credit | None = None
     """What a critic should have expected before each token. None: its value and the credit."""
     penalty: Penalty | None = None

@@ -91,7 +91,7 @@ class Tokens:
         """
         order = values.argsort()
         order = order[self.sequence[order].argsort(stable=True)]
-        total = torch.zeros(int(self.sequence.max()) + 1 if len(self) else 0, dtype=values.dtype)
+        total = values.new_zeros(int(self.sequence.max()) + 1 if len(self) else 0)
         return total.index_add(0, self.sequence[order], values[order])[self.sequence]
 
     @property

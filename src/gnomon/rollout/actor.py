@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
+from pathlib import Path
 
 from gnomon.engines.base import Engine, Tier
 from gnomon.envs.base import Env, Step
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.weights import Weights
+from gnomon.models.weights import WeightsRef
 from gnomon.rendering import Parsing, Plain, Renderer, Reply, Transcript, choose
 from gnomon.rollout.referee import Move, Referee, verdicts_of
 from gnomon.types import (
@@ -188,9 +189,15 @@ class Actor:
         whole = turns * self.sampling.max_tokens
         return whole if self.limits.context is None else min(whole, self.limits.context)
 
-    async def sync(self, weights: Weights) -> None:
-        """Sample with these weights from now on."""
+    async def sync(self, weights: WeightsRef, step: int) -> None:
+        """Sample with these weights from now on. Args: step: of the run, that begins with them."""
         self.engine.load(weights)
+
+    def save_state(self, folder: Path) -> None:
+        """Write what the next steps of a run depend on into a checkpoint; here there is nothing."""
+
+    def load_state(self, folder: Path) -> None:
+        """Go on from a checkpoint."""
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
         """The groups of a training step; here, what `play` gives."""

@@ -11,7 +11,7 @@ from gnomon.engines.base import Engine
 from gnomon.envs.base import Env
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.weights import Weights
+from gnomon.models.weights import WeightsRef
 from gnomon.rendering import Transcript
 from gnomon.rollout.actor import Actor, one_turn
 from gnomon.types import Group, Message, Rollout, Status, Task
@@ -35,26 +35,26 @@ class Conditioned(Actor):
     """
 
     def __init__(
-        self, env: Env, tokenizer: Tokenizer, engine: Engine, *, base: Weights, offline: int, **settings: Any
+        self, env: Env, tokenizer: Tokenizer, engine: Engine, *, base: WeightsRef, offline: int, **settings: Any
     ) -> None:
         one_turn(env)
         super().__init__(env, tokenizer, engine, **settings)
-        self.base, self.present, self.offline = base, base, offline
+        self.base, self.present, self.step, self.offline = base, base, 0, offline
         shared = {"referee": self.referee, "renderer": self.renderer}
         self.plain = Actor(env, tokenizer, engine, **{**settings, **shared})
 
     def begun(self, messages: Sequence[Message]) -> Transcript:
         return super().begun([condition(WISH), *messages])
 
-    async def sync(self, weights: Weights) -> None:
-        self.present = weights
-        await super().sync(weights)
+    async def sync(self, weights: WeightsRef, step: int) -> None:
+        self.present, self.step = weights, step
+        await super().sync(weights, step)
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
-        if self.present.step < self.offline:
-            await self.plain.sync(self.base)
+        if self.step < self.offline:
+            await self.plain.sync(self.base, self.step)
             groups = await self.plain.collect(tasks, key)
-            await super().sync(self.present)
+            await super().sync(self.present, self.step)
         else:
             groups = await self.play(tasks, key, self.group)
         return [replace(group, rollouts=tuple(map(self._relabelled, group.rollouts))) for group in groups]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from gnomon.engines.base import Engine
@@ -11,7 +12,7 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.past import Past
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.weights import Weights
+from gnomon.models.weights import WeightsRef
 from gnomon.rollout.actor import Actor, Play
 from gnomon.types import Group, Sampling, Task
 
@@ -43,10 +44,18 @@ class Opponents(Actor):
             )
         self.opponent, self.past = opponent, past
 
-    async def sync(self, weights: Weights) -> None:
-        await super().sync(weights)
+    async def sync(self, weights: WeightsRef, step: int) -> None:
+        await super().sync(weights, step)
         if self.past is not None:
-            self.past.remember(weights)
+            self.past.remember(weights, step)
+
+    def save_state(self, folder: Path) -> None:
+        if self.past is not None:
+            self.past.save_state(folder)
+
+    def load_state(self, folder: Path) -> None:
+        if self.past is not None:
+            self.past.load_state(folder)
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
         if self.past is not None:

@@ -16,8 +16,9 @@ from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 from gnomon.envs import Arithmetic, CharCount, Countdown, Scramble
 from gnomon.keys import Key
-from gnomon.models.attention import NAME, Packed
+from gnomon.models.attention import NAME
 from gnomon.models.policy import Policy
+from gnomon.models.scoring import packed
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.tiny_policy.scratch import write
 
@@ -191,11 +192,9 @@ def loss_of(policy: Policy, batch: list[tuple[str, list[str]]]) -> tuple[torch.T
     prompts = [code.encode(prompt) for prompt, _ in batch]
     end = (min(code.eos),)
     replies = [(group, code.encode(text) + end) for group, (_, texts) in enumerate(batch) for text in texts]
-    layout = Packed([len(p) - 1 for p in prompts], [len(r) for _, r in replies], [g for g, _ in replies])
-    flat = [i for p in prompts for i in p[:-1]] + [i for g, r in replies for i in (prompts[g][-1], *r[:-1])]
-    target = torch.tensor([i for _, r in replies for i in r])
-    hidden = policy.hidden(torch.tensor(flat), layout)[layout.prefix.tokens :]
-    return torch.nn.functional.cross_entropy(policy.logits(hidden), target, reduction="sum"), len(target)
+    work = packed(policy, prompts, replies)
+    scores = policy.logits(policy.states(work))
+    return torch.nn.functional.cross_entropy(scores, work.target, reduction="sum"), len(work.target)
 
 
 def build(folder: Path, recipe: Recipe, report: int = 100) -> None:

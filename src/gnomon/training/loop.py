@@ -14,43 +14,55 @@ from gnomon.keys import Key
 from gnomon.learners.base import Learner
 from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor, judged
+from gnomon.rollout.credit import Crediting
 from gnomon.rollout.packing import pack
 from gnomon.training.evaluate import evaluate
 from gnomon.training.record import Recorder
+from gnomon.training.schedule import Schedule
 from gnomon.types import Task
 
 __all__ = ["draw", "train"]
 
 
 async def train(
-    config: RunConfig, *, env: Env, actor: Actor, learner: Learner, objective: Objective, run: Recorder
+    config: RunConfig,
+    *,
+    env: Env,
+    actor: Actor,
+    learner: Learner,
+    objective: Objective,
+    credit: Crediting,
+    schedule: Schedule,
+    run: Recorder,
 ) -> None:
-    """Climb the objective from where the run stands to the end of its budget.
+    """Maximise the objective from where the run stands to the end of its budget.
 
     Every `eval.every` steps, and before the first one (the locked baseline), the policy is measured on
     held-out tasks by the same harness. A run that is told to stop ends between two steps, saved.
     """
-    key = Key(config.seed)
+    key, kept = Key(config.seed), (learner, actor, credit)
     tasks, held_out = env.tasks("train"), first(env.tasks("test"), config.eval.tasks)
-    for step in run.steps(learner):
+    for step in run.steps(kept):
         with run.step(step) as log:
-            await actor.sync(learner.weights())
+            weights = learner.publish()
+            await actor.sync(weights, step)
             if due(config.eval.every, step):
                 log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
             chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step), config.rollout.tasks)
             groups = await actor.collect(chosen, key.at("rollouts", step=step))
             log.rollouts(groups)
             batch = pack(judged(groups), sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
-            batch = learner.prepare(batch, objective, updates=config.optim.updates)
+            batch = credit(batch, learner, updates=config.optim.updates)
             log.advantages(batch.advantages)
-            for part in batch.updates(config.optim.epochs, config.optim.minibatches, key.at("updates", step=step)):
+            parts = batch.updates(config.optim.epochs, config.optim.minibatches, key.at("updates", step=step))
+            for update, part in enumerate(parts, weights.version + 1):
                 log.stats(learner.forward_backward(part, objective))
-                log.stats(learner.optim_step())
+                log.stats(learner.optim_step(schedule(update)))
         if due(config.save.every, step + 1):
-            run.save(learner, step + 1)
+            run.save(kept, step + 1)
     if run.complete:
-        await actor.sync(learner.weights())
-        with run.finish(learner) as log:
+        await actor.sync(learner.publish(), config.budget.steps)
+        with run.finish(kept) as log:
             log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
 
 

@@ -7,12 +7,12 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
 from gnomon.config import RunConfig
 from gnomon.errors import GnomonError
-from gnomon.learners.base import Learner
 from gnomon.monitoring.alarms import Alarm, Monitor, alarms
 from gnomon.monitoring.breakdown import breakdown, entries
 from gnomon.rollout.actor import Unjudged
@@ -40,6 +40,14 @@ class Watch(Protocol):
         ...
 
 
+class Kept(Protocol):
+    """A part of a run that goes on from a checkpoint."""
+
+    def save_state(self, folder: Path) -> None: ...
+
+    def load_state(self, folder: Path) -> None: ...
+
+
 class Recorder:
     """What the page tells a run folder, and where the page starts and stops.
 
@@ -61,24 +69,28 @@ class Recorder:
         """Whether the budget of steps is used up."""
         return self.at >= self.config.budget.steps
 
-    def steps(self, learner: Learner) -> Iterator[int]:
-        """The steps to take: from the newest good checkpoint to the end, a signal, or the time limit."""
-        self.at = self._restore(learner)
+    def steps(self, kept: Sequence[Kept]) -> Iterator[int]:
+        """The steps to take: from the newest good checkpoint to the end, a signal, or the time limit.
+
+        Args: kept: everything that a checkpoint holds.
+        """
+        self.at = self._restore(kept)
         while not self.complete and not self.stop and self.spent < self.config.budget.seconds:
             yield self.at
             self.at += 1
         if not self.complete:
-            self.save(learner, self.at)
+            self.save(kept, self.at)
             why = "asked to stop" if self.stop else "time budget used up"
             self.store.set_status(RunStatus.INTERRUPTED, f"{why} after step {self.at}")
 
-    def _restore(self, learner: Learner) -> int:
+    def _restore(self, kept: Sequence[Kept]) -> int:
         checkpoint = self.store.latest_checkpoint()
         for sentence in self.store.skipped:
             self.watch.message(sentence)
         if checkpoint is None:
             return 0
-        learner.load_state(checkpoint.path)
+        for part in kept:
+            part.load_state(checkpoint.path)
         self.store.rewind(checkpoint.seq)
         with RunReader(self.store.folder) as reader:
             for _ in alarms(reader, self.monitor, before=checkpoint.step):
@@ -143,17 +155,22 @@ class Recorder:
         if (alarm.name, alarm.step) not in noted:
             self.store.note("alarm", alarm.body())
 
-    def save(self, learner: Learner, step: int) -> None:
+    def save(self, kept: Sequence[Kept], step: int) -> None:
         """Commit a checkpoint of this many finished steps."""
+
+        def write(folder: Path) -> None:
+            for part in kept:
+                part.save_state(folder)
+
         if step != self._saved:
-            self.store.commit_checkpoint(step, learner.save_state, {"step": step}, keep=self.config.save.keep)
+            self.store.commit_checkpoint(step, write, {"step": step}, keep=self.config.save.keep)
             self._saved = step
 
     @contextmanager
-    def finish(self, learner: Learner) -> Iterator[StepLog]:
+    def finish(self, kept: Sequence[Kept]) -> Iterator[StepLog]:
         """The last checkpoint, the last evaluation, which the caller logs, and the end."""
         # The checkpoint comes first: a run killed between the two repeats the evaluation, and nothing else.
-        self.save(learner, self.at)
+        self.save(kept, self.at)
         with self._kept(StepLog(self.at)) as log:
             yield log
         self._append(log.unfinished())

@@ -2,9 +2,18 @@
 
 from gnomon.launch.makers.actor import make_actor
 from gnomon.launch.makers.engine import make_engine, measured
-from gnomon.launch.makers.learner import make_learner
+from gnomon.launch.makers.learner import make_learner, make_schedule
 from gnomon.launch.makers.objective import make_objective
 from gnomon.launch.makers.tasks import make_tasks
 from gnomon.launch.makers.workers import make_workers
 
-__all__ = ["make_actor", "make_engine", "make_learner", "make_objective", "make_tasks", "make_workers", "measured"]
+__all__ = [
+    "make_actor",
+    "make_engine",
+    "make_learner",
+    "make_objective",
+    "make_schedule",
+    "make_tasks",
+    "make_workers",
+    "measured",
+]

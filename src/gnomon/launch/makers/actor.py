@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-
-import torch
 
 from gnomon.config import RunConfig
 from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
+from gnomon.launch.makers.learner import make_precision
 from gnomon.launch.makers.workers import make_workers
-from gnomon.learners.local import LocalLearner
+from gnomon.learners.base import Learner
 from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.weights import Weights
 from gnomon.objectives import Data, Objective
 from gnomon.rendering import Renderer
 from gnomon.rollout.actor import Actor, Limits
@@ -51,7 +48,7 @@ def make_actor(
     engine: Engine,
     tokenizer: Tokenizer,
     renderer: Renderer,
-    learner: LocalLearner,
+    learner: Learner,
     played: Env,
 ) -> Actor:
     """Args: played: the environment that the workers play; `env` may hold only some of its tasks."""
@@ -81,13 +78,13 @@ def make_limits(config: RunConfig) -> Limits:
     )
 
 
-def collector(config: RunConfig, row: Objective, learner: LocalLearner) -> Callable[..., Actor]:
+def collector(config: RunConfig, row: Objective, learner: Learner) -> Callable[..., Actor]:
     """The class of the actor, with what the settings say of it."""
     if config.players.opponent:
-        return opposed(config, row, learner.past)
+        return opposed(config, row, make_past(config))
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
-        return partial(Conditioned, base=copied(learner.weights()), offline=offline)
+        return partial(Conditioned, base=learner.publish().copied(), offline=offline)
     if row.data is Data.SAMPLED and config.rollout.refill:
         shared = config.players.baseline == "shared"
         return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks, shared=shared)
@@ -96,9 +93,11 @@ def collector(config: RunConfig, row: Objective, learner: LocalLearner) -> Calla
     return COLLECTORS[row.data]
 
 
-def copied(weights: Weights) -> Weights:
-    """Weights that stay as they are while a learner goes on."""
-    return replace(weights, state={name: value.clone() for name, value in weights.state.items()})
+def make_past(config: RunConfig) -> Past | None:
+    """Earlier weights of the policy, where it plays against itself."""
+    if config.players.opponent != "past":
+        return None
+    return Past(every=config.players.every, keep=config.players.keep)
 
 
 def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..., Actor]:
@@ -111,7 +110,7 @@ def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..
             fix="objective=rae, or another that learns from sampled rollouts, without rollout.refill or candidates",
         )
     folder = model_folder(config.policy.path if past is not None else config.players.opponent)
-    opponent = Policy.load(folder, getattr(torch, config.policy.dtype))
+    opponent = Policy.load(folder, make_precision(config).alone)
     require_same_tokens(model_folder(config.policy.path), folder)
     return partial(Opponents, opponent=Embedded(opponent), past=past)
 

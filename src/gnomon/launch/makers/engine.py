@@ -9,6 +9,7 @@ from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded, Progress, unseen
 from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
+from gnomon.launch.makers.learner import make_precision
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.rendering import Renderer, joined
@@ -26,7 +27,7 @@ COARSE = 0.5
 
 def make_engine(config: RunConfig, progress: Progress = unseen) -> Embedded:
     """An engine with a policy of its own. Raises: ModelError E306."""
-    policy = Policy.load(model_folder(config.policy.path), getattr(torch, config.policy.dtype))
+    policy = Policy.load(model_folder(config.policy.path), make_precision(config).alone)
     if not policy.tokenizer.encode("0"):
         raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(policy.tokenizer.folder))
     return Embedded(policy, progress)

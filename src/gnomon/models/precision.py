@@ -1,0 +1,108 @@
+"""In which numbers a policy computes, and which ones an optimiser moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gnomon.errors import ModelError
+
+__all__ = ["Masters", "Precision", "at_least"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """The dtypes of a policy.
+
+    Raises: ValueError for float16, whose small gradients vanish without a scaled loss.
+    """
+
+    master: torch.dtype = torch.float32
+    """Of the weights that an optimiser moves and a checkpoint keeps."""
+    compute: torch.dtype = torch.float32
+    """Of the parameters in forward and backward passes."""
+    logp: torch.dtype = torch.float32
+    """The coarsest dtype of scores over the vocabulary, and of all that is made of them."""
+
+    def __post_init__(self) -> None:
+        if torch.float16 in (self.master, self.compute):
+            raise ValueError("float16 needs a scaled loss, which no learner here has; bfloat16 needs none")
+
+    @classmethod
+    def only(cls, dtype: torch.dtype) -> Precision:
+        """Of a policy that keeps nothing finer than it computes with: a sampler's, or one that is never trained."""
+        return cls(master=dtype, compute=dtype)
+
+    @property
+    def alone(self) -> Precision:
+        """Of a policy that computes in the same dtype and is never trained."""
+        return Precision.only(self.compute)
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the policy computes with rounded copies of its masters."""
+        return torch.finfo(self.compute).bits < torch.finfo(self.master).bits
+
+
+class Masters:
+    """The parameters that an optimiser moves: those of the policy itself, or finer copies where it computes coarser.
+
+    A step of 1e-6 is less than half a unit in the last place of most bfloat16 weights, so rounding would undo it. Every
+    backward pass adds its gradient to the masters in their dtype and leaves none on the policy; `round` gives the
+    policy the masters' values, rounded.
+
+    Args: own, the policy's parameters by name; their values are the masters' first ones.
+    Source: Micikevicius et al. 2018 (mixed precision training), arXiv 1710.03740, §3.1.
+    """
+
+    def __init__(self, own: Mapping[str, Tensor], precision: Precision) -> None:
+        self._own, self._rounds = dict(own), precision.rounds
+        self.parameters = dict(own)
+        if self._rounds:
+            copies = {name: value.detach().to(precision.master, copy=True) for name, value in own.items()}
+            self.parameters = {name: value.requires_grad_() for name, value in copies.items()}
+        for name, value in own.items():
+            value.data = value.data.to(precision.compute)
+            if self._rounds:
+                value.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                    partial(move_gradient, self.parameters[name])
+                )
+
+    @torch.no_grad()
+    def round(self) -> None:
+        """Give the policy the values of the masters, rounded to what it computes in."""
+        if self._rounds:
+            for name, value in self._own.items():
+                value.copy_(self.parameters[name])
+
+    @torch.no_grad()
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Copy weights in. Raises: ModelError E304 when names or shapes differ."""
+        require_fitting(self.parameters, state)
+        for name, value in self.parameters.items():
+            value.copy_(state[name])
+        self.round()
+
+
+def require_fitting(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Raises: ModelError E304 when names or shapes of the weights are not those of the model."""
+    wrong = sorted(own.keys() ^ state.keys()) or [name for name, p in own.items() if p.shape != state[name].shape]
+    if wrong:
+        raise ModelError("E304", f"weights do not fit the model: {', '.join(wrong[:3])} …")
+
+
+def move_gradient(master: Tensor, own: Tensor) -> None:
+    """Add the gradient of a parameter to its master, and leave none on the parameter."""
+    assert own.grad is not None
+    found = own.grad.to(master.dtype)
+    master.grad = found if master.grad is None else master.grad.add_(found)
+    own.grad = None
+
+
+def at_least(values: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The values in this dtype where they are coarser, else as they are."""
+    return values.to(torch.promote_types(values.dtype, dtype))

@@ -1,0 +1,127 @@
+"""Credit for a batch: what the objective asks of the learner is looked up, and every token gets its advantage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gnomon.errors import ConfigError, ModelError
+from gnomon.learners.base import Learner, Model
+from gnomon.learners.batch import Batch
+from gnomon.objectives import CreditState, Need, Objective, across_seats
+
+__all__ = ["Crediting", "credit", "players_merged"]
+
+FILE = "credit.safetensors"
+
+
+def credit(
+    batch: Batch,
+    objective: Objective,
+    *,
+    logp: Tensor | None = None,
+    reference_logp: Tensor | None = None,
+    values: Tensor | None = None,
+    state: CreditState,
+) -> tuple[Batch, CreditState]:
+    """The batch with an advantage on every token, and what credit carries to the next step.
+
+    Args:
+        logp: [T] under the policy as the step begins. Given, it is also the centre of the trust region.
+        reference_logp: [T] under the reference.
+        values: [T] what a critic expects before every token.
+        state: from the step before.
+    Raises: ConfigError E033 when the objective does not take these rewards.
+    """
+    rollouts = replace(batch.rollouts, logp=logp, reference_logp=reference_logp, values=values)
+    if Need.BASELINE in objective.asks:
+        baseline, state = objective.recall(rollouts, state)
+        rollouts = replace(rollouts, baseline=baseline)
+    try:
+        advantage = objective.credits(rollouts)
+    except ValueError as error:
+        raise ConfigError(
+            "E033",
+            f"{objective.name} cannot use the rewards of this step",
+            why=str(error),
+            fix="objective=rloo accepts any reward; env.format=0 gives rewards of 0 and 1",
+        ) from error
+    found = replace(
+        batch,
+        advantage=advantage.double(),
+        proximal_logp=logp,
+        reference_logp=reference_logp,
+        returns=None if values is None else objective.value_targets(rollouts).double(),
+    )
+    return found, state
+
+
+class Crediting:
+    """Credits one batch after the other for an objective, and holds what is carried between them.
+
+    Args: shared: rewards are compared across the players of a game, in its groups as in the running mean, instead of
+        for each player alone.
+    """
+
+    def __init__(self, objective: Objective, *, shared: bool = False) -> None:
+        self.objective, self.shared, self.state = objective, shared, CreditState()
+
+    def __call__(self, batch: Batch, learner: Learner, *, updates: int = 1) -> Batch:
+        """The batch with credit.
+
+        Args: updates: optimiser steps that the batch is for; before several, the policy's log-probabilities are kept
+            as the centre of the trust region.
+        """
+        if self.shared:
+            batch = players_merged(batch)
+        asks = self.objective.asks
+
+        def scored(model: Model) -> Tensor:
+            found = learner.score(batch.sequences, batch.temperature, model)
+            parts = [torch.from_numpy(values).double() for values in found]
+            return torch.cat([torch.zeros(0, dtype=torch.float64), *parts])
+
+        found, self.state = credit(
+            batch,
+            self.objective,
+            logp=scored(Model.POLICY) if updates > 1 or Need.LOGP in asks else None,
+            reference_logp=scored(Model.REFERENCE) if Need.REFERENCE in asks else None,
+            values=scored(Model.CRITIC) if Need.VALUES in asks else None,
+            state=self.state,
+        )
+        return found
+
+    def save_state(self, folder: Path) -> None:
+        means = self.state.means
+        players = torch.tensor([*means], dtype=torch.int64)
+        save_file({"players": players, "means": torch.tensor([*means.values()], dtype=torch.float64)}, folder / FILE)
+
+    def load_state(self, folder: Path) -> None:
+        """Raises: ModelError E322 for a checkpoint that an older Gnomon wrote."""
+        if not (folder / FILE).is_file():
+            raise ModelError(
+                "E322",
+                "the checkpoint is from an older Gnomon, and training cannot go on from it",
+                where=str(folder),
+                why=f"it has no {FILE}, the state of credit between two steps",
+                fix="start again: gnomon train RUN/recipe.toml run=OTHER; keep the policy: gnomon export RUN FOLDER",
+            )
+        kept = load_file(folder / FILE)
+        self.state = CreditState(means=dict(zip(kept["players"].tolist(), kept["means"].tolist(), strict=True)))
+
+
+def players_merged(batch: Batch) -> Batch:
+    """The batch with all players of a task compared together: one group of them, and one running mean."""
+    rollouts = across_seats(batch.rollouts)
+    groups, sizes = len(rollouts.rewards), batch.denominators
+    players = sizes.groups // groups
+    return replace(
+        batch,
+        sequences=tuple(replace(sequence, group=sequence.group // players) for sequence in batch.sequences),
+        rollouts=replace(rollouts, seat=None),
+        denominators=replace(sizes, groups=groups, group_tokens=tuple(rollouts.lengths.sum(1).tolist())),
+    )

@@ -1,0 +1,111 @@
+"""What credit carries from step to step is passed in and out, kept in checkpoints, and right by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+
+from gnomon.errors import ModelError
+from gnomon.learners import Batch
+from gnomon.learners.local import LocalLearner
+from gnomon.models.policy import Policy
+from gnomon.objectives import CreditState, Denominators, Objective, Rollouts, mean_per_rollout, mean_per_step, objective
+from gnomon.rollout.credit import Crediting, credit
+from learners.sequences import made
+
+RATE = 0.95
+RECALLS = {"step": mean_per_step, "rollout": mean_per_rollout}
+REWARDS = [[[1.0, 0.0, 0.5], [0.25, 1.0, 0.0]], [[-1.0, 2.0, 0.0], [0.5, 0.5, 3.0]]]
+PLAYERS = {"one player": [[0, 0, 0], [0, 0, 0]], "two players": [[0, 0, 0], [1, 1, 1]], "mixed": [[2, 0, 2], [0, 0, 2]]}
+CASES = [*product(RECALLS, PLAYERS)]
+
+
+def batch(rewards: list[list[float]], players: list[list[int]]) -> Batch:
+    """Rollouts of one to three tokens."""
+    lengths = [[1, 2, 3], [3, 1, 2]]
+    flat = [size for sizes in lengths for size in sizes]
+    sequences = tuple(made([1], [2] * n, rollout=place, group=place // 3) for place, n in enumerate(flat))
+    seen = Rollouts(
+        rewards=torch.tensor(rewards, dtype=torch.float64), lengths=torch.tensor(lengths), seat=torch.tensor(players)
+    )
+    sizes = Denominators(groups=2, sequences=6, tokens=12, max_tokens=3, group_tokens=(6, 6))
+    return Batch(sequences=sequences, rollouts=seen, denominators=sizes, temperature=1.0, exact=False)
+
+
+def row(recall: str) -> Objective:
+    return replace(objective("rae"), recall=RECALLS[recall])
+
+
+def by_hand(recall: str, steps: list[Batch]) -> tuple[list[list[float]], dict[int, float]]:
+    """The advantage of every rollout of every step, with one dictionary of means."""
+    means: dict[int, float] = {}
+    found = []
+    for one in steps:
+        rewards, players = one.rollouts.rewards.flatten().tolist(), one.rollouts.seats.flatten().tolist()
+        if recall == "step":
+            found.append([r - means.get(p, 0.0) for r, p in zip(rewards, players, strict=True)])
+            for player in set(players):
+                own = [r for r, p in zip(rewards, players, strict=True) if p == player]
+                means[player] = RATE * means.get(player, 0.0) + (1 - RATE) * sum(own) / len(own)
+            continue
+        found.append([])
+        for reward, player in zip(rewards, players, strict=True):
+            found[-1].append(reward - means.get(player, 0.0))
+            means[player] = RATE * means.get(player, 0.0) + (1 - RATE) * reward
+    return found, means
+
+
+@pytest.mark.parametrize(("recall", "players"), CASES)
+def test_advantages_and_means_are_those_by_hand(recall: str, players: str) -> None:
+    steps = [batch(rewards, PLAYERS[players]) for rewards in REWARDS]
+    wanted, means = by_hand(recall, steps)
+    state = CreditState()
+    for one, expected in zip(steps, wanted, strict=True):
+        before = state
+        found, state = credit(one, row(recall), state=before)
+        again, same = credit(one, row(recall), state=before)  # Nothing is kept in between.
+        assert state == same and torch.equal(again.advantage, found.advantage)
+        of_tokens = [expected[rollout] for rollout in found.rollout.tolist()]
+        assert found.advantage.tolist() == pytest.approx(of_tokens, abs=1e-12)
+    assert state.means == pytest.approx(means, abs=1e-12)
+
+
+@pytest.mark.parametrize(("recall", "players"), CASES)
+def test_a_rollout_is_never_compared_with_its_own_reward(recall: str, players: str) -> None:
+    """Its advantage moves by as much as its reward; what comes before it in the step does not move."""
+    one = batch(REWARDS[0], PLAYERS[players])
+    state = CreditState(means={0: 0.3, 1: -0.2, 2: 0.1})
+    plain, _ = RECALLS[recall](one.rollouts, state)
+    for place in range(6):
+        rewards = one.rollouts.rewards.clone()
+        rewards.view(-1)[place] += 10
+        other, _ = RECALLS[recall](replace(one.rollouts, rewards=rewards), state)
+        assert torch.equal(other.flatten()[: place + 1], plain.flatten()[: place + 1])
+
+
+@pytest.mark.parametrize("recall", RECALLS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_saved_and_loaded_it_goes_on_to_the_bit(recall: str, shared: bool, tmp_path: Path) -> None:
+    learner = LocalLearner(Policy.load("tiny"))
+    straight, again = (Crediting(row(recall), shared=shared) for _ in range(2))
+    first, second = (batch(rewards, PLAYERS["two players"]) for rewards in REWARDS)
+    straight(first, learner)
+    straight.save_state(tmp_path)
+    again.load_state(tmp_path)
+    assert again.state == straight.state and len(straight.state.means) == (1 if shared else 2)
+    assert torch.equal(straight(second, learner).advantage, again(second, learner).advantage)
+    assert again.state == straight.state
+
+
+def test_an_objective_without_a_past_leaves_the_state_as_it_is() -> None:
+    state = CreditState(means={0: 0.5})
+    assert credit(batch(REWARDS[0], PLAYERS["mixed"]), objective("rloo"), state=state)[1] is state
+
+
+def test_a_checkpoint_of_an_older_gnomon_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"(?s)E322.*credit\.safetensors"):
+        Crediting(objective("rae")).load_state(tmp_path)
