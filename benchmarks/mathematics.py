@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.types import Task
-from gnomon.verifiers import Math, Pool, Returned
+from gnomon.verifiers import Math
+from gnomon.workers import Pool, Returned
 
 CASES = Path(__file__).parents[1] / "tests" / "verifiers" / "cases"
 SECONDS = 5.0

@@ -23,18 +23,8 @@ from typing import Any
 
 from gnomon.envs import ENVS
 from gnomon.types import Task
-from gnomon.verifiers import (
-    Choice,
-    Exceeded,
-    Judge,
-    Number,
-    Pattern,
-    PolynomialAnswer,
-    Pool,
-    SetMatch,
-    Text,
-    Verifier,
-)
+from gnomon.verifiers import Choice, Judge, Number, Pattern, PolynomialAnswer, SetMatch, Text, Verifier
+from gnomon.workers import Exceeded, Pool
 
 ENV = ENVS["countdown"]()
 

@@ -63,14 +63,14 @@ class Scorer:
 
     def __init__(self, name: str) -> None:
         from gnomon.integrations.rewards import GymScore
-        from gnomon.verifiers import Pool
+        from gnomon.workers import Pool
 
         verify = GymScore(dataset=name).verify
         self.pool = Pool(verify, workers=1, seconds=SECONDS, memory=MEMORY, output=2**22, retries=0)
 
     def __call__(self, asked: list[tuple[Any, str | None]]) -> list[float | str]:
         """The score of every (item, answer), or what became of it."""
-        from gnomon.verifiers import Died, Exceeded, Raised
+        from gnomon.workers import Died, Exceeded, Raised
 
         found: list[float | str] = []
         jobs = [(task, "" if answer is None else f"<answer>{answer}</answer>") for task, answer in asked]

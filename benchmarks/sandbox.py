@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gnomon.sandbox import Finished, Job, Limits, Program, Sandbox, Session, Work, capabilities
-from gnomon.verifiers import Pool, Returned
+from gnomon.workers import Pool, Returned
 
 JOB = Job(source="def solve(x):\n    return x + 1\n", call="solve", inputs=((1,),))
 MANY = Job(source=JOB.source, call="solve", inputs=tuple((x,) for x in range(100)))

@@ -53,7 +53,7 @@ def played(
     parts.actor.engine.load(parts.learner.publish())
     tasks, key = parts.env.tasks(split), Key(0).at(purpose, split=split)
     found: list[Group] = []
-    with closing(parts.actor.referee):
+    with closing(parts.actor.workers):
         for start in range(0, len(indices), 64):
             chosen = [(index, tasks[index]) for index in indices[start : start + 64]]
             found += asyncio.run(parts.actor.play(chosen, key, rollouts))

@@ -16,11 +16,11 @@ __all__ = [
     "OptimSettings",
     "PlayersSettings",
     "PolicySettings",
-    "RefereeSettings",
     "RegularizeSettings",
     "RolloutSettings",
     "SaveSettings",
     "Settings",
+    "WorkersSettings",
 ]
 
 Objective = Literal[
@@ -136,10 +136,10 @@ class RolloutSettings(TypedDict, total=False):
     """Tasks sampled per task that is trained on. Those with the least certain replies are kept."""
 
 
-class RefereeSettings(TypedDict, total=False):
+class WorkersSettings(TypedDict, total=False):
     """The worker processes that run environments and verifiers, and their limits."""
 
-    workers: int
+    count: int
     """Number of worker processes."""
     seconds: float
     """Processor time that one call may use. The wall-clock limit is ten times as long."""
@@ -320,7 +320,7 @@ class Settings(TypedDict, total=False):
     env: str | Mapping[str, Any]
     policy: PolicySettings | str | Path
     rollout: RolloutSettings
-    referee: RefereeSettings
+    workers: WorkersSettings
     players: PlayersSettings
     objective: Objective | ObjectiveSettings
     regularize: RegularizeSettings

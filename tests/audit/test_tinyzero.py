@@ -12,7 +12,7 @@ from audit.tinyzero import TinyZero
 from gnomon.audit import subject_of
 from gnomon.audit.run import audit
 from gnomon.types import Message, Task
-from gnomon.verifiers import Exceeded, Pool
+from gnomon.workers import Exceeded, Pool
 
 JUDGE = TinyZero()
 

@@ -130,8 +130,8 @@ def test_a_verifier_that_hangs_dies_or_raises_is_told_and_harms_no_other(run, ot
     for place, body in stored(run).items():
         word = {"0": "exceeded", "1": "failed", "2": "failed"}.get(body["extracted"])
         assert (flips[place]["now"]["status"] if place in flips else None) == word, place
-    details = {flip["detail"] for flip in flips.values()}
-    assert details == {"exceeded the limit of cpu", "the worker died 2 times", "RuntimeError: two"}
+    for words in ("used up the limit of time", "the process that judged it died", "RuntimeError: two"):
+        assert any(words in flip["detail"] for flip in flips.values())
 
 
 def test_tasks_that_are_not_what_they_were_are_refused(run, tmp_path):

@@ -25,6 +25,7 @@ import gnomon.learners.local as local
 from end_to_end.whole_step import Expected, Model, Step, Terms, copied, expected, text_of
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import GuessNumber, TicTacToe
+from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.learners import Batch
 from gnomon.learners.coefficients import cut
@@ -50,7 +51,7 @@ from gnomon.objectives import (
     objective,
     reaches,
 )
-from gnomon.rollout import Actor, Limits, Referee, pack
+from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.credit import Crediting
 from gnomon.types import Group, Part, Rollout, Sampling, Status, Verdict
 from learners.sequences import lines
@@ -157,14 +158,14 @@ def reply(prompt: str, place: int) -> str:
 def collected(seats: int, turns: int) -> tuple[Group, ...]:
     """Three rollouts of each of some tasks; two seats play each other."""
     env = TicTacToe() if seats == 2 else GuessNumber()
-    referee = Referee(env, workers=1)
+    workers = EnvWorkers(env, workers=1)
     engine, limits = Scripted(TOKENIZER, reply), Limits(turns=turns * seats)
-    actor = Actor(env, TOKENIZER, engine, group=3, sampling=SAMPLING, referee=referee, limits=limits)
+    actor = Actor(env, TOKENIZER, engine, group=3, sampling=SAMPLING, workers=workers, limits=limits)
     tasks = [(index, env.tasks("train")[index]) for index in range(2 if seats == 2 else 3)]
     try:
         return tuple(asyncio.run(actor.collect(tasks, Key(7).at("test", turns=turns))))
     finally:
-        referee.close()
+        workers.close()
 
 
 def rewritten(rollout: Rollout) -> Rollout:

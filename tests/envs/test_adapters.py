@@ -1,6 +1,5 @@
 """Hosted environments, over stand-ins with the packages' shape; benchmarks/adapters.py holds the real ones."""
 
-import asyncio
 import os
 import pickle
 import subprocess
@@ -18,8 +17,8 @@ from gnomon.integrations.environments import Gem, Gym, ReasoningGym, TextArena, 
 from gnomon.integrations.environments.hosting import HOSTS
 from gnomon.keys import Key
 from gnomon.launch.find import judge, make_env
-from gnomon.rollout.referee import Move, Referee
 from gnomon.types import Status
+from workers.plays import last_steps
 
 STANDINS = Path(__file__).parent / "standins"
 KEY = Key(0)
@@ -265,12 +264,8 @@ def test_a_game_for_two_gives_each_seat_its_own_news_and_who_moves_first_seat_0(
 def test_a_run_plays_it_through_killable_workers():
     """As a training run does: the pool forks, and its workers use the one host that was started before."""
     env = pickle.loads(pickle.dumps(TextArena(name="Bids-v0")))
-    task, referee = env.tasks("train")[0], Referee(env, workers=2)
-    moves = [Move(task=task, key=KEY, replies=(said(a), said(b))) for a, b in ((1, 2), (2, 1), (5, 5))]
-    try:
-        steps = asyncio.run(referee.steps(moves))
-    finally:
-        referee.close()
+    episodes = [(env.tasks("train")[0], KEY, [said(a), said(b)]) for a, b in ((1, 2), (2, 1), (5, 5))]
+    steps = last_steps(env, episodes, workers=2)
     assert [[verdict.reward for verdict in step.verdicts] for step in steps] == [[-1, 1], [1, -1], [0, 0]]
 
 

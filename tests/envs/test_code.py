@@ -1,6 +1,5 @@
 """Programs to be written: what they do, what their tests tell apart, and what a reply can get without writing one."""
 
-import asyncio
 import random
 import re
 from collections.abc import Iterator
@@ -15,10 +14,10 @@ from gnomon.envs.base import confined, split_of
 from gnomon.envs.check import check_env
 from gnomon.errors import ResourceError
 from gnomon.keys import Key
-from gnomon.rollout.referee import Move, Referee
 from gnomon.sandbox import Sandbox
 from gnomon.types import Status, Task, Verdict
 from gnomon.verifiers import code_judged
+from workers.plays import last_steps
 
 ENV = Code(steps=3)
 TASKS = [ENV.tasks("train")[index] for index in range(200)]
@@ -208,16 +207,10 @@ def test_a_part_is_paid_where_it_is_asked() -> None:
     assert 0 < verdict.reward <= 0.5 and verdict.status is Status.WRONG
 
 
-def test_a_referee_judges_it_where_it_can_be_killed() -> None:
+def test_workers_judge_it_where_it_can_be_killed() -> None:
     replies = [ENV.framed(ENV.solution(task)) for task in TASKS[:12]]
-    moves = [Move(task=task, key=Key(0), replies=(reply,)) for task, reply in zip(TASKS, replies, strict=False)]
-    moves[5] = replace(moves[5], replies=(ENV.framed(SPIN),))
-    moves[6] = replace(moves[6], replies=("```python\nsolve = abs",))
-    referee = Referee(ENV, workers=2)
-    try:
-        steps = asyncio.run(referee.steps(moves))
-    finally:
-        referee.close()
+    replies[5:7] = [ENV.framed(SPIN), "```python\nsolve = abs"]
+    steps = last_steps(ENV, [(task, Key(0), [reply]) for task, reply in zip(TASKS, replies, strict=False)], workers=2)
     said = [step.verdict.status for step in steps if step.verdict is not None]
     assert said[5:7] == [Status.EXCEEDED, Status.NO_ANSWER] and {*said[:5], *said[7:]} == {Status.CORRECT}
 

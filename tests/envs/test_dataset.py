@@ -216,7 +216,7 @@ def test_line_ends_inside_a_text_are_no_line_ends(tmp_path: Path) -> None:
         ({"ranked": "a.jsonl"}, "E152", "JSONDecodeError"),
         ({"verifier": "nonsense"}, "E156", "ModuleNotFoundError"),
         ({"verifier": "slot"}, "E156", "does not compare"),
-        ({"verifier": "gnomon.verifiers.pool:Pool"}, "E156", "TypeError"),
+        ({"verifier": "gnomon.workers.pool:Pool"}, "E156", "TypeError"),
         ({"options": {"ruless": 1}}, "E156", "ruless"),
     ],
 )

@@ -12,7 +12,7 @@ from gnomon.integrations.rewarded import rewarded
 from gnomon.keys import Key
 from gnomon.types import Message, Task
 from gnomon.verifiers import NoScore, Verifier
-from gnomon.verifiers.carry import Carried, packed
+from gnomon.workers import Carried, packed
 
 ROWS = [{"prompt": f"{n}+1?", "answer": str(n + 1), "level": n % 3} for n in range(40)]
 

@@ -24,6 +24,7 @@ LIGHT = [
     "config",
     "objectives.options",
     "sandbox",
+    "workers",
     "verifiers",
     "envs",
     "envs.check",

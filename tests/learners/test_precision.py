@@ -52,7 +52,7 @@ def sampled(dtype: torch.dtype) -> tuple[Batch, Tier]:
     actor = Actor(CharCount(), engine.policy.tokenizer, engine, group=4, sampling=SAMPLING)
     tasks = [(index, CharCount().tasks("train")[index]) for index in range(8)]
     groups = asyncio.run(actor.collect(tasks, Key(1).at("test")))
-    actor.referee.close()
+    actor.workers.close()
     batch = pack(groups, sampling=SAMPLING, exact=engine.tier is Tier.EXACT)
     rewards = (torch.arange(32).reshape(8, 4) * 7 % 5 < 2).double()  # Every group has both, whatever was said.
     return replace(batch, rollouts=replace(batch.rollouts, rewards=rewards)), engine.tier

@@ -12,6 +12,7 @@ import torch
 import gnomon.learners.local as local
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import GuessNumber
+from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.learners import Batch
 from gnomon.learners.coefficients import cut
@@ -20,7 +21,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.objectives import Reach, Tokens, objective
-from gnomon.rollout import Actor, Limits, Referee, pack
+from gnomon.rollout import Actor, Limits, pack
 from gnomon.types import Sampling
 from learners.sequences import credited
 
@@ -30,19 +31,19 @@ SAMPLING = Sampling(max_tokens=24, stop=("</answer>",))
 @pytest.fixture(scope="module")
 def batch() -> Batch:
     """Sampled in float32 by an exact engine, with rewards that differ in every group."""
-    engine, referee = Embedded(Policy.load(model_folder("tiny"))), Referee(GuessNumber(), workers=1)
+    engine, workers = Embedded(Policy.load(model_folder("tiny"))), EnvWorkers(GuessNumber(), workers=1)
     actor = Actor(
         GuessNumber(),
         engine.policy.tokenizer,
         engine,
         group=3,
         sampling=SAMPLING,
-        referee=referee,
+        workers=workers,
         limits=Limits(turns=3),
     )
     tasks = [(index, GuessNumber().tasks("train")[index]) for index in range(2)]
     groups = asyncio.run(actor.collect(tasks, Key(1).at("test")))
-    referee.close()
+    workers.close()
     assert max(len(rollout.turns) for group in groups for rollout in group.rollouts) == 3
     found = pack(groups, sampling=SAMPLING, exact=True)
     rewards = torch.tensor([[1.0, 0, 0], [0, 1, 1]], dtype=torch.float64)

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from gnomon.engines.scripted import Scripted
+from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import VerifierError
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import joined
-from gnomon.rollout import Actor, Limits, Referee
+from gnomon.rollout import Actor, Limits
 from gnomon.rollout.actor import judged
 from gnomon.types import Group, Rollout, Sampling, Status, Stop
 from rollout.ladder import Ladder
@@ -30,14 +31,14 @@ Reply = Callable[[str, int], str]
 @contextmanager
 def acting(env: Ladder, reply: Reply, *, limits: Limits | None = None, group: int = 4) -> Iterator[Actor]:
     """An actor whose policy says what `reply` makes of the prompt and of the place in the call."""
-    referee = Referee(env, workers=2, seconds=0.3, memory=2**29)
+    workers = EnvWorkers(env, workers=2, seconds=0.3, memory=2**29)
     actor = Actor(
-        env, TOKENIZER, Scripted(TOKENIZER, reply), group=group, sampling=SAMPLING, referee=referee, limits=limits
+        env, TOKENIZER, Scripted(TOKENIZER, reply), group=group, sampling=SAMPLING, workers=workers, limits=limits
     )
     try:
         yield actor
     finally:
-        referee.close()
+        workers.close()
 
 
 def collect(env: Ladder, reply: Reply, *, limits: Limits | None = None, group: int = 4, tasks: int = 3) -> list[Group]:
@@ -124,11 +125,11 @@ def test_a_process_that_dies_once_loses_nothing(tmp_path: Path):
 
 def test_an_environment_that_hangs_is_ended_by_the_clock():
     env = Ladder(seconds=60.0)
-    referee = Referee(env, workers=2, seconds=0.05)
+    workers = EnvWorkers(env, workers=2, seconds=0.05)
     engine = Scripted(TOKENIZER, lambda prompt, place: "up")
-    actor = Actor(env, TOKENIZER, engine, group=1, sampling=SAMPLING, referee=referee)
+    actor = Actor(env, TOKENIZER, engine, group=1, sampling=SAMPLING, workers=workers)
     (group,) = asyncio.run(actor.collect([(0, env.tasks("train")[0])], Key(0)))
-    referee.close()
+    workers.close()
     assert group.rollouts[0].stop is Stop.EXCEEDED and "time" in group.rollouts[0].verdict.detail
 
 
@@ -166,7 +167,7 @@ def test_a_step_that_cannot_be_judged_at_all_is_an_error():
         judged(groups)
 
 
-def test_an_engine_that_raises_leaves_the_referee_fit_for_the_next_call():
+def test_an_engine_that_raises_leaves_the_workers_fit_for_the_next_call():
     class Broken(Scripted):
         async def sample(self, requests):  # type: ignore[no-untyped-def]
             raise RuntimeError("the engine broke")

@@ -11,13 +11,14 @@ import pytest
 
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import Step
+from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
-from gnomon.rollout import Actor, Referee, pack
+from gnomon.rollout import Actor, pack
 from gnomon.rollout.actor import judged
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.refill import Refilled, chosen, mixed, of_tasks
@@ -64,20 +65,20 @@ class Bet:
         """Nothing is held."""
 
 
-class Referees(dict[Ladder, Referee]):
+class Started(dict[Ladder, EnvWorkers]):
     """One process for each of the environments that the cases below have in common."""
 
-    def __missing__(self, env: Ladder) -> Referee:
-        self[env] = Referee(env, workers=1, retries=0)
+    def __missing__(self, env: Ladder) -> EnvWorkers:
+        self[env] = EnvWorkers(env, workers=1, retries=0)
         return self[env]
 
 
 @pytest.fixture(scope="module")
-def referees() -> Iterator[Referees]:
-    started = Referees()
-    yield started
-    for referee in started.values():
-        referee.close()
+def started() -> Iterator[Started]:
+    made = Started()
+    yield made
+    for workers in made.values():
+        workers.close()
 
 
 def by_place(prompt: str, place: int) -> str:
@@ -97,11 +98,11 @@ def by_seat(seats: int) -> Callable[[str, int], str]:
 
 
 def collected(
-    referees: Referees, kind: Kind, env: Bets, reply: Callable[[str, int], str], **options: object
+    started: Started, kind: Kind, env: Bets, reply: Callable[[str, int], str], **options: object
 ) -> list[Group]:
     engine = Scripted(TOKENIZER, reply)
     actor = kind(
-        env, TOKENIZER, engine, group=GROUP, sampling=SAMPLING, referee=referees[env], among=range(16), **options
+        env, TOKENIZER, engine, group=GROUP, sampling=SAMPLING, workers=started[env], among=range(16), **options
     )
     actor.count = lambda plays, groups: None  # An environment that breaks on purpose may go on.
     tasks = [(index, env.tasks("train")[index]) for index in range(PLANNED)]
@@ -119,9 +120,9 @@ def whole(groups: list[Group], seats: int) -> list[int]:
 @pytest.mark.parametrize("seats", SEATS)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_refilling_trains_whole_tasks_as_many_as_planned(referees, seats, shared, rounds):
+def test_refilling_trains_whole_tasks_as_many_as_planned(started, seats, shared, rounds):
     """Tasks 0 and 3 of the planned four teach nothing; a round replaces them by those that do, if it draws such."""
-    groups = collected(referees, Refilled, Bets(seats=seats), by_place, rounds=rounds, shared=shared)
+    groups = collected(started, Refilled, Bets(seats=seats), by_place, rounds=rounds, shared=shared)
     trained = whole(groups, seats)
     assert len(trained) == PLANNED
     assert (rounds == 0) == (len(of_tasks(groups)) == PLANNED)
@@ -140,8 +141,8 @@ def test_refilling_trains_whole_tasks_as_many_as_planned(referees, seats, shared
 @pytest.mark.parametrize("seats", SEATS)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("candidates", [1, 2, 3])
-def test_candidates_train_whole_tasks_as_many_as_planned(referees, seats, shared, candidates):
-    groups = collected(referees, Uncertain, Bets(seats=seats), by_place, candidates=candidates)
+def test_candidates_train_whole_tasks_as_many_as_planned(started, seats, shared, candidates):
+    groups = collected(started, Uncertain, Bets(seats=seats), by_place, candidates=candidates)
     assert len(of_tasks(groups)) == candidates * PLANNED
     assert len(whole(groups, seats)) == PLANNED
     batch = pack(judged(groups), sampling=SAMPLING, exact=False)
@@ -151,10 +152,10 @@ def test_candidates_train_whole_tasks_as_many_as_planned(referees, seats, shared
 
 
 @pytest.mark.parametrize("seats", [2, 3])
-def test_what_a_shared_baseline_compares_decides_which_tasks_teach(referees, seats):
+def test_what_a_shared_baseline_compares_decides_which_tasks_teach(started, seats):
     """One seat always wins: within a seat there is nothing to compare, across the seats there is."""
     for shared in (False, True):
-        groups = collected(referees, Refilled, Bets(seats=seats), by_seat(seats), rounds=1, shared=shared)
+        groups = collected(started, Refilled, Bets(seats=seats), by_seat(seats), rounds=1, shared=shared)
         assert not any(mixed(group.rollouts) for group in groups)
         met = [task[0].index for task in of_tasks(groups)]
         missing = sum(index % 3 == 0 for index in met[:PLANNED]) if shared else PLANNED
@@ -164,9 +165,9 @@ def test_what_a_shared_baseline_compares_decides_which_tasks_teach(referees, sea
 
 @pytest.mark.parametrize("seats", SEATS)
 @pytest.mark.parametrize(("kind", "options"), [(Refilled, {"rounds": 3}), (Uncertain, {"candidates": 3})])
-def test_a_task_that_could_not_be_judged_is_replaced(referees, seats, kind, options):
+def test_a_task_that_could_not_be_judged_is_replaced(started, seats, kind, options):
     """Task 0 is one of the four; it is not trained on while another was sampled."""
-    groups = collected(referees, kind, Bets(seats=seats, failing=True), by_place, **options)
+    groups = collected(started, kind, Bets(seats=seats, failing=True), by_place, **options)
     assert any(not group.judged for group in groups)
     trained = whole(groups, seats)
     assert len(trained) == PLANNED and not any(index % 5 == 0 for index in trained)
@@ -197,6 +198,6 @@ def rollouts(index: int, seat: int, good: bool):
     return (Rollout(task=task, sample=seat, turns=(), verdict=verdict, stop=Stop.DONE, seat=seat),)
 
 
-def test_the_entropy_of_a_task_is_that_of_a_reply_in_any_of_its_seats(referees):
-    groups = collected(referees, Uncertain, Bets(seats=2), by_place, candidates=1)
+def test_the_entropy_of_a_task_is_that_of_a_reply_in_any_of_its_seats(started):
+    groups = collected(started, Uncertain, Bets(seats=2), by_place, candidates=1)
     assert predictive_entropy(of_tasks(groups)[0]) == 0.0  # A script is certain of every token.

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gnomon.api import configure
 from gnomon.engines.scripted import Scripted
+from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.launch.local import build
 from gnomon.learners import Batch
@@ -19,7 +20,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Tokens, across_seats, less_overlong, objective, soft_overlong
 from gnomon.objectives.aggregate import constant
-from gnomon.rollout import Actor, Limits, Referee, pack
+from gnomon.rollout import Actor, Limits, pack
 from gnomon.types import Finish, Group, Sampling, Stop
 from rollout.ladder import Ladder
 
@@ -30,24 +31,24 @@ LONG = "up and up and up"
 CASES = [(turns, seats) for turns in (1, 2, 3) for seats in (1, 2)]
 
 
-class Referees(dict[Ladder, Referee]):
+class Started(dict[Ladder, EnvWorkers]):
     """One process for each of the environments that the cases below have in common."""
 
-    def __missing__(self, env: Ladder) -> Referee:
-        self[env] = Referee(env, workers=1, retries=0)
+    def __missing__(self, env: Ladder) -> EnvWorkers:
+        self[env] = EnvWorkers(env, workers=1, retries=0)
         return self[env]
 
 
 @pytest.fixture(scope="module")
-def referees() -> Iterator[Referees]:
-    started = Referees()
-    yield started
-    for referee in started.values():
-        referee.close()
+def started() -> Iterator[Started]:
+    made = Started()
+    yield made
+    for workers in made.values():
+        workers.close()
 
 
 def played(
-    referees: Referees, turns: int, seats: int, *, at: int | None = None, limits: Limits | None = None
+    started: Started, turns: int, seats: int, *, at: int | None = None, limits: Limits | None = None
 ) -> tuple[Batch, list[Group]]:
     """Two tasks, three rollouts each, `turns` replies per seat. Args: at, the turn in which rollout 1 says too much."""
     env = Ladder(rungs=turns * seats, seats=seats)
@@ -58,7 +59,7 @@ def played(
         return LONG if at is not None and calls["made"] == at and place == 1 else "up"
 
     engine = Scripted(TOKENIZER, reply)
-    actor = Actor(env, TOKENIZER, engine, group=3, sampling=SAMPLING, referee=referees[env], limits=limits)
+    actor = Actor(env, TOKENIZER, engine, group=3, sampling=SAMPLING, workers=started[env], limits=limits)
     groups = asyncio.run(actor.collect(list(enumerate(env.tasks("train")[:2])), Key(0)))
     batch = pack(groups, sampling=SAMPLING, exact=True, limit=actor.longest)
     return batch, groups
@@ -78,8 +79,8 @@ def test_a_word_is_short_and_a_sentence_is_too_long():
 
 
 @pytest.mark.parametrize(("turns", "seats"), CASES)
-def test_replies_that_end_in_time_cost_nothing_however_many(referees, turns, seats):
-    batch, groups = played(referees, turns, seats)
+def test_replies_that_end_in_time_cost_nothing_however_many(started, turns, seats):
+    batch, groups = played(started, turns, seats)
     assert all(rollout.verdict and rollout.stop is Stop.DONE for group in groups for rollout in group.rollouts)
     assert {len(rollout.turns) for group in groups for rollout in group.rollouts} == {turns}
     if turns == 3:
@@ -88,9 +89,9 @@ def test_replies_that_end_in_time_cost_nothing_however_many(referees, turns, sea
 
 
 @pytest.mark.parametrize(("turns", "seats"), CASES)
-def test_a_reply_that_was_cut_costs_its_rollout_one_in_whichever_turn(referees, turns, seats):
+def test_a_reply_that_was_cut_costs_its_rollout_one_in_whichever_turn(started, turns, seats):
     for at in range(turns * seats):
-        batch, groups = played(referees, turns, seats, at=at)
+        batch, groups = played(started, turns, seats, at=at)
         seat = at % seats
         expected = [[0.0, -1.0 if place == seat else 0.0, 0.0] for place in range(seats)] + [[0.0] * 3] * seats
         assert penalties(batch) == expected
@@ -99,8 +100,8 @@ def test_a_reply_that_was_cut_costs_its_rollout_one_in_whichever_turn(referees, 
 
 
 @pytest.mark.parametrize(("turns", "seats"), CASES)
-def test_the_longest_reply_of_a_rollout_is_known_to_credit(referees, turns, seats):
-    batch, groups = played(referees, turns, seats)
+def test_the_longest_reply_of_a_rollout_is_known_to_credit(started, turns, seats):
+    batch, groups = played(started, turns, seats)
     by_hand = [[max(len(t.completion.token_ids) for t in r.turns) for r in group.rollouts] for group in groups]
     assert batch.rollouts.longest is not None and batch.rollouts.longest.tolist() == by_hand
     merged = across_seats(batch.rollouts)
@@ -108,24 +109,24 @@ def test_the_longest_reply_of_a_rollout_is_known_to_credit(referees, turns, seat
     assert merged.longest.flatten().tolist() == batch.rollouts.longest.flatten().tolist()
 
 
-def test_of_one_turn_the_penalty_is_the_papers(referees):
-    batch, _ = played(referees, 1, 1, at=0)
+def test_of_one_turn_the_penalty_is_the_papers(started):
+    batch, _ = played(started, 1, 1, at=0)
     expected = soft_overlong(batch.rollouts.lengths, max_tokens=LIMIT, buffer=BUFFER)
     assert penalties(batch) == expected.tolist() and float(expected.min()) == -1.0
 
 
-def test_a_reply_that_the_end_of_the_context_cut_counts_as_cut(referees):
+def test_a_reply_that_the_end_of_the_context_cut_counts_as_cut(started):
     """It has fewer tokens than a reply may have."""
     prompt = len(TOKENIZER.encode("Climb 0.\n"))
-    batch, groups = played(referees, 1, 1, limits=Limits(context=prompt + 1))
+    batch, groups = played(started, 1, 1, limits=Limits(context=prompt + 1))
     first = groups[0].rollouts[0]
     assert first.turns[0].completion.finish is Finish.LENGTH and first.tokens == 1 < LIMIT - BUFFER
     assert penalties(batch) == [[-1.0] * 3] * 2
 
 
-def test_a_conversation_without_room_did_not_end_by_itself(referees):
+def test_a_conversation_without_room_did_not_end_by_itself(started):
     prompt = len(TOKENIZER.encode("Climb 0.\n"))
-    batch, groups = played(referees, 3, 1, limits=Limits(context=prompt + 2))
+    batch, groups = played(started, 3, 1, limits=Limits(context=prompt + 2))
     assert {rollout.stop for group in groups for rollout in group.rollouts} == {Stop.CONTEXT}
     assert batch.rollouts.finished is not None and not bool(batch.rollouts.finished.any())
 
@@ -135,17 +136,17 @@ def test_a_conversation_without_room_did_not_end_by_itself(referees):
     ("limits", "longest"),
     [(Limits(), 8 * LIMIT), (Limits(turns=3), 3 * LIMIT), (Limits(turns=99), 8 * LIMIT), (Limits(context=30), 30)],
 )
-def test_the_limit_of_a_rollout_is_that_of_all_its_replies_within_the_context(referees, turns, seats, limits, longest):
+def test_the_limit_of_a_rollout_is_that_of_all_its_replies_within_the_context(started, turns, seats, limits, longest):
     """The environment allows 8 replies. The limit is the same whatever was said, and no rollout is longer."""
     for at in (None, 0):
-        batch, _ = played(referees, turns, seats, at=at, limits=limits)
+        batch, _ = played(started, turns, seats, at=at, limits=limits)
         assert batch.denominators.max_tokens == longest >= int(batch.rollouts.lengths.max())
 
 
 @pytest.mark.parametrize(("turns", "seats"), CASES)
-def test_a_constant_divisor_weighs_no_rollout_more_than_one_of_a_mean(referees, turns, seats):
+def test_a_constant_divisor_weighs_no_rollout_more_than_one_of_a_mean(started, turns, seats):
     """Of `constant`: 1/S at most, over all tokens of a rollout."""
-    batch, _ = played(referees, turns, seats)
+    batch, _ = played(started, turns, seats)
     sequence = batch.rollouts.sequence
     zeros = torch.zeros(len(sequence))
     tokens = Tokens(logp=zeros, behavior_logp=zeros, advantage=zeros, sequence=sequence, group=sequence // 3)
@@ -167,7 +168,7 @@ def test_dapos_recipe_shapes_every_reply_by_its_own_limit(env, baseline):
     parts = build(configure(env, settings)[0])
     tasks = [(index, parts.env.tasks("train")[index]) for index in range(4)]
     groups = asyncio.run(parts.actor.collect(tasks, Key(0).at("test")))
-    parts.actor.referee.close()
+    parts.actor.workers.close()
     batch = pack(groups, sampling=parts.actor.sampling, exact=False, limit=parts.actor.longest)
     lost = torch.tensor([[worst(rollout, size) for rollout in group.rollouts] for group in groups])
     by_hand = replace(batch.rollouts, rewards=batch.rollouts.rewards + lost)

@@ -16,6 +16,7 @@ import gnomon
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import GuessNumber, KuhnPoker
 from gnomon.envs.kuhn_value import STATES, equilibrium, value
+from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError, RunError
 from gnomon.keys import Key
 from gnomon.launch.arena import contests
@@ -29,7 +30,7 @@ from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Rollouts, across_seats, objective
-from gnomon.rollout import Actor, Limits, Referee, pack
+from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.match import Match
 from gnomon.rollout.opponents import Opponents
 from gnomon.store import RunReader
@@ -61,15 +62,15 @@ def player(strategy: dict[tuple[str, str], float], seed: int = 0) -> Scripted:
 def test_one_seat_learns_and_the_other_is_the_opponents():
     always = {state: 1.0 for state in STATES}
     never = {state: 0.0 for state in STATES}
-    referee = Referee(KuhnPoker(), workers=1)
+    workers = EnvWorkers(KuhnPoker(), workers=1)
     own = player(always)
     actor = Opponents(
-        KuhnPoker(), TOKENIZER, own, opponent=player(never), past=None, group=3, sampling=SAMPLING, referee=referee
+        KuhnPoker(), TOKENIZER, own, opponent=player(never), past=None, group=3, sampling=SAMPLING, workers=workers
     )
     tasks = [(index, actor.env.tasks("train")[index]) for index in range(12)]
     groups = asyncio.run(actor.collect(tasks, Key(0)))
     again = asyncio.run(actor.collect(tasks, Key(0)))
-    referee.close()
+    workers.close()
     assert len(groups) == len(tasks) and {group.rollouts[0].seat for group in groups} == {0, 1}
     for group in groups:
         assert len({rollout.seat for rollout in group.rollouts}) == 1
@@ -82,10 +83,10 @@ def test_one_seat_learns_and_the_other_is_the_opponents():
 
 def test_an_opponent_needs_a_seat():
     with pytest.raises(ConfigError, match="E181"):
-        referee = Referee(GuessNumber(), workers=1)
+        workers = EnvWorkers(GuessNumber(), workers=1)
         Opponents(
             GuessNumber(), TOKENIZER, player({}), opponent=player({}), past=None, group=1, sampling=SAMPLING,
-            referee=referee,
+            workers=workers,
         )  # fmt: skip
 
 
@@ -159,11 +160,11 @@ def test_every_seat_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
     from gnomon.learners.local import LocalLearner
     from gnomon.rollout.credit import Crediting
 
-    referee = Referee(KuhnPoker(), workers=1)
-    actor = Actor(KuhnPoker(), TOKENIZER, player(equilibrium()), group=2, sampling=SAMPLING, referee=referee)
+    workers = EnvWorkers(KuhnPoker(), workers=1)
+    actor = Actor(KuhnPoker(), TOKENIZER, player(equilibrium()), group=2, sampling=SAMPLING, workers=workers)
     tasks = [(index, actor.env.tasks("train")[index]) for index in range(8)]
     groups = asyncio.run(actor.collect(tasks, Key(0)))
-    referee.close()
+    workers.close()
     batch, row = pack(groups, sampling=SAMPLING, exact=False), objective("rae")
     means = [np.mean([r for g in groups if g.rollouts[0].seat == seat for r in g.rewards]) for seat in (0, 1)]
     assert means[0] == -means[1] != 0
@@ -210,7 +211,7 @@ def test_rollouts_of_one_seat_each_are_not_compared_across_seats(seats):
 def match() -> Match:
     engine = player(equilibrium())
     return Match(
-        KuhnPoker(), TOKENIZER, engine, sampling=SAMPLING, referee=Referee(KuhnPoker(), workers=1), limits=Limits()
+        KuhnPoker(), TOKENIZER, engine, sampling=SAMPLING, workers=EnvWorkers(KuhnPoker(), workers=1), limits=Limits()
     )
 
 
@@ -222,7 +223,7 @@ def test_the_better_player_wins_and_the_gain_is_the_value_of_the_game():
     engines = {"sound": player(equilibrium(), 1), "wild": player(wild, 2), "timid": player(timid, 3)}
     table = match()
     result = contests(table, engines, games=600, key=Key(0), progress=lambda done, total: None)
-    table.referee.close()
+    table.workers.close()
     assert result.standings[-1].player == "timid"
     assert all(met.gain > 0 for met in result.meetings if met.one == "sound")
     known = {"sound": equilibrium(), "wild": wild, "timid": timid}
@@ -241,7 +242,7 @@ def test_a_match_is_the_same_every_time_and_equals_are_not_told_apart():
         table = match()
         engines = {"a": player(equilibrium(0.1), 1), "b": player(equilibrium(0.1), 2)}
         result = contests(table, engines, games=200, key=Key(3), progress=lambda done, total: None)
-        table.referee.close()
+        table.workers.close()
         return result
 
     result = played()

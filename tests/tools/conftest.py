@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from gnomon.verifiers import nursery
+from gnomon.workers import fork_server
 from sandbox.conftest import descendants
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -24,10 +24,10 @@ def nothing_left() -> Iterator[None]:
     Those whose parents are gone become children of this process, so that none is lost from sight.
     """
     assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    nursery.cool()
+    fork_server.end_base_servers()
     before = descendants()
     yield
-    nursery.cool()
+    fork_server.end_base_servers()
     due = time.monotonic() + 15
     while (left := descendants() - before) and time.monotonic() < due:
         for pid in left:

@@ -12,11 +12,11 @@ import pytest
 
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import Arithmetic
+from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout import Actor
-from gnomon.rollout.referee import Referee
 from gnomon.tools import CalculatorTool, PythonTool, WithTools
 from gnomon.types import Rollout, Sampling, Status, Stop
 from sandbox.conftest import confined, descendants
@@ -44,12 +44,12 @@ def played(script: Callable[[int, int], str], seconds: float = 1.0, **limits: fl
         Scripted(TOKENIZER, say),
         group=1,
         sampling=Sampling(max_tokens=120),
-        referee=Referee(ENV, workers=2, seconds=seconds),
+        workers=EnvWorkers(ENV, workers=2, seconds=seconds),
     )
     try:
         groups = asyncio.run(actor.collect(TASKS, Key(0)))
     finally:
-        actor.referee.close()
+        actor.workers.close()
     return [rollout for group in groups for rollout in group.rollouts]
 
 
@@ -143,7 +143,7 @@ def test_a_worker_that_is_killed_takes_its_sandboxes_along_and_the_episode_is_pl
 
 
 def workers() -> list[int]:
-    """The referee's own processes, which lead sessions and are Python, outside of sandboxes."""
+    """The environment workers' own processes, which lead sessions and are Python, outside of sandboxes."""
     found = []
     for pid in descendants() - set(confined(descendants())):
         try:
@@ -151,6 +151,6 @@ def workers() -> list[int]:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if b"gnomon.verifiers.worker" in words and int(fields[3]) == pid:
+        if b"gnomon.workers.worker" in words and int(fields[3]) == pid:
             found.append(pid)
     return found

@@ -151,7 +151,7 @@ def collected(say, env=ENV, renderer=None, tokenizer=None):
     try:
         (group,) = asyncio.run(actor.collect([(0, env.tasks("train")[0])], Key(0)))
     finally:
-        actor.referee.close()
+        actor.workers.close()
     return group
 
 
@@ -185,7 +185,7 @@ def test_plain_text_is_given_no_tools():
     tokenizer = Tokenizer(model_folder("tiny"))
     actor = Actor(ENV, tokenizer, Scripted(tokenizer, lambda *_: ""), group=1, sampling=Sampling(max_tokens=8))
     assert isinstance(actor.renderer, Plain) and actor.begun(TASK.messages).token_ids
-    actor.referee.close()
+    actor.workers.close()
 
 
 # The calculator, and its environment

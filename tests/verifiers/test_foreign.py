@@ -11,7 +11,8 @@ import pytest
 from gnomon.errors import GnomonError
 from gnomon.integrations.rewards import GymScore, RubricReward, TrlReward, VerifiersTask, VerlScore, named
 from gnomon.types import Message, Status, Task
-from gnomon.verifiers import Exceeded, Pool, Returned, Verifier
+from gnomon.verifiers import Verifier
+from gnomon.workers import Exceeded, Pool, Returned
 
 FILE = str(Path(__file__).with_name("foreign_functions.py"))
 TASK = Task(id="t", messages=(Message(role="user", content="2 + 2?"),), answer="4", info={"level": 1})

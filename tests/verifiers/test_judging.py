@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from gnomon.types import Status, Task, Verdict
-from gnomon.verifiers import Died, Exceeded, Judge, Pool, Raised, Retry, Returned, judge, judged, settle
+from gnomon.verifiers import Judge, Retry, judge, judged, settle
+from gnomon.workers import Died, Exceeded, Pool, Raised, Returned
 from verifiers.odd_verifiers import Costly, Odd, forged
 
 TASK = Task(id="1", messages=(), answer="4")

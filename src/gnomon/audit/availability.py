@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import SECONDS, Ruling, ruling_of
-from gnomon.verifiers import Returned
+from gnomon.workers import Returned
 
 __all__ = ["probe"]
 

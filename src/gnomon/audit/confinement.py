@@ -27,7 +27,7 @@ from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Court, Ruling, ruling_of
 from gnomon.audit.source import STANDARD, own_files
 from gnomon.envs.surroundings import LESSER, moved, surroundings
-from gnomon.verifiers import Returned
+from gnomon.workers import Returned
 
 __all__ = ["MARK", "payloads", "probe"]
 

@@ -13,7 +13,7 @@ from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Ruling, ruling_of
 from gnomon.audit.patterns import examples, is_pattern
 from gnomon.stats import Interval, mean_interval
-from gnomon.verifiers import Returned
+from gnomon.workers import Returned
 
 __all__ = ["probe", "wrong_answers"]
 

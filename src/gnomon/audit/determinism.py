@@ -17,7 +17,7 @@ from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Court, Ruling, ruling_of
 from gnomon.envs.base import SPLITS
 from gnomon.types import Part, Task
-from gnomon.verifiers import Raised, Returned
+from gnomon.workers import Raised, Returned
 
 __all__ = ["canonical", "probe"]
 

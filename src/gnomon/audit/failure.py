@@ -19,7 +19,8 @@ from gnomon.audit.judging import Bench, Ruling, ruling_of
 from gnomon.audit.source import STANDARD
 from gnomon.envs.blame import line
 from gnomon.types import Status
-from gnomon.verifiers import Malformed, Rejected, Returned
+from gnomon.verifiers import Malformed, Rejected
+from gnomon.workers import Returned
 
 __all__ = ["Injected", "probe"]
 

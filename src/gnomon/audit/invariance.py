@@ -10,7 +10,7 @@ from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Ruling, ruling_of
 from gnomon.envs.base import SingleTurn
 from gnomon.types import Message, Task
-from gnomon.verifiers import Returned
+from gnomon.workers import Returned
 
 __all__ = ["probe"]
 

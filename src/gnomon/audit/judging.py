@@ -21,8 +21,8 @@ from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault
 from gnomon.errors import GnomonError
 from gnomon.types import Part, Status, Task, Verdict
-from gnomon.verifiers import Died, Exceeded, Outcome, Pool, Raised, Returned, Verifier
-from gnomon.verifiers.carry import Carried
+from gnomon.verifiers import Verifier
+from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Returned
 
 __all__ = ["SECONDS", "Bench", "Court", "Ruling", "Sent", "Unopened", "ruling_of"]
 

@@ -21,7 +21,8 @@ from gnomon.audit.reach import MAX_TOKENS
 from gnomon.audit.subject import Subject
 from gnomon.envs.blame import line
 from gnomon.types import Task
-from gnomon.verifiers import Verifier, carry
+from gnomon.verifiers import Verifier
+from gnomon.workers import serialise
 
 __all__ = ["call_script", "found_again", "load", "replay", "rule_script", "unpacked", "unpickled"]
 
@@ -175,7 +176,7 @@ def made(thing: object) -> str:
 
 
 def pickled(thing: object) -> str:
-    payload = carry.packed(thing)
+    payload = serialise.packed(thing)
     named = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)} & sys.modules.keys()
     files = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(named - {"__main__"}))
     modules = "".join(f", {pair!r}" for pair in files if not pair[0].startswith("gnomon."))

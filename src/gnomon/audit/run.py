@@ -32,7 +32,7 @@ from gnomon.envs.base import Env, confined, seats
 from gnomon.envs.blame import line, raised
 from gnomon.integrations.rewards import Foreign
 from gnomon.integrations.rewards.base import SLACK
-from gnomon.verifiers.carry import packed
+from gnomon.workers import packed
 
 __all__ = ["PREFLIGHT", "audit", "preflight"]
 

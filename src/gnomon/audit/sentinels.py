@@ -12,7 +12,8 @@ from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Ruling, ruling_of
 from gnomon.types import Part, Task, Verdict
-from gnomon.verifiers import Returned, Slot, Strictness
+from gnomon.verifiers import Slot, Strictness
+from gnomon.workers import Returned
 
 __all__ = ["Entry", "best_without_correct", "paid_parts", "probe"]
 

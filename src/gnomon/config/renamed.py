@@ -10,6 +10,9 @@ __all__ = ["RENAMED", "present"]
 
 RENAMED = {
     "optim.clip": "optim.max_grad_norm", "optim.floor": "optim.min_lr_ratio", "critic.clip": "critic.max_grad_norm",
+    "referee.workers": "workers.count", "referee.seconds": "workers.seconds",
+    "referee.memory_mib": "workers.memory_mib", "referee.retries": "workers.retries",
+    "referee.failures": "workers.failures",
     "seats.opponent": "players.opponent", "seats.every": "players.every", "seats.keep": "players.keep",
     "seats.baseline": "players.baseline",
 }  # fmt: skip

@@ -71,10 +71,10 @@ class Rollout(Section):
     """Tasks sampled per task that is trained on. Those with the least certain replies are kept."""
 
 
-class Referee(Section):
+class Workers(Section):
     """The worker processes that run environments and verifiers, and their limits."""
 
-    workers: Annotated[int, Field(ge=1)] = 2
+    count: Annotated[int, Field(ge=1)] = 2
     """Number of worker processes."""
     seconds: Annotated[float, Field(gt=0)] = 2.0
     """Processor time that one call may use. The wall-clock limit is ten times as long."""
@@ -227,7 +227,7 @@ class RunConfig(Section):
     env: Env = Env()
     policy: Policy = Policy()
     rollout: Rollout = Rollout()
-    referee: Referee = Referee()
+    workers: Workers = Workers()
     players: Players = Players()
     objective: Objective = Objective()
     regularize: Regularize = Regularize()

@@ -19,9 +19,9 @@ from gnomon.envs.base import Env
 from gnomon.envs.blame import place, raised
 from gnomon.envs.episodes import Fault, interrupted, judge, lines, played, replies, slot, turns
 from gnomon.types import Task
-from gnomon.verifiers.carry import Carried, packed
 from gnomon.verifiers.hostile import hostile
-from gnomon.verifiers.nursery import WORKER
+from gnomon.workers import Carried, packed
+from gnomon.workers.fork_server import WORKER
 
 __all__ = ["SECONDS", "elsewhere"]
 

@@ -12,6 +12,7 @@ import torch
 from gnomon.config import RunConfig
 from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
+from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.launch.find import make_env
@@ -24,7 +25,6 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Limits
 from gnomon.rollout.match import Deal, Match
-from gnomon.rollout.referee import Referee
 from gnomon.training.loop import first
 from gnomon.types import Sampling
 
@@ -90,9 +90,9 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
         )  # fmt: skip
     engines: dict[str, Engine] = {name: Embedded(Policy.load(folder, precision)) for name, folder in folders.items()}
     env, tokenizer = make_env(config.env), Tokenizer(next(iter(folders.values())))
-    referee = Referee(
-        env, workers=config.referee.workers, seconds=config.referee.seconds, memory=config.referee.memory_mib * 2**20,
-        retries=config.referee.retries,
+    workers = EnvWorkers(
+        env, workers=config.workers.count, seconds=config.workers.seconds, memory=config.workers.memory_mib * 2**20,
+        retries=config.workers.retries,
     )  # fmt: skip
     match = Match(
         env,
@@ -104,15 +104,15 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
             stop=tuple(config.rollout.stop),
         ),
         renderer=choose(tokenizer, config.policy.renderer, turns=env.max_turns),
-        referee=referee,
+        workers=workers,
         limits=Limits(
-            turns=config.rollout.turns or None, context=config.rollout.context, failures=config.referee.failures
+            turns=config.rollout.turns or None, context=config.rollout.context, failures=config.workers.failures
         ),
     )
     try:
         return contests(match, engines, games=games, key=Key(config.seed).at("arena"), progress=progress)
     finally:
-        referee.close()
+        workers.close()
 
 
 def contests(match: Match, engines: Mapping[str, Engine], *, games: int, key: Key, progress: Progress) -> Arena:

@@ -27,7 +27,7 @@ from gnomon.launch.objects import OBJECT, by_object
 from gnomon.models.folder import TINY, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
 from gnomon.objectives.declaration import Rewards
-from gnomon.verifiers.nursery import WORKER
+from gnomon.workers.fork_server import WORKER
 
 __all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env", "require_outside"]
 

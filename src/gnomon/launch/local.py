@@ -108,7 +108,7 @@ def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None)
     try:
         receipt = audited(config, env, watch)
     except BaseException:
-        parts.actor.referee.close()
+        parts.actor.workers.close()
         raise
     recipe, tier = to_toml(config), parts.engine.tier
     facts = manifest(config, env, tier=tier.value, mismatch=parts.mismatch)

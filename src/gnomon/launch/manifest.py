@@ -59,7 +59,7 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     """
     body = config.model_dump()
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
-    del body["rollout"]["seconds"], body["referee"]["workers"]
+    del body["rollout"]["seconds"], body["workers"]["count"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
     for setting, known in data_hashes(config, env).items():
         table, _, option = setting.partition(".")

@@ -95,12 +95,15 @@ def listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def by_object(name: str, where: str) -> ConfigError:
+BY_PYTHON = "call gnomon.resume(RUN, ENV) in Python with the same object, or define the class in a .py file"
+
+
+def by_object(name: str, where: str, fix: str = BY_PYTHON) -> ConfigError:
     """The error for a command that is to find an environment by a name of this form."""
     return ConfigError(
         "E025", f"{name.removeprefix(OBJECT)} was passed as a Python object, and no command can import it",
         where=where, why="it is defined in a notebook or inside a function, or has values that a recipe cannot store",
-        fix="call gnomon.resume(RUN, ENV) in Python with the same object, or define the class in a .py file",
+        fix=fix,
     )  # fmt: skip
 
 

@@ -7,63 +7,32 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from gnomon.config import Env as EnvConfig
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import Env
 from gnomon.errors import ConfigError, GnomonError, RunError
-from gnomon.keys import Key
+from gnomon.launch.again import Again, Named, judging, made
 from gnomon.launch.find import env_class, make_env
+from gnomon.launch.objects import OBJECT, by_object
 from gnomon.launch.read import Address
+from gnomon.launch.stored import reading, stored
 from gnomon.launch.trust import require_trusted
 from gnomon.monitoring.alarms import Monitor
 from gnomon.store import Record, RunReader
 from gnomon.store.layout import RECIPE
 from gnomon.terminal import one_line
-from gnomon.types import Status, Task, Verdict
-from gnomon.verifiers import Died, Exceeded, Outcome, Pool, Raised, Returned
+from gnomon.types import Status, Task
+from gnomon.verifiers import Verifier
 
-__all__ = ["Flip", "Judge", "Replay", "monitor", "replay", "replay_text"]
+__all__ = ["Flip", "Replay", "monitor", "replay", "replay_text"]
 
 CHUNK = 512
-"""Rollouts between two words of progress."""
+"""Rollouts between two reports of progress."""
+BY_NAME = "define the class of the environment at the top level of a .py file, and add --verifier file.py:Class"
 SPLITS = {"rollout": "train", "held_out": "test"}
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """A verifier or an environment by name: light to send to a worker, which finds it again there."""
-
-    name: str
-    options: str = "{}"
-    """As JSON: a text can be compared and sent, whatever stands in it."""
-
-    def __call__(self, task: Task, reply: str) -> Verdict:
-        return judge(made(self), task, reply)
-
-
-@cache
-def made(named: Judge) -> Any:
-    return make_env(EnvConfig(type=named.name, **json.loads(named.options)))
-
-
-def judge(subject: Any, task: Task, reply: str) -> Verdict:
-    """What a verifier, or an episode of an environment, says of a reply."""
-    if hasattr(subject, "verify"):
-        verdict: Verdict = subject.verify(task, reply)
-        return verdict
-    episode = subject.start(task, Key(0).at("replay"))
-    try:
-        step = episode.step(reply)
-    finally:
-        episode.close()
-    if not step.done or not isinstance(step.verdict, Verdict):
-        raise ValueError("the episode goes on after the stored reply")
-    return step.verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +49,8 @@ class Flip:
 
     @property
     def change(self) -> str:
+        if self.was == self.now:
+            return f"{self.was[0]}, after other observations"
         same = self.was[0] == self.now[0]
         return f"{self.was[0]}, paid otherwise" if same else f"{self.was[0]} to {self.now[0]}"
 
@@ -91,7 +62,9 @@ class Replay:
     judged: int
     flips: tuple[Flip, ...]
     skipped: int
-    """Rollouts that were never judged: their answers were given."""
+    """Rollouts that were never judged: nobody sampled their answers."""
+    opposed: int = 0
+    """Rollouts that cannot be played again, since the replies of an opponent are not stored."""
     verifier: str
 
     def body(self) -> dict[str, Any]:
@@ -100,6 +73,7 @@ class Replay:
             "verifier": self.verifier,
             "judged": self.judged,
             "skipped": self.skipped,
+            "opposed": self.opposed,
             "flipped": len(self.flips),
             "changes": dict(sorted(changes.items())),
             "reward": sum(flip.now[1] - flip.was[1] for flip in self.flips) / max(1, self.judged),
@@ -128,42 +102,52 @@ def replay(
 ) -> Replay:
     """Judge every stored rollout of a run, trained on or held out, in workers that can be killed.
 
+    An environment plays each episode again, with its key and the replies of all its players; a verifier that is no
+    environment judges what a player replied as one text.
+
     Args:
         verifier: a shipped environment, `package.module:Class` or `file.py:Class`; the run's own unless given.
         options: of the verifier; over those of the run when none is named.
         seconds: of processor time for one reply.
         progress: called with the number of rollouts done, and their total.
         trust: whether the code that the run folder names may be run, although this user has not trained with it here.
-    Raises: ConfigError E052 for code that is not trusted; RunError E142 when a stored task is not the environment's
-        any more; ConfigError E143 for options that the verifier does not take.
+    Raises: ConfigError E025 for an environment that was passed as an object, where no other is named; E052 for code
+        that is not trusted; RunError E142 when a stored task is not the environment's any more; ConfigError E143 for
+        options that the verifier does not take.
     """
     with RunReader(folder) as reader:
         config, _ = resolve([recorded(folder / RECIPE)])
         require_trusted(reader, config, trust)
         named = chosen(config, verifier, dict(options or {}))
+        env = env_of_tasks(config, made(named))
         total = sum(len(reader.rollout_rows(kind=kind)) for kind in SPLITS)
         flips: list[Flip] = []
-        seen: dict[tuple[str, str], Outcome] = {}
-        done = skipped = 0
-        with Pool(named.__call__, workers, seconds=seconds) as pool:
-            stored = asked(reader, folder, original(config))
-            while chunk := list(islice(stored, CHUNK)):
-                judged = [(record, task) for record, task in chunk if record.body["status"] != Status.UNJUDGED]
-                fresh = {(task.id, record.body["reply"]): (task, record.body["reply"]) for record, task in judged}
-                fresh = {key: job for key, job in fresh.items() if key not in seen}
-                seen |= zip(fresh, pool.map(list(fresh.values())), strict=True)
-                for record, task in judged:
-                    flip = compared(record, seen[task.id, record.body["reply"]])
-                    flips += [flip] if flip else []
-                done, skipped = done + len(chunk), skipped + len(chunk) - len(judged)
-                progress(done, total)
+        counts: Counter[str] = Counter()
+        read = reading(config, env.max_turns)
+        with judging(named, workers=workers, seconds=seconds, memory=config.workers.memory_mib * 2**20) as judge:
+            rollouts = stored(asked(reader, folder, env), config, read)
+            while chunk := list(islice(rollouts, CHUNK)):
+                judged = [rollout for rollout in chunk if rollout.record.body["status"] != Status.UNJUDGED]
+                again = judge(judged)
+                pairs = [(rollout, found) for rollout, found in zip(judged, again, strict=True) if found is not None]
+                flips += filter(None, (compared(rollout.record, found) for rollout, found in pairs))
+                counts += Counter(judged=len(pairs), skipped=len(chunk) - len(judged), opposed=len(judged) - len(pairs))
+                progress(counts.total(), total)
     text = " ".join([named.name, *(f"{key}={value}" for key, value in json.loads(named.options).items())])
-    return Replay(judged=done - skipped, flips=tuple(flips), skipped=skipped, verifier=text)
+    return Replay(
+        judged=counts["judged"],
+        flips=tuple(flips),
+        skipped=counts["skipped"],
+        opposed=counts["opposed"],
+        verifier=text,
+    )
 
 
-def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Judge:
-    """The verifier that is asked for. Raises: ConfigError E021, E023 or E143."""
+def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Named:
+    """The verifier that is asked for. Raises: ConfigError E021, E023, E025 or E143."""
     if not verifier:
+        if config.env.type.startswith(OBJECT):
+            raise by_object(config.env.type, "the run's recipe", BY_NAME)
         options = config.env.options | options
     name = verifier or config.env.type
     file, _, kind = name.rpartition(":")
@@ -171,13 +155,13 @@ def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Judge:
         name = f"{Path(file).resolve()}:{kind}"
     subject = env_class(name, "--verifier")
     try:
-        named = Judge(name, json.dumps(options, sort_keys=True))
+        named = Named(name, json.dumps(options, sort_keys=True))
         found = made(named)
     except (TypeError, ValueError) as error:
         given = ", ".join(f"{key}={value}" for key, value in options.items())
         raise ConfigError("E143", f"{name} does not accept {given}", where="replay", why=str(error)) from error
-    if not hasattr(found, "verify") and not isinstance(found, Env):
-        why = "it has neither verify(task, reply) nor the members of an environment"
+    if not isinstance(found, Verifier | Env):
+        why = "it has neither verify(task, reply) and reward_range nor the members of an environment"
         raise ConfigError("E143", f"{subject.__name__} is not a verifier", where="--verifier", why=why)
     return named
 
@@ -201,12 +185,28 @@ def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
 
 def original(config: RunConfig) -> Env:
     """The environment whose tasks the run's indices count."""
-    env = make_env(config.env)
+    return restricted(config, make_env(config.env))
+
+
+def restricted(config: RunConfig, env: Env) -> Env:
+    """The environment with only those train tasks that are demonstrated, where a run learns from demonstrations."""
     if not config.rollout.demonstrations:
         return env
     from gnomon.rollout.demonstrations import demonstrations
 
     return demonstrations(Path(config.rollout.demonstrations), env)
+
+
+def env_of_tasks(config: RunConfig, subject: Any) -> Env:
+    """The environment that the run's tasks come from; where that was passed as an object, the one that judges.
+
+    Raises: ConfigError E025, where a verifier that is no environment judges.
+    """
+    if not config.env.type.startswith(OBJECT):
+        return original(config)
+    if not isinstance(subject, Env):
+        raise by_object(config.env.type, "the run's recipe", BY_NAME)
+    return restricted(config, subject)
 
 
 def asked(reader: RunReader, folder: Path, env: Env) -> Iterator[tuple[Record, Task]]:
@@ -236,30 +236,20 @@ def changed(folder: Path, record: Record, task: Task | None) -> RunError:
     )
 
 
-def compared(record: Record, outcome: Outcome) -> Flip | None:
-    """The rollout as a flip, unless status and reward are what they were."""
-    status, reward, extracted, detail = told(outcome)
-    was = str(record.body["status"]), float(record.body["reward"])
-    if (status, reward) == was:
+def compared(record: Record, found: Again) -> Flip | None:
+    """The rollout as a flip, unless status and reward are what they were, and what the policy saw."""
+    verdict = found.verdict
+    was, now = (str(record.body["status"]), float(record.body["reward"])), (str(verdict.status), verdict.reward)
+    if was == now and found.other is None:
         return None
     assert record.step is not None
-    place = Address(record.kind, record.step, record.task, record.sample)
-    return Flip(address=str(place), was=was, now=(status, reward), extracted=extracted, detail=detail)
-
-
-def told(outcome: Outcome) -> tuple[str, float, str, str]:
-    """Status, reward, extracted text and detail of an outcome."""
-    match outcome:
-        case Returned(value=Verdict() as verdict):
-            return str(verdict.status), verdict.reward, verdict.extracted or "", verdict.detail
-        case Returned(value=value):
-            return str(Status.FAILED), 0.0, "", f"not a verdict: {value!r}"[:200]
-        case Exceeded(resource=resource):
-            return str(Status.EXCEEDED), 0.0, "", f"exceeded the limit of {resource}"
-        case Raised(error=error):
-            return str(Status.FAILED), 0.0, "", error[:200]
-        case Died(tries=tries, why=why):
-            return str(Status.FAILED), 0.0, "", f"the worker died {tries} times{': ' if why else ''}{why}"
+    address = str(Address(record.kind, record.step, record.task, record.sample))
+    detail = (
+        verdict.detail
+        if found.other is None
+        else f"the environment gives another observation before reply {found.other}"
+    )
+    return Flip(address=address, was=was, now=now, extracted=verdict.extracted or "", detail=detail)
 
 
 def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
@@ -280,6 +270,8 @@ def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
     rows.append(f"verifier     {one_line(facts['verifier'])}")
     skipped = f", {facts['skipped']} had no verdict" if facts["skipped"] else ""
     rows.append(f"judged       {facts['judged']} rollouts{skipped}; {len(flips)} verdicts changed ({share:.2%})")
+    if facts["opposed"]:
+        rows.append(f"left out     {facts['opposed']} rollouts, because the replies of their opponents are not stored")
     rows += [f"             {count:>7}  {change}" for change, count in facts["changes"].items()]
     rows.append(f"reward       {facts['reward']:+.4f} per rollout on average")
     if flips:

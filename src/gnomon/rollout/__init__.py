@@ -2,6 +2,5 @@
 
 from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.packing import pack
-from gnomon.rollout.referee import Move, Referee
 
-__all__ = ["Actor", "Limits", "Move", "Referee", "pack"]
+__all__ = ["Actor", "Limits", "pack"]

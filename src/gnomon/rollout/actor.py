@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,12 +12,13 @@ from pathlib import Path
 
 from gnomon.engines.base import Engine, Tier
 from gnomon.envs.base import Env, Step
+from gnomon.envs.workers import EnvWorkers, Remote, verdicts_of
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
-from gnomon.rendering import Parsing, Plain, Renderer, Reply, Transcript, choose
-from gnomon.rollout.referee import Move, Referee, verdicts_of
+from gnomon.rendering import Plain, Renderer, Transcript, choose
+from gnomon.rendering.reply_text import reply_text
 from gnomon.types import (
     Completion,
     Finish,
@@ -117,12 +118,10 @@ class Play:
     step: Step = UNHEARD
     """What the environment said last."""
     replies: tuple[str, ...] = ()
+    episode: Remote | None = None
+    """Where it lives; None before it begins."""
     stop: Stop | None = None
     """Why it was ended although the environment would go on."""
-
-    @property
-    def move(self) -> Move:
-        return Move(task=self.task, key=self.key, replies=self.replies)
 
     @property
     def seat(self) -> Seat:
@@ -156,7 +155,7 @@ class Actor:
         group: rollouts per task.
         sampling: how every completion is drawn.
         renderer: of the model family; the one that the tokenizer's folder wants if not given.
-        referee: plays the environment's side; one with two processes if not given.
+        workers: play the environment's side; two processes if not given.
     """
 
     def __init__(
@@ -168,13 +167,13 @@ class Actor:
         group: int,
         sampling: Sampling,
         renderer: Renderer | None = None,
-        referee: Referee | None = None,
+        workers: EnvWorkers | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.env, self.tokenizer, self.engine = env, tokenizer, engine
         self.group, self.sampling = group, sampling
         self.renderer = renderer or choose(tokenizer, turns=env.max_turns)
-        self.referee, self.limits = referee or Referee(env), limits or Limits()
+        self.workers, self.limits = workers or EnvWorkers(env), limits or Limits()
         self._played, self._failed = 0, 0
 
     @property
@@ -220,7 +219,7 @@ class Actor:
             Group(task=task, index=index, rollouts=tuple(play.rollout(seat, group) for play in part))
             for place, (index, task) in enumerate(tasks)
             for part in [plays[place * group : (place + 1) * group]]
-            for seat in range(self.referee.seats)
+            for seat in range(self.workers.players)
             if self.voice(part[0], seat) is self.engine
         ]
         self.count(plays, groups)
@@ -228,15 +227,20 @@ class Actor:
 
     async def finish(self, plays: Sequence[Play], key: Key, sampling: Sampling | None = None) -> None:
         """Play episodes that have not begun to their ends. Args: as of `play`."""
-        await self.hear(plays)
-        deadline, live, turn = time.monotonic() + self.limits.seconds, list(plays), 0
-        while live:
-            asked = [(play, self._request(play, key, turn, sampling or self.sampling, deadline)) for play in live]
-            going = [(play, request) for play, request in asked if request is not None]
-            for play, completion in await self._spoken(going):
-                play.say(completion, self.heard(completion))
-            live, turn = [play for play, _ in going], turn + 1
-            await self.hear(live)
+        try:
+            await self.hear(plays)
+            deadline, live, turn = time.monotonic() + self.limits.seconds, list(plays), 0
+            while live:
+                asked = [(play, self._request(play, key, turn, sampling or self.sampling, deadline)) for play in live]
+                going = [(play, request) for play, request in asked if request is not None]
+                for play, completion in await self._spoken(going):
+                    play.say(completion, self.heard(completion))
+                live, turn = [play for play, _ in going], turn + 1
+                await self.hear(live)
+        finally:
+            for play in plays:
+                if play.episode is not None:
+                    self.workers.abandon(play.episode)
 
     def voice(self, play: Play, seat: int) -> Engine:
         """Who speaks in a seat."""
@@ -262,9 +266,7 @@ class Actor:
 
     def heard(self, completion: Completion) -> str:
         """What an environment hears of a reply: its text, without reasoning that has a place of its own."""
-        return (
-            completion.text if isinstance(self.renderer, Plain) else spoken(self.renderer.parse(completion.token_ids))
-        )
+        return reply_text(self.renderer, completion.text, completion.token_ids)
 
     def plays(self, tasks: Sequence[tuple[int, Task]], key: Key, samples: Sequence[int]) -> list[Play]:
         """Episodes that have not begun: every task once for each number of a sample."""
@@ -274,7 +276,7 @@ class Actor:
                 task=task,
                 sample=sample,
                 key=key.at("episode", task=index, sample=sample),
-                seats=[Seat() for _ in range(self.referee.seats)],
+                seats=[Seat() for _ in range(self.workers.players)],
             )
             for index, task in tasks
             for sample in samples
@@ -282,8 +284,15 @@ class Actor:
 
     async def hear(self, plays: Sequence[Play]) -> None:
         """What the environment says to the last reply of each."""
-        for play, step in zip(plays, await self.referee.steps([play.move for play in plays]), strict=True):
+        for play, step in zip(plays, await asyncio.gather(*map(self._next, plays)), strict=True):
             play.step = step
+
+    async def _next(self, play: Play) -> Step:
+        """The environment's next step in an episode."""
+        if play.episode is None:
+            play.episode, step = await self.workers.start(play.task, play.key)
+            return step
+        return await self.workers.step(play.episode, play.replies[-1])
 
     def _request(self, play: Play, key: Key, turn: int, sampling: Sampling, deadline: float) -> Request | None:
         """What to sample next of an episode; None when it is over."""
@@ -300,7 +309,7 @@ class Actor:
             (time.monotonic() > deadline, Stop.TIME),
         ):
             if over:
-                play.stop, play.step = stop, self.referee.over(BUDGETS[stop])
+                play.stop, play.step = stop, self.workers.over(BUDGETS[stop])
                 return None
         return Request(
             prompt_ids=prompt,
@@ -348,17 +357,6 @@ def judged(groups: Sequence[Group]) -> list[Group]:
         )
         raise Unjudged.of(error, groups)
     return kept
-
-
-def spoken(reply: Reply) -> str:
-    """A reply as one text: what was said, and every call in the one form that environments read."""
-    calls = [
-        f"<tool_call>{call.arguments}</tool_call>"
-        if call.parsing is not Parsing.OK
-        else f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}</tool_call>'
-        for call in reply.tool_calls
-    ]
-    return "\n".join(filter(None, [reply.text, *calls]))
 
 
 def one_turn(env: Env) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 from gnomon.engines.base import Engine
 from gnomon.envs.base import Env, Episode
+from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.actor import Actor, one_turn, together
-from gnomon.rollout.referee import Referee
 from gnomon.types import Completion, Finish, Group, Rollout, Task
 
 __all__ = ["Demonstrated", "Mixed", "Teacher", "demonstrations"]
@@ -76,7 +76,7 @@ class Teacher(Actor):
 
     def __init__(self, env: Demonstrated, tokenizer: Tokenizer, engine: Engine, **settings: Any) -> None:
         one_turn(env)
-        super().__init__(env, tokenizer, engine, **{"referee": Referee(env.env), **settings})
+        super().__init__(env, tokenizer, engine, **{"workers": EnvWorkers(env.env), **settings})
         self.replies = env.replies
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:

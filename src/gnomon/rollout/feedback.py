@@ -40,7 +40,7 @@ class Conditioned(Actor):
         one_turn(env)
         super().__init__(env, tokenizer, engine, **settings)
         self.base, self.present, self.step, self.offline = base, base, 0, offline
-        shared = {"referee": self.referee, "renderer": self.renderer}
+        shared = {"workers": self.workers, "renderer": self.renderer}
         self.plain = Actor(env, tokenizer, engine, **{**settings, **shared})
 
     def begun(self, messages: Sequence[Message]) -> Transcript:

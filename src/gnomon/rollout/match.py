@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from gnomon.engines.base import Engine
 from gnomon.envs.base import Env
+from gnomon.envs.workers import EnvWorkers, verdicts_of
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Renderer
 from gnomon.rollout.actor import Actor, Limits
-from gnomon.rollout.referee import Referee, verdicts_of
 from gnomon.types import Sampling, Status, Task
 
 __all__ = ["Deal", "Match"]
@@ -48,16 +48,16 @@ class Match(Actor):
         *,
         sampling: Sampling,
         renderer: Renderer | None = None,
-        referee: Referee | None = None,
+        workers: EnvWorkers | None = None,
         limits: Limits | None = None,
     ) -> None:
         super().__init__(
-            env, tokenizer, engine, group=1, sampling=sampling, renderer=renderer, referee=referee, limits=limits
+            env, tokenizer, engine, group=1, sampling=sampling, renderer=renderer, workers=workers, limits=limits
         )
-        if self.referee.seats != 2:
+        if self.workers.players != 2:
             raise ConfigError(
                 "E183",
-                f"the environment has {self.referee.seats} players, and a match needs two",
+                f"the environment has {self.workers.players} players, and a match needs two",
                 where=type(env).__name__,
                 fix="choose a game for two players: --env kuhn_poker, nim or tic_tac_toe (gnomon env list)",
             )

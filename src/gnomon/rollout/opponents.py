@@ -35,7 +35,7 @@ class Opponents(Actor):
         self, env: Env, tokenizer: Tokenizer, engine: Engine, *, opponent: Engine, past: Past | None, **settings: Any
     ) -> None:
         super().__init__(env, tokenizer, engine, **settings)
-        if self.referee.seats < 2:
+        if self.workers.players < 2:
             raise ConfigError(
                 "E181",
                 "the environment has one player, so an opponent cannot play",
@@ -72,6 +72,6 @@ class Opponents(Actor):
     def plays(self, tasks: Sequence[tuple[int, Task]], key: Key, samples: Sequence[int]) -> list[Play]:
         plays = super().plays(tasks, key, samples)
         for play in plays:
-            own = key.at("seat", task=play.index).random().randrange(self.referee.seats)
-            play.voices = tuple(self.engine if at == own else self.opponent for at in range(self.referee.seats))
+            own = key.at("seat", task=play.index).random().randrange(self.workers.players)
+            play.voices = tuple(self.engine if at == own else self.opponent for at in range(self.workers.players))
         return plays

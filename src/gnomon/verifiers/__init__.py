@@ -12,7 +12,6 @@ from gnomon.verifiers.math import Math
 from gnomon.verifiers.number import Number
 from gnomon.verifiers.pattern import Pattern
 from gnomon.verifiers.polynomial import PolynomialAnswer
-from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
 from gnomon.verifiers.prices import Pay, Price, pay
 from gnomon.verifiers.proxy import Proxy
 from gnomon.verifiers.schema import JsonSchema
@@ -23,8 +22,6 @@ from gnomon.verifiers.text import Text
 __all__ = [
     "Answered",
     "Choice",
-    "Died",
-    "Exceeded",
     "Expression",
     "Extraction",
     "FormatOnly",
@@ -37,18 +34,14 @@ __all__ = [
     "NoScore",
     "Noisy",
     "Number",
-    "Outcome",
     "Pattern",
     "Pay",
     "PolynomialAnswer",
-    "Pool",
     "Price",
     "Proxy",
-    "Raised",
     "Random",
     "Rejected",
     "Retry",
-    "Returned",
     "SetMatch",
     "Several",
     "Shuffled",

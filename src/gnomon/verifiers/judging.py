@@ -8,7 +8,6 @@ task and reply alone: not on the order, the number of workers or the neighbours 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,17 +15,17 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gnomon.types import Part, Status, Task, Verdict
-from gnomon.verifiers.pool import Died, Exceeded, Outcome, Pool, Raised, Returned
 from gnomon.verifiers.slot import Importing, Verifier
+from gnomon.workers import Died, Exceeded, Outcome, Pool, Raised, Returned
 
-__all__ = ["Judge", "Retry", "ajudged", "asettled", "fault", "judge", "judged", "settle", "settled"]
+__all__ = ["Judge", "Retry", "Tries", "ajudged", "asettled", "fault", "judge", "judged", "settle", "settled"]
 
 T = TypeVar("T")
 Item = tuple[Task, str]
 Job = tuple[Any, ...]
 
 SLOW = 1
-"""How often a job that took too long by the clock alone is tried again: the machine may have been busy."""
+"""How often a job that took too long by the clock alone is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,20 @@ NAMES = {"cpu": "time", "wall": "time", "memory": "memory", "output": "output"}
 """Which of the two clocks ran out first can differ from machine to machine; a verdict does not say."""
 
 
+class Tries:
+    """How often one job may be tried again: as often as `retries` when the judge broke, and once when it took too long
+    by the clock alone, since the machine may have been busy."""
+
+    def __init__(self, retries: int) -> None:
+        self._left = {Status.FAILED: retries, Status.EXCEEDED: SLOW}
+
+    def another(self, retry: Retry) -> bool:
+        """Whether it is to be tried again after this; that try is counted."""
+        status = retry.verdict.status
+        self._left[status] -= 1
+        return self._left[status] >= 0
+
+
 def settled(
     pool: Pool, jobs: Iterable[Job], settle: Callable[[Outcome], T | Retry], retries: int = 1
 ) -> list[T | Verdict]:
@@ -121,23 +134,17 @@ def _rounds(
 ) -> Generator[tuple[list[Job], bool], list[Outcome], list[T | Verdict]]:
     """Asks for the outcomes of jobs, all of them first, then of those to be tried again, on fresh workers."""
     found: list[T | Verdict | None] = [None] * len(jobs)
-    seen = [Counter[Status]() for _ in jobs]
-    allowed = {Status.EXCEEDED: SLOW, Status.FAILED: retries}
+    tries = [Tries(retries) for _ in jobs]
     waiting, fresh = list(range(len(jobs))), False
     while True:
         outcomes = yield [jobs[place] for place in waiting], fresh
         again = []
         for place, outcome in zip(waiting, outcomes, strict=True):
             result = settle(outcome)
-            if isinstance(result, Retry):
-                status = result.verdict.status
-                seen[place][status] += 1
-                if seen[place][status] <= allowed.get(status, retries):
-                    again.append(place)
-                    continue
-                found[place] = result.verdict
+            if isinstance(result, Retry) and tries[place].another(result):
+                again.append(place)
             else:
-                found[place] = result
+                found[place] = result.verdict if isinstance(result, Retry) else result
         if not again:
             return found  # type: ignore[return-value]
         waiting, fresh = again, True

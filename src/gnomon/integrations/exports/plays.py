@@ -1,21 +1,25 @@
-"""Episodes that somebody else plays: every step is asked with all that was said, and judged where it can be killed."""
+"""Episodes that somebody else plays: every step is asked with all replies so far, and judged where it can be killed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from threading import Thread
 from types import TracebackType
 from typing import Self
 
-from gnomon.envs.base import Env, Step, seats
-from gnomon.envs.replay import Replay
+from gnomon.envs.base import Env, Step
+from gnomon.envs.workers import EnvWorkers, Remote
 from gnomon.keys import Key
 from gnomon.types import Task, Verdict
-from gnomon.verifiers import Outcome, Pool, Returned
-from gnomon.verifiers.judging import Retry, failed, fault, settle, settled
+from gnomon.verifiers.judging import failed
 
 __all__ = ["Plays"]
 
 Job = tuple[Task, Key, tuple[str, ...]]
+KEPT = 256
+"""Unfinished episodes that are kept; another one is played again when it is asked for."""
 
 
 class Plays:
@@ -28,41 +32,48 @@ class Plays:
 
     def __init__(self, env: Env, *, workers: int = 2, seconds: float = 2.0) -> None:
         self.env = env
-        self.seats = seats(env)
-        self._pool = Pool(Replay(env), workers, seconds=seconds, memory=2**31, retries=0)
+        self._workers = EnvWorkers(env, workers=workers, seconds=seconds)
+        self._episodes: OrderedDict[tuple[str, bytes], Remote] = OrderedDict()
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="gnomon plays", daemon=True)
+        self._thread.start()
 
     def steps(self, jobs: Iterable[Job]) -> list[Step]:
-        """What the environment says to each of some episodes, in order. Args: jobs: task, key and what was said."""
-        found: list[Step | Verdict] = settled(self._pool, jobs, self._settle, 1)
-        return [self._end(step) if isinstance(step, Verdict) else step for step in found]
+        """What the environment answers in each of some episodes, in order. Args: jobs: task, key and all replies."""
+        return asyncio.run_coroutine_threadsafe(self._steps(list(jobs)), self._loop).result()
 
     def verdicts(self, items: Iterable[tuple[Task, str]]) -> list[Verdict]:
         """The verdicts on single replies, of an environment of one turn."""
         steps = self.steps((task, Key(0).at("outward", task=task.id), (reply,)) for task, reply in items)
         return [step.verdict or failed("the environment wants another reply") for step in steps]
 
-    def _settle(self, outcome: Outcome) -> Step | Retry:
-        if not isinstance(outcome, Returned):
-            verdict = settle(outcome, self.env.reward_range)
-            return verdict if isinstance(verdict, Retry) else self._end(verdict)
-        step = outcome.value
-        if not isinstance(step, Step):
-            return Retry(failed(f"the environment gave {step!r:.200} in the place of a step"))
-        verdicts = step.verdicts or (step.verdict,)
-        if step.done and len(verdicts) != self.seats:
-            return Retry(failed(f"the environment returned {len(verdicts)} verdicts for {self.seats} players"))
-        problems = (fault(verdict, self.env.reward_range) for verdict in verdicts if step.done)
-        problem = next(filter(None, problems), "")
-        return Retry(failed(problem)) if problem else step
+    async def _steps(self, jobs: Sequence[Job]) -> list[Step]:
+        return await asyncio.gather(*(self._step(*job) for job in jobs))
 
-    def _end(self, verdict: Verdict) -> Step:
-        if self.seats == 1:
-            return Step(done=True, verdict=verdict)
-        return Step(done=True, verdicts=(verdict,) * self.seats)
+    async def _step(self, task: Task, key: Key, replies: tuple[str, ...]) -> Step:
+        name = task.id, key.bytes
+        episode = self._episodes.pop(name, None)
+        if episode is not None and episode.replies != list(replies[: len(episode.replies)]):
+            self._workers.abandon(episode)
+            episode = None
+        if episode is None:
+            episode, _ = await self._workers.start(task, key)
+        for reply in replies[len(episode.replies) :]:
+            if episode.done:
+                return self._workers.broken("the episode is over, and there is another reply")
+            await self._workers.step(episode, reply)
+        if not episode.done:
+            self._episodes[name] = episode
+            while len(self._episodes) > KEPT:
+                self._workers.abandon(self._episodes.popitem(last=False)[1])
+        return episode.steps[-1]
 
     def close(self) -> None:
         """End its processes."""
-        self._pool.close()
+        self._workers.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def __enter__(self) -> Self:
         return self

@@ -59,7 +59,7 @@ def make_actor(
         group=config.rollout.group,
         sampling=make_sampling(config),
         renderer=renderer,
-        referee=make_workers(config, played),
+        workers=make_workers(config, played),
         limits=make_limits(config),
     )
 
@@ -74,7 +74,7 @@ def make_limits(config: RunConfig) -> Limits:
         turns=config.rollout.turns or None,
         context=config.rollout.context,
         seconds=config.rollout.seconds,
-        failures=config.referee.failures,
+        failures=config.workers.failures,
     )
 
 

@@ -121,8 +121,8 @@ def parents() -> dict[str, Any]:
     """Where a worker comes from, and what it finds."""
     above = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
     return {
-        "nursery": os.getppid(),
-        "cradle": int(above[1]),
+        "fork server": os.getppid(),
+        "base server": int(above[1]),
         "been here": hasattr(sys, "been_here"),
         "folder": os.getcwd(),
         "words": [os.environ.get("GNOMON_TEST_WORD"), os.environ.get("GNOMON_TEST_MORE")],

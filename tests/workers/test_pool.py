@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.verifiers import Died, Exceeded, Pool, Raised, Returned, nursery
-from verifiers import pool_jobs
+from gnomon.workers import Died, Exceeded, Pool, Raised, Returned, fork_server
+from workers import pool_jobs
 
 SECONDS = 0.3
 
@@ -100,7 +100,7 @@ def test_a_job_that_only_waits_for_its_turn_is_not_punished():
     """Four processes share a core, so each job takes four times its own time by the clock."""
     jobs = [("burn", 0.1)] * 4
     with Pool(pool_jobs.run, workers=4, seconds=0.25, wall=30) as crowded:
-        os.sched_setaffinity(crowded._nursery.pid, {min(os.sched_getaffinity(0))})
+        os.sched_setaffinity(crowded._server.pid, {min(os.sched_getaffinity(0))})
         assert crowded.map(jobs) == [Returned(None)] * 4
 
 
@@ -110,13 +110,13 @@ def test_workers_are_replaced_after_their_time():
     assert pids[0] == pids[2] != pids[3] == pids[5] != pids[6]
 
 
-def test_idle_workers_and_the_nursery_may_be_killed():
+def test_idle_workers_and_the_fork_server_may_be_killed():
     with Pool(pool_jobs.pid, workers=2) as pool:
         (first,) = pool.map([()])
         os.kill(first.value, signal.SIGKILL)
         (second,) = pool.map([()])
         assert second.value != first.value
-        os.kill(pool._nursery.pid, signal.SIGKILL)
+        os.kill(pool._server.pid, signal.SIGKILL)
         while alive(second.value):  # It ends with its parent.
             time.sleep(0.01)
         (third,) = pool.map([()])
@@ -128,11 +128,14 @@ def test_pools_share_an_interpreter_and_nothing_that_was_imported_for_one(tmp_pa
     monkeypatch.syspath_prepend(str(tmp_path))
     with Pool(pool_jobs.parents, workers=1) as first, Pool(pool_jobs.parents, workers=1, imports=["guest"]) as second:
         (mine,), (theirs,) = first.map([()]), second.map([()])
-    assert mine.value["cradle"] == theirs.value["cradle"] and mine.value["nursery"] != theirs.value["nursery"]
+    assert (
+        mine.value["base server"] == theirs.value["base server"]
+        and mine.value["fork server"] != theirs.value["fork server"]
+    )
     assert theirs.value["been here"] and not mine.value["been here"]
     with Pool(pool_jobs.parents, workers=1, variables={"PYTHONHASHSEED": "7"}) as third:
         (other,) = third.map([()])
-    assert other.value["cradle"] != mine.value["cradle"]
+    assert other.value["base server"] != mine.value["base server"]
 
 
 def test_a_worker_has_the_folder_and_the_variables_of_its_pool(tmp_path, monkeypatch):
@@ -141,19 +144,19 @@ def test_a_worker_has_the_folder_and_the_variables_of_its_pool(tmp_path, monkeyp
         monkeypatch.setenv("GNOMON_TEST_WORD", "from the caller")
         with Pool(pool_jobs.parents, workers=1, variables={"GNOMON_TEST_MORE": "from the pool"}) as after:
             (old,), (new,) = before.map([()]), after.map([()])
-    assert old.value["cradle"] == new.value["cradle"]
+    assert old.value["base server"] == new.value["base server"]
     assert new.value["folder"] == str(tmp_path) != old.value["folder"]
     assert old.value["words"] == [None, None] and new.value["words"] == ["from the caller", "from the pool"]
 
 
-def test_a_killed_cradle_is_replaced_and_a_cooled_one_is_gone():
+def test_a_killed_base_server_is_replaced_and_an_ended_one_is_gone():
     with Pool(pool_jobs.parents, workers=1) as first:
-        cradle = first.map([()])[0].value["cradle"]
-        os.kill(cradle, signal.SIGKILL)
+        base = first.map([()])[0].value["base server"]
+        os.kill(base, signal.SIGKILL)
         with Pool(pool_jobs.parents, workers=1) as second:
-            other = second.map([()])[0].value["cradle"]
-            assert other != cradle and len(first.map([()])) == 1
-            nursery.cool()
+            other = second.map([()])[0].value["base server"]
+            assert other != base and len(first.map([()])) == 1
+            fork_server.end_base_servers()
             assert not alive(other) and second.map([()])[0].value["words"]
 
 
@@ -167,7 +170,7 @@ def test_a_module_that_cannot_be_imported_is_told_and_leaves_no_process(tmp_path
     known = f"import os\nwith open({str(note)!r}, 'w') as file:\n    file.write(str(os.getpid()))\n"
     (tmp_path / "broken_guest.py").write_text(known + text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(nursery, "PATIENCE", 3.0)
+    monkeypatch.setattr(fork_server, "START_SECONDS", 3.0)
     with pytest.raises(ImportError, match=f"broken_guest: {said}"):
         Pool(pool_jobs.pid, imports=["broken_guest"])
     assert not alive(int(note.read_text()))
@@ -224,7 +227,7 @@ def test_a_method_of_an_object_can_be_the_function():
 
 def test_a_function_that_no_worker_can_import_is_sent_by_value():
     script = (
-        "from gnomon.verifiers import Pool\ndef f(n): return n + 1\nwith Pool(f, 1) as pool: print(pool.map([(41,)]))"
+        "from gnomon.workers import Pool\ndef f(n): return n + 1\nwith Pool(f, 1) as pool: print(pool.map([(41,)]))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "Returned(value=42" in done.stdout, done.stderr
@@ -237,9 +240,9 @@ def test_a_function_that_no_worker_can_import_is_sent_by_value():
 def test_nothing_outlives_a_parent_that_was_killed(tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
-        "import threading\nfrom verifiers import pool_jobs\nfrom gnomon.verifiers import Pool\n"
+        "import threading\nfrom workers import pool_jobs\nfrom gnomon.workers import Pool\n"
         "pool = Pool(pool_jobs.run, workers=2, seconds=60)\n"
-        "pids = [pool.map([('pid',)])[0].value, pool._nursery.pid]\n"
+        "pids = [pool.map([('pid',)])[0].value, pool._server.pid]\n"
         "threading.Thread(target=pool.map, args=([('nap', 600)],), daemon=True).start()\n"
         "import time; time.sleep(0.3); print(*pids, flush=True); time.sleep(600)\n"
     )

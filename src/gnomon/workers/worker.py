@@ -1,4 +1,4 @@
-"""The far side of a pool: processes that import and fork others, and what a worker does.
+"""What runs in the processes of a pool: two fork servers, one behind the other, and the workers.
 
 None of them has threads, torch or a terminal. A worker ends when its channel closes; killing it loses nothing.
 """
@@ -22,46 +22,48 @@ from typing import Any, BinaryIO
 from gnomon.sandbox.confine import harden
 from gnomon.sandbox.descendants import adopt, end_all
 
-__all__ = ["HEAD", "frame", "framed", "start"]
+__all__ = ["HEAD", "frame", "framed", "serve_base"]
 
 PR_SET_PDEATHSIG = 1
 HEAD = 8
 """Bytes of the length in front of every payload, little-endian."""
 FRAMES = 3
-"""Lines of a traceback that are told: the innermost ones."""
+"""Lines of a traceback that an answer holds: the innermost ones."""
 
 
-def start() -> None:
-    """Entry of a cradle's process; its argument is the descriptor of its socket."""
-    asked = socket.socket(fileno=int(sys.argv[1]))
+def serve_base() -> None:
+    """Entry of the base fork server; its argument is the descriptor of its socket."""
+    channel = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     os.dup2(1, 2)  # Nobody reads its errors from here on.
-    asked.sendall(b"!")
-    forking(asked, nursery, first=learn)
+    channel.sendall(b"!")
+    fork_for_each(channel, serve_pool, first=import_named)
 
 
-def learn(named: bytes) -> None:
-    """Import modules of Gnomon, for this nursery and those to come."""
-    for name in named.decode().split():
-        with suppress(Exception):  # The nursery tries again, and says why.
+def import_named(names: bytes) -> None:
+    """Import modules of Gnomon, for this fork server and those to come."""
+    for name in names.decode().split():
+        with suppress(Exception):  # The fork server tries again, and says why.
             importlib.import_module(name)
-    settle()
+    freeze()
 
 
-def forking(asked: socket.socket, child: Callable[[int], None], first: Callable[[bytes], None] | None = None) -> None:
+def fork_for_each(
+    channel: socket.socket, child: Callable[[int], None], first: Callable[[bytes], None] | None = None
+) -> None:
     """Fork a child for every descriptor that arrives, until the socket closes.
 
-    Args: first, called before with what was written beside the descriptor.
+    Args: first, called before each fork with the bytes that came with the descriptor.
     """
     while True:
-        data, descriptors, *_ = socket.recv_fds(asked, 2**16, 1)
+        data, descriptors, *_ = socket.recv_fds(channel, 2**16, 1)
         if not data:
             return
         if first is not None:
             first(data)
         if os.fork() == 0:
-            asked.close()
+            channel.close()
             try:
                 child(descriptors[0])
             finally:
@@ -69,17 +71,17 @@ def forking(asked: socket.socket, child: Callable[[int], None], first: Callable[
         os.close(descriptors[0])
 
 
-def settle() -> None:
-    """What is here now lives as long as the children; a collection in one of them would copy all of it."""
+def freeze() -> None:
+    """Keep all present objects out of garbage collection: a collection in a child would copy their pages."""
     gc.collect()
     gc.freeze()
 
 
-def nursery(descriptor: int) -> None:
-    """Import what the work of a pool needs, then fork workers."""
-    with socket.socket(fileno=descriptor) as asked:
-        introduced(asked)
-        with asked.makefile("rb") as stream:
+def serve_pool(descriptor: int) -> None:
+    """The fork server of one pool: import what its function needs, then fork workers."""
+    with socket.socket(fileno=descriptor) as channel:
+        announce(channel)
+        with channel.makefile("rb") as stream:
             environment, folder, path, modules, task = pickle.load(stream)
         try:
             os.environ.clear()
@@ -90,24 +92,24 @@ def nursery(descriptor: int) -> None:
                 importlib.import_module(name)
             pickle.loads(task)  # What the function's object imports when it is made is imported here, not in a job.
         except BaseException as error:
-            asked.sendall(frame(traceback.format_exception_only(error)[-1].strip().encode(errors="replace") or b"?"))
+            channel.sendall(frame(traceback.format_exception_only(error)[-1].strip().encode(errors="replace") or b"?"))
             return
-        settle()
+        freeze()
         adopt()
-        asked.sendall(frame(b""))
-        forking(asked, work)
+        channel.sendall(frame(b""))
+        fork_for_each(channel, work)
         end_all()
 
 
 def work(descriptor: int) -> None:
-    """Take jobs from the channel until it closes. Every job is answered once; a job never ends the loop."""
+    """Answer calls from the channel until it closes. Every call is answered once; a call never ends the loop."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as asked:
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as stream:
         try:
-            introduced(channel)
-            function, memory, output, readable = pickle.loads(framed(asked))
+            announce(channel)
+            function, memory, output, readable = pickle.loads(framed(stream))
             nothing = os.open(os.devnull, os.O_RDWR)
             for place in (0, 1, 2):
                 os.dup2(nothing, place)
@@ -116,14 +118,14 @@ def work(descriptor: int) -> None:
             if readable is not None:
                 harden([sys.base_prefix, sys.prefix, *(path or os.getcwd() for path in sys.path), *readable])
             while True:
-                answer = done(function, framed(asked))
+                answer = answered(function, framed(stream))
                 channel.sendall(frame(answer if len(answer) <= output else pickle.dumps(("exceeded", "output"))))
         except (EOFError, ConnectionError):
             return
 
 
-def introduced(channel: socket.socket) -> None:
-    """Say by which number, and by which descriptor, this process is known."""
+def announce(channel: socket.socket) -> None:
+    """Send this process's number, and a descriptor of it."""
     itself = os.pidfd_open(os.getpid())
     socket.send_fds(channel, [os.getpid().to_bytes(HEAD, "little")], [itself])
     os.close(itself)
@@ -143,12 +145,12 @@ def framed(stream: BinaryIO) -> bytes:
     return payload
 
 
-def done(function: Any, job: bytes) -> bytes:
-    """The pickled answer to a job: what the function returned, or how it failed."""
+def answered(function: Any, call: bytes) -> bytes:
+    """The pickled answer to a call: what the function returned, or how it failed."""
     try:
-        arguments = pickle.loads(job)
+        arguments = pickle.loads(call)
     except MemoryError:
-        return pickle.dumps(("unheld", len(job)))
+        return pickle.dumps(("too large", len(call)))
     except BaseException as error:
         return raised(error)
     try:
@@ -162,7 +164,7 @@ def done(function: Any, job: bytes) -> bytes:
 def raised(error: BaseException) -> bytes:
     """The pickled answer that says what was raised."""
     try:
-        said = f": {error}", "".join(traceback.format_exception(error, limit=-FRAMES))
+        message = f": {error}", "".join(traceback.format_exception(error, limit=-FRAMES))
     except BaseException:
-        said = " (it cannot say why)", ""
-    return pickle.dumps(("raised", type(error).__name__ + said[0], said[1]))
+        message = " (it cannot say why)", ""
+    return pickle.dumps(("raised", type(error).__name__ + message[0], message[1]))

@@ -1,0 +1,107 @@
+"""The episodes that a worker keeps between their turns: the side of an environment that runs in its own process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gnomon.envs.base import Env, Episode, Step
+from gnomon.keys import Key
+from gnomon.types import Task
+from gnomon.workers import Carried
+
+__all__ = ["KEPT", "End", "Episodes", "Missing", "Reply", "Start"]
+
+KEPT = 256
+"""Unfinished episodes that a worker keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin an episode, under a number that no other episode of the pool has."""
+
+    number: int
+    task: Task
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply in an episode. It is the episode's `turn`-th, from 0."""
+
+    number: int
+    turn: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Close an episode that is not over."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The worker does not keep the episode, or not at this turn."""
+
+
+@dataclass(slots=True)
+class Live:
+    """An unfinished episode."""
+
+    episode: Episode
+    turns: int = 0
+
+
+class Episodes:
+    """Plays the episodes of an environment, each with one call per turn.
+
+    Past the limit of episodes, the one that was used last before the present one is closed: episodes take their turns
+    one after another, so it is the one whose next turn is farthest away.
+
+    Args: kept: most unfinished episodes.
+    """
+
+    def __init__(self, env: Env, kept: int = KEPT) -> None:
+        self.env, self.kept = env, kept
+        self._live: dict[int, Live] = {}
+        """By number; the one used last is the last."""
+
+    def __call__(self, call: Start | Reply | End) -> Step | Missing:
+        live = self._live.pop(call.number, None)
+        if isinstance(call, Start):
+            if live is not None:
+                live.episode.close()
+            episode = self.env.start(call.task, call.key)
+            self._keep(call.number, Live(episode))
+            return Step(messages=episode.messages, done=False)
+        if live is None:
+            return Missing()
+        if isinstance(call, End) or live.turns != call.turn:
+            live.episode.close()
+            return Missing()
+        return self._step(call, live)
+
+    def _step(self, call: Reply, live: Live) -> Step:
+        try:
+            step = live.episode.step(call.text)
+        except BaseException:
+            live.episode.close()
+            raise
+        live.turns += 1
+        if not isinstance(step, Step) or step.done:
+            live.episode.close()
+        else:
+            self._keep(call.number, live)
+        return step
+
+    def _keep(self, number: int, live: Live) -> None:
+        if len(self._live) >= self.kept:
+            self._live.popitem()[1].episode.close()
+        self._live[number] = live
+
+    def __getstate__(self) -> tuple[Carried, int]:
+        return Carried.of(self.env), self.kept
+
+    def __setstate__(self, state: tuple[Carried, int]) -> None:
+        self.__init__(state[0].opened(), state[1])  # type: ignore[misc]

@@ -1,0 +1,220 @@
+"""An environment, played where it can be killed: many coroutines play episodes on a few worker processes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gnomon.envs.base import Env, Step, seats
+from gnomon.envs.live import KEPT, End, Episodes, Missing, Reply, Start
+from gnomon.keys import Key
+from gnomon.types import Task, Verdict
+from gnomon.verifiers.judging import Retry, Tries, exceeded, failed, fault, settle
+from gnomon.workers import Affinity, Exceeded, Lost, Outcome, Pool, Returned
+
+__all__ = ["EnvWorkers", "Remote", "verdicts_of"]
+
+MEMORY = Exceeded("memory")
+BROKE = "the environment broke when an episode was played again from its record, at step {turn}"
+CHANGED = (
+    "the environment is not deterministic: an episode was played again from its record, and step {turn} was another "
+    "one than before; an episode must depend on its task, its key and the replies alone"
+)
+
+
+@dataclass(slots=True, eq=False)
+class Remote:
+    """An episode on a worker, with the record that it can be played again from."""
+
+    number: int
+    task: Task
+    key: Key
+    replies: list[str] = field(default_factory=list)
+    """Of all players, in order."""
+    steps: list[Step] = field(default_factory=list)
+    """What the environment gave: its opening, and an answer to every reply."""
+    affinity: Affinity = field(default_factory=Affinity)
+
+    @property
+    def done(self) -> bool:
+        return bool(self.steps) and self.steps[-1].done
+
+    @property
+    def calls(self) -> list[Start | Reply]:
+        """All that the environment is asked in it."""
+        replies = [Reply(self.number, turn, text) for turn, text in enumerate(self.replies)]
+        return [Start(self.number, self.task, self.key), *replies]
+
+
+class EnvWorkers:
+    """Plays an environment in processes of their own.
+
+    A worker keeps its episodes between their turns, so a turn costs one call. An episode whose worker has ended is
+    played again from its record on another worker, and must give the same steps there.
+
+    What the policy does to a process counts: a step that uses up its time, memory or output ends the episode as
+    `exceeded`, at the lowest reward. What the environment does is a failure of ours: it is tried again on a fresh
+    process, and then ends the episode as `failed`. Nothing that an episode or an environment does raises here. The
+    steps of an episode depend on its task, its key and its replies, not on the worker, the order or the neighbours.
+
+    Args:
+        workers: processes at most.
+        seconds: of processor time for one step; ten times as long by the clock.
+        memory: bytes of address space of a process.
+        retries: how often a failed step is tried again.
+        kept: unfinished episodes that a worker keeps at most; the others are played again at each of their turns.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        *,
+        workers: int = 2,
+        seconds: float = 2.0,
+        memory: int = 2**31,
+        retries: int = 1,
+        kept: int = KEPT,
+    ) -> None:
+        self.reward_range, self.players, self.retries = env.reward_range, seats(env), retries
+        imports = getattr(env, "imports", ())
+        self._pool = Pool(Episodes(env, kept), workers, seconds=seconds, memory=memory, retries=0, imports=imports)
+        self._numbers = itertools.count()
+
+    async def start(self, task: Task, key: Key) -> tuple[Remote, Step]:
+        """An episode and its opening. It lives until a step of it is `done`, or it is abandoned."""
+        episode = Remote(next(self._numbers), task, key)
+        return episode, await self._answered(episode)
+
+    async def step(self, episode: Remote, reply: str) -> Step:
+        """What the environment answers to a reply of the player whose turn it is.
+
+        Raises: ValueError, when the episode is over.
+        """
+        if episode.done:
+            raise ValueError("the episode is over")
+        episode.replies.append(reply)
+        try:
+            return await self._answered(episode)
+        except BaseException:
+            episode.replies.pop()
+            raise
+
+    def abandon(self, episode: Remote) -> None:
+        """End an episode that is not over; one that is over is left as it is."""
+        if not episode.done:
+            episode.steps.append(self.over("the episode was abandoned"))
+            self._forget(episode)
+
+    def over(self, detail: str) -> Step:
+        """The end of an episode that used up what an episode may take."""
+        return self._end(exceeded(detail, self.reward_range))
+
+    def broken(self, detail: str) -> Step:
+        """The end of an episode that the environment broke."""
+        return self._end(failed(detail))
+
+    def close(self) -> None:
+        """End the processes, and all that lives there."""
+        self._pool.close()
+
+    async def _answered(self, episode: Remote) -> Step:
+        """The next step of an episode, after all its replies."""
+        tries, fresh = Tries(self.retries), False
+        try:
+            while isinstance(result := await self._asked(episode, fresh), Retry) and tries.another(result):
+                fresh = True
+        except BaseException:  # A cancelled call, or a pool that was closed.
+            self._forget(episode)
+            raise
+        step = self._end(result.verdict) if isinstance(result, Retry) else result
+        episode.steps.append(step)
+        if step.done:
+            self._forget(episode)
+        return step
+
+    async def _asked(self, episode: Remote, fresh: bool) -> Step | Retry:
+        """The next step as the worker of the episode gives it, or else another one, from the record.
+
+        Args: fresh: whether only a worker that has done nothing before will do.
+        """
+        if episode.steps and not fresh:
+            outcome = await self._continued(episode)
+            if outcome is not None and outcome != MEMORY:
+                return self._settled(outcome)
+            fresh = outcome == MEMORY
+        outcomes = await self._made(episode, episode.calls, fresh=fresh)
+        if outcomes[-1] == MEMORY and not fresh:  # Other episodes may have used it up.
+            return await self._asked(episode, fresh=True)
+        for turn, (before, outcome) in enumerate(zip(episode.steps, outcomes, strict=False)):
+            if not isinstance(outcome, Returned):
+                return Retry(failed(f"{BROKE.format(turn=turn)}: {reason(outcome)}"))
+            if not same(before, outcome.value):
+                return self.broken(CHANGED.format(turn=turn))
+        return self._settled(outcomes[-1])
+
+    async def _continued(self, episode: Remote) -> Outcome | None:
+        """The outcome of the next call on the worker that keeps the episode; None where no worker keeps it."""
+        try:
+            (outcome,) = await self._made(episode, episode.calls[-1:], bound=True)
+        except Lost:
+            return None
+        return None if outcome == Returned(Missing()) else outcome
+
+    async def _made(
+        self, episode: Remote, calls: Sequence[Start | Reply], *, bound: bool = False, fresh: bool = False
+    ) -> list[Outcome]:
+        """The outcomes of calls, made one after another in one worker; the last may be that of one that failed."""
+        future = self._pool.submit([(call,) for call in calls], episode.affinity, bound=bound, fresh=fresh)
+        return await asyncio.wrap_future(future)
+
+    def _forget(self, episode: Remote) -> None:
+        """Close an episode where it lives, if it does."""
+        with suppress(ValueError):  # The pool is closed, so nothing lives.
+            self._pool.submit([(End(episode.number),)], episode.affinity, bound=True)
+            self._pool.release(episode.affinity)
+
+    def _settled(self, outcome: Outcome) -> Step | Retry:
+        if not isinstance(outcome, Returned):
+            verdict = settle(outcome, self.reward_range)
+            return verdict if isinstance(verdict, Retry) else self._end(verdict)
+        if problem := self._problem(outcome.value):
+            return Retry(failed(problem))
+        step: Step = outcome.value
+        return step
+
+    def _end(self, verdict: Verdict) -> Step:
+        """The end of an episode that the environment did not end."""
+        return Step(done=True, verdict=verdict, verdicts=(verdict,) * self.players)
+
+    def _problem(self, step: object) -> str:
+        """Why a step is none; empty for one that is."""
+        if not isinstance(step, Step):
+            return f"the environment gave {step!r:.400} in the place of a step"
+        if not step.done:
+            known = 0 <= step.seat < self.players
+            return "" if known else f"the environment has {self.players} players, and asked player {step.seat}"
+        verdicts = verdicts_of(step)
+        if len(verdicts) != self.players:
+            return f"the environment gave {len(verdicts)} verdicts for {self.players} players"
+        return next(filter(None, (fault(verdict, self.reward_range) for verdict in verdicts)), "")
+
+
+def verdicts_of(step: Step) -> tuple[Verdict | None, ...]:
+    """Of every player, in order."""
+    return step.verdicts or (step.verdict,)
+
+
+def same(one: Step, other: object) -> bool:
+    try:
+        return one == other
+    except Exception:  # What an environment puts into a step decides how it is compared.
+        return False
+
+
+def reason(outcome: Outcome) -> str:
+    """Why a call did not return."""
+    verdict = settle(outcome, (0.0, 0.0))
+    return (verdict.verdict if isinstance(verdict, Retry) else verdict).detail

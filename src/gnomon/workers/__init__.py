@@ -1,0 +1,9 @@
+"""Processes that can be killed: pools of workers, the servers that fork them, and how values travel there and back."""
+
+from __future__ import annotations
+
+from gnomon.workers.outcomes import Died, Exceeded, Lost, Outcome, Raised, Returned
+from gnomon.workers.pool import Affinity, Pool
+from gnomon.workers.serialise import Carried, packed
+
+__all__ = ["Affinity", "Carried", "Died", "Exceeded", "Lost", "Outcome", "Pool", "Raised", "Returned", "packed"]
