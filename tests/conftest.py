@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 
 import pytest
@@ -19,6 +20,9 @@ PACKAGES = {"bwrap": "bubblewrap", "bc": "bc", "vim": "vim", "chromium": "chromi
 """Programs that some tests need (`@pytest.mark.needs("bwrap")`), with the packages that hold them."""
 ALL = "GNOMON_TEST_ALL"
 """Variable that makes it a failure if a program is not there. Without it, the tests that need one are left out."""
+
+REFUSED = re.compile(r"\bE52[012]\b")
+"""Errors by which the package refuses to run code without a sandbox."""
 
 
 def installed(program: str) -> bool:
@@ -50,6 +54,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for program in mark.args:
             if not usable(program):
                 pytest.skip(f"needs {program}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that ended because nothing untrusted is run without a sandbox is left out where none can be built."""
+    report = yield
+    if report.failed and not os.environ.get(ALL) and REFUSED.search(report.longreprtext) and not usable("bwrap"):
+        path, line, _ = item.location
+        report.outcome, report.longrepr = "skipped", (path, line or 0, "Skipped: needs bwrap")
+    return report
 
 
 @pytest.fixture(autouse=True)

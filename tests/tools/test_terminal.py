@@ -7,6 +7,8 @@ import signal
 import sys
 import time
 
+import pytest
+
 from gnomon.sandbox import Session
 from gnomon.tools import Outcome, TerminalTool, use
 from gnomon.tools.terminal import Terminal
@@ -40,6 +42,7 @@ def test_python_is_driven_and_the_transcript_is_the_same_every_time():
     assert first == transcript(keys, program=PYTHON)
 
 
+@pytest.mark.needs("bc")
 def test_bc_is_driven_and_the_transcript_is_the_same_every_time():
     keys = ["2^100<Enter>", "scale=5; 1/7<Enter>", "quit<Enter>"]
     first = transcript(keys, program=(needed("bc", "bc"), "-q"))
@@ -49,6 +52,7 @@ def test_bc_is_driven_and_the_transcript_is_the_same_every_time():
     assert first == transcript(keys, program=(needed("bc", "bc"), "-q"))
 
 
+@pytest.mark.needs("vim")
 def test_vim_writes_a_file():
     vim = needed("vim", "vim")
     keys = [
