@@ -9,6 +9,7 @@ A test holds the committed pages to what this writes, and the chart to the numbe
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import math
 from collections.abc import Sequence
@@ -146,6 +147,7 @@ def pages() -> dict[str, str]:
     return {"objectives.md": index, **{f"objectives/{found.name}.md": page(found) for found in cards}}
 
 
+@functools.cache
 def classes() -> list[tuple[list[str], tuple[float, ...]]]:
     """Rows by the shape of their w, in the largest groups that can be enumerated; the largest class first."""
     found: dict[tuple[str, ...], tuple[list[str], tuple[float, ...]]] = {}
