@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache
+from typing import TypeVar
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -23,6 +24,7 @@ ALL = "GNOMON_TEST_ALL"
 
 REFUSED = re.compile(r"\bE52[012]\b")
 """Errors by which the package refuses to run code without a sandbox."""
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def installed(program: str) -> bool:
@@ -56,14 +58,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 pytest.skip(f"needs {program}")
 
 
+def left_out(report: Report, path: str, line: int) -> Report:
+    """The report of what ended because nothing untrusted is run without a sandbox, where none can be built."""
+    if report.failed and not os.environ.get(ALL) and REFUSED.search(report.longreprtext) and not usable("bwrap"):
+        report.outcome, report.longrepr = "skipped", (path, line, "Skipped: needs bwrap")
+    return report
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that ended because nothing untrusted is run without a sandbox is left out where none can be built."""
-    report = yield
-    if report.failed and not os.environ.get(ALL) and REFUSED.search(report.longreprtext) and not usable("bwrap"):
-        path, line, _ = item.location
-        report.outcome, report.longrepr = "skipped", (path, line or 0, "Skipped: needs bwrap")
-    return report
+    return left_out((yield), str(item.path), item.location[1] or 0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A file may build a sandbox as it is imported."""
+    return left_out((yield), str(collector.path), 0)
 
 
 @pytest.fixture(autouse=True)
