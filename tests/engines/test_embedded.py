@@ -113,10 +113,11 @@ def test_temperature_zero_is_greedy_and_certain(engine, policy, sample):
 
 
 def first_step(request: Request):
-    from gnomon.models.attention import Packed
+    from gnomon.models.packed import Packed
+    from gnomon.models.trie import Trie
 
-    ids = request.prompt_ids
-    return torch.tensor(ids), Packed([len(ids) - 1], [1], [0])
+    ids = torch.tensor(request.prompt_ids)
+    return ids, Packed(Trie([ids]))
 
 
 def test_first_tokens_are_drawn_from_the_policy(engine, policy, sample):

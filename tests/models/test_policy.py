@@ -10,59 +10,17 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import (
-    AutoModelForCausalLM,
-    Gemma2Config,
-    Gemma3TextConfig,
-    GPT2Config,
-    GPTNeoXConfig,
-    LlamaConfig,
-    PreTrainedConfig,
-    Qwen3Config,
-)
+from transformers import AutoModelForCausalLM, Gemma2Config
 
 from gnomon.engines.embedded import Embedded
 from gnomon.errors import ModelError
 from gnomon.keys import Key
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed_logp, score
-from gnomon.tiny_policy.build import tokenizer
 from gnomon.types import Completion, Request, Sampling
+from models.kinds import KINDS, WIDE, WINDOW, save, text
 
-WINDOW = 16
-COMMON: dict[str, Any] = {
-    "vocab_size": 102,
-    "max_position_embeddings": 256,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-    "pad_token_id": 0,
-    "initializer_range": 0.12,
-}
-WIDE = COMMON | {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
-SMALL = COMMON | {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 256}
-KINDS: dict[str, PreTrainedConfig] = {
-    "llama": LlamaConfig(**WIDE, num_key_value_heads=2),
-    "qwen3": Qwen3Config(**WIDE, num_key_value_heads=2, head_dim=24, tie_word_embeddings=True),
-    "gemma3": Gemma3TextConfig(
-        **WIDE,
-        num_key_value_heads=1,
-        head_dim=32,
-        query_pre_attn_scalar=48,
-        sliding_window=WINDOW,
-        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-    ),
-    "gemma3 with a cap": Gemma3TextConfig(
-        **WIDE, num_key_value_heads=1, head_dim=32, sliding_window=WINDOW, final_logit_softcapping=5.0
-    ),
-    "gpt2": GPT2Config(**{k: v for k, v in SMALL.items() if k != "max_position_embeddings"}),
-    "neox": GPTNeoXConfig(**(WIDE | {"hidden_size": 64, "num_attention_heads": 4})),
-}
 Row = tuple[int, tuple[int, ...]]
-
-
-def text(seed: int, length: int) -> tuple[int, ...]:
-    """Tokens that end nothing."""
-    return tuple(torch.randint(2, 102, (length,), generator=torch.Generator().manual_seed(seed)).tolist())
 
 
 PROMPTS = tuple(text(place, length) for place, length in enumerate((1, 5, 40, 33)))
@@ -77,19 +35,6 @@ BATCHES: dict[str, list[tuple[int, int]]] = {
     "no two rows share": [(0, 20), (1, 35), (2, 33), (3, 50)],
 }
 """For every row, the index of its prompt and its length."""
-
-
-def save(kind: str, folder: Path) -> Path:
-    """A random model of the kind, as a folder."""
-    torch.manual_seed(3)
-    model = AutoModelForCausalLM.from_config(KINDS[kind])
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:  # Norms and biases begin as constants, which would hide a mistake.
-                parameter.add_(0.2 * torch.randn_like(parameter))
-    model.save_pretrained(folder)
-    tokenizer().save(str(folder / "tokenizer.json"))
-    return folder
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from functools import reduce
 from typing import Any, Protocol
 
 import torch
@@ -22,7 +21,7 @@ from torch.nn.functional import pad
 
 from gnomon.errors import ModelError
 
-__all__ = ["BLOCK", "MIN_ROWS", "NAME", "Decode", "Packed", "attend_by_layout"]
+__all__ = ["BLOCK", "MIN_ROWS", "NAME", "SPAN", "Decode", "additive", "attend_by_layout"]
 
 NAME = "gnomon"
 """Name of this attention in transformers' registry."""
@@ -113,119 +112,11 @@ class Prefix:
         return gather(tokens_first(weighed(torch.softmax(scores, -1).to(v.dtype), v), heads).flatten(0, 1), self.place)
 
 
-class Rows:
-    """Attention of rows to the prompt of their group and causally to themselves.
-
-    Args:
-        prefix: the prompts.
-        group: [B] the prompt of each row; rows of a group stand together.
-        place: [Q] how far into its row each query stands (the same for all rows).
-        size: R, the padded key length of the rows.
-    """
-
-    def __init__(self, prefix: Prefix, group: Tensor, place: Tensor, size: int) -> None:
-        self.prefix, self.group, self.place, self.size = prefix, group, place, size
-        prompts = len(prefix.lengths)
-        if bool((group[1:] < group[:-1]).any()):
-            raise ValueError("rows of a group must be adjacent, and groups in order")
-        count = torch.bincount(group, minlength=prompts)
-        self.lanes = max(QUERIES, int(count.max()))
-        own = torch.arange(len(group), device=group.device)
-        self.lane = own - (torch.cumsum(count, 0) - count)[group] + group * self.lanes
-        """[B] where each row stands when the queries of a group are laid side by side."""
-        self.full = len(group) == prompts * self.lanes
-        self.far = additive(prefix.real)[:, None, None, :]
-        self.near = additive(causal(place, torch.arange(size, device=place.device), None))
-
-    def attend(
-        self, query: Tensor, prompt: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], scale: float, window: int | None
-    ) -> Tensor:
-        """query [B, Q, heads, size]; prompt keys and values [P, kv_heads, S, size]; own [B, kv_heads, R, size].
-
-        Returns: [B, Q, heads, size].
-        """
-        heads, kv_heads = query.shape[2], own[0].shape[1]
-        q = heads_first(query, kv_heads) * scale
-        far = self.apart(self.aside(q) @ prompt[0].transpose(2, 3) + self.far, q.shape[2])
-        folds = heads // kv_heads
-        near = product(q, own[0].transpose(2, 3)) + self.near.repeat(folds, 1)
-        if window is not None and int(self.prefix.lengths.max()) + self.size > window:
-            far, near = self.limit(far, near, folds, window)
-        weights = torch.softmax(torch.cat([far, near], -1), -1).to(own[1].dtype)
-        far, near = torch.split(weights, [far.shape[-1], near.shape[-1]], -1)
-        out = self.apart(weighed(self.aside(far), prompt[1]), q.shape[2]) + weighed(near, own[1])
-        return tokens_first(out, heads)
-
-    def aside(self, x: Tensor) -> Tensor:
-        """[B, kv_heads, Q, n] to [P, kv_heads, lanes·Q, n]: one product serves all rows of a group."""
-        if not self.full:
-            x = spread(x, self.lane, (len(self.prefix.lengths) * self.lanes,))
-        return x.view(-1, self.lanes, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
-
-    def apart(self, x: Tensor, queries: int) -> Tensor:
-        """The inverse of `aside`."""
-        x = torch.unflatten(x, 2, (self.lanes, queries)).transpose(1, 2).flatten(0, 1)
-        return x if self.full else gather(x, self.lane)
-
-    def limit(self, far: Tensor, near: Tensor, folds: int, window: int) -> tuple[Tensor, Tensor]:
-        """Scores with everything `window` or more tokens back struck out."""
-        own, before = (torch.arange(keys, device=far.device) for keys in (self.size, far.shape[-1]))
-        near = near + additive(causal(self.place, own, window)).repeat(folds, 1)
-        query = self.prefix.lengths[self.group][:, None] + self.place
-        seen = query[:, :, None] - before < window
-        return far + additive(seen).repeat(1, folds, 1)[:, None], near
-
-
-class Packed:
-    """The layout of a whole pass: every prompt once, then every row. For scoring and training.
-
-    Rows attend in bands of equal block count, so a short row never pays for a long one.
-
-    Args:
-        prompts: length of each prefix, in tokens (0 is allowed).
-        rows: length of each row, in tokens, at least 1.
-        group: for each row, the index of its prefix. Rows of a group stand together.
-        device: of the tokens.
-    """
-
-    def __init__(
-        self, prompts: Sequence[int], rows: Sequence[int], group: Sequence[int], device: Device = "cpu"
-    ) -> None:
-        self.prefix = Prefix(prompts, device)
-        lengths, of = (torch.tensor(values, device=device) for values in (rows, group))
-        start = torch.cumsum(lengths, 0) - lengths
-        self.bands: list[tuple[Rows, Tensor, Tensor]] = []
-        """Per band: its rows, the flat tokens of them, and where those stand when padded."""
-        count = (lengths + BLOCK - 1) // BLOCK
-        for size in sorted(set(count.tolist())):
-            chosen = (count == size).nonzero().flatten()
-            place = torch.arange(size * BLOCK, device=device)
-            real = place < lengths[chosen, None]
-            flat = (start[chosen, None] + place)[real]
-            rows_here = Rows(self.prefix, of[chosen], place, len(place))
-            self.bands.append((rows_here, flat, real.flatten().nonzero().flatten()))
-        self.order = torch.argsort(torch.cat([flat for _, flat, _ in self.bands]))
-        own = torch.arange(int(lengths.sum()), device=device) - start.repeat_interleave(lengths)
-        own += self.prefix.lengths[of].repeat_interleave(lengths)
-        self.positions = torch.cat([self.prefix.real.nonzero()[:, 1], own])
-        """Position of every flat token in its own sequence."""
-
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
-        cut = self.prefix.tokens
-        pq, pk, pv = (self.prefix.padded(x[:cut]) for x in (query, key, value))
-        prompt = (pk.transpose(1, 2), pv.transpose(1, 2))
-        outs = []
-        for rows, flat, place in self.bands:
-            shape = (len(rows.group), rows.size)
-            q, k, v = (spread(gather(x[cut:], flat), place, shape) for x in (query, key, value))
-            out = rows.attend(q, prompt, (k.transpose(1, 2), v.transpose(1, 2)), scale, window)
-            outs.append(gather(out.flatten(0, 1), place))
-        out = gather(torch.cat(outs), self.order)
-        return torch.cat([self.prefix.attend(pq, pk, pv, scale, window), out]) if cut else out
-
-
 class Decode:
-    """The layout of decoding: first the prompts, then, after each `advance`, one token of every live row."""
+    """The layout of decoding: first the prompts, then, after each `advance`, one token of every live row.
+
+    Whole spans of a prompt are kept once for all its rows; what it has beyond them begins the keys of every row.
+    """
 
     def __init__(self, prompts: Sequence[int], device: Device = "cpu") -> None:
         self.prefix = Prefix(prompts, device)
@@ -234,32 +125,59 @@ class Decode:
         """Where each prompt stands among those kept."""
         self.step = -1
         """How far into the rows decoding stands; −1 while the prompts are computed."""
-        self.rows: Rows | None = None
         self.prompt: list[tuple[Tensor, Tensor]] = []
         self.own: list[list[Tensor]] = []
 
     def advance(self, group: Tensor, keep: Tensor | None = None) -> None:
-        """Prepare the next token of these rows; `keep` says which of the rows before they are."""
+        """Prepare the next token of these rows, those of a prompt side by side.
+
+        Args: keep: which of the rows before they are; the same ones if not given.
+        """
         self.step += 1
         if keep is not None:
             self.own = [[states[keep] for states in pair] for pair in self.own]
             self.forget(torch.unique(self.slot[group]))
-        group = self.slot[group]
-        size = blocks(self.step + 1)
-        self.rows = Rows(self.prefix, group, torch.tensor([self.step], device=group.device), size)
-        self.positions = self.prefix.lengths[group] + self.step
+        self.group = self.slot[group]
+        whole = self.prefix.lengths // SPAN * SPAN
+        self.far_size = int(whole.max())
+        self.far = additive(self.upto(self.far_size) < whole[:, None])[:, None, None]
+        self.positions = self.prefix.lengths[self.group] + self.step
+        self.place = self.positions - whole[self.group]
+        """[B] where the token of each row stands among its own keys."""
+        self.near_size = blocks(int(self.place.max()) + 1)
+        self.lanes = Lanes(self.group, len(whole))
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
-        if self.rows is None:
+        if self.step < 0:
             q, k, v = (self.prefix.padded(x) for x in (query, key, value))
             self.prompt.append((k.transpose(1, 2), v.transpose(1, 2)))
             return self.prefix.attend(q, k, v, scale, window)
         if layer == len(self.prompt):  # No prompt has a prefix, so nothing was computed before the rows.
             nothing = self.prefix.padded(key[:0]).transpose(1, 2)
             self.prompt.append((nothing, nothing))
-        own = self.remember(layer, key, value)
-        out = self.rows.attend(query[:, None], self.prompt[layer], own, scale, window)
-        return out[:, 0]
+        far_keys, far_values = (states[:, :, : self.far_size] for states in self.prompt[layer])
+        own_keys, own_values = self.remember(layer, key, value)
+        kv_heads = key.shape[1]
+        q = torch.unflatten(query, 1, (kv_heads, -1)) * scale
+        far = self.lanes.apart(self.lanes.aside(q) @ far_keys.transpose(2, 3) + self.far, q.shape[2])
+        near = (
+            product(q, own_keys.transpose(2, 3))
+            + additive(self.upto(self.near_size) <= self.place[:, None])[:, None, None]
+        )
+        if window is not None:
+            back = self.positions[:, None] - self.upto(self.far_size)
+            far = far + additive(back < window)[:, None, None]
+            near = near + additive(self.place[:, None] - self.upto(self.near_size) < window)[:, None, None]
+        weights = torch.softmax(torch.cat([far, near], -1), -1).to(own_values.dtype)
+        far, near = torch.split(weights, [self.far_size, self.near_size], -1)
+        out = None
+        if self.far_size:
+            out = self.lanes.apart(weighed(self.lanes.aside(far), far_values), q.shape[2])
+        return weighed(near, own_values, out).flatten(1, 2)
+
+    def upto(self, count: int) -> Tensor:
+        """0 … count − 1."""
+        return torch.arange(count, device=self.slot.device)
 
     def forget(self, live: Tensor) -> None:
         """Keep these prompts only, once they are half of the present ones or fewer."""
@@ -273,13 +191,44 @@ class Decode:
     def remember(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the rows, [B, kv_heads, R, size], with this step's written in."""
         if layer == len(self.own):
-            empty = key.new_zeros(len(key), key.shape[1], BLOCK, key.shape[2])
-            self.own.append([empty, empty.clone()])
-        elif self.step % BLOCK == 0:
-            self.own[layer] = [pad(states, (0, 0, 0, BLOCK)) for states in self.own[layer]]
+            self.own.append([self.begun(states) for states in self.prompt[layer]])
+        if (short := self.near_size - self.own[layer][0].shape[2]) > 0:
+            self.own[layer] = [pad(states, (0, 0, 0, short)) for states in self.own[layer]]
+        row = self.upto(len(key))
         keys, values = self.own[layer]
-        keys[:, :, self.step], values[:, :, self.step] = key, value
-        return keys, values
+        keys[row, :, self.place], values[row, :, self.place] = key, value
+        return keys[:, :, : self.near_size], values[:, :, : self.near_size]
+
+    def begun(self, states: Tensor) -> Tensor:
+        """[B, kv_heads, R, size] what rows begin with: the tokens of their prompt behind its last whole span."""
+        whole = (self.prefix.lengths // SPAN * SPAN)[self.group]
+        at = (whole[:, None] + self.upto(self.near_size)).clamp_max(max(0, states.shape[2] - 1))
+        tail = states.transpose(1, 2)[self.group[:, None], at].transpose(1, 2).contiguous()
+        real = self.upto(self.near_size) < (self.prefix.lengths[self.group] - whole)[:, None]
+        return tail.masked_fill_(~real[:, None, :, None], 0)
+
+
+class Lanes:
+    """Rows of a prompt side by side, so that one product serves all of them. Rows of a prompt stand together."""
+
+    def __init__(self, group: Tensor, prompts: int) -> None:
+        if bool((group[1:] < group[:-1]).any()):
+            raise ValueError("rows of a group must stand together, groups in order")
+        count = torch.bincount(group, minlength=prompts)
+        self.prompts, self.count = prompts, max(QUERIES, int(count.max()))
+        self.seat = torch.arange(len(group), device=group.device) - (torch.cumsum(count, 0) - count)[group] + group * self.count
+        self.full = len(group) == prompts * self.count
+
+    def aside(self, x: Tensor) -> Tensor:
+        """[B, kv_heads, Q, n] to [P, kv_heads, lanes·Q, n]."""
+        if not self.full:
+            x = x.new_zeros(self.prompts * self.count, *x.shape[1:]).index_copy_(0, self.seat, x)
+        return x.view(-1, self.count, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
+
+    def apart(self, x: Tensor, queries: int) -> Tensor:
+        """The inverse of `aside`."""
+        x = torch.unflatten(x, 2, (self.count, queries)).transpose(1, 2).flatten(0, 1)
+        return x if self.full else x.index_select(0, self.seat)
 
 
 def product(rows: Tensor, matrix: Tensor) -> Tensor:
@@ -288,11 +237,14 @@ def product(rows: Tensor, matrix: Tensor) -> Tensor:
     return rows @ matrix if few >= QUERIES else (pad(rows, (0, 0, 0, QUERIES - few)) @ matrix)[..., :few, :]
 
 
-def weighed(weights: Tensor, values: Tensor) -> Tensor:
-    """weights [..., Q, K] @ values [..., K, size], whatever follows the last key that counts."""
-    cuts = range(0, weights.shape[-1], SPAN)
-    spans = (product(weights[..., i : i + SPAN], values[..., i : i + SPAN, :]) for i in cuts)
-    return reduce(torch.add, spans)
+def weighed(weights: Tensor, values: Tensor, total: Tensor | None = None) -> Tensor:
+    """weights [..., Q, K] @ values [..., K, size], whatever follows the last key that counts: span by span from the
+    first, on top of what earlier spans add up to."""
+    for start in range(0, weights.shape[-1], SPAN):
+        part = product(weights[..., start : start + SPAN], values[..., start : start + SPAN, :])
+        total = part if total is None else total + part
+    assert total is not None
+    return total
 
 
 def blocks(length: int) -> int:

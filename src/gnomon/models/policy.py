@@ -15,12 +15,14 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from gnomon.errors import ModelError
-from gnomon.models.attention import NAME, Decode, Layout, Packed, attend_by_layout
+from gnomon.models.attention import NAME, Decode, Layout, attend_by_layout
 from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.kernels import settle
+from gnomon.models.packed import Packed
 from gnomon.models.precision import Masters, Precision, require_fitting
 from gnomon.models.projection import Projection, full_kl, token_logp
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.trie import Trie
 
 __all__ = ["Anchor", "Pass", "Policy", "Scored"]
 
@@ -155,9 +157,9 @@ class Policy(torch.nn.Module):
         """Token ids or places, on the policy's device."""
         return torch.tensor(values, dtype=torch.int64, device=self.device)
 
-    def packed(self, prompts: Sequence[int], rows: Sequence[int], group: Sequence[int]) -> Packed:
+    def packed(self, trie: Trie) -> Packed:
         """The layout of a whole pass, as `Packed`."""
-        return Packed(prompts, rows, group, self.device)
+        return Packed(trie, self.device)
 
     def decode(self, prompts: Sequence[int]) -> Decode:
         """The layout of decoding, as `Decode`."""

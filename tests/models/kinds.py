@@ -1,0 +1,66 @@
+"""Small random models of several families, as folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3TextConfig,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
+    PreTrainedConfig,
+    Qwen3Config,
+)
+
+from gnomon.tiny_policy.build import tokenizer
+
+WINDOW = 16
+COMMON: dict[str, Any] = {
+    "vocab_size": 102,
+    "max_position_embeddings": 512,
+    "bos_token_id": None,
+    "eos_token_id": 1,
+    "pad_token_id": 0,
+    "initializer_range": 0.12,
+}
+WIDE = COMMON | {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
+SMALL = COMMON | {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 512}
+KINDS: dict[str, PreTrainedConfig] = {
+    "llama": LlamaConfig(**WIDE, num_key_value_heads=2),
+    "qwen3": Qwen3Config(**WIDE, num_key_value_heads=2, head_dim=24, tie_word_embeddings=True),
+    "gemma3": Gemma3TextConfig(
+        **WIDE,
+        num_key_value_heads=1,
+        head_dim=32,
+        query_pre_attn_scalar=48,
+        sliding_window=WINDOW,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    ),
+    "gemma3 with a cap": Gemma3TextConfig(
+        **WIDE, num_key_value_heads=1, head_dim=32, sliding_window=WINDOW, final_logit_softcapping=5.0
+    ),
+    "gpt2": GPT2Config(**{k: v for k, v in SMALL.items() if k != "max_position_embeddings"}),
+    "neox": GPTNeoXConfig(**(WIDE | {"hidden_size": 64, "num_attention_heads": 4})),
+}
+
+
+def text(seed: int, length: int) -> tuple[int, ...]:
+    """Tokens that end nothing."""
+    return tuple(torch.randint(2, 102, (length,), generator=torch.Generator().manual_seed(seed)).tolist())
+
+
+def save(kind: str, folder: Path) -> Path:
+    """A random model of the kind, as a folder."""
+    torch.manual_seed(3)
+    model = AutoModelForCausalLM.from_config(KINDS[kind])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:  # Norms and biases begin as constants, which would hide a mistake.
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
