@@ -1,11 +1,10 @@
 """One attention for sampler and learner, so that both compute the same bits.
 
-Tokens travel through the model as one flat sequence without padding; only attention sees rows. The
-prompt of a group is a *prefix* computed once, its rows attend to it and to themselves. In CPU fp32
-four rules make a cached decode step equal to the packed training pass in every bit: the softmax is
-written out by hand, key lengths are multiples of `BLOCK` with exact zeros behind the last key, sums over
-keys are taken `SPAN` keys at a time, and no product ever has fewer than `QUERIES` query rows (few rows
-take another kernel). Linear layers add a fifth: at least `MIN_ROWS` rows. See `docs/numerics.md`.
+Tokens travel through the model as one flat sequence without padding; only attention knows which text each is of. In
+CPU fp32 five rules make a cached decode step equal to a whole pass in every bit: the softmax is written out by hand,
+key lengths are multiples of `BLOCK` with exact zeros behind the last key, sums over keys are taken one span of
+positions after the other, spans begin at multiples of `SPAN`, and no product ever has fewer than `QUERIES` query rows
+(few rows take another kernel). Linear layers add a sixth: at least `MIN_ROWS` rows. See `docs/numerics.md`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ NAME = "gnomon"
 BLOCK = 32
 """Key lengths are multiples of this."""
 SPAN = 128
-"""Most keys summed by one product: a longer sum is cut by the kernel, at places that depend on its length."""
+"""Positions whose keys one product sums: a longer sum is cut by the kernel, at places that depend on its length."""
 MIN_ROWS = 16
 """Fewest tokens of a pass; linear layers take other kernels for fewer."""
 QUERIES = 4
