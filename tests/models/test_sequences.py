@@ -21,7 +21,8 @@ from gnomon.keys import Key
 from gnomon.models.attention import SPAN
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import target_logp, text_hidden, text_logp
+from gnomon.models.precision import Precision
+from gnomon.models.scoring import text_logp, text_pass
 from gnomon.models.trie import Trie
 from gnomon.types import Completion, Request, Sampling
 from models.kinds import KINDS, save
@@ -137,7 +138,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_was_sampled_turn_by_turn_is_read_whole_with_the_same_bits(folder: Path, dtype: torch.dtype) -> None:
     """In float32; in bfloat16 wherever the engine measures no difference, as it is here and now."""
-    policy, rng = Policy.load(folder, dtype), random.Random(0)
+    policy, rng = Policy.load(folder, Precision.only(dtype)), random.Random(0)
     talks = played(policy, seed=len(str(policy.model)))
     texts, expected = texts_of(talks), told(talks)
     assert max(len(talk.ids) for talk in talks) > 2 * SPAN and len(texts) > 18
@@ -156,9 +157,8 @@ def gradient(policy: Policy, talks: Sequence[Talk], parts: Sequence[Sequence[int
     texts = texts_of(talks)
     for places in parts:
         some = [texts[place] for place in places]
-        target = torch.cat([text.token_ids[text.trainable] for text in some])
         weight = torch.cat([torch.linspace(-1, 1, len(talks[place].logps)) * (1 + place % 3) for place in places])
-        logp, _ = target_logp(policy, text_hidden(policy, some), target)
+        logp = policy(text_pass(policy, some)).logp
         (logp * weight.to(logp.dtype)).sum().backward()  # type: ignore[no-untyped-call]
     return torch.cat([value.grad.flatten() for value in policy.state().values() if value.grad is not None])
 
@@ -169,7 +169,7 @@ def test_the_gradient_is_the_same_however_the_conversations_are_put_into_passes(
 ) -> None:
     """Up to the order of its sums; norms of some families are computed in float32 whatever the dtype."""
     talks, rng = played(Policy.load(folder), 0, turns=2, samples=2), random.Random(0)
-    policy = Policy.load(folder, dtype)
+    policy = Policy.load(folder, Precision.only(dtype))
     rounded = dtype == torch.float32 or "RMSNorm" in str(policy.model)
     whole = gradient(policy, talks, [list(range(len(talks)))])
     assert whole.abs().max() > 1e-2

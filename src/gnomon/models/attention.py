@@ -215,7 +215,9 @@ class Lanes:
             raise ValueError("rows of a group must stand together, groups in order")
         count = torch.bincount(group, minlength=prompts)
         self.prompts, self.count = prompts, max(QUERIES, int(count.max()))
-        self.seat = torch.arange(len(group), device=group.device) - (torch.cumsum(count, 0) - count)[group] + group * self.count
+        self.seat = (
+            torch.arange(len(group), device=group.device) - (torch.cumsum(count, 0) - count)[group] + group * self.count
+        )
         self.full = len(group) == prompts * self.count
 
     def aside(self, x: Tensor) -> Tensor:
