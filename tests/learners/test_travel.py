@@ -49,7 +49,7 @@ def batch() -> Batch:
     actor = Actor(CharCount(), engine.policy.tokenizer, engine, group=4, sampling=SAMPLING)
     tasks = [(index, CharCount().tasks("train")[index]) for index in range(4)]
     groups = asyncio.run(actor.collect(tasks, Key(1).at("test")))
-    actor.referee.close()
+    actor.workers.close()
     found = pack(groups, sampling=SAMPLING, exact=True)
     rewards = (torch.arange(16).reshape(4, 4) * 7 % 5 < 2).double()  # Every group has both, whatever was said.
     return replace(found, rollouts=replace(found.rollouts, rewards=rewards))

@@ -43,8 +43,13 @@ class Remote:
         return bool(self.steps) and self.steps[-1].done
 
     @property
+    def last_call(self) -> Reply:
+        """The last reply, as its worker gets it."""
+        return Reply(self.number, len(self.replies) - 1, self.replies[-1])
+
+    @property
     def calls(self) -> list[Start | Reply]:
-        """All that the environment is asked in it."""
+        """The whole episode, as a worker gets it that does not have it."""
         replies = [Reply(self.number, turn, text) for turn, text in enumerate(self.replies)]
         return [Start(self.number, self.task, self.key), *replies]
 
@@ -158,7 +163,7 @@ class EnvWorkers:
     async def _continued(self, episode: Remote) -> Outcome | None:
         """The outcome of the next call on the worker that keeps the episode; None where no worker keeps it."""
         try:
-            (outcome,) = await self._made(episode, episode.calls[-1:], bound=True)
+            (outcome,) = await self._made(episode, [episode.last_call], bound=True)
         except Lost:
             return None
         return None if outcome == Returned(Missing()) else outcome
