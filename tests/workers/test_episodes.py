@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import random
 import signal
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,6 +109,16 @@ def alone(env: Notes, task: Task, replies: Sequence[str]) -> list[Step]:
     return steps + [episode.step(reply) for reply in replies]
 
 
+def children(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, fields = path.read_text().rpartition(")")
+            if fields.split()[1] == str(pid):
+                found.append(int(name.split()[0]))
+    return found
+
+
 async def begun(workers: EnvWorkers, task: Task, replies: Sequence[str] = ()) -> Remote:
     episode, _ = await workers.start(task, KEY.at("episode", task=int(task.id)))
     for reply in replies:
@@ -163,6 +176,34 @@ def test_a_worker_may_be_killed_between_any_two_turns(env, turn, kept):
 
     for task, episode in zip(tasks, asyncio.run(play()), strict=True):
         assert episode.steps == alone(env, task, [f"r{now}" for now in range(5)])
+
+
+def test_workers_may_be_killed_at_any_moment(env):
+    """A thread kills one worker after the other, while twenty episodes play."""
+    tasks, over = env.tasks("train")[:20], threading.Event()
+    pool = EnvWorkers(env, workers=3, retries=1000)
+
+    def kill() -> None:
+        draw = random.Random(0)
+        while not over.wait(0.02 * draw.random()):
+            if found := children(pool._pool._server.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(draw.choice(found), signal.SIGKILL)
+
+    async def play() -> list[Remote]:
+        return await asyncio.gather(*(begun(pool, task, ["sleep 0.01"] * 5) for task in tasks))
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        episodes = asyncio.run(play())
+    finally:
+        over.set()
+        killer.join()
+        pool.close()
+    assert len({pid for task in tasks for _, pid in env.notes(task)}) > 10
+    for task, episode in zip(tasks, episodes, strict=True):
+        assert episode.steps == alone(env, task, ["sleep 0.01"] * 5)
 
 
 @pytest.mark.parametrize(("bomb", "status"), [("spin", Status.EXCEEDED), ("exit", Status.FAILED)])
