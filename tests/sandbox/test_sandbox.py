@@ -240,6 +240,7 @@ def test_when_no_sandbox_serves_anything_it_is_our_failure(tmp_path, monkeypatch
     assert isinstance(found, Broken) and "sandboxes die" in found.reason
 
 
+@pytest.mark.needs("bwrap")
 def test_nothing_outlives_a_trainer_that_is_killed(tmp_path):
     code = (
         "import sys; from gnomon.sandbox import *\n"

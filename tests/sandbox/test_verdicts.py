@@ -123,7 +123,7 @@ class Answers(CharCount):
         return self.said  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize(("verdict", "words"), [(None, "gave None"), (RuntimeError("no"), "RuntimeError: no")])
+@pytest.mark.parametrize(("verdict", "words"), [(None, "returned None"), (RuntimeError("no"), "RuntimeError: no")])
 def test_s27_a_verifier_that_raises_or_says_nothing_is_never_a_zero(verdict, words):
     found = judged(verdict)
     assert found.status is Status.FAILED and words in found.detail and found.parts == ()
