@@ -81,7 +81,6 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     from gnomon.engines.base import Tier
     from gnomon.engines.embedded import Embedded
     from gnomon.keys import Key
-    from gnomon.launch.display import Silent
     from gnomon.learners.local import LocalLearner
     from gnomon.models.folder import model_folder
     from gnomon.models.policy import Policy
@@ -104,7 +103,7 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     config = RunConfig()
     store = Run.create(Path(tempfile.mkdtemp()) / "run", recipe=to_toml(config), manifest={}, genesis={})
 
-    recorder = Recorder(store, config, Silent())
+    recorder = Recorder(store, config)
 
     def judged(task: Any, sample: int, prompt: tuple[int, ...], completion: Completion) -> Rollout:
         value = reward(shape, task, completion.text)

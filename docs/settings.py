@@ -33,11 +33,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from gnomon.engines.base import Engine
+    from gnomon.learners.base import Learner
+    from gnomon.objectives import Objective as Row
 
 '''
-OPEN = {"env": "str | Mapping[str, Any]", "objective": "Objective | ObjectiveSettings"}
-"""Tables with options of their own, which no one type names."""
+OPEN = {
+    "env": "str | Mapping[str, Any]",
+    "objective": "Objective | ObjectiveSettings | Row",
+    "engine": "str | Engine",
+    "learner": "str | Learner",
+}
+"""Tables with options of their own, which no one type names, and parts that may be objects."""
 
 
 def text() -> str:

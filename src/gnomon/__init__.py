@@ -19,12 +19,19 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 HOME = {
     "Actor": "gnomon.rollout",
     "Embedded": "gnomon.engines.embedded",
+    "Engine": "gnomon.engines.base",
     "Key": "gnomon.keys",
+    "Learner": "gnomon.learners.base",
     "LocalLearner": "gnomon.learners.local",
+    "Observer": "gnomon.store",
     "Policy": "gnomon.models.policy",
+    "Recorder": "gnomon.training",
     "RunConfig": "gnomon.config",
     "RunReader": "gnomon.store",
     "SingleTurn": "gnomon.envs",
+    "build": "gnomon.launch.local",
+    "configure": "gnomon.api",
+    "create": "gnomon.launch.local",
     "evaluate": "gnomon.training.evaluate",
     "objective": "gnomon.objectives",
     "pack": "gnomon.rollout",
@@ -36,13 +43,20 @@ HOME = {
 __all__ = [
     "Actor",
     "Embedded",
+    "Engine",
     "Key",
+    "Learner",
     "LocalLearner",
+    "Observer",
     "Policy",
+    "Recorder",
     "RunConfig",
     "RunReader",
     "SingleTurn",
     "__version__",
+    "build",
+    "configure",
+    "create",
     "evaluate",
     "objective",
     "pack",
@@ -51,16 +65,20 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from gnomon.api import resume, train
+    from gnomon.api import configure, resume, train
     from gnomon.config import RunConfig
+    from gnomon.engines.base import Engine
     from gnomon.engines.embedded import Embedded
     from gnomon.envs import SingleTurn
     from gnomon.keys import Key
+    from gnomon.launch.local import build, create
+    from gnomon.learners.base import Learner
     from gnomon.learners.local import LocalLearner
     from gnomon.models.policy import Policy
     from gnomon.objectives import objective
     from gnomon.rollout import Actor, pack
-    from gnomon.store import RunReader
+    from gnomon.store import Observer, RunReader
+    from gnomon.training import Recorder
     from gnomon.training.evaluate import evaluate
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from gnomon.config import RunConfig, Source, recorded, resolve
-from gnomon.envs import ENVS, Env
+from gnomon.envs import ENVS, Env, offers
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.launch.find import check_env_config, check_policy_config, require_outside
 from gnomon.launch.objects import spec_of
-from gnomon.store import RunReader, require_free
+from gnomon.store import Observer, RunReader, require_free
 
 if TYPE_CHECKING:
+    from gnomon.engines.base import Engine
+    from gnomon.learners.base import Learner
+    from gnomon.objectives import Objective
     from gnomon.settings import Settings
 
 __all__ = ["configure", "resume", "train"]
@@ -31,6 +34,7 @@ def train(
     run: str | Path,
     reward: Callable[..., Any] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
+    observers: Sequence[Observer] = (),
     quiet: bool = False,
     **settings: Unpack[Settings],
 ) -> RunReader:
@@ -51,20 +55,23 @@ def train(
             or a column of the tasks. With a parameter `completions` it is called as TRL calls reward functions. It
             returns True, False or a number. All it accepts: `gnomon.integrations.rewarded`.
         reward_range: the lowest and highest reward of that function; a right reply earns the highest.
+        observers: objects with `start`, `step`, `evaluation` and `finish`, such as `gnomon.monitoring.JsonLines`.
         settings: tables as mappings (`optim={"lr": 3e-4}`), and the short names of the command line (`group=8`,
-            `steps=50`, `policy=FOLDER`). `env={…}` are options of the environment.
+            `steps=50`, `policy=FOLDER`). `env={…}` are options of the environment. `objective`, `engine` and `learner`
+            are names or objects (docs/observing.md).
     Raises: ConfigErrors with every mistake at once; RunError E401 when the folder holds a run.
     """
     require_outside()
-    config, built = configure(what, settings, reward, reward_range)
+    values, passed = separated(settings, observers)
+    config, built = configure(what, values, reward, reward_range)
     require_free(run)
     from gnomon.launch.display import Display, Silent
     from gnomon.launch.local import start
 
     if quiet:
-        return start(Path(run), config, Silent(), built)
+        return start(Path(run), config, Silent(), built, **passed)
     with Display(config) as display:
-        return start(Path(run), config, display, built)
+        return start(Path(run), config, display, built, **passed)
 
 
 def resume(
@@ -74,6 +81,10 @@ def resume(
     *,
     reward: Callable[..., Any] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
+    objective: Objective | None = None,
+    engine: Engine | None = None,
+    learner: Learner | None = None,
+    observers: Sequence[Observer] = (),
     accept_divergence: bool = False,
     quiet: bool = False,
 ) -> RunReader:
@@ -82,6 +93,8 @@ def resume(
     Args:
         what: the environment or the tasks of the run, where they were handed over as Python objects; `reward` and
             `reward_range` as in `train`.
+        objective, engine, learner: those of the run that were handed over as Python objects.
+        observers: as in `train`. A run may be resumed with others, or none.
         accept_divergence: continue even if the run does not repeat the records after its checkpoint. The old
             records are kept as an attempt, and the run is no longer exact.
     Raises: RunError E403 for an exact run that does not repeat what it recorded.
@@ -92,11 +105,26 @@ def resume(
     built = None if what is None else object_of(what, reward, reward_range)
     from gnomon.launch.display import Display, Silent
     from gnomon.launch.local import resume as go_on
+    from gnomon.launch.passed import passed_parts
 
+    passed = passed_parts(objective=objective, engine=engine, learner=learner, observers=observers)
     if quiet:
-        return go_on(Path(run), Silent(), built, accept_divergence=accept_divergence)
+        return go_on(Path(run), Silent(), built, passed, accept_divergence=accept_divergence)
     with Display(config) as display:
-        return go_on(Path(run), display, built, accept_divergence=accept_divergence)
+        return go_on(Path(run), display, built, passed, accept_divergence=accept_divergence)
+
+
+def separated(settings: Mapping[str, Any], observers: Sequence[Observer]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of a call, in which every part that was passed as an object has a name, and those parts."""
+    values = dict(settings)
+    named = {name: values.get(name) for name in ("objective", "engine", "learner")}
+    parts = {name: part for name, part in named.items() if not isinstance(part, str | Mapping | None)}
+    if not parts and not observers:
+        return values, {}
+    from gnomon.launch.passed import part_name, passed_parts
+
+    passed = passed_parts(**parts, observers=observers)
+    return values | {name: part_name(part) for name, part in parts.items()}, {"passed": passed}
 
 
 def configure(
@@ -158,7 +186,7 @@ def changed(env: Env, options: Mapping[str, Any]) -> Env:
     if not options:
         return env
     names: list[str] = []
-    if dataclasses.is_dataclass(env) and not hasattr(env, "spec"):  # Else the tasks and the reward are its fields.
+    if dataclasses.is_dataclass(env) and offers.spec(env) is None:  # Else the tasks and the reward are its fields.
         names = [field.name for field in dataclasses.fields(env) if field.init]
     for key in options:
         if key not in names:

@@ -129,7 +129,7 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
         return
     with Display(config, doing=f"{config.eval.tasks} held-out tasks of {config.env.type}") as display:
         found = measure(config, display.progress)
-    say(evaluation_text(found))
+    say(evaluation_text(found.body()))
     say("verdicts   " + "   ".join(f"{status} {count}" for status, count in found.statuses.items()))
 
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from gnomon.engines.base import Engine
+    from gnomon.learners.base import Learner
+    from gnomon.objectives import Objective as Row
 
 __all__ = [
     "AuditSettings",
@@ -322,7 +327,7 @@ class Settings(TypedDict, total=False):
     rollout: RolloutSettings
     workers: WorkersSettings
     players: PlayersSettings
-    objective: Objective | ObjectiveSettings
+    objective: Objective | ObjectiveSettings | Row
     regularize: RegularizeSettings
     optim: OptimSettings
     critic: CriticSettings
@@ -330,6 +335,10 @@ class Settings(TypedDict, total=False):
     eval: EvalSettings
     save: SaveSettings
     audit: AuditSettings
+    engine: str | Engine
+    """What samples: `embedded`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
+    learner: str | Learner
+    """What trains: `local`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
     prompts: int
     """`rollout.prompts`."""
     group: int

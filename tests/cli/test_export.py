@@ -17,8 +17,7 @@ from gnomon.config import load, resolve
 from gnomon.errors import ConfigErrors
 from gnomon.launch import export as exporting
 from gnomon.launch.replay import monitor, replay
-from gnomon.store import RunReader
-from gnomon.training.record import logprobs_of
+from gnomon.store import RunReader, logprobs_of
 from rendering.families import tokenizer_folder
 
 READ_BACK = """

@@ -27,7 +27,7 @@ from gnomon.rollout.feedback import WISH, Conditioned, condition
 from gnomon.rollout.refill import Refilled, mixed
 from gnomon.rollout.splice import CLOSE, OPEN, Splicer
 from gnomon.rollout.uncertain import Uncertain, predictive_entropy
-from gnomon.training.record import StepLog
+from gnomon.training.step import StepLog
 from gnomon.types import Group, Message, Sampling, Status, Stop
 from learners.sequences import credited
 

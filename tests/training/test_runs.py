@@ -47,7 +47,7 @@ def test_a_run_holds_everything(finished):
         assert all(m["metrics"]["logp_mismatch"] == 0.0 for m in metrics)
         first = next(reader.records(kind="rollout", step=1)).body
         assert {"reply", "token_ids", "logprobs", "advantage", "status", "parts", "span", "detail"} <= first.keys()
-        from gnomon.training.record import logprobs_of
+        from gnomon.store import logprobs_of
 
         assert len(logprobs_of(first)) == len(first["token_ids"]) == first["tokens"]
         assert reader.manifest["tier"] == "exact" and reader.manifest["versions"]["torch"]
@@ -188,3 +188,19 @@ def test_a_run_learns(tmp_path):
     with gnomon.train("char_count", run=tmp_path / "r", quiet=True, threads=1, steps=14, eval={"tasks": 8}) as reader:
         rewards = [m["metrics"]["reward"] for m in reader.metrics()]
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.1
+
+
+def test_a_learner_trains_on_recorded_rollouts_as_it_did_in_the_run(finished):
+    """The first step of a run, read back: the same advantages, and the same gradient."""
+    config, _ = gnomon.configure("char_count", SMALL)
+    parts = gnomon.build(config)
+    with RunReader(finished) as reader:
+        groups = list(reader.groups(step=0))
+        told = [record.body["advantage"] for record in reader.records("rollout", 0)]
+        measured = reader.metrics()[0]["metrics"]
+        held_out = list(reader.groups(step=0, kind="held_out"))
+    batch = gnomon.pack(groups, sampling=parts.actor.sampling, exact=parts.actor.exact, limit=parts.actor.longest)
+    batch = parts.credit(batch, parts.learner)
+    assert list(batch.advantages) == told and len(held_out) == 8
+    stats = parts.learner.forward_backward(batch, parts.objective) | parts.learner.optim_step(parts.schedule(1))
+    assert {name: stat.value for name, stat in stats.items()} == {name: measured[name] for name in stats}

@@ -17,7 +17,7 @@ from gnomon.audit.finding import Axis, Evidence, Finding, Severity
 from gnomon.audit.frame import KNOWN, Frame, framed, learnt
 from gnomon.audit.judging import Court, Ruling
 from gnomon.audit.reach import Reach
-from gnomon.audit.repro import call_script, rule_script
+from gnomon.audit.scripts import call_script, rule_script
 from gnomon.audit.source import literals, texts
 from gnomon.audit.subject import Subject
 from gnomon.envs.blame import line, place, raised

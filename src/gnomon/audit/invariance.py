@@ -8,6 +8,7 @@ from dataclasses import replace
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
 from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.envs import offers
 from gnomon.envs.base import SingleTurn
 from gnomon.types import Message, Task
 from gnomon.workers import Returned
@@ -88,14 +89,14 @@ def disguised(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[tuple[str,
 def isomorphic(case: Case) -> Iterator[Finding]:
     """Tasks that the environment itself calls the same under other names: `isomorphic(task, rng)` gives one."""
     env = case.subject.env
-    offer = getattr(env, "isomorphic", None)
-    if offer is None or not isinstance(env, SingleTurn):
+    rewritten = offers.isomorphic(env)
+    if rewritten is None or not isinstance(env, SingleTurn):
         case.skipped["invariance, isomorphic tasks"] = "there is no method `isomorphic(task, rng)`"
         return
     rng = case.rng("isomorphic")
     refused = []
     for task in case.tasks[:20]:
-        twin = offer(task, rng)
+        twin = rewritten(task, rng)
         outcome = case.court.ask(judged_twin, twin, env.framed(env.solution(twin)))
         if isinstance(outcome, Returned) and not outcome.value.correct:
             refused.append(outcome.value)

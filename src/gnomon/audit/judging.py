@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from gnomon.audit.subject import Subject
+from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault
@@ -143,7 +144,7 @@ class Court:
     ) -> None:
         """Raises: what pickling the subject raises; ImportError when a fresh process cannot import our own module."""
         self.sent, self.workers = Sent.of(subject), workers
-        self.imports: tuple[str, ...] = getattr(subject.verifier, "imports", ())
+        self.imports = offers.imports(subject.verifier)
         self.variables = {"PYTHONHASHSEED": "0", **(variables or {})}
         self.seen: list[Ruling] = []
         """All verdicts so far."""

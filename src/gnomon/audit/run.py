@@ -26,9 +26,10 @@ from gnomon.audit.case import Case
 from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
 from gnomon.audit.judging import Court
 from gnomon.audit.reach import MAX_TOKENS, Reach
-from gnomon.audit.repro import rule_script
+from gnomon.audit.scripts import rule_script
 from gnomon.audit.subject import Subject, subject_of
-from gnomon.envs.base import Env, confined, seats
+from gnomon.envs import offers
+from gnomon.envs.base import Env, confined
 from gnomon.envs.blame import line, raised
 from gnomon.integrations.rewards import Foreign
 from gnomon.integrations.rewards.base import SLACK
@@ -80,7 +81,7 @@ def audit(
     subject = shortened(subject, tasks)
     findings: list[Finding] = []
     case: Case | None = None
-    several = subject.env is not None and seats(subject.env) > 1
+    several = subject.env is not None and offers.seats(subject.env) > 1
     try:
         packed((subject.verifier, subject.tasks, subject.env))
         with Court(subject) as court:

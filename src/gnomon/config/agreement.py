@@ -8,13 +8,19 @@ from gnomon.config.sections import RunConfig
 from gnomon.config.sources import Origins
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Data, Need, Rewards
-from gnomon.objectives.options import in_family
+from gnomon.objectives.options import OBJECT, in_family
 
 __all__ = ["contradictions"]
 
 
 def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """What each setting allows by itself but not together with another."""
+    """What each setting allows by itself but not together with another.
+
+    Of an objective that was passed as an object nothing is known here.
+    """
+    if config.objective.type.startswith(OBJECT):
+        yield from sizes(config, origins)
+        return
     for check in (group_size, budget_rewards, demonstrations, shaping, choice_of_tasks, offline, sizes):
         yield from check(config, origins)
 

@@ -12,7 +12,7 @@ from gnomon.config.sources import Origins, leaves
 from gnomon.elsewhere import known
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Mistake
-from gnomon.objectives.options import OPTIONS
+from gnomon.objectives.options import OBJECT, OPTIONS, declared
 from gnomon.objectives.options import RENAMED as RENAMED_OBJECTIVES
 from gnomon.objectives.options import meant as meant_objective
 
@@ -58,7 +58,7 @@ def explain(item: Any, origins: Origins) -> ConfigError:
 
 def unknown_objective(name: Any, where: str) -> ConfigError | None:
     """The mistake of naming an objective that does not exist; None where it does."""
-    if isinstance(name, str) and name in OPTIONS:
+    if isinstance(name, str) and (name in OPTIONS or name.startswith(OBJECT)):
         return None
     if isinstance(name, str) and name in RENAMED_OBJECTIVES:
         present = RENAMED_OBJECTIVES[name]
@@ -79,7 +79,7 @@ def wrong_option(mistake: Mistake, origins: Origins) -> ConfigError:
     if wanted:
         return ConfigError("E011", f"{key} is {mistake.value!r}; it must be {wanted}", where=where, fix=mistake.fix)
     ours = known(key)[0]
-    taken = ours.removeprefix("objective.") in OPTIONS[mistake.row].options
+    taken = ours.removeprefix("objective.") in declared(mistake.row).options
     fix = f"did you mean {ours}?" if taken else mistake.fix
     return ConfigError("E012", f"{mistake.row} has no option {key}", where=where, fix=fix)
 

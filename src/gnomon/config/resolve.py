@@ -12,7 +12,7 @@ from gnomon.config.mistakes import explained, unknown_objective, wrong_option
 from gnomon.config.sections import DEFAULTS, RunConfig
 from gnomon.config.sources import SHORT, Origins, Source, leaves, put
 from gnomon.errors import ConfigError, ConfigErrors
-from gnomon.objectives.options import OPTIONS
+from gnomon.objectives.options import declared
 from gnomon.rates import rates
 
 __all__ = ["Check", "resolve"]
@@ -84,7 +84,7 @@ def without_mistakes(values: dict[str, Any], origins: Origins) -> list[ConfigErr
         del values["objective"]
         return [problem]
     options = {key: value for key, value in chosen.items() if key != "type"}
-    mistakes = OPTIONS[name].mistakes(options, "objective.")
+    mistakes = declared(name).mistakes(options, "objective.")
     for mistake in mistakes:
         del chosen[mistake.option]
     return [wrong_option(mistake, origins) for mistake in mistakes]
@@ -93,7 +93,7 @@ def without_mistakes(values: dict[str, Any], origins: Origins) -> list[ConfigErr
 def bring(values: dict[str, Any], origins: dict[str, str]) -> None:
     """Put in the settings that the objective comes with, where none are given."""
     name = type_of(values, "objective")
-    for key, value in OPTIONS[name].brings.items():
+    for key, value in declared(name).brings.items():
         if key not in origins:
             put(values, key, value)
             origins[key] = f"the recipe of objective={name}"

@@ -237,6 +237,10 @@ class RunConfig(Section):
     eval: Eval = Eval()
     save: Save = Save()
     audit: Audit = Audit()
+    engine: Annotated[str, Field(pattern="^(embedded|object:.+)$")] = "embedded"
+    """What samples: `embedded`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
+    learner: Annotated[str, Field(pattern="^(local|object:.+)$")] = "local"
+    """What trains: `local`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
 
 
 DEFAULTS: dict[str, Any] = RunConfig().model_dump()

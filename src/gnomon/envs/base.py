@@ -11,6 +11,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import ClassVar, Protocol, runtime_checkable
 
+from gnomon.envs import offers
 from gnomon.keys import Key
 from gnomon.sandbox import capabilities
 from gnomon.types import Message, Task, Verdict
@@ -24,7 +25,6 @@ __all__ = [
     "Tasks",
     "confined",
     "identity",
-    "seats",
     "solved",
     "split_of",
     "user",
@@ -83,18 +83,13 @@ class Env(Protocol):
     def start(self, task: Task, key: Key) -> Episode: ...
 
 
-def seats(env: Env) -> int:
-    """How many speak in an episode; one, where the environment does not say."""
-    return int(getattr(env, "seats", 1))
-
-
 def confined(env: object) -> None:
     """See that this host holds what an environment's `isolation` names of the sandbox.
 
     Raises: ResourceError, E520 to E522, with what mends it.
     """
-    if isolation := getattr(env, "isolation", ()):
-        capabilities(isolation)
+    if needed := offers.isolation(env):
+        capabilities(needed)
 
 
 def identity(*content: object, family: object = None) -> str:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from gnomon.envs import check_turns as turns
+from gnomon.envs import offers
 from gnomon.envs.base import SPLITS, Env, SingleTurn, confined
 from gnomon.envs.blame import line, place, raised
 from gnomon.envs.episodes import Fault, Skip, at, judge, lines, played, replies, slot
@@ -100,7 +101,7 @@ class Subject:
     @cached_property
     def played(self) -> bool:
         """Whether the environment plays several turns and has a scripted player."""
-        return not isinstance(self.env, SingleTurn) and hasattr(self.env, "player")
+        return not isinstance(self.env, SingleTurn) and offers.player(self.env) is not None
 
     @cached_property
     def golds(self) -> tuple[str, ...]:
@@ -399,7 +400,7 @@ def added_up(subject: Subject) -> str:
 
 
 def priced(subject: Subject) -> str:
-    prices = getattr(subject.env, "prices", None)
+    prices = offers.prices(subject.env)
     if prices is None:
         return "no prices are declared, so what is paid without being right is not known"
     for index, task in enumerate(subject.tasks[:50]):

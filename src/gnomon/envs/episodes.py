@@ -7,8 +7,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
+from gnomon.envs import offers
 from gnomon.envs.base import Env, Episode, SingleTurn, Step
 from gnomon.envs.turns import MultiTurn, Playing
 from gnomon.keys import Key
@@ -111,10 +111,10 @@ def interrupted(env: Env, task: Task, reply: str, after: int) -> Verdict:
 
 def player(env: Env) -> Callable[[Task, Episode], str]:
     """The environment's scripted player: of a task and the episode, the next reply. Raises: Fault for none."""
-    found = getattr(env, "player", None)
+    found = offers.player(env)
     if found is None:
         raise Fault("it has no scripted player")
-    return cast(Callable[[Task, Episode], str], found)
+    return found
 
 
 def lines(env: Env, tasks: Sequence[Task], index: int) -> Iterator[Callable[[Episode, int], str]]:
@@ -122,7 +122,7 @@ def lines(env: Env, tasks: Sequence[Task], index: int) -> Iterator[Callable[[Epi
     task = tasks[index]
     for reply in replies(env, tasks, index):
         yield lambda episode, turn, reply=reply: reply  # type: ignore[misc]
-    if not isinstance(env, SingleTurn) and hasattr(env, "player"):
+    if not isinstance(env, SingleTurn) and offers.player(env) is not None:
         yield lambda episode, turn: player(env)(task, episode)
     if isinstance(env, MultiTurn):
         for number in range(3):
@@ -160,7 +160,7 @@ def replies(env: Env, tasks: Sequence[Task], index: int) -> tuple[str, ...]:
 
 def turns(env: Env, task: Task) -> int:
     """How many turns there are to interrupt: all that the scripted player makes, where there is one."""
-    return 1 if isinstance(env, SingleTurn) or not hasattr(env, "player") else len(well(env, task).replies)
+    return 1 if isinstance(env, SingleTurn) or offers.player(env) is None else len(well(env, task).replies)
 
 
 def well(env: Env, task: Task) -> Played:

@@ -6,8 +6,8 @@ import inspect
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from gnomon.envs import ENVS
-from gnomon.envs.base import Env, SingleTurn, seats
+from gnomon.envs import ENVS, offers
+from gnomon.envs.base import Env, SingleTurn
 from gnomon.envs.episodes import Played, well
 from gnomon.envs.turns import MultiTurn
 from gnomon.types import Message
@@ -44,7 +44,7 @@ def facts(name: str) -> dict[str, Any]:
         "name": name,
         "summary": summary(name),
         "turns": env.max_turns,
-        "seats": seats(env),
+        "seats": offers.seats(env),
         "reward_range": [low, high],
         "options": {key: list(value) if isinstance(value, tuple) else value for key, value in options(name).items()},
         "prompt": env.tasks("train")[0].messages[-1].content,
@@ -63,7 +63,7 @@ def transcript(name: str, index: int = 0) -> list[str]:
     """An episode of an environment's own player, a line for everything said."""
     env: Env = ENVS[name]()
     whole: Played = well(env, env.tasks("train")[index])
-    several, seat = seats(env) > 1, 0
+    several, seat = offers.seats(env) > 1, 0
     said = [heard(message, seat, several) for message in whole.opening]
     for reply, step in zip(whole.replies, whole.steps, strict=True):
         said.append(f"{f'seat {seat} says' if several else 'reply'}: {reply}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gnomon.envs.base import Env, SingleTurn, seats
+from gnomon.envs import offers
+from gnomon.envs.base import Env, SingleTurn
 from gnomon.envs.episodes import slot
 from gnomon.envs.turns import MultiTurn
 from gnomon.keys import Key
@@ -33,7 +34,7 @@ def play(
     task = env.tasks(split)[index]
     write(f"{type(env).__name__}, {split} task {index} (id {task.id})")
     episode = env.start(task, Key(0).at("play", split=split, index=index))
-    several = seats(env) > 1
+    several = offers.seats(env) > 1
     try:
         messages, seat = episode.messages, 0
         for _ in range(env.max_turns):

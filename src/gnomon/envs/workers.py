@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from gnomon.envs.base import Env, Step, seats
+from gnomon.envs import offers
+from gnomon.envs.base import Env, Step
 from gnomon.envs.live import KEPT, End, Episodes, Missing, Reply, Start
 from gnomon.keys import Key
 from gnomon.types import Task, Verdict
@@ -83,8 +84,8 @@ class EnvWorkers:
         retries: int = 1,
         kept: int = KEPT,
     ) -> None:
-        self.reward_range, self.players, self.retries = env.reward_range, seats(env), retries
-        imports = getattr(env, "imports", ())
+        self.reward_range, self.players, self.retries = env.reward_range, offers.seats(env), retries
+        imports = offers.imports(env)
         self._pool = Pool(Episodes(env, kept), workers, seconds=seconds, memory=memory, retries=0, imports=imports)
         self._numbers = itertools.count()
 

@@ -10,6 +10,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 
 from gnomon.config import RunConfig
+from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.errors import RunError
 
@@ -18,7 +19,7 @@ __all__ = ["anchored_data", "data_files", "data_hashes", "digest", "require_same
 
 def data_files(config: RunConfig, env: Env) -> dict[str, Path]:
     """Every file or folder that a run's tasks come from, by its setting."""
-    found = {f"env.{option}": Path(path) for option, path in getattr(env, "files", {}).items()}
+    found = {f"env.{option}": Path(path) for option, path in offers.files(env).items()}
     if config.rollout.demonstrations:
         found["rollout.demonstrations"] = Path(config.rollout.demonstrations)
     return {setting: path.resolve() for setting, path in found.items()}
@@ -26,7 +27,7 @@ def data_files(config: RunConfig, env: Env) -> dict[str, Path]:
 
 def data_hashes(config: RunConfig, env: Env) -> dict[str, str]:
     """SHA-256 of all data, in hexadecimal digits, by its setting. Raises: RunError E191 for data that is gone."""
-    found = {f"env.{option}": known for option, known in getattr(env, "contents", {}).items()}
+    found = {f"env.{option}": known for option, known in offers.contents(env).items()}
     for setting, path in data_files(config, env).items():
         try:
             found[setting] = digest(path)
@@ -55,7 +56,7 @@ def anchored_data(config: RunConfig, env: Env) -> RunConfig:
     if "rollout.demonstrations" in found:
         rollout = rollout.model_copy(update={"demonstrations": str(found["rollout.demonstrations"])})
     # What ships is found by its name wherever the package is.
-    own = {name: path for name, path in getattr(env, "files", {}).items() if config.env.options.get(name) == path}
+    own = {name: path for name, path in offers.files(env).items() if config.env.options.get(name) == path}
     given = {name: str(found[f"env.{name}"]) for name in own}
     return config.model_copy(update={"env": config.env.model_copy(update=given), "rollout": rollout})
 

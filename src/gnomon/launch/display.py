@@ -4,22 +4,56 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from time import monotonic
+from typing import Any, Protocol
 
-from rich.console import Console
+from rich.console import Console as Screen
 from rich.live import Live
 from rich.text import Text
 
 from gnomon.config import RunConfig
 from gnomon.launch.bars import spark
 from gnomon.launch.lines import fit
+from gnomon.stats import Interval
+from gnomon.store import EvaluationRecord, Observer, RunStatus, StepRecord
 from gnomon.terminal import printable
-from gnomon.training.evaluate import Evaluation
 
-__all__ = ["Display", "Silent", "evaluation_text"]
+__all__ = ["Console", "Display", "Guarded", "Silent", "Teller", "evaluation_text"]
 
 QUIET = 15.0
 """Seconds between two progress lines when the output is not a terminal."""
+
+
+class Teller(Protocol):
+    """Tells a person what happens before and beside the steps of a run."""
+
+    def message(self, text: str) -> None:
+        """A sentence for a person."""
+        ...
+
+    def progress(self, done: int, total: int) -> None:
+        """Completions that are sampled, of those that were asked for together."""
+        ...
+
+
+class Console(Observer, Teller, Protocol):
+    """An observer who is also told of what is no step."""
+
+
+class Guarded:
+    """Tells through a console that may fail, such as a pipe that nobody reads: the run goes on without it."""
+
+    def __init__(self, console: Teller) -> None:
+        self.console = console
+
+    def message(self, text: str) -> None:
+        with suppress(Exception):
+            self.console.message(text)
+
+    def progress(self, done: int, total: int) -> None:
+        with suppress(Exception):
+            self.console.progress(done, total)
 
 
 class Silent:
@@ -29,9 +63,13 @@ class Silent:
 
     def progress(self, done: int, total: int) -> None: ...
 
-    def evaluation(self, step: int, evaluation: Evaluation) -> None: ...
+    def start(self, manifest: Mapping[str, Any]) -> None: ...
 
-    def step(self, step: int, metrics: Mapping[str, float], seconds: float) -> None: ...
+    def step(self, record: StepRecord) -> None: ...
+
+    def evaluation(self, record: EvaluationRecord) -> None: ...
+
+    def finish(self, status: RunStatus) -> None: ...
 
 
 class Display:
@@ -42,8 +80,8 @@ class Display:
 
     def __init__(self, config: RunConfig, *, every: int = 10, doing: str = "") -> None:
         self.config, self.every = config, every
-        plain = False if Console().is_jupyter else None  # A notebook's cell cannot write over a line.
-        self.console = Console(
+        plain = False if Screen().is_jupyter else None  # A notebook's cell cannot write over a line.
+        self.console = Screen(
             file=sys.stdout, highlight=False, markup=False, soft_wrap=True, force_terminal=plain, force_jupyter=False
         )
         self.live = (
@@ -89,16 +127,19 @@ class Display:
         elif monotonic() - self.spoke > QUIET:
             self.say(text)
 
-    def evaluation(self, step: int, evaluation: Evaluation) -> None:
-        self.held_out = f"{evaluation.pass_at[1].value:.3f}"
-        name = "held-out" if step else "baseline"
-        self.say(f"step {step:>4}  {name}  {evaluation_text(evaluation)}")
-        self.doing = f"step {step + 1}"
+    def start(self, manifest: Mapping[str, Any]) -> None: ...
 
-    def step(self, step: int, metrics: Mapping[str, float], seconds: float) -> None:
-        self.rewards.append(metrics["reward"])
-        self.seconds.append(seconds)
-        self.line = self.step_text(step, metrics, seconds)
+    def evaluation(self, record: EvaluationRecord) -> None:
+        self.held_out = f"{record.result['pass_at']['1']['value']:.3f}"
+        name = "held-out" if record.step else "baseline"
+        self.say(f"step {record.step:>4}  {name}  {evaluation_text(record.result)}")
+        self.doing = f"step {record.step + 1}"
+
+    def step(self, record: StepRecord) -> None:
+        step = record.step
+        self.rewards.append(record.metrics["reward"])
+        self.seconds.append(record.seconds)
+        self.line = self.step_text(step, record.metrics, record.seconds)
         steps = self.config.budget.steps
         measured = (step + 1) % self.config.eval.every == 0
         self.doing = f"evaluation, then step {step + 2}" if measured else f"step {step + 2}"
@@ -108,6 +149,8 @@ class Display:
             self.show(self.line)
         elif (step + 1) % self.every == 0:
             self.say(self.line)
+
+    def finish(self, status: RunStatus) -> None: ...
 
     def step_text(self, step: int, metrics: Mapping[str, float], seconds: float) -> str:
         steps = self.config.budget.steps
@@ -123,10 +166,9 @@ class Display:
         )
 
 
-def evaluation_text(evaluation: Evaluation) -> str:
-    """An evaluation in fields."""
-    rates = "   ".join(f"pass@{k} {interval}" for k, interval in evaluation.pass_at.items())
-    tasks = next(iter(evaluation.pass_at.values())).n
-    return (
-        f"{rates}   length {evaluation.length:.1f}   truncated {evaluation.truncated:.0%}   (95 % over {tasks} tasks)"
-    )
+def evaluation_text(result: Mapping[str, Any]) -> str:
+    """An evaluation in fields. Args: result: as `Evaluation.body` gives it."""
+    intervals = {k: Interval(**facts) for k, facts in result["pass_at"].items()}
+    rates = "   ".join(f"pass@{k} {interval}" for k, interval in intervals.items())
+    tasks = next(iter(intervals.values())).n
+    return f"{rates}   length {result['length']:.1f}   truncated {result['truncated']:.0%}   (95 % over {tasks} tasks)"

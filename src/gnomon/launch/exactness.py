@@ -8,6 +8,7 @@ from typing import Any
 
 from gnomon.config import RunConfig
 from gnomon.engines.base import Tier
+from gnomon.envs import offers
 from gnomon.envs.base import Env, SingleTurn
 from gnomon.envs.episodes import replies
 from gnomon.store import RunReader, Source
@@ -26,7 +27,7 @@ def reasons(config: RunConfig, env: Env, tier: Tier) -> Iterator[str]:
         yield "sampler and learner agree up to rounding (tier measured)"
     if math.isfinite(config.rollout.seconds):
         yield "rollout.seconds ends episodes by the clock"
-    if not getattr(env, "reproducible", True):
+    if not offers.reproducible(env):
         yield f"{config.env.type} declares reproducible = False"
     elif accepted := [rule for rule in config.audit.acknowledge if rule.partition(".")[0] == "determinism"]:
         yield f"audit.acknowledge accepts {', '.join(accepted)}"

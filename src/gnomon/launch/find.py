@@ -27,6 +27,7 @@ from gnomon.launch.objects import OBJECT, by_object
 from gnomon.models.folder import TINY, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
 from gnomon.objectives.declaration import Rewards
+from gnomon.verifiers import Slot
 from gnomon.workers.fork_server import WORKER
 
 __all__ = ["check_env_config", "check_policy_config", "env_class", "judge", "make_env", "require_outside"]
@@ -172,7 +173,7 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
         try:
             env = tried(config.env)
             counts = config.objective.declared.rewards is Rewards.BINARY
-            if counts and (getattr(env, "format", False) or env.reward_range != (0.0, 1.0)):
+            if counts and (pays_format(env) or env.reward_range != (0.0, 1.0)):
                 yield not_binary(config, origins, env)
         except ConfigError as error:
             yield error
@@ -206,7 +207,7 @@ def no_task(config: EnvConfig, origins: Origins, fields: Mapping[str, Any], why:
 
 def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
     """An objective that counts successes, and an environment that pays something between or beyond."""
-    paid, (low, high) = getattr(env, "format", False), env.reward_range
+    paid, (low, high) = pays_format(env), env.reward_range
     return ConfigError(
         "E033",
         f"{config.objective.type} needs rewards of 0 or 1, and {config.env.type} gives other rewards",
@@ -214,6 +215,11 @@ def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
         why="it rewards the format as well as the answer" if paid else f"its rewards range from {low:g} to {high:g}",
         fix="env.format=0" if paid else "objective=rloo accepts any reward",
     )
+
+
+def pays_format(env: Env) -> bool:
+    """Whether a reply earns something for its form alone."""
+    return isinstance(env, Slot) and env.format != 0
 
 
 def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

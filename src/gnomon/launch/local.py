@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from gnomon.config import RunConfig, recorded, resolve, to_toml
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded, Progress, unseen
+from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
 from gnomon.launch.data import require_same_data
+from gnomon.launch.display import Console, Guarded, Teller
 from gnomon.launch.exactness import reasons, tolerated
 from gnomon.launch.find import check_env_config, make_env
 from gnomon.launch.interrupt import gentle_interrupt
@@ -22,31 +26,35 @@ from gnomon.launch.makers import (
     make_engine,
     make_learner,
     make_objective,
+    make_observers,
     make_schedule,
     make_tasks,
     measured,
 )
 from gnomon.launch.manifest import changes, manifest, opening
 from gnomon.launch.objects import require_same_object
+from gnomon.launch.passed import NOTHING, Passed, require_passed, source_of
 from gnomon.launch.paths import anchored
 from gnomon.launch.preflight import audited
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
 from gnomon.learners.base import Learner
-from gnomon.monitoring.alarms import Monitor
+from gnomon.models.folder import model_folder
+from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
 from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.credit import Crediting
-from gnomon.store import Record, Run, RunReader
+from gnomon.store import Observer, Record, Run, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
-from gnomon.training import Recorder, Watch, evaluate, train
+from gnomon.training import Recorder, evaluate, train
 from gnomon.training.evaluate import Evaluation
 from gnomon.training.loop import first
 from gnomon.training.schedule import Schedule
+from gnomon.types import EMPTY
 
-__all__ = ["Parts", "build", "measure", "numerics", "resume", "sampler", "start"]
+__all__ = ["Parts", "build", "create", "measure", "numerics", "resume", "sampler", "start"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,30 +68,29 @@ class Parts:
     objective: Objective
     credit: Crediting
     schedule: Schedule
-    mismatch: float
-    """Largest difference between a sampled and a scored log-probability, measured before the run."""
+    mismatch: float | None
+    """Largest difference between a sampled and a scored log-probability, measured before the run; None for an engine
+    that was passed as an object, which declares its tier."""
 
     @property
     def engine(self) -> Engine:
         return self.actor.engine
 
 
-def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen) -> Parts:
-    """The parts of a run, each with its own copy of the policy."""
+def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen, passed: Passed = NOTHING) -> Parts:
+    """The parts of a run, each with its own copy of the policy. Args: passed: parts that exist already."""
     torch.set_num_threads(config.threads)
     env = make_env(config.env) if env is None else env
     confined(env)
-    engine, renderer, mismatch = sampler(config, env, progress)
-    row = make_objective(config)
+    tokenizer = Tokenizer(model_folder(config.policy.path))
+    renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
+    engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, progress)
+    row = make_objective(config, passed.objective)
     tasks = make_tasks(config, env, row)
-    learner = make_learner(config, row)
-    tokenizer = engine.policy.tokenizer
-    actor = make_actor(
-        config, tasks, row, engine=engine, tokenizer=tokenizer, renderer=renderer, learner=learner, played=env
-    )
+    learner = passed.learner or make_learner(config, row)
     return Parts(
         env=tasks,
-        actor=actor,
+        actor=make_actor(config, tasks, row, engine, tokenizer, renderer, learner, played=env),
         learner=learner,
         objective=row,
         credit=Crediting(row, shared=config.players.baseline == "shared"),
@@ -92,73 +99,94 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     )
 
 
-def sampler(config: RunConfig, env: Env, progress: Progress = unseen) -> tuple[Embedded, Renderer, float]:
-    """The engine, how conversations become its tokens, and the largest difference between it and the learner."""
+def sampler(config: RunConfig, env: Env, renderer: Renderer, progress: Progress = unseen) -> tuple[Embedded, float]:
+    """The engine, and the largest difference in log-probability between it and the learner."""
     engine = make_engine(config, progress)
-    renderer = choose(engine.policy.tokenizer, config.policy.renderer, turns=env.max_turns)
-    return engine, renderer, measured(engine, renderer, env, config)
+    return engine, measured(engine, renderer, env, config)
 
 
-def start(folder: Path, config: RunConfig, watch: Watch, env: Env | None = None) -> RunReader:
+def start(
+    folder: Path, config: RunConfig, console: Console, env: Env | None = None, passed: Passed = NOTHING
+) -> RunReader:
     """Run a configuration in a new folder, to its end or until it is told to stop."""
+    require_passed(config, passed, folder)
     env = make_env(config.env) if env is None else env
     config = anchored(config, env)
-    announce(config, env, watch)
-    parts = build(config, env, watch.progress)  # Before the audit, which takes longer.
+    teller = Guarded(console)
+    announce(config, env, teller)
+    parts = build(config, env, teller.progress, passed)  # Before the audit, which takes longer.
     try:
-        receipt = audited(config, env, watch)
+        receipt = audited(config, env, teller)
     except BaseException:
         parts.actor.workers.close()
         raise
-    recipe, tier = to_toml(config), parts.engine.tier
-    facts = manifest(config, env, tier=tier.value, mismatch=parts.mismatch)
-    facts |= {"audit": receipt, "signed": signature(recipe)}
-    why = "; ".join(reasons(config, env, tier))
-    store = Run.create(folder, recipe=recipe, manifest=facts, genesis=opening(config, env), varies=why)
+    store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(passed)})
     try:
         with store:
-            go(store, config, parts, watch)
+            go(store, config, parts, console, passed.observers)
     except BaseException:
         store.discard_unused()
         raise
     return RunReader(folder)
 
 
-def announce(config: RunConfig, env: Env, watch: Watch) -> None:
-    """What a person should know before anything is computed."""
-    for sentence in getattr(env, "remarks", ()):
-        watch.message(f"Data: {sentence}")
-    watch.message(weigh(env, config.audit.acknowledge))
+def create(
+    folder: Path | str, config: RunConfig, parts: Parts, env: Env | None = None, facts: Mapping[str, Any] = EMPTY
+) -> Run:
+    """A new run folder for these parts, with its recipe, manifest and first record.
+
+    Args: env: the environment that is played, if `parts` hold only some of its tasks; facts: more for the manifest.
+    """
+    env, recipe, tier = env or parts.env, to_toml(config), parts.engine.tier
+    known = manifest(config, env, tier=tier.value, mismatch=parts.mismatch) | {"signed": signature(recipe), **facts}
+    why = "; ".join(reasons(config, env, tier))
+    return Run.create(folder, recipe=recipe, manifest=known, genesis=opening(config, env), varies=why)
+
+
+def announce(config: RunConfig, env: Env, teller: Teller) -> None:
+    """What a person should know before anything is computed. Raises: ConfigError E028 for a wrong offer."""
+    offers.require_offers(env)
+    for sentence in offers.remarks(env):
+        teller.message(f"Data: {sentence}")
+    teller.message(weigh(env, config.audit.acknowledge))
     usual = rates(config.policy.path)
-    watch.message(f"Learning rate {config.optim.lr:g}: {usual.why if config.optim.lr == usual.policy else 'as set'}.")
+    teller.message(f"Learning rate {config.optim.lr:g}: {usual.why if config.optim.lr == usual.policy else 'as set'}.")
 
 
-def resume(folder: Path, watch: Watch, env: Env | None = None, *, accept_divergence: bool = False) -> RunReader:
+def resume(
+    folder: Path,
+    console: Console,
+    env: Env | None = None,
+    passed: Passed = NOTHING,
+    *,
+    accept_divergence: bool = False,
+) -> RunReader:
     """Go on with a run from its newest good checkpoint.
 
     An exact run must repeat every byte that it recorded after the checkpoint. A run that varies, and any run with
     `accept_divergence`, keeps what it does not repeat as an attempt and goes on.
     Raises: RunError E403 for an exact run that does not repeat what it recorded.
     """
-    reader = RunReader(folder)
+    reader, teller = RunReader(folder), Guarded(console)
     if reader.complete:
-        watch.message(f"{folder} is finished; there is nothing to resume.")
+        teller.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
     config, _ = resolve([recorded(folder / RECIPE)], [check_env_config] if env is None else [])
+    require_passed(config, passed, folder)
     if env is None:
         env = make_env(config.env)
     else:
         require_same_object(env, config.env, folder)
     require_same_data(config, env, reader.manifest.get("data", {}), folder)
     with Run.resume(folder) as store:
-        parts = build(config, env, watch.progress)
+        parts = build(config, env, teller.progress, passed)
         now = manifest(config, env, tier=parts.engine.tier.value, mismatch=parts.mismatch)
         store.tolerate = tolerated(reader, config, env, now, accept_divergence)
         store.rewind(0)
         store.append([Record(kind="genesis", body=opening(config, env))])  # E403 if recipe or model have changed.
-        for difference in changes(reader.manifest, now):
-            watch.message(f"Not as when the run began: {difference}.")
-        go(store, config, parts, watch)
+        for difference in changes(reader.manifest, now | {"objects": source_of(passed)}):
+            teller.message(f"Not as when the run began: {difference}.")
+        go(store, config, parts, console, passed.observers)
     return RunReader(folder)
 
 
@@ -170,26 +198,33 @@ def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
     return finished(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
 
 
-def go(store: Run, config: RunConfig, parts: Parts, watch: Watch) -> None:
-    sentinel = getattr(parts.env, "sentinel", None)
-    recorder = Recorder(store, config, watch, Monitor(parts.env.tasks("train").__getitem__, sentinel))
-    watch.message(numerics(parts.engine.tier, parts.mismatch))
-    with gentle_interrupt(recorder):
-        page = train(
-            config,
-            env=parts.env,
-            actor=parts.actor,
-            learner=parts.learner,
-            objective=parts.objective,
-            credit=parts.credit,
-            schedule=parts.schedule,
-            run=recorder,
-        )
-        finished(page)
+def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers: Sequence[Observer]) -> None:
+    """The page, recorded and observed, until it ends or is stopped."""
+    tell = Guarded(console).message
+    recorder = Recorder(store, config, make_observers(store, parts.env, console, tell, observers), tell)
+    tell(numerics(parts.engine.tier, parts.mismatch))
+    page = train(
+        config,
+        env=parts.env,
+        actor=parts.actor,
+        learner=parts.learner,
+        objective=parts.objective,
+        credit=parts.credit,
+        schedule=parts.schedule,
+        run=recorder,
+    )
+    try:
+        with gentle_interrupt(recorder):
+            finished(page)
+    except BaseException as error:
+        recorder.ended(RunStatus.FAILED if isinstance(error, Exception) else RunStatus.INTERRUPTED)
+        raise
 
 
-def numerics(tier: Tier, mismatch: float) -> str:
+def numerics(tier: Tier, mismatch: float | None) -> str:
     """What was measured before the run, for its reader."""
+    if mismatch is None:
+        return f"Tier {tier.value}, as the engine declares; every step records its largest difference."
     if tier is Tier.EXACT:
         return "Tier exact: log-probabilities of sampler and learner are equal in every bit."
     return (

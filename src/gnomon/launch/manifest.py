@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from gnomon.config import RunConfig
+from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.launch.data import data_hashes, digest
 from gnomon.launch.objects import source_facts
@@ -25,12 +26,12 @@ __all__ = ["changes", "manifest", "opening"]
 LIBRARIES = ("gnomon", "torch", "transformers", "tokenizers", "numpy", "safetensors", "pydantic")
 
 
-def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float) -> dict[str, Any]:
+def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float | None) -> dict[str, Any]:
     """Versions, hardware, code and hashes, for a reader. Kept beside the chain.
 
-    Args: mismatch: the largest difference between a sampled and a scored log-probability, measured before the run.
+    Args: mismatch: the largest difference between a sampled and a scored log-probability; None if it was not measured.
     """
-    isolation = getattr(env, "isolation", ())
+    isolation = offers.isolation(env)
     return {
         "python": platform.python_version(),
         "versions": {name: version(name) for name in LIBRARIES},

@@ -12,14 +12,12 @@ from types import FunctionType
 from typing import Any
 
 from gnomon.config import Env as EnvConfig
-from gnomon.envs import ENVS
+from gnomon.envs import ENVS, offers
 from gnomon.errors import ConfigError, RunError
 from gnomon.integrations.environments import adapter
+from gnomon.objectives.options import OBJECT
 
 __all__ = ["OBJECT", "by_object", "require_same_object", "source_facts", "spec_of"]
-
-OBJECT = "object:"
-"""Before the name of an environment that only the Python code which made it can make again."""
 
 
 def spec_of(env: object) -> dict[str, Any]:
@@ -28,7 +26,7 @@ def spec_of(env: object) -> dict[str, Any]:
     An object that nothing makes again, because its class stands in a notebook or a function or because a recipe cannot
     hold its values, is named `object:Class`.
     """
-    own = getattr(env, "spec", None)
+    own = offers.spec(env)
     if own is not None:
         return {"type": OBJECT + type(env).__name__, **own}
     options = {
@@ -53,7 +51,7 @@ def require_same_object(env: object, recorded: EnvConfig, folder: Path) -> None:
     now, was = spec_of(env), {"type": recorded.type, **recorded.options}
     if found := adapter(recorded.type):
         was |= {"type": f":{found[0].__qualname__}", **found[1]}
-    for key in [key for key in {**now, **was} if key not in getattr(env, "files", ())]:
+    for key in [key for key in {**now, **was} if key not in offers.files(env)]:
         here, there = (table.get(key, listed(default.get(key))) for table in (now, was))
         if key == "type":
             here, there = class_name(here), class_name(there)

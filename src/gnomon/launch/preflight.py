@@ -9,9 +9,9 @@ from gnomon.config import RunConfig
 from gnomon.envs.base import Env
 from gnomon.envs.blame import quoted
 from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.launch.display import Teller
 from gnomon.launch.objects import OBJECT
 from gnomon.launch.trial import defined
-from gnomon.training import Watch
 
 __all__ = ["audited"]
 
@@ -19,7 +19,7 @@ BROKEN = ("failure.raised", "failure.no_verdict", "failure.not_finite", "failure
 """Findings that are errors of the code: whatever else was found follows from them, and none is a matter of opinion."""
 
 
-def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
+def audited(config: RunConfig, env: Env, teller: Teller) -> dict[str, Any]:
     """The receipt of the audit before a run. Raises: ConfigErrors with a finding each, where one blocks."""
     report = preflight(env, acknowledge=config.audit.acknowledge, max_tokens=config.rollout.max_tokens)
     if report.blocking:
@@ -27,7 +27,7 @@ def audited(config: RunConfig, env: Env, watch: Watch) -> dict[str, Any]:
         raise ConfigErrors([refused(finding, config.env.type, env) for finding in broken or report.blocking])
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
-            watch.message(f"Audit: {finding.rule}: {finding.what}")
+            teller.message(f"Audit: {finding.rule}: {finding.what}")
     return report.receipt()
 
 

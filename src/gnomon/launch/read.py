@@ -11,9 +11,9 @@ from typing import Any
 
 from gnomon.errors import ConfigError
 from gnomon.monitoring.alarms import ADVICE
-from gnomon.monitoring.breakdown import Line, lines
 from gnomon.store import Attempt, Record, RunReader
 from gnomon.terminal import one_line, printable
+from gnomon.verifiers.breakdown import Line, lines
 
 __all__ = [
     "Address",
@@ -52,7 +52,7 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "seconds": sum(float(row["seconds"]) for row in reader.timings()),
         "max_logp_mismatch": max((g for g in curve["logp_mismatch"] if g is not None), default=None),
         "tier": reader.manifest.get("tier"),
-        "start_logp_mismatch": reader.manifest.get("logp_mismatch"),
+        "start_logp_mismatch": reader.manifest.get("logp_mismatch", reader.manifest.get("logp_gap")),
         "curve": curve,
         "breakdown": breakdown([m["metrics"] for m in metrics]),
         "alarms": [{name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.alarms()],
@@ -329,7 +329,8 @@ def said(facts: Mapping[str, Any]) -> Iterator[str]:
     """Prompt, observations and completions, turn by turn."""
     turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
     for number, turn in enumerate(turns):
-        of = f"player {facts['seat']}, " if facts.get("seat") else ""
+        player = facts.get("player", facts.get("seat"))  # As earlier versions wrote it.
+        of = f"player {player}, " if player else ""
         asked = f"prompt ({of}task {one_line(facts['asked']['id'])}, answer {one_line(facts['asked']['answer'])})"
         yield f"--- {'observation' if number else asked}"
         yield printable("\n".join(message["content"] for message in turn["messages"]))

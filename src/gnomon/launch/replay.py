@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.config import RunConfig, recorded, resolve
-from gnomon.envs import Env
+from gnomon.envs import Env, offers
 from gnomon.errors import ConfigError, GnomonError, RunError
 from gnomon.launch.again import Again, Named, judging, made
 from gnomon.launch.find import env_class, make_env
@@ -180,7 +180,7 @@ def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
         env = original(config)
     except GnomonError:
         return Monitor()  # The environment is not here any more; what was recorded can be looked at all the same.
-    return Monitor(env.tasks("train").__getitem__, getattr(env, "sentinel", None))
+    return Monitor(env.tasks("train").__getitem__, offers.sentinel(env))
 
 
 def original(config: RunConfig) -> Env:

@@ -8,11 +8,11 @@ from pathlib import Path
 from gnomon.config import RunConfig
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
+from gnomon.launch.display import Console
 from gnomon.launch.local import Parts, build, start
 from gnomon.launch.loops import finished
 from gnomon.objectives import Data
 from gnomon.store.checkpoints import stored
-from gnomon.training import Watch
 from gnomon.training.loop import first
 from gnomon.training.sanity import BAND, OWN, ROLLOUTS, WINDOW, Sanity, answered, gate, solvable
 
@@ -22,31 +22,33 @@ FEWEST = 8
 """Tasks on which an objective can be judged."""
 
 
-def sanity(folder: Path, config: RunConfig, watch: Watch, *, candidates: int, keep: int) -> Sanity:
+def sanity(folder: Path, config: RunConfig, console: Console, *, candidates: int, keep: int) -> Sanity:
     """Find tasks that the policy solves sometimes, train on those alone in a new run, and judge its curve.
 
     An objective may train on tokens that the policy did not sample. Then the curve is that of the policy's own answers
     to the same tasks: after the run, and a window of steps before its end.
     Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes.
     """
-    parts = build(config, progress=watch.progress)
-    kept = sometimes_solved(config, parts, watch, candidates)[:keep]
+    parts = build(config, progress=console.progress)
+    kept = sometimes_solved(config, parts, console, candidates)[:keep]
     prefilled = parts.objective.data in (Data.SPLICED, Data.DEMONSTRATED, Data.MIXED)
     chosen = config.rollout.model_copy(update={"tasks": sorted(kept)})
     save = config.save.model_copy(update={"every": WINDOW, "keep": 2} if prefilled else {})
-    with start(folder, config.model_copy(update={"rollout": chosen, "save": save}), watch) as reader:
+    with start(folder, config.model_copy(update={"rollout": chosen, "save": save}), console) as reader:
         right = [step["metrics"]["correct"] for step in reader.metrics()]
     if prefilled and len(right) >= 2 * WINDOW:
-        watch.message(f"Playing the {len(kept)} tasks {OWN} times each: the training tokens were partly prefilled.")
+        console.message(f"Playing the {len(kept)} tasks {OWN} times each: the training tokens were partly prefilled.")
         right = own_answers(folder, config, parts, sorted(kept), right)
     return gate(right, tasks=len(kept), candidates=candidates)
 
 
-def sometimes_solved(config: RunConfig, parts: Parts, watch: Watch, candidates: int) -> list[int]:
+def sometimes_solved(config: RunConfig, parts: Parts, console: Console, candidates: int) -> list[int]:
     """Indices of the tasks that the policy solves sometimes. Raises: ConfigError E038."""
     parts.actor.engine.load(parts.learner.publish())
     low, high = BAND
-    watch.message(f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}.")
+    console.message(
+        f"Playing {candidates} tasks {ROLLOUTS} times each, to find those solved in {low:.0%} to {high:.0%}."
+    )
     offered = first(parts.env.tasks("train"), candidates)
     found = finished(solvable(parts.actor, offered, Key(config.seed).at("sanity")))
     if len(found) < FEWEST:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnomon.audit import Ruling
-from gnomon.envs import Env
+from gnomon.envs import Env, offers
 from gnomon.errors import ConfigError
 from gnomon.launch.trial import trial
 from gnomon.types import Verdict
@@ -24,7 +24,7 @@ def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
         a verdict holds a part that the prices do not; VerifierError E105, E107 or E109 for code that does not judge.
     """
     rulings = trial(env)
-    prices: tuple[Price, ...] | None = getattr(env, "prices", None)
+    prices = offers.prices(env)
     if prices is None:
         return f"Reward: {type(env).__name__} declares no prices, so its reward without a correct answer is unknown."
     undeclared_parts = problems(rulings, prices)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from gnomon.errors import RunError
 from gnomon.store import Record
-from gnomon.types import Kind, Part, Status, Stop, Task, Verdict
+from gnomon.store.codec import verdict_of
+from gnomon.types import Kind, Stop, Task, Verdict
 from gnomon.verifiers.prices import RIGHT, paid
 from gnomon.verifiers.slot import Verifier
 
@@ -109,8 +109,8 @@ def played(
     for record in records:
         if record.kind != "rollout":
             continue
-        status, verdict = recorded(record)
-        if status.kind in (Kind.UNJUDGED, Kind.FAILED):
+        verdict = verdict_of(record)
+        if verdict.status.kind in (Kind.UNJUDGED, Kind.FAILED):
             continue
         assert record.task is not None
         other, broke = None, ""
@@ -133,17 +133,6 @@ def played(
             )
         )
     return found
-
-
-def recorded(record: Record) -> tuple[Status, Verdict]:
-    """The verdict of a rollout. Raises: RunError E405 for one that is none."""
-    try:
-        status = Status(record.body["status"])
-        parts = tuple(Part(**{**part, "gate": part["gate"] or None}) for part in record.body["parts"])
-        return status, Verdict(status=status, parts=parts)
-    except (KeyError, TypeError, ValueError) as error:
-        what = f"record {record.seq} ({record.place}) is damaged"
-        raise RunError("E405", what, why=f"it has no valid verdict: {error}") from error
 
 
 def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:

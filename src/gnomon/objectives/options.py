@@ -9,7 +9,10 @@ from math import inf
 
 from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards, nearest
 
-__all__ = ["OPTIONS", "RENAMED", "declared", "in_family", "meant"]
+__all__ = ["OBJECT", "OPTIONS", "RENAMED", "declared", "in_family", "meant"]
+
+OBJECT = "object:"
+"""Before the name of a part of a run that was passed as a Python object."""
 
 
 def clip(low: float, high: float, of: str = "the ratio", centre: int = 1) -> dict[str, Option]:
@@ -305,7 +308,12 @@ reference and learns a value; these rows draw it to the sampler."""
 
 
 def declared(name: str) -> Declaration:
-    """The declaration of a row. Raises: OptionError for a name that the table does not have, with the nearest."""
+    """The declaration of a row. Raises: OptionError for a name that the table does not have, with the nearest.
+
+    Of a row that was passed as an object nothing is known by its name.
+    """
+    if name.startswith(OBJECT):
+        return Declaration(name, "A row that was passed as a Python object.", "", min_group=1)
     if name in RENAMED:
         raise OptionError(f"the objective {name!r} is now called {RENAMED[name]!r}: it is not DRO, arXiv 2405.19107")
     if name not in OPTIONS:

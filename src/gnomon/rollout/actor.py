@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path
 
 from gnomon.engines.base import Engine, Tier
+from gnomon.envs import offers
 from gnomon.envs.base import Env, Step
 from gnomon.envs.workers import EnvWorkers, Remote, verdicts_of
 from gnomon.errors import ConfigError, VerifierError
@@ -261,7 +262,7 @@ class Actor:
     def begun(self, messages: Sequence[Message]) -> Transcript:
         """A conversation that begins with these messages."""
         # Plain text has no place for tools: there the environment's own messages tell of them.
-        tools = () if isinstance(self.renderer, Plain) else getattr(self.env, "tools", ())
+        tools = () if isinstance(self.renderer, Plain) else offers.tools(self.env)
         return Transcript.begun(self.renderer, messages, tools)
 
     def heard(self, completion: Completion) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gnomon.sandbox.confined import Session
 from gnomon.sandbox.job import (
     Broken,
     Err,
@@ -20,7 +21,6 @@ from gnomon.sandbox.job import (
 )
 from gnomon.sandbox.probe import Capabilities, Probe, as_text, capabilities
 from gnomon.sandbox.sandbox import Sandbox
-from gnomon.sandbox.session import Session
 
 __all__ = [
     "Broken",

@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ResourceError
+from gnomon.sandbox.alone import alone
 from gnomon.sandbox.bubble import way
+from gnomon.sandbox.cell import Plan
 from gnomon.sandbox.cgroup import Group
-from gnomon.sandbox.job import Limits
+from gnomon.sandbox.job import Finished, Job, Limits, Ok
+from gnomon.sandbox.session import RawSession
 
 __all__ = ["LEVELS", "NO_SANDBOX", "Capabilities", "Probe", "as_text", "capabilities"]
 
@@ -189,10 +192,6 @@ def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
 
 def sandbox(facts: dict[str, Any]) -> tuple[Probe, ...]:
     """Of a sandbox, by a job in one."""
-    from gnomon.sandbox.alone import alone
-    from gnomon.sandbox.cell import Plan
-    from gnomon.sandbox.job import Finished, Job, Ok
-
     source = (Path(__file__).parent / "attacks.py").read_text()
     job = Job(source=source, call="attack", inputs=(("sandbox", facts),))
     limits = Limits(wall_seconds=SECONDS, cpu_seconds=SECONDS / 2)
@@ -204,12 +203,10 @@ def sandbox(facts: dict[str, Any]) -> tuple[Probe, ...]:
 
 def session(facts: dict[str, Any]) -> tuple[Probe, ...]:
     """Of a session, by a program in one."""
-    from gnomon.sandbox.session import Session
-
     source = (Path(__file__).parent / "attacks.py").read_text()
     code = f"{source}\nimport json, sys\nprint(json.dumps(attack('session', json.loads(sys.argv[1]))))"
     argv = (os.path.realpath(sys.executable), "-c", code, json.dumps(facts))
-    with Session(argv, unsafe=True) as going:
+    with RawSession(argv) as going:
         said = going.receive_all(SECONDS)
         report = going.report
     try:

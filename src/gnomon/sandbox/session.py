@@ -1,6 +1,6 @@
 """A program that lives in a sandbox for a whole episode: bytes go in, bytes come out, and ending it ends everything.
 
-with Session(("python3", "-i"), pty=True) as session:
+with RawSession(("python3", "-i"), pty=True) as session:
     session.send(b"print(6 * 7)\\n")
     said = session.receive(timeout=1.0)
 """
@@ -29,14 +29,16 @@ from gnomon.sandbox.inside import HEAD
 from gnomon.sandbox.job import Limits
 from gnomon.sandbox.seccomp import SESSION, filter_program
 
-__all__ = ["Session"]
+__all__ = ["RawSession"]
 
 DEFAULT = Limits(cpu_seconds=60.0, wall_seconds=3600.0, memory_bytes=2**30, processes=64, file_bytes=2**26)
 PIECE = 2**16
 
 
-class Session:
+class RawSession:
     """One program in a sandbox of its own, with a folder it may write to, until it ends or is ended.
+
+    It does not ask first whether the host can confine; `gnomon.sandbox.Session` does.
 
     Args:
         argv: the program and its arguments, as seen inside.
@@ -46,8 +48,6 @@ class Session:
         size: of the terminal, rows and columns.
         readable: further paths of the host, seen read-only at the same place.
         environment: variables to add to those that every sandbox has.
-        unsafe: do not ask first whether the host can confine.
-    Raises: ResourceError, E520 to E522, where the host cannot confine.
     """
 
     def __init__(
@@ -59,12 +59,7 @@ class Session:
         size: tuple[int, int] = (24, 80),
         readable: tuple[str, ...] = (),
         environment: dict[str, str] | None = None,
-        unsafe: bool = False,
     ) -> None:
-        if not unsafe:
-            from gnomon.sandbox.probe import capabilities
-
-            capabilities(("session",))
         self.limits, self.pty = limits or DEFAULT, pty
         self._status: int | None = None
         self._ended = self._closed = False

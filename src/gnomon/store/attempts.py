@@ -112,7 +112,7 @@ def _source(old: Record, new: Record) -> Source | None:
     if not keys:
         return None
     if old.kind == "task":
-        return Source.POLICY if keys == {"prompt_ids"} else Source.ENVIRONMENT
+        return Source.POLICY if keys <= {"prompt_ids", "origins"} else Source.ENVIRONMENT
     if old.kind not in ("rollout", "held_out") or keys <= {"advantage"}:
         return Source.LEARNER
     for then, now in zip(old.body.get("turns") or (), new.body.get("turns") or (), strict=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,11 @@ from typing import Any, Self
 from gnomon.errors import RunError
 from gnomon.metrics import current
 from gnomon.store.attempts import Attempt, attempts, broken, rows_of
+from gnomon.store.codec import decode
 from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows, terms
 from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, unpack
 from gnomon.store.lock import is_locked
+from gnomon.types import Group, Task
 
 __all__ = ["RolloutRow", "RunReader"]
 
@@ -154,6 +156,16 @@ class RunReader:
     def rows(self, start: int = 0) -> Iterator[tuple[Any, ...]]:
         """The rows as stored, from position `start` on."""
         return rows(self._db, self.folder, start)
+
+    def groups(
+        self, step: int | None = None, kind: str = "rollout", tasks: Callable[[str, int], Task] | None = None
+    ) -> Iterator[Group]:
+        """The groups of rollouts of one step or all, as objects. Args: kind: may be `held_out`; tasks: as of `decode`.
+
+        Raises: RunError E405 for a record that is damaged.
+        """
+        wanted = (r for r in self.records(step=step) if kind == (r.body.get("of") if r.kind == "task" else r.kind))
+        return decode(wanted, tasks)
 
     def rollout(self, step: int, task: int, sample: int, kind: str = "rollout", *, attempt: int = 0) -> Record:
         """One rollout; `kind` may be `held_out`.

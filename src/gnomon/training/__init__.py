@@ -1,7 +1,7 @@
-"""The page, and what stands beside it: evaluation and the record of a run."""
+"""The training loop, evaluation and the record of a run."""
 
 from gnomon.training.evaluate import Evaluation, evaluate
-from gnomon.training.loop import train
-from gnomon.training.record import Recorder, Watch
+from gnomon.training.loop import draw, due, first, train
+from gnomon.training.record import Recorder
 
-__all__ = ["Evaluation", "Recorder", "Watch", "evaluate", "train"]
+__all__ = ["Evaluation", "Recorder", "draw", "due", "evaluate", "first", "train"]

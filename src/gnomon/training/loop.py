@@ -21,7 +21,7 @@ from gnomon.training.record import Recorder
 from gnomon.training.schedule import Schedule
 from gnomon.types import Task
 
-__all__ = ["draw", "train"]
+__all__ = ["draw", "due", "first", "train"]
 
 
 async def train(

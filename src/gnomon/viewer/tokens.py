@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import tomllib
-from array import array
-from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 from gnomon.errors import GnomonError
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.store import logprobs_of
 from gnomon.terminal import printable
 
 __all__ = ["SHADES", "tokenizer_of", "turn_tokens"]
@@ -38,8 +37,7 @@ def tokenizer_of(recipe: str) -> Tokenizer | None:
 
 def turn_tokens(body: Mapping[str, Any], tokenizer: Tokenizer | None) -> list[list[dict[str, Any]]]:
     """Per turn its tokens: `text`, `id`, `logp` (None for a prefilled token) and `shade`."""
-    logps = array("f")
-    logps.frombytes(b64decode(body["logprobs"]))
+    logps = logprobs_of(body)
     sizes = [turn["tokens"] for turn in body.get("turns", ())] or [len(logps)]
     found, start = [], 0
     for size in sizes:

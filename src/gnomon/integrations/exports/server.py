@@ -16,7 +16,8 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 
-from gnomon.envs.base import SPLITS, Env, seats
+from gnomon.envs import offers
+from gnomon.envs.base import SPLITS, Env
 from gnomon.envs.wire import read_key, step_json, task_json
 from gnomon.integrations.exports.plays import Plays
 from gnomon.integrations.exports.rewards import Splits
@@ -91,7 +92,7 @@ class Server:
             "name": type(self.env).__name__,
             "reward_range": list(self.env.reward_range),
             "max_turns": self.env.max_turns,
-            "seats": seats(self.env),
+            "seats": offers.seats(self.env),
             "sizes": {split: len(self.env.tasks(split)) for split in SPLITS},
         }
 

@@ -4,6 +4,7 @@ from gnomon.launch.makers.actor import make_actor
 from gnomon.launch.makers.engine import make_engine, measured
 from gnomon.launch.makers.learner import make_learner, make_schedule
 from gnomon.launch.makers.objective import make_objective
+from gnomon.launch.makers.observers import make_observers
 from gnomon.launch.makers.tasks import make_tasks
 from gnomon.launch.makers.workers import make_workers
 
@@ -12,6 +13,7 @@ __all__ = [
     "make_engine",
     "make_learner",
     "make_objective",
+    "make_observers",
     "make_schedule",
     "make_tasks",
     "make_workers",

@@ -44,11 +44,11 @@ def make_actor(
     config: RunConfig,
     env: Env,
     row: Objective,
-    *,
     engine: Engine,
     tokenizer: Tokenizer,
     renderer: Renderer,
     learner: Learner,
+    *,
     played: Env,
 ) -> Actor:
     """Args: played: the environment that the workers play; `env` may hold only some of its tasks."""

@@ -15,6 +15,9 @@ def make_objective(config: RunConfig, row: Objective | None = None) -> Objective
     """Args: row: an objective that was passed as an object; else the one that the settings name."""
     if row is None:
         row = objective(config.objective.type, **config.objective.options)
+    elif config.rollout.group < row.min_group:
+        what = f"{row.name} compares groups of at least {row.min_group}, and group = {config.rollout.group}"
+        raise ConfigError("E031", what, where="rollout.group", fix=f"group={max(8, row.min_group)}")
     return overlong_penalised(config, kl_penalised(config, row))
 
 

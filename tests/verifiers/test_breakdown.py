@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from gnomon.monitoring.breakdown import breakdown, entries, lines
 from gnomon.stats import merge
 from gnomon.types import Completion, Finish, Group, Part, Rollout, Status, Stop, Task, Turn, Verdict
+from gnomon.verifiers.breakdown import breakdown, entries, lines
 
 
 def drawn(seed: int, groups: int = 6, size: int = 5) -> list[list[dict[str, float]]]:

@@ -1,0 +1,126 @@
+"""Scripts that show a finding again: Python that anybody with this package can run."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import pickletools
+import sys
+import zlib
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from enum import StrEnum
+
+from gnomon.audit.reach import MAX_TOKENS
+from gnomon.audit.subject import Subject
+from gnomon.envs.blame import line
+from gnomon.types import Task
+from gnomon.workers import serialise
+
+__all__ = ["call_script", "rule_script"]
+
+LONG = 2000
+"""Characters of a reply that a script shows as they are."""
+
+HEAD = '''"""{rule} in {name}: {what}
+
+Exits 1 while the fault is there, 0 when it is gone.
+"""
+
+import sys
+
+from gnomon.audit.repro import {names}
+from gnomon.audit.subject import Subject, subject_of
+from gnomon.types import Message, Task
+
+'''
+
+
+def call_script(subject: Subject, rule: str, index: int, reply: str, claim: str, what: str) -> str:
+    """The script of a fault that one call shows. Args: claim: of the `ruling`, in Python."""
+    text = repr(reply) if len(reply) <= LONG else f"unpacked({packed(reply)!r})"
+    return head(subject, rule, what, "load, replay, unpacked, unpickled") + (
+        f"verifier = {made(subject.verifier)}\n"
+        f"task = {task_text(subject.tasks[index])}\n"
+        f"ruling = replay(verifier, task, {text})\n"
+        "print(ruling)\n"
+        f"sys.exit(1 if {claim} else 0)\n"
+    )
+
+
+def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str, max_tokens: int = MAX_TOKENS) -> str:
+    """The script of a fault that shows in many calls: the rule's axis is tried again."""
+    if subject.env is not None:
+        subject_text = f"subject_of({made(subject.env)}, count={tasks})"
+    else:
+        task_list = "".join(f"    {task_text(solved(subject, task))},\n" for task in subject.tasks[:tasks])
+        subject_text = f"subject_of(verifier, (\n{task_list}))"
+    limit = "" if max_tokens == MAX_TOKENS else f", max_tokens={max_tokens}"
+    return head(subject, rule, what, "found_again, load, unpickled") + (
+        (f"verifier = {made(subject.verifier)}\n" if subject.env is None else "")
+        + f"there = found_again({subject_text}, {rule!r}, seed={seed}, tasks={tasks}{limit})\n"
+        f'print("{rule}:", "there" if there else "gone")\n'
+        "sys.exit(1 if there else 0)\n"
+    )
+
+
+def solved(subject: Subject, task: Task) -> Task:
+    """The task with its right reply along, since a script has no `solution` to ask."""
+    reply = None
+    with suppress(Exception):  # A solution that raises has been told.
+        reply = subject.solution(task) if subject.solution is not None else None
+    return task if reply is None else replace(task, info={**task.info, "reply": reply})
+
+
+def head(subject: Subject, rule: str, what: str, names: str) -> str:
+    said = line(what).replace("\\", "\\\\").replace('"""', "'''")
+    return HEAD.format(rule=rule, name=subject.name, what=said, names=names)
+
+
+def packed(text: str) -> str:
+    return base64.b85encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode()
+
+
+def made(thing: object) -> str:
+    """An expression that makes the object again."""
+    kind = type(thing)
+    options = {}
+    for field in fields(thing) if is_dataclass(thing) and not isinstance(thing, type) else ():
+        value = getattr(thing, field.name)
+        if not field.init or value == field.default:
+            continue
+        value = value.value if isinstance(value, StrEnum) else value
+        if not literal(value):
+            return pickled(thing)
+        options[field.name] = value
+    if not is_dataclass(thing) and getattr(thing, "__dict__", None):
+        return pickled(thing)
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if file is None or "<locals>" in kind.__qualname__:
+        return pickled(thing)
+    given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    return f"load({kind.__module__!r}, {file!r}, {kind.__qualname__!r})({given})"
+
+
+def pickled(thing: object) -> str:
+    payload = serialise.packed(thing)
+    named = {word for _, word, _ in pickletools.genops(payload) if isinstance(word, str)} & sys.modules.keys()
+    files = ((name, getattr(sys.modules[name], "__file__", None)) for name in sorted(named - {"__main__"}))
+    modules = "".join(f", {pair!r}" for pair in files if not pair[0].startswith("gnomon."))
+    return f"unpickled({base64.b85encode(payload).decode()!r}{modules})"
+
+
+def task_text(task: Task) -> str:
+    """The task as an expression."""
+    info = dict(task.info)
+    if not (literal(task.answer) and literal(info)):
+        return pickled(task)
+    messages = "".join(f"Message(role={m.role!r}, content={m.content!r}), " for m in task.messages)
+    return f"Task(id={task.id!r}, messages=({messages}), answer={task.answer!r}, info={info!r})"
+
+
+def literal(value: object) -> bool:
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False

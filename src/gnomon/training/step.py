@@ -1,0 +1,116 @@
+"""What one step of a run has to record, gathered until it is stored as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from time import monotonic
+
+from gnomon.rollout.actor import Unjudged
+from gnomon.stats import Mean, Stat, Stats, Sum, merge
+from gnomon.store import Record, encode
+from gnomon.training.evaluate import Evaluation
+from gnomon.types import Group, Stop
+from gnomon.verifiers.breakdown import breakdown, entries
+
+__all__ = ["StepLog", "rollout_stats"]
+
+
+class StepLog:
+    """Rollouts, advantages, metrics and evaluations of a step. Args: number: of the step, from 0."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.began = monotonic()
+        """When the training part of the step began."""
+        self.evaluations: list[list[Record]] = []
+        """The records of each; the last of them is the evaluation itself."""
+        self._groups: Sequence[Group] = ()
+        self._advantages: Sequence[float] | None = None
+        self._stats: Stats = {}
+        self._statuses: dict[str, int] = {}
+
+    def evaluation(self, evaluation: Evaluation) -> None:
+        """A measurement on held-out tasks; the one of step 0 is the baseline."""
+        kind = "evaluation" if self.number else "baseline"
+        records = records_of("held_out", self.number, evaluation.groups)
+        self.evaluations.append([*records, Record(kind=kind, step=self.number, body=evaluation.body())])
+        self.began = monotonic()
+
+    def rollouts(self, groups: Sequence[Group]) -> None:
+        """All rollouts of the step, before any is dropped."""
+        self._groups = groups
+
+    def advantages(self, advantages: Sequence[float]) -> None:
+        """One for each rollout that is trained on, in order. Rollouts of spare groups, and of groups that could not be
+        judged, have none."""
+        self._advantages = advantages
+        rollouts = [rollout for group in self._groups for rollout in group.rollouts]
+        self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
+        self.stats(rollout_stats(self._groups))
+        self.stats(breakdown(entries(self._groups)))
+
+    def stats(self, stats: Mapping[str, Stat]) -> None:
+        self._stats = merge(self._stats, dict(stats))
+
+    def metrics(self) -> dict[str, float]:
+        return {name: stat.value for name, stat in sorted(self._stats.items())}
+
+    def records(self) -> list[Record]:
+        """All records of the step, in the order in which they are stored."""
+        body = {"metrics": self.metrics(), "statuses": self._statuses}
+        return [*self.unfinished(), Record(kind="step", step=self.number, body=body)]
+
+    def trained(self) -> list[Record]:
+        """Those of the rollouts to train on."""
+        return list(records_of("rollout", self.number, self._groups, self._advantages))
+
+    def unfinished(self, error: Exception | None = None) -> list[Record]:
+        """What was measured and sampled so far. Args: error: what ended the step; it may carry more rollouts."""
+        found = [*chain.from_iterable(self.evaluations), *self.trained()]
+        if isinstance(error, Unjudged) and not self._groups:
+            found += records_of("held_out" if error.held_out else "rollout", self.number, error.groups)
+        return found
+
+
+def records_of(
+    kind: str, step: int, groups: Sequence[Group], advantages: Sequence[float] | None = None
+) -> Iterator[Record]:
+    """The records of groups, each rollout with its advantage where there are advantages."""
+    remaining = iter(advantages or ())
+    for group in groups:
+        for record in encode(group, kind=kind, step=step):
+            if record.kind == kind and advantages is not None and group.judged:
+                advantage = 0.0 if group.spare else next(remaining)
+                record = replace(record, body={**record.body, "advantage": advantage})
+            yield record
+
+
+def rollout_stats(groups: Sequence[Group]) -> Stats:
+    """Rates of a step's rollouts: `all_right`, `all_wrong`, `spare` and `failed` per group, every other per rollout.
+
+    Groups that could not be judged count as `failed` and in nothing else.
+    """
+    stats: Stats = {"failed": Mean(0.0, 0)}
+    spare = any(group.spare for group in groups)
+    for group in groups:
+        stats = merge(stats, {"failed": Mean(not group.judged)})
+        if not group.judged:
+            continue
+        right = [rollout.verdict.correct for rollout in group.rollouts]
+        stats = merge(stats, {"all_right": Mean(all(right)), "all_wrong": Mean(not any(right))})
+        if spare:
+            stats = merge(stats, {"spare": Mean(group.spare)})
+        for rollout in group.rollouts:
+            one: Stats = {
+                "reward": Mean(rollout.reward),
+                "correct": Mean(rollout.verdict.correct),
+                "length": Mean(rollout.tokens),
+                "truncated": Mean(rollout.stop is Stop.TRUNCATED),
+                "tokens": Sum(rollout.tokens),
+            }
+            parts: Stats = {f"part/{part.name}": Mean(part.value) for part in rollout.verdict.parts}
+            stats = merge(stats, one | parts)
+    return stats
