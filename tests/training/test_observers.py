@@ -159,7 +159,7 @@ def test_a_resumed_run_tells_where_it_goes_on(alone, tmp_path):
 def test_an_observer_learns_that_a_run_failed(tmp_path, monkeypatch):
     from gnomon.learners.local import LocalLearner
 
-    def broken(self: LocalLearner) -> None:
+    def broken(self: LocalLearner, lr: float) -> None:
         raise ZeroDivisionError("on purpose")
 
     monkeypatch.setattr(LocalLearner, "optim_step", broken)
