@@ -14,7 +14,7 @@ from gnomon.audit import AXES, Severity, audit, preflight, read_tasks, subject_o
 from gnomon.audit.expressions import broken_rules
 from gnomon.audit.frame import Frame, learnt
 from gnomon.audit.sarif import sarif
-from gnomon.audit.sentinels import best_without_correct, breakdown
+from gnomon.audit.sentinels import best_without_correct, paid_parts
 from gnomon.audit.text import report_text
 from gnomon.envs import ENVS, Countdown
 from gnomon.errors import ConfigError
@@ -92,7 +92,7 @@ def test_five_tool_calls_pay_five_and_being_right_pays_one() -> None:
 def test_a_gate_that_stays_shut_pays_nothing() -> None:
     report = audit(subject_of(replace(Sound(), format=5.0, gate="correct"), count=TASKS), axes=["exploit", "sentinels"])
     assert report.passed and report.tables["breakdown"]["best without being right"] == 0
-    assert best_without_correct(breakdown([])) == (0, "nothing")
+    assert best_without_correct(paid_parts([])) == (0, "nothing")
 
 
 def test_the_preflight_is_quick_and_leaves_a_receipt() -> None:

@@ -233,7 +233,7 @@ def test_the_command_serves_until_it_is_ended():
     env = {name: value for name, value in os.environ.items() if name != "GNOMON_TOKEN"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
-            url = process.stdout.readline().split()[3].rstrip(",")
+            url = process.stdout.readline().split()[3].rstrip(",;")
             token = process.stdout.readline().strip().partition("=")[2]
             host = url.removeprefix("http://")
             connection = http.client.HTTPConnection(host, timeout=20)
