@@ -105,7 +105,7 @@ def test_a_reward_that_is_not_finite_is_named_with_its_rollout(value, name):
     said = fails(mind)
     assert (
         "the rewards of these rollouts are not finite" in said
-        and "rollouts 2 of those" in said
+        and "trained rollouts 2, counted from 0" in said
         and "gnomon check" in said
     )
     assert "optim.lr" not in said and "critic.lr" not in said
@@ -129,7 +129,7 @@ def test_what_a_batch_was_given_is_named_with_its_rollouts(field, words):
     mind.forward_backward(reported(ready, value) if field == "behavior_logp" else replace(ready, **{field: value}), PPO)
     next(iter(mind.parameters.values())).grad.view(-1)[0] = NAN
     said = fails(mind)
-    assert words in said and "rollouts 1, 3 of those" in said
+    assert words in said and "trained rollouts 1, 3, counted" in said
 
 
 def reported(data: Batch, logp: Tensor) -> Batch:
@@ -175,4 +175,4 @@ def test_many_rollouts_are_counted():
     mind, row = learner(), objective("rloo")
     many = replace(data, sequences=sequences, rollouts=seen, denominators=sizes)
     mind.forward_backward(credited(mind, many, row), row)
-    assert "rollouts 0, 1, 2, 3, 4, 5, 6, 7 and 8 more of those" in fails(mind)
+    assert "trained rollouts 0, 1, 2, 3, 4, 5, 6, 7 and 8 more, counted" in fails(mind)
