@@ -37,7 +37,9 @@ def batch(rewards: list[list[float]], players: list[list[int]]) -> Batch:
 
 
 def row(recall: str) -> Objective:
-    return replace(objective("rae"), recall=RECALLS[recall])
+    found = objective("rae", mean_per=recall)
+    assert found.recall is RECALLS[recall]
+    return found
 
 
 def by_hand(recall: str, steps: list[Batch]) -> tuple[list[list[float]], dict[int, float]]:

@@ -10,8 +10,9 @@ from functools import partial
 
 from gnomon.objectives import advantages, closed, group_credit, ratios
 from gnomon.objectives.group_rows import dr_grpo, reinforce, standard_score
+from gnomon.objectives.past import mean_per_rollout, mean_per_step
 from gnomon.objectives.ratio_rows import OVER_TOKENS, dapo
-from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Singleton, row
+from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, Singleton, row
 from gnomon.objectives.target import Seen, TokenShape
 
 __all__ = ["gfpo", "gfpo_efficiency", "luffy", "luffy_paper", "rae", "seed_grpo", "seed_grpo_loo"]
@@ -107,17 +108,21 @@ def gfpo_efficiency(*, keep: int, clip_low: float, clip_high: float, epsilon: fl
 
 
 @row
-def rae(*, clip_low: float, clip_high: float) -> Objective:
-    """Differs: the mean moves once per step, by the mean reward of the role; the released code moves it after every
-    rollout, so that it also follows the earlier rollouts of the step. Both are known before the reward is, and the
-    expectation is the same. With a rate of 0.95 the mean here forgets a step as that one forgets a rollout.
+def rae(*, clip_low: float, clip_high: float, mean_per: str) -> Objective:
+    """Differs: by default the mean moves once per step, by the mean reward of the role. The released code moves it
+    after every rollout (`mean_per=rollout`), so it also follows the earlier rollouts of the step. Both means are known
+    before the reward is, and the expectation is the same. With a rate of 0.95 the default forgets a step as the
+    released code forgets a rollout.
     """
+    recall = {"step": mean_per_step, "rollout": mean_per_rollout}[mean_per]
     return replace(
         reinforce(),
         credit=group_credit.past_centred,
+        recall=recall,
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.SHIFTED,
+        scope=Scope.STEP if mean_per == "rollout" else Scope.GROUP,
         equation="κ = clip(ρ; A)·A / S, A = rᵢ − bᵢ",
     )
 
