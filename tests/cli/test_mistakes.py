@@ -139,7 +139,7 @@ TINY = ["steps=2", "prompts=2", "group=2", "max_tokens=24", "eval.tasks=8", "thr
     ("name", "code", "words"),
     [
         ("Raises", "E107", "at faulty.py:11, in verify: return {}["),
-        ("TooMuch", "E105", "outside of reward_range"),
+        ("TooMuch", "E105", "outside reward_range"),
         ("Silent", "E105", "at faulty.py:26, in verify"),
         ("Halfway", "E124", "at faulty.py:32, in check"),
     ],

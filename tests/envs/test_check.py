@@ -300,7 +300,7 @@ FAULTS: list[tuple[type[Sound], str, str]] = [
     (NewIds, "splits", "under another id"),
     (SplitsAlike, "splits", "same problem"),
     (NoSlotShown, "prompt", "0 times"),
-    (Echo, "prompt", "given back"),
+    (Echo, "prompt", "the prompt itself"),
     (WrongSolution, "solutions", "judged wrong"),
     (ShortPaid, "solutions", "maximum of reward_range"),
     (AnythingGoes, "wrong answers", "190 of 190 wrong answers"),
@@ -502,14 +502,14 @@ SEVERAL_FAULTS: list[tuple[type[MultiTurn], str, str]] = [
     (KeepsCount, "episodes", "replayed from its completions differs"),
     (HashedHints, "another process", "plays the same replies differently"),
     (OneTooMany, "episodes", "not over after max_turns = 5"),
-    (PoorPlayer, "solutions", "its own player, in seat 0, is judged wrong"),
+    (PoorPlayer, "solutions", "its own player, as player 0, is judged wrong"),
     (EveryoneWins, "constant answer", "100.0%"),
     (PaysTheUnreadable, "hostile replies", "in turn 5: judged correct"),
-    (PaysTheUnreadable, "two answers", "two moves"),
+    (PaysTheUnreadable, "two answers", "two actions"),
     (BreaksLate, "hostile replies", "ValueError"),
     (SpeechlessSeat, "episodes", "player 1 must act and got no observation"),
     (LostSeat, "episodes", "2 players and 1 verdicts"),
-    (IllegalPlayer, "solutions", "in seat 0, is judged rejected"),
+    (IllegalPlayer, "solutions", "as player 0, is judged rejected"),
 ]
 
 

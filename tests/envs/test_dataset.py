@@ -256,7 +256,7 @@ def test_rows_without_a_column_are_told_at_once_with_their_numbers(side: str, co
     for split in ("train", "test"):
         with pytest.raises(ConfigError, match="E153") as caught:
             env.tasks(split)
-        assert caught.value.what == f"rows 3, 7 of {len(broken)} have no {column!r}"
+        assert caught.value.what == f"the column {column!r} is empty in rows 3, 7 of {len(broken)}"
 
 
 def test_rows_without_the_mark_are_told_at_once_with_their_numbers(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_rows_without_the_mark_are_told_at_once_with_their_numbers(tmp_path: Pat
 
 def test_many_rows_are_counted_and_the_first_named(tmp_path: Path) -> None:
     rows = [{**row, "a": None} for row in sums(40)]
-    with pytest.raises(ConfigError, match=r"rows 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 30 more of 40 have no 'a'"):
+    with pytest.raises(ConfigError, match=r"'a' is empty in rows 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 30 more of 40"):
         Dataset(path=written(tmp_path / "a.jsonl", rows), **COLUMNS).tasks("train")
 
 

@@ -78,6 +78,6 @@ def test_several_turns_are_played_to_their_end() -> None:
 def test_every_seat_is_asked_and_told_what_it_earned() -> None:
     verdicts, text = seated(KuhnPoker(), "bet", "pass")
     assert [verdict.reward for verdict in verdicts] == [1.0, -1.0]
-    assert text.index("seat 0\nuser: Kuhn") < text.index("seat 1\nuser: Kuhn")
-    assert "seat 0: correct, reward 1" in text and "seat 1: wrong, reward -1" in text
+    assert text.index("player 0\nuser: Kuhn") < text.index("player 1\nuser: Kuhn")
+    assert "player 0: correct, reward 1" in text and "player 1: wrong, reward -1" in text
     assert "They bet." in text

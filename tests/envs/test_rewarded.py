@@ -141,12 +141,12 @@ def test_tasks_and_files_are_taken_too(tmp_path):
     ("tasks", "words"),
     [
         ([], "there are no tasks"),
-        (5, "not rows"),
+        (5, "must be rows"),
         ([3, 4], "must be a row"),
         ([{"q": "x"}, {"q": "y"}], "no prompt"),
         ([{"prompt": "x"}, {"prompt": "y"}], "no answer, and plain needs one"),
         ([{"prompt": "x", "answer": "1"}, {"prompt": "y"}], "train, row 1"),
-        ([{"prompt": "", "answer": "1"}, {"prompt": "y", "answer": "1"}], "no prompt|a prompt is ''"),
+        ([{"prompt": "", "answer": "1"}, {"prompt": "y", "answer": "1"}], "a prompt must be text"),
         ([{"prompt": [], "answer": "1"}, {"prompt": "y", "answer": "1"}], "a prompt must be text or messages"),
         ([{"prompt": "x", "answer": "1"}], "only one question"),
     ],
@@ -162,7 +162,7 @@ def test_a_parameter_that_names_nothing_is_refused_before_any_reply():
         rewarded(ROWS, lambda completion, gold_answer: 1.0)
     with pytest.raises(ConfigError, match=r"E163.*'scores'"):
         rewarded(ROWS, lambda completions, scores: [1.0])
-    with pytest.raises(ConfigError, match="cannot be called"):
+    with pytest.raises(ConfigError, match="must be a function"):
         rewarded(ROWS, "f")  # type: ignore[arg-type]
 
 

@@ -114,7 +114,7 @@ def test_arguments_are_the_text_that_was_sampled(tokenizers):
         ('{"a": NaN}', "NaN is not a JSON number"),
         ('{"a": 1e999}', "1e999 is not a JSON number"),
         ('{"a": 1, "a": 2}', "names a key twice"),
-        ("[1]", "no JSON object"),
+        ("[1]", "not a JSON object"),
         ('{"a": 1} {}', "Extra data"),
         ("", "not JSON"),
     ],

@@ -49,7 +49,7 @@ def test_calls_that_can_be_read(reply, found):
     [
         ("<calculator>1", "does not end"),
         ("<tool_call>{}</tool_call>", '"name"'),
-        ("<tool_call></tool_call>", "no JSON"),
+        ("<tool_call></tool_call>", "not JSON"),
         ("<tool_call>[1]</tool_call>", "not a JSON object"),
         ('<tool_call>{"name": 3}</tool_call>', '"name"'),
         ('<tool_call>{"name": "rm", "arguments": {}}</tool_call>', "no tool 'rm'; there is calculator"),

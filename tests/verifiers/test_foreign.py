@@ -49,7 +49,7 @@ def test_what_is_no_score_is_the_functions_failure(name):
 
 
 def test_a_reward_outside_of_what_was_declared_is_told():
-    with pytest.raises(GnomonError, match=r"E133.*a reward of 7"):
+    with pytest.raises(GnomonError, match=r"E133.*the reward 7"):
         trl("huge").verify(TASK, "4")
     assert trl("huge", top=7.0).verify(TASK, "4").correct
 

@@ -61,7 +61,7 @@ class Case:
             try:
                 reply = solution(task)
                 if reply is not None and not isinstance(reply, str):
-                    raise Fault(f"a solution must be a string and is a {type(reply).__name__}")
+                    raise Fault(f"a solution must be a string, not {type(reply).__name__}")
                 replies.append(reply)
             except Exception as error:
                 self.troubles.append((raised(error), place(error, self.subject.verifier)))

@@ -388,7 +388,7 @@ def added_up(subject: Subject) -> str:
             verdict = judge(subject.env, task, reply)
             (right if verdict.correct else other).append(verdict.reward)
     if right and other and max(other) >= min(right):
-        raise Fault(f"a wrong reply earns {max(other)}, a right one {min(right)}")
+        raise Fault(f"a wrong reply gets the reward {max(other)}, a right one {min(right)}")
     if not isinstance(subject.env, SingleTurn):
         return "every reward is the sum of its open parts"
     gated = replace(subject.env, gate="correct")

@@ -58,7 +58,7 @@ def lines(path: str) -> Iterator[Row]:
         try:
             row = json.loads(line) if line.strip() else {}
             if not isinstance(row, dict):
-                raise ValueError(f"a line must be a JSON object and is a {type(row).__name__}")
+                raise ValueError(f"a line must be a JSON object, not {type(row).__name__}")
         except ValueError as error:
             fix = 'one line is {"prompt": "2+2?", "answer": "4"}'
             raise unreadable(f"{path}, line {number}", f"{type(error).__name__}: {error}", fix) from error

@@ -102,7 +102,7 @@ def asked(reward: Any) -> Collection[str]:
         return signature(reward).parameters
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            "E163", f"the reward must be a function and is a {type(reward).__name__}", where="reward", why=str(error),
+            "E163", f"the reward must be a function, not {type(reward).__name__}", where="reward", why=str(error),
             fix="reward=f, with def f(completion, answer): return completion.strip() == answer",
         ) from error  # fmt: skip
 
@@ -160,9 +160,7 @@ class Columns:
             return row
         if not isinstance(row, Mapping):
             fix = f"give a row such as {EXAMPLE}"
-            raise ConfigError(
-                "E162", f"a task must be a row (a dict) and is a {type(row).__name__}", where=where, fix=fix
-            )
+            raise ConfigError("E162", f"a task must be a row (a dict), not {type(row).__name__}", where=where, fix=fix)
         for name in filter(None, (self.prompt or "prompt", self.answer)):
             if row.get(name) is None:
                 raise no_column(row, name, (name,), where)
@@ -187,7 +185,7 @@ def listed(rows: Any) -> list[Any]:
         rows = rows.to_dict("records")  # A table of pandas.
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         raise ConfigError(
-            "E162", f"the tasks must be rows and are a {type(rows).__name__}", where="tasks",
+            "E162", f"the tasks must be rows, not {type(rows).__name__}", where="tasks",
             fix=f"give a list of rows such as {EXAMPLE}, the path of a .jsonl file, or a data set",
         )  # fmt: skip
     found = list(rows)

@@ -30,7 +30,7 @@ def strict_json(text: str, *, max_length: int = MAX_LENGTH) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_int, parse_float=_float)
     except json.JSONDecodeError as problem:
-        raise Malformed(f"no JSON: {problem.msg} at character {problem.pos}") from problem
+        raise Malformed(f"not JSON: {problem.msg} at character {problem.pos}") from problem
 
 
 def _measure(text: str) -> None:

@@ -62,7 +62,7 @@ class Foreign(ABC):
             raise VerifierError(
                 "E133", f"the reward {reward:g} is outside the declared range {self.low:g} to {self.top:g}",
 where=repr(self),
-                fix=f"low={min(reward, self.low):g}, top={max(reward, self.top):g}, if top is a correct reply's",
+                fix=f"low={min(reward, self.low):g}, top={max(reward, self.top):g}, if a correct reply gets top",
             )  # fmt: skip
         if reward < (self.top if self.right is None else self.right) - SLACK:
             return verdict
@@ -77,7 +77,7 @@ def called(function: Function) -> Callable[..., Any]:
     """The function itself. Raises: VerifierError E130 when there is no such function, E131 for a module that breaks."""
     found = load(function) if isinstance(function, str) else function
     if not callable(found):
-        raise VerifierError("E130", f"{function!r} must be a function and is a {type(found).__name__}")
+        raise VerifierError("E130", f"{function!r} must be a function, not {type(found).__name__}")
     return found
 
 

@@ -105,9 +105,9 @@ def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..
     if row.data is not Data.SAMPLED or config.rollout.refill or config.rollout.candidates > 1:
         raise ConfigError(
             "E182",
-            f"{row.name} learns from more than what the policy itself sampled, and an opponent sits at no such table",
+            f"{row.name} also trains on replies that the policy did not sample, which excludes an opponent",
             where="players.opponent",
-            fix="objective=rae, or another that learns from sampled rollouts, without rollout.refill or candidates",
+            fix="objective=rae, without rollout.refill and rollout.candidates",
         )
     folder = model_folder(config.policy.path if past is not None else config.players.opponent)
     opponent = Policy.load(folder, make_precision(config).alone)
@@ -122,6 +122,6 @@ def require_same_tokens(ours: Path, theirs: Path) -> None:
             "E180",
             "the policy and its opponent have different tokenizers",
             where=f"{ours} and {theirs}",
-            why="a conversation is kept as tokens, and it would not say the same to both",
-            fix="policies that were trained from the same base",
+            why="a game is stored as tokens, which each tokenizer would decode to different text",
+            fix="use policies that were trained from the same base",
         )

@@ -45,9 +45,9 @@ def measured(engine: Embedded, renderer: Renderer, env: Env, config: RunConfig) 
     if not mismatch <= bound:
         raise NumericsError(
             "E204",
-            f"decoding and scoring differ by {mismatch:.2g} in log-probability",
+            f"log-probabilities of decoding and scoring differ by {mismatch:.2g}",
             where=f"{type(engine.policy.model).__name__} in {config.policy.dtype}",
-            why=f"rounding explains at most {bound}: the model mixes tokens in a way that this engine does not know",
+            why=f"more than {bound} is not a rounding error: a layer mixes tokens in a way the engine does not support",
             fix="use a model whose layers are attention and feed-forward only",
         )
     engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED

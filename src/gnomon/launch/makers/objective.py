@@ -33,9 +33,9 @@ def kl_penalised(config: RunConfig, row: Objective) -> Objective:
     if row.penalty is not None:
         raise ConfigError(
             "E041",
-            f"{row.name} has a KL penalty of its own, which regularize.kl would replace",
+            f"{row.name} already has a KL penalty, and regularize.kl would replace it",
             where="regularize.kl",
-            fix=f"no regularize.kl with objective={row.name}",
+            fix=f"leave out regularize.kl with objective={row.name}",
         )
     penalty = getattr(penalties, config.regularize.estimator)
     return replace(row, penalty=penalty, penalty_weight=config.regularize.kl)
