@@ -115,7 +115,7 @@ def tune(
             "E411",
             "the run has no groups to count",
             where=str(reader.folder),
-            why=f"no group has verdicts in step {since} or later; the run has {reader.steps} steps, counted from 0",
+            why=f"no group has verdicts in step {since} or later; the run has {reader.steps} finished steps",
         )
     size = group or max(seen.successes + seen.failures for seen in counts)
     tried = family_parameters(family, size)
