@@ -126,7 +126,7 @@ def test_other_observations_are_found_although_the_verdicts_are_the_same(runs, o
 def test_rollouts_against_an_opponent_are_left_out_and_counted(tmp_path):
     run = tmp_path / "r"
     gnomon.train("kuhn_poker", run=run, quiet=True, steps=1, rollout=SIZE, eval={"tasks": 2},
-                 seats={"opponent": "past"}).close()  # fmt: skip
+                 players={"opponent": "past"}).close()  # fmt: skip
     found = replay(run)
     assert found.judged == 0 and found.opposed == len(bodies(run)) and found.flips == ()
     assert "left out" in command("replay", str(run)).stdout

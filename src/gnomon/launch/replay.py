@@ -22,9 +22,10 @@ from gnomon.launch.stored import reading, stored
 from gnomon.launch.trust import require_trusted
 from gnomon.monitoring.alarms import Monitor
 from gnomon.store import Record, RunReader
+from gnomon.store.codec import rollout_of
 from gnomon.store.layout import RECIPE
 from gnomon.terminal import one_line
-from gnomon.types import Status, Task
+from gnomon.types import Rollout, Status, Task
 from gnomon.verifiers import Verifier
 
 __all__ = ["Flip", "Replay", "monitor", "replay", "replay_text"]
@@ -125,7 +126,7 @@ def replay(
         counts: Counter[str] = Counter()
         read = reading(config, env.max_turns)
         with judging(named, workers=workers, seconds=seconds, memory=config.workers.memory_mib * 2**20) as judge:
-            rollouts = stored(asked(reader, folder, env), config, read)
+            rollouts = stored(recorded_rollouts(reader, folder, env), config, read)
             while chunk := list(islice(rollouts, CHUNK)):
                 judged = [rollout for rollout in chunk if rollout.record.body["status"] != Status.UNJUDGED]
                 again = judge(judged)
@@ -209,20 +210,21 @@ def env_of_tasks(config: RunConfig, subject: Any) -> Env:
     return restricted(config, subject)
 
 
-def asked(reader: RunReader, folder: Path, env: Env) -> Iterator[tuple[Record, Task]]:
-    """Every rollout with its task, made again and compared with what is stored. Raises: RunError E142."""
+def recorded_rollouts(reader: RunReader, folder: Path, env: Env) -> Iterator[tuple[Record, Rollout]]:
+    """Every rollout, of its task as the environment makes it again. Raises: RunError E142 for another task."""
     splits = {kind: env.tasks(split) for kind, split in SPLITS.items()}
     task: Task | None = None
     for record in reader.records():
         if record.kind == "task":
             assert record.task is not None
+            asked = record
             split = splits[record.body["of"]]
             task = split[record.task] if record.task < len(split) else None
             if task is None or task.id != record.body["id"]:
                 raise changed(folder, record, task)
         elif record.kind in SPLITS:
             assert task is not None
-            yield record, task
+            yield record, rollout_of(asked, record, task)
 
 
 def changed(folder: Path, record: Record, task: Task | None) -> RunError:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from array import array
-from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from gnomon.config import RunConfig
 from gnomon.keys import Key
@@ -18,14 +15,14 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, choose
 from gnomon.rendering.reply_text import reply_text
 from gnomon.store import Record
-from gnomon.types import Message, Stop, Task
+from gnomon.types import Message, Rollout, Stop, Task
 
-__all__ = ["Stored", "reading", "stored"]
+__all__ = ["Read", "Stored", "reading", "stored"]
 
 LIMITS = (Stop.TURNS, Stop.CONTEXT, Stop.TIME)
 """Why an episode was ended although the environment would have gone on."""
-Read = Callable[[Mapping[str, Any]], tuple[str, ...]]
-"""What the environment got of each of a stored rollout's replies."""
+Read = Callable[[Rollout], tuple[str, ...]]
+"""What the environment got of each reply of a rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,96 +30,82 @@ class Stored:
     """A rollout, with the episode that it is a part of."""
 
     record: Record
-    task: Task
+    rollout: Rollout
     key: Key
     """Of the episode."""
-    player: int
     replies: tuple[tuple[str, ...] | None, ...]
     """Of every player in order; None for one whose replies were not stored."""
-    observations: tuple[tuple[Message, ...], ...] | None
-    """What the player saw before each of its replies; None where only the task was stored."""
+
+    @property
+    def task(self) -> Task:
+        return self.rollout.task
+
+    @property
+    def player(self) -> int:
+        return self.rollout.seat
 
     @property
     def text(self) -> str:
         """All that the player replied."""
         return "".join(self.replies[self.player] or ())
 
-    def complete(self, players: int) -> bool:
-        """Whether the replies of all players were stored."""
-        return len(self.replies) == players and None not in self.replies
+    @property
+    def observations(self) -> tuple[tuple[Message, ...], ...] | None:
+        """What the player saw before each of its replies; None where only the task was stored."""
+        return tuple(turn.messages for turn in self.rollout.turns) if "turns" in self.record.body else None
 
     @property
     def limited(self) -> bool:
         """Whether a limit of the run ended the episode."""
-        return self.record.body["stop"] in LIMITS
+        return self.rollout.stop in LIMITS
+
+    def complete(self, players: int) -> bool:
+        """Whether the replies of all players were stored."""
+        return len(self.replies) == players and None not in self.replies
 
 
-def stored(asked: Iterable[tuple[Record, Task]], config: RunConfig, read: Read) -> Iterator[Stored]:
-    """The rollouts of a run, in order.
-
-    Args: asked: every rollout with its task; read: see `Read`.
-    """
-    for (kind, step), part in groupby(asked, lambda pair: (pair[0].kind, pair[0].step)):
-        rollouts = list(part)
+def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: Read) -> Iterator[Stored]:
+    """The rollouts of a run, in order. Args: rollouts: each with its record; read: see `Read`."""
+    for (kind, step), part in groupby(rollouts, lambda pair: (pair[0].kind, pair[0].step)):
+        pairs = list(part)
         size = config.rollout.group if kind == "rollout" else config.eval.samples
         top = Key(config.seed).at("rollouts", step=step or 0) if kind == "rollout" else Key(config.seed).at("eval")
         players: dict[tuple[int, int], dict[int, tuple[str, ...]]] = defaultdict(dict)
-        for record, _ in rollouts:
-            players[place(record, size)][player_of(record)] = read(record.body)
-        for record, task in rollouts:
-            index, sample = place(record, size)
+        for record, rollout in pairs:
+            players[place(record, rollout, size)][rollout.seat] = read(rollout)
+        for record, rollout in pairs:
+            index, sample = place(record, rollout, size)
             replies = players[index, sample]
             yield Stored(
                 record=record,
-                task=task,
+                rollout=rollout,
                 key=top.at("episode", task=index, sample=sample),
-                player=player_of(record),
                 replies=tuple(map(replies.get, range(max(replies) + 1))),
-                observations=observed(record.body),
             )
 
 
-def player_of(record: Record) -> int:
-    return int(record.body.get("seat", 0))
-
-
-def place(record: Record, size: int) -> tuple[int, int]:
+def place(record: Record, rollout: Rollout, size: int) -> tuple[int, int]:
     """The index of a rollout's task, and the number of its episode among those of the task."""
-    return record.task or 0, (record.sample or 0) - player_of(record) * size
-
-
-def observed(body: Mapping[str, Any]) -> tuple[tuple[Message, ...], ...] | None:
-    if "turns" not in body:
-        return None
-    return tuple(tuple(Message(**message) for message in turn["messages"]) for turn in body["turns"])
+    return record.task or 0, rollout.sample - rollout.seat * size
 
 
 def reading(config: RunConfig, turns: int) -> Read:
-    """How the replies of a run's rollouts are read from their records, as its renderer read them then.
+    """How the replies of a run's rollouts are read, as its renderer read them when they were sampled.
 
     Args: turns: how many turns of the policy an episode may have.
     Raises: ModelError, when the folder of the policy is gone.
     """
     renderer = choose(Tokenizer(model_folder(config.policy.path)), config.policy.renderer, turns=turns)
 
-    def read(body: Mapping[str, Any]) -> tuple[str, ...]:
-        parts = list(turns_of(body))
-        if isinstance(renderer, Plain) or (config.rollout.demonstrations and prefilled(body)):
-            return tuple(text for text, _ in parts)
-        return tuple(reply_text(renderer, text, token_ids) for text, token_ids in parts)
+    def read(rollout: Rollout) -> tuple[str, ...]:
+        completions = [turn.completion for turn in rollout.turns]
+        if isinstance(renderer, Plain) or (config.rollout.demonstrations and prefilled(rollout)):
+            return tuple(completion.text for completion in completions)
+        return tuple(reply_text(renderer, completion.text, completion.token_ids) for completion in completions)
 
     return read
 
 
-def turns_of(body: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[int]]]:
-    """Text and tokens of each reply."""
-    start = 0
-    for turn in body.get("turns", [{"reply": body["reply"], "tokens": body["tokens"]}]):
-        yield turn["reply"], body["token_ids"][start : start + turn["tokens"]]
-        start += turn["tokens"]
-
-
-def prefilled(body: Mapping[str, Any]) -> bool:
+def prefilled(rollout: Rollout) -> bool:
     """Whether nobody sampled a rollout: its tokens have no log-probability."""
-    logprobs = array("f", b64decode(body["logprobs"]))
-    return all(map(math.isnan, logprobs))
+    return all(math.isnan(logp) for turn in rollout.turns for logp in turn.completion.logprobs)
