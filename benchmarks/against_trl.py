@@ -78,7 +78,7 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     import torch
 
     from gnomon.config import RunConfig, to_toml
-    from gnomon.engines.base import Tier
+    from gnomon.engines.base import Tier, sample_all
     from gnomon.engines.embedded import Embedded
     from gnomon.keys import Key
     from gnomon.learners.local import LocalLearner
@@ -131,7 +131,7 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
             requests = [
                 Request(prompt_ids=prompts[n // shape.group], key=key, sampling=sampling) for n, key in enumerate(keys)
             ]
-            done = asyncio.run(engine.sample(requests))
+            done = asyncio.run(sample_all(engine, requests))
             groups = []
             for i, (_, task) in enumerate(chosen):
                 mine = done[i * shape.group : (i + 1) * shape.group]

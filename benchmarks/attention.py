@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as fused
 
 from gnomon.engines import embedded
-from gnomon.engines.base import Tier
+from gnomon.engines.base import Tier, sample_all
 from gnomon.envs import ENVS
 from gnomon.keys import Key
 from gnomon.learners import Batch, Row
@@ -121,7 +121,7 @@ def main() -> None:
 
     def one() -> tuple[float, float, float]:
         began = time.perf_counter()
-        done = asyncio.run(engine.sample(requests))
+        done = asyncio.run(sample_all(engine, requests))
         middle = time.perf_counter()
         rows = tuple(
             Row(

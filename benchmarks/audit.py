@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gnomon.engines import sample_all
 from gnomon.engines.embedded import Embedded
 from gnomon.keys import Key
 from gnomon.learners.batch import Batch
@@ -206,7 +207,7 @@ def sample(engine: Embedded, groups: int, group: int, seed: int) -> list[Group]:
         for g in range(groups)
         for i in range(group)
     ]
-    found = asyncio.run(engine.sample(requests))
+    found = asyncio.run(sample_all(engine, requests))
     task = Task(id="audit", messages=(Message(role="user", content=PROMPT),), answer=None)
     return [
         Group(

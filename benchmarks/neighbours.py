@@ -30,7 +30,7 @@ async def speed(threads: int, seconds: float) -> tuple[float, float]:
     from gnomon.keys import Key
     from gnomon.launch.local import build
     from gnomon.rollout import pack
-    from gnomon.rollout.actor import judged
+    from gnomon.rollout.failures import judged
 
     config, _ = resolve([Source({"env": "countdown", "threads": threads, "rollout": {"prompts": 8}}, {})])
     parts = build(config)

@@ -56,5 +56,5 @@ def played(
     with closing(parts.actor.workers):
         for start in range(0, len(indices), 64):
             chosen = [(index, tasks[index]) for index in indices[start : start + 64]]
-            found += asyncio.run(parts.actor.play(chosen, key, rollouts))
+            found += asyncio.run(parts.actor.rollouts(chosen, key, rollouts))
     return found

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from engines.asking import ask
+from gnomon.engines import sample_all
 from gnomon.engines.embedded import Embedded
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
@@ -40,4 +41,4 @@ def requests(policy: Policy) -> list[Request]:
 
 @pytest.fixture()
 def sample() -> Callable[[Embedded, Sequence[Request]], list[Completion]]:
-    return lambda engine, requests: asyncio.run(engine.sample(requests))
+    return lambda engine, requests: asyncio.run(sample_all(engine, requests))

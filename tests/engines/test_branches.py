@@ -14,33 +14,38 @@ from gnomon.models.attention import MIN_ROWS
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_row_stands_on_the_branch_of_what_it_said(seed):
+def test_every_row_stands_on_the_branch_of_what_it_sampled(seed):
+    """Against texts kept by hand: what a slot holds is what its rows sampled, whatever was copied, moved or reused."""
     rng = random.Random(seed)
-    prompts = sorted(rng.randrange(3) for _ in range(rng.randint(1, 40)))
-    branches = Branches(prompts, last=[10, 11, 12])
-    said = [(prompt, 10 + prompt) for prompt in prompts]
-    lives, texts = [True] * len(prompts), [(prompt, 10 + prompt) for prompt in branches.prompt]
-    for _ in range(12):
-        going = [row for row, live in enumerate(lives) if live]
-        if not going:
-            break
-        assert [texts[branches.of[row]] for row in going] == [said[row] for row in going]
-        assert branches.token == [text[-1] for text in texts]
-        tokens = [rng.choice((0, 0, 0, 1)) for _ in lives]
-        lives = [live and rng.random() > 0.1 for live in lives]
-        going = [row for row, live in enumerate(lives) if live]
-        if not going:
-            break
-        said = [(*text, token) for text, token in zip(said, tokens, strict=True)]
-        parents = branches.grow(tokens, going)
-        before = texts if parents is None else [texts[parent] for parent in parents]
-        texts = [(*text, token) for text, token in zip(before, branches.token, strict=True)]
-        if parents is None:  # Idle branches repeat themselves; what they hold is nobody's.
-            texts = [text if at in {branches.of[row] for row in going} else text[-1:] for at, text in enumerate(texts)]
-        assert branches.prompt == sorted(branches.prompt) and len(texts) >= MIN_ROWS
-        if rng.random() < 0.3:
-            branches.keep(going)
-            said, lives = [said[row] for row in going], [True] * len(going)
+    branches, texts, slots, joined = Branches(), {}, {}, 0
+    for _ in range(40):
+        for _ in range(rng.choice((0, 0, 1, 5)) if texts else 4):
+            texts[joined] = [(1, 2, 3)[: rng.randrange(1, 4)], []]
+            branches.join(joined, texts[joined][0])
+            joined += 1
+        ids, plan = branches.plan()
+        slots = {**slots, **{to: slots[source] for source, to in plan.copied}}
+        assert len(plan.group) == len(plan.depth) >= MIN_ROWS
+        fed = ids[len(ids) - len(plan.group) :]
+        for branch in branches:
+            slots[branch.slot] = [*(slots[branch.slot] if branch.depth else []), fed[branch.slot]]
+            assert plan.depth[branch.slot] == branch.depth == len(slots[branch.slot]) - 1
+            assert plan.prompts[plan.group[branch.slot]] == len(branch.prompt.ids) - 1
+            for row in branch.rows:
+                prompt, text = texts[row]
+                assert branch.prompt.ids == prompt and slots[branch.slot] == [prompt[-1], *text]
+        grown = []
+        for branch in branches:
+            going = {}
+            for row in branch.rows:
+                texts[row][1].append(token := rng.choice((0, 0, 0, 1)))
+                if rng.random() > 0.1:
+                    going.setdefault(token, []).append(row)
+                else:
+                    del texts[row]
+            grown.append(going)
+        branches.grow(grown)
+        assert sorted(row for branch in branches for row in branch.rows) == sorted(texts)
 
 
 def test_what_rows_begin_to_say_alike_passes_through_the_model_once(policy, sample, monkeypatch):
@@ -53,9 +58,10 @@ def test_what_rows_begin_to_say_alike_passes_through_the_model_once(policy, samp
     completions = sample(engine, requests)
     texts = [completion.token_ids for completion in completions]
     started = [len({text[:place] for text in texts if len(text) > place}) for place in range(12)]
+    assert passed[0] == len(requests[0].prompt_ids) - 1 + MIN_ROWS
     assert passed[1] == MIN_ROWS
     # A branch that nobody stands on any more leaves when a quarter are such.
-    assert all(now <= max(MIN_ROWS, was / 0.75) for now, was in zip(passed[1:], started, strict=False))
+    assert all(now <= max(MIN_ROWS, was / 0.75) for now, was in zip(passed[1:], started[1:], strict=False))
     assert sum(passed[1:]) < sum(map(len, texts)) / 2
 
     alone = [sample(engine, [request])[0] for request in requests[::32]]

@@ -12,8 +12,9 @@ from scipy.stats import chisquare
 
 from engines.asking import ask
 from gnomon.engines.base import Tier
+from gnomon.engines.decoder import Decoder
 from gnomon.engines.embedded import Embedded
-from gnomon.engines.noise import Noise
+from gnomon.engines.noise import Noise, sampled
 from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
@@ -135,15 +136,26 @@ def test_first_tokens_are_drawn_from_the_policy(engine, policy, sample):
     assert torch.allclose(told, p.log()[chosen], atol=1e-5)
 
 
-def test_noise_does_not_depend_on_how_it_is_read():
-    keys = [Key(0).at("n", i=i).bytes for i in range(5)]
-    all_rows, some = Noise(keys, 101), Noise([keys[3], keys[1]], 101)
-    some.ahead = 3
-    for step in range(60):
-        wanted = all_rows.next()[[3, 1]]
-        assert torch.equal(some.next(), wanted), step
-    all_rows.keep([1, 4])
-    assert torch.equal(all_rows.next()[0], some.next()[1])
+@pytest.mark.parametrize("vocabulary", [3, 101, 5000])
+def test_noise_does_not_depend_on_how_far_ahead_it_is_drawn(vocabulary, monkeypatch):
+    key = Key(0).at("n").bytes
+    stream = Noise(key, vocabulary)
+    wanted = [stream.next().copy() for _ in range(60)]
+    monkeypatch.setattr("gnomon.engines.noise.AHEAD", 7 * vocabulary)
+    again = Noise(key, vocabulary)
+    assert all((again.next() == numbers).all() for numbers in wanted)
+
+
+@pytest.mark.parametrize("chunk", [1, 300, 10**6])
+def test_tokens_do_not_depend_on_how_many_rows_noise_is_made_for_at_a_time(chunk, monkeypatch):
+    monkeypatch.setattr("gnomon.engines.noise.CHUNK", chunk)
+    logp = torch.log_softmax(torch.linspace(-1, 1, 9 * 101).view(9, 101), -1)
+    keys = [Key(0).at("n", i=i).bytes for i in range(9)]
+    by_hand = [Noise(key, 101).next() for key in keys]
+    best = [
+        int((row.double() - torch.tensor(u).log().neg().log()).argmax()) for row, u in zip(logp, by_hand, strict=True)
+    ]
+    assert sampled(logp, [Noise(key, 101) for key in keys]).tolist() == best
 
 
 def test_a_load_takes_the_new_weights_and_proves_it(sample):
@@ -181,7 +193,8 @@ def test_the_measurement_stays_within_what_the_model_can_hold(policy, monkeypatc
     small = Embedded(Policy.load(model_folder("tiny")))
     monkeypatch.setattr(small.policy.model.config, "max_position_embeddings", 100)
     asked = []
-    decode = small._decode
-    monkeypatch.setattr(small, "_decode", lambda requests: asked.extend(requests) or decode(requests))
+    monkeypatch.setattr(
+        Decoder, "admit", lambda self, request, admit=Decoder.admit: asked.append(request) or admit(self, request)
+    )
     assert small.measure([policy.tokenizer.encode("Compute 5 + 6.\n")], tokens=8) == 0.0
     assert max(len(request.prompt_ids) for request in asked) == 92

@@ -143,7 +143,7 @@ def test_text_survives(policy: Policy, text: str) -> None:
 def test_it_continues_a_text_sensibly(policy: Policy) -> None:
     prompt = (2, *policy.tokenizer.encode("def fibonacci(n):\n"))
     request = Request(prompt_ids=prompt, key=bytes(16), sampling=Sampling(max_tokens=16, temperature=0.0))
-    (completion,) = asyncio.run(Embedded(policy).sample([request]))
+    completion = asyncio.run(Embedded(policy).sample(request))
     assert completion.text.startswith("    if n == 0:\n        return 0\n")
 
 

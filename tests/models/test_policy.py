@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, Gemma2Config
 
+from gnomon.engines import sample_all
 from gnomon.engines.embedded import Embedded
 from gnomon.errors import ModelError
 from gnomon.keys import Key
@@ -79,7 +80,7 @@ def sample(policy: Policy, batch: str, temperature: float = 1.0) -> tuple[list[t
         )
         for row, (prompt, length) in enumerate(BATCHES[batch])
     ]
-    return [request.prompt_ids for request in requests], asyncio.run(Embedded(policy).sample(requests))
+    return [request.prompt_ids for request in requests], asyncio.run(sample_all(Embedded(policy), requests))
 
 
 @pytest.mark.parametrize("batch", BATCHES)

@@ -169,8 +169,8 @@ def test_a_parameter_that_the_family_cannot_have_is_refused_before_the_run(famil
     [
         (["objective=maxrl", "regularize.overlong=0.2"], "E042"),
         (["objective=verifree", "regularize.overlong=0.2"], "E042"),
-        (["objective=luffy", *SHOWN, "rollout.refill=2"], "E043"),
-        (["objective=fcp", "rollout.refill=2"], "E043"),
+        (["objective=verifree", "rollout.refill=2"], "E043"),
+        (["objective=sft", *SHOWN, "rollout.refill=2"], "E043"),
         (["objective=sft", *SHOWN, "rollout.candidates=2"], "E043"),
         (["objective=dapo", "rollout.candidates=2"], "E043"),
         (["objective=rloo", "rollout.offline=0.2"], "E044"),

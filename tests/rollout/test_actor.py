@@ -19,18 +19,20 @@ from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import joined
 from gnomon.rollout import Actor, Limits
-from gnomon.rollout.actor import judged
+from gnomon.rollout.failures import judged
+from gnomon.rollout.speakers import Own
 from gnomon.types import Group, Rollout, Sampling, Status, Stop
 from rollout.ladder import Ladder
+from rollout.scripts import by_sample
 
 TOKENIZER = Tokenizer(model_folder("tiny"))
 SAMPLING = Sampling(max_tokens=16)
-Reply = Callable[[str, int], str]
+Reply = Callable[[str, bytes], str]
 
 
 @contextmanager
 def acting(env: Ladder, reply: Reply, *, limits: Limits | None = None, group: int = 4) -> Iterator[Actor]:
-    """An actor whose policy says what `reply` makes of the prompt and of the place in the call."""
+    """An actor whose policy says what `reply` makes of the prompt and of the request's key."""
     workers = EnvWorkers(env, workers=2, seconds=0.3, memory=2**29)
     actor = Actor(
         env, TOKENIZER, Scripted(TOKENIZER, reply), group=group, sampling=SAMPLING, workers=workers, limits=limits
@@ -46,15 +48,9 @@ def collect(env: Ladder, reply: Reply, *, limits: Limits | None = None, group: i
         return asyncio.run(actor.collect(list(enumerate(env.tasks("train")[:tasks])), Key(0)))
 
 
-def climbing(word: str, place: int, turn: int = 1) -> Reply:
-    """Always "up"; but one word at one place in one turn."""
-    calls = {"made": 0}
-
-    def reply(prompt: str, at: int) -> str:
-        calls["made"] += at == 0
-        return word if at == place and calls["made"] == turn else "up"
-
-    return reply
+def climbing(word: str, task: int, sample: int, turn: int = 1) -> Reply:
+    """Always "up"; but one word in one turn of one episode."""
+    return by_sample(lambda *place: word if place == (task, sample, turn - 1) else "up")
 
 
 def rollouts(groups: list[Group]) -> list[Rollout]:
@@ -62,7 +58,7 @@ def rollouts(groups: list[Group]) -> list[Rollout]:
 
 
 def test_every_turn_goes_on_from_the_tokens_of_the_turn_before():
-    (group, *_) = collect(Ladder(rungs=3), lambda prompt, place: "up")
+    (group, *_) = collect(Ladder(rungs=3), lambda prompt, key: "up")
     for rollout in group.rollouts:
         assert len(rollout.turns) == 3 and rollout.verdict.correct and rollout.stop is Stop.DONE
         assert rollout.turns[0].messages == group.task.messages
@@ -76,7 +72,7 @@ def test_every_turn_goes_on_from_the_tokens_of_the_turn_before():
 
 
 def test_a_rollout_that_was_tokenised_anew_is_none():
-    (group, *_) = collect(Ladder(), lambda prompt, place: "up")
+    (group, *_) = collect(Ladder(), lambda prompt, key: "up")
     rollout = group.rollouts[0]
     first, second = rollout.turns
     with pytest.raises(ValueError, match="go on"):
@@ -84,7 +80,7 @@ def test_a_rollout_that_was_tokenised_anew_is_none():
 
 
 def test_every_seat_has_a_conversation_and_a_group_of_its_own():
-    groups = collect(Ladder(rungs=3, seats=2), lambda prompt, place: "up", tasks=2)
+    groups = collect(Ladder(rungs=3, seats=2), lambda prompt, key: "up", tasks=2)
     assert [(group.index, group.rollouts[0].seat) for group in groups] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     winner, loser = groups[:2]
     assert [rollout.reward for rollout in winner.rollouts] == [1.0] * 4
@@ -101,7 +97,7 @@ def test_every_seat_has_a_conversation_and_a_group_of_its_own():
     [("spin", "exceeded"), ("eat", "exceeded"), ("crash", "failed"), ("leave", "failed"), ("raise", "failed")],
 )
 def test_what_one_reply_does_is_counted_under_its_name_and_the_rest_goes_on(word: str, status: str, turn: int):
-    groups = collect(Ladder(rungs=3), climbing(word, 5, turn))
+    groups = collect(Ladder(rungs=3), climbing(word, 1, 1, turn))
     ended = [rollout for rollout in rollouts(groups) if not rollout.verdict.correct]
     assert [(rollout.task.answer, rollout.sample) for rollout in ended] == [(1, 1)]
     (rollout,) = ended
@@ -110,15 +106,15 @@ def test_what_one_reply_does_is_counted_under_its_name_and_the_rest_goes_on(word
     kept = judged(groups)
     assert [group.index for group in kept] == ([0, 1, 2] if status == "exceeded" else [0, 2])
     assert all(len(rollout.turns) == 3 for rollout in rollouts(kept) if rollout is not ended[0])
-    again = collect(Ladder(rungs=3), climbing(word, 5, turn))
+    again = collect(Ladder(rungs=3), climbing(word, 1, 1, turn))
     assert [group.rewards for group in again] == [group.rewards for group in groups]
 
 
 def test_a_process_that_dies_once_loses_nothing(tmp_path: Path):
     """The episodes it held are played again from what was said, by another."""
-    slipped = collect(Ladder(rungs=3, slip=str(tmp_path)), climbing("slip", 5, 2))
+    slipped = collect(Ladder(rungs=3, slip=str(tmp_path)), climbing("slip", 1, 1, 2))
     assert (tmp_path / "slipped").exists()
-    never = collect(Ladder(rungs=3, slip=str(tmp_path)), climbing("slip", 5, 2))
+    never = collect(Ladder(rungs=3, slip=str(tmp_path)), climbing("slip", 1, 1, 2))
     assert rollouts(slipped) == rollouts(never)
     assert all(rollout.verdict.status is Status.CORRECT for rollout in rollouts(slipped))
 
@@ -126,7 +122,7 @@ def test_a_process_that_dies_once_loses_nothing(tmp_path: Path):
 def test_an_environment_that_hangs_is_ended_by_the_clock():
     env = Ladder(seconds=60.0)
     workers = EnvWorkers(env, workers=2, seconds=0.05)
-    engine = Scripted(TOKENIZER, lambda prompt, place: "up")
+    engine = Scripted(TOKENIZER, lambda prompt, key: "up")
     actor = Actor(env, TOKENIZER, engine, group=1, sampling=SAMPLING, workers=workers)
     (group,) = asyncio.run(actor.collect([(0, env.tasks("train")[0])], Key(0)))
     workers.close()
@@ -142,42 +138,42 @@ def test_an_environment_that_hangs_is_ended_by_the_clock():
     ],
 )
 def test_a_budget_that_is_used_up_ends_the_episode_at_the_lowest_reward(limits: Limits, stop: Stop, turns: int):
-    found = rollouts(collect(Ladder(rungs=9), lambda prompt, place: "up", limits=limits))
+    found = rollouts(collect(Ladder(rungs=9), lambda prompt, key: "up", limits=limits))
     assert {(rollout.stop, len(rollout.turns), rollout.reward) for rollout in found} == {(stop, turns, -1.0)}
     assert {rollout.verdict.status for rollout in found} == {Status.EXCEEDED}
 
 
 def test_the_room_that_is_left_limits_the_last_completion():
     env = Ladder(rungs=9)
-    (group, *_) = collect(env, lambda prompt, place: "up up up up up up up", limits=Limits(context=12))
+    (group, *_) = collect(env, lambda prompt, key: "up up up up up up up", limits=Limits(context=12))
     (turn,) = group.rollouts[0].turns
     assert len(turn.prompt_ids) + len(turn.completion.token_ids) == 12
 
 
 def test_too_much_failure_of_our_own_stops_the_run_with_the_reply_and_the_trace():
     with pytest.raises(VerifierError, match="E104") as caught:
-        collect(Ladder(rungs=1), lambda prompt, place: "raise" if place % 2 else "up")
+        collect(Ladder(rungs=1), by_sample(lambda task, sample, turn: "raise" if sample % 2 else "up"))
     assert "'raise'" in str(caught.value) and "a rung is missing" in str(caught.value)
     assert "6 of 12 rollouts" in str(caught.value)
 
 
 def test_a_step_that_cannot_be_judged_at_all_is_an_error():
-    groups = collect(Ladder(), climbing("raise", 0), tasks=1)
+    groups = collect(Ladder(), climbing("raise", 0, 0), tasks=1)
     with pytest.raises(VerifierError, match="E106"):
         judged(groups)
 
 
 def test_an_engine_that_raises_leaves_the_workers_fit_for_the_next_call():
     class Broken(Scripted):
-        async def sample(self, requests):  # type: ignore[no-untyped-def]
+        async def sample(self, request):  # type: ignore[no-untyped-def]
             raise RuntimeError("the engine broke")
 
     env = Ladder()
-    with acting(env, lambda prompt, place: "up") as actor:
+    with acting(env, lambda prompt, key: "up") as actor:
         tasks = list(enumerate(env.tasks("train")[:2]))
-        good = actor.engine
-        actor.engine = Broken(TOKENIZER, lambda prompt, place: "")
+        good = actor.speakers
+        actor.speakers = Own(Broken(TOKENIZER, lambda prompt, key: ""), actor.renderer)
         with pytest.raises(RuntimeError, match="the engine broke"):
             asyncio.run(actor.collect(tasks, Key(0)))
-        actor.engine = good
+        actor.speakers = good
         assert all(rollout.verdict.correct for rollout in rollouts(asyncio.run(actor.collect(tasks, Key(0)))))

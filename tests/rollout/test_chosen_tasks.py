@@ -18,19 +18,20 @@ from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
-from gnomon.rollout import Actor, pack
-from gnomon.rollout.actor import judged
+from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.credit import Crediting
-from gnomon.rollout.refill import Refilled, chosen, mixed, of_tasks
-from gnomon.rollout.uncertain import Uncertain, predictive_entropy
+from gnomon.rollout.failures import judged
+from gnomon.rollout.select import Candidates, Refill, Selector, chosen, mixed, of_tasks, predictive_entropy
 from gnomon.types import Group, Sampling, Status, Task, Verdict
 from rollout.ladder import Ladder, won
+from rollout.scripts import by_sample
 
 TOKENIZER = Tokenizer(model_folder("tiny"))
 SAMPLING = Sampling(max_tokens=8)
 PLANNED, GROUP = 4, 4
 SEATS = (1, 2, 3)
-Kind = Callable[..., Actor]
+Kind = Callable[..., Selector]
+Reply = Callable[[str, bytes], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,30 +82,26 @@ def started() -> Iterator[Started]:
         workers.close()
 
 
-def by_place(prompt: str, place: int) -> str:
-    """Half of a group wins, in every seat."""
-    return "up" if place % 2 else "down"
+halves = by_sample(lambda task, sample, turn: "up" if sample % 2 else "down")
+"""Half of a group wins, with every player."""
 
 
-def by_seat(seats: int) -> Callable[[str, int], str]:
-    """The first seat always wins and the others never do: no seat has anything to compare within itself."""
-    calls = {"made": -1}
-
-    def reply(prompt: str, place: int) -> str:
-        calls["made"] += place == 0
-        return "up" if calls["made"] % seats == 0 else "down"
-
-    return reply
+def by_player(players: int) -> Reply:
+    """The first player always wins and the others never do: no player has anything to compare within itself."""
+    return by_sample(lambda task, sample, turn: "up" if turn % players == 0 else "down")
 
 
-def collected(
-    started: Started, kind: Kind, env: Bets, reply: Callable[[str, int], str], **options: object
-) -> list[Group]:
-    engine = Scripted(TOKENIZER, reply)
-    actor = kind(
-        env, TOKENIZER, engine, group=GROUP, sampling=SAMPLING, workers=started[env], among=range(16), **options
+def collected(started: Started, kind: Kind, env: Bets, reply: Reply, **options: object) -> list[Group]:
+    actor = Actor(
+        env,
+        TOKENIZER,
+        Scripted(TOKENIZER, reply),
+        group=GROUP,
+        sampling=SAMPLING,
+        workers=started[env],
+        limits=Limits(failures=1.0),  # An environment that breaks on purpose may go on.
+        selector=kind(offered=env.tasks("train"), among=range(16), **options),
     )
-    actor.count = lambda plays, groups: None  # An environment that breaks on purpose may go on.
     tasks = [(index, env.tasks("train")[index]) for index in range(PLANNED)]
     return asyncio.run(actor.collect(tasks, Key(0)))
 
@@ -122,7 +119,7 @@ def whole(groups: list[Group], seats: int) -> list[int]:
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_refilling_trains_whole_tasks_as_many_as_planned(started, seats, shared, rounds):
     """Tasks 0 and 3 of the planned four teach nothing; a round replaces them by those that do, if it draws such."""
-    groups = collected(started, Refilled, Bets(seats=seats), by_place, rounds=rounds, shared=shared)
+    groups = collected(started, Refill, Bets(seats=seats), halves, rounds=rounds, shared=shared)
     trained = whole(groups, seats)
     assert len(trained) == PLANNED
     assert (rounds == 0) == (len(of_tasks(groups)) == PLANNED)
@@ -142,7 +139,7 @@ def test_refilling_trains_whole_tasks_as_many_as_planned(started, seats, shared,
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("candidates", [1, 2, 3])
 def test_candidates_train_whole_tasks_as_many_as_planned(started, seats, shared, candidates):
-    groups = collected(started, Uncertain, Bets(seats=seats), by_place, candidates=candidates)
+    groups = collected(started, Candidates, Bets(seats=seats), halves, candidates=candidates)
     assert len(of_tasks(groups)) == candidates * PLANNED
     assert len(whole(groups, seats)) == PLANNED
     batch = pack(judged(groups), sampling=SAMPLING, exact=False)
@@ -155,7 +152,7 @@ def test_candidates_train_whole_tasks_as_many_as_planned(started, seats, shared,
 def test_what_a_shared_baseline_compares_decides_which_tasks_teach(started, seats):
     """One seat always wins: within a seat there is nothing to compare, across the seats there is."""
     for shared in (False, True):
-        groups = collected(started, Refilled, Bets(seats=seats), by_seat(seats), rounds=1, shared=shared)
+        groups = collected(started, Refill, Bets(seats=seats), by_player(seats), rounds=1, shared=shared)
         assert not any(mixed(group.rollouts) for group in groups)
         met = [task[0].index for task in of_tasks(groups)]
         missing = sum(index % 3 == 0 for index in met[:PLANNED]) if shared else PLANNED
@@ -164,10 +161,10 @@ def test_what_a_shared_baseline_compares_decides_which_tasks_teach(started, seat
 
 
 @pytest.mark.parametrize("seats", SEATS)
-@pytest.mark.parametrize(("kind", "options"), [(Refilled, {"rounds": 3}), (Uncertain, {"candidates": 3})])
+@pytest.mark.parametrize(("kind", "options"), [(Refill, {"rounds": 3}), (Candidates, {"candidates": 3})])
 def test_a_task_that_could_not_be_judged_is_replaced(started, seats, kind, options):
     """Task 0 is one of the four; it is not trained on while another was sampled."""
-    groups = collected(started, kind, Bets(seats=seats, failing=True), by_place, **options)
+    groups = collected(started, kind, Bets(seats=seats, failing=True), halves, **options)
     assert any(not group.judged for group in groups)
     trained = whole(groups, seats)
     assert len(trained) == PLANNED and not any(index % 5 == 0 for index in trained)
@@ -199,5 +196,5 @@ def rollouts(index: int, seat: int, good: bool):
 
 
 def test_the_entropy_of_a_task_is_that_of_a_reply_in_any_of_its_seats(started):
-    groups = collected(started, Uncertain, Bets(seats=2), by_place, candidates=1)
+    groups = collected(started, Candidates, Bets(seats=2), halves, candidates=1)
     assert predictive_entropy(of_tasks(groups)[0]) == 0.0  # A script is certain of every token.

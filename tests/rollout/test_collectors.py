@@ -22,11 +22,12 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import objective
 from gnomon.rendering import choose, joined
 from gnomon.rollout import Actor, pack
-from gnomon.rollout.demonstrations import Mixed, Teacher, demonstrations
-from gnomon.rollout.feedback import WISH, Conditioned, condition
-from gnomon.rollout.refill import Refilled, mixed
-from gnomon.rollout.splice import CLOSE, OPEN, Splicer
-from gnomon.rollout.uncertain import Uncertain, predictive_entropy
+from gnomon.rollout.conversation import beginning
+from gnomon.rollout.demonstrations import Demonstrated, Shown, demonstrations
+from gnomon.rollout.feedback import Asked
+from gnomon.rollout.relabel import CLOSE, OPEN, WISH, BehindFeedback, WithSolution, condition
+from gnomon.rollout.select import Candidates, Refill, mixed, predictive_entropy
+from gnomon.rollout.speakers import Own
 from gnomon.training.step import StepLog
 from gnomon.types import Group, Message, Sampling, Status, Stop
 from learners.sequences import credited
@@ -41,13 +42,20 @@ def engine() -> Embedded:
     return Embedded(Policy.load(model_folder("tiny")))
 
 
-def collect(kind: type[Actor], engine: Embedded, group: int = 6) -> list[Group]:
-    actor = kind(ENV, engine.policy.tokenizer, engine, group=group, sampling=SAMPLING)
-    return asyncio.run(actor.collect(TASKS, Key(3).at("test")))
+def actor(engine: Embedded, group: int = 6, **parts: object) -> Actor:
+    return Actor(ENV, engine.policy.tokenizer, engine, group=group, sampling=SAMPLING, **parts)
+
+
+def collect(engine: Embedded, **parts: object) -> list[Group]:
+    return asyncio.run(actor(engine, **parts).collect(TASKS, Key(3).at("test")))
+
+
+def spliced(engine: Embedded) -> list[Group]:
+    return collect(engine, relabel=WithSolution(ENV, engine.policy.tokenizer))
 
 
 def test_the_reference_answer_stands_behind_what_was_sampled(engine):
-    rollouts = [rollout for group in collect(Splicer, engine) for rollout in group.rollouts]
+    rollouts = [rollout for group in spliced(engine) for rollout in group.rollouts]
     opened = [rollout for rollout in rollouts if OPEN in rollout.text]
     assert 0 < len(opened) < len(rollouts)
     for rollout in opened:
@@ -65,7 +73,7 @@ def test_the_reference_answer_stands_behind_what_was_sampled(engine):
 
 
 def test_reasoning_and_answer_are_two_segments(engine):
-    groups = collect(Splicer, engine)
+    groups = spliced(engine)
     batch = pack(groups, sampling=SAMPLING, exact=True)
     at = 0
     for sequence in batch.sequences:
@@ -78,7 +86,7 @@ def test_reasoning_and_answer_are_two_segments(engine):
 def test_given_tokens_are_trained_on_and_compared_with_nobody(engine):
     """The gap is that of the sampled tokens alone, and still zero; a given token has the ratio one."""
     learner = LocalLearner(Policy.load(model_folder("tiny")))
-    batch = pack(collect(Splicer, engine), sampling=SAMPLING, exact=True)
+    batch = pack(spliced(engine), sampling=SAMPLING, exact=True)
     row = objective("reinforce")
     stats = learner.forward_backward(replace(batch, advantage=torch.ones(len(batch))), row)
     assert stats["logp_mismatch"].value == 0.0
@@ -91,19 +99,20 @@ def test_an_environment_without_reference_answers_is_refused(engine):
         max_turns = 1
 
     with pytest.raises(ConfigError, match="E037"):
-        Splicer(Silent(), engine.policy.tokenizer, engine, group=2, sampling=SAMPLING)
+        WithSolution(Silent(), engine.policy.tokenizer)
 
 
-def conditioned(engine: Embedded, offline: int) -> Conditioned:
+def conditioned(engine: Embedded, offline: int) -> Actor:
     base = LocalLearner(Policy.load(model_folder("tiny"))).publish()
-    options = {"group": 4, "sampling": SAMPLING, "base": base, "offline": offline}
-    return Conditioned(ENV, engine.policy.tokenizer, engine, **options)
+    renderer = choose(engine.policy.tokenizer)
+    asked = Asked(Own(engine, renderer), base=base, offline=offline)
+    return actor(engine, group=4, speakers=asked, relabel=BehindFeedback(beginning(ENV, renderer)))
 
 
 def test_training_stands_behind_the_feedback_that_came(engine):
-    actor = conditioned(engine, 0)
-    wished = asyncio.run(actor.play(TASKS, Key(3).at("test"), 4))
-    groups = asyncio.run(actor.collect(TASKS, Key(3).at("test")))
+    played = conditioned(engine, 0)
+    wished = asyncio.run(played.rollouts(TASKS, Key(3).at("test"), 4))
+    groups = asyncio.run(played.collect(TASKS, Key(3).at("test")))
     statuses = set()
     for group, before in zip(groups, wished, strict=True):
         for rollout, asked in zip(group.rollouts, before.rollouts, strict=True):
@@ -125,7 +134,7 @@ def opening(messages: list[Message]) -> tuple[int, ...]:
 
 
 def test_the_batch_says_which_rollouts_ended_by_themselves(engine):
-    groups = collect(Actor, engine)
+    groups = collect(engine)
     cut = [[rollout.stop is Stop.TRUNCATED for rollout in group.rollouts] for group in groups]
     assert 0 < sum(map(sum, cut)) < 48
     assert pack(groups, sampling=SAMPLING, exact=True).rollouts.finished.tolist() == [[not c for c in g] for g in cut]
@@ -134,8 +143,8 @@ def test_the_batch_says_which_rollouts_ended_by_themselves(engine):
 def test_offline_the_base_is_asked_plainly_and_afterwards_the_policy_for_its_best():
     """The policy moves by a fixed amount; as long as the steps are offline nobody sees that in what is collected."""
     engine = Embedded(Policy.load(model_folder("tiny")))
-    tokenizer, actor, key = engine.policy.tokenizer, conditioned(engine, 3), Key(3).at("test")
-    plain = asyncio.run(Actor(ENV, tokenizer, engine, group=4, sampling=SAMPLING).collect(TASKS, key))
+    asked, key = conditioned(engine, 3), Key(3).at("test")
+    plain = asyncio.run(actor(engine, group=4).collect(TASKS, key))
     learner = LocalLearner(Policy.load(model_folder("tiny")))
     with torch.no_grad():
         head = learner.policy.projection.weight
@@ -143,8 +152,8 @@ def test_offline_the_base_is_asked_plainly_and_afterwards_the_policy_for_its_bes
 
     def texts(step: int) -> list[list[str]]:
         learner.version = 7 * step
-        asyncio.run(actor.sync(learner.publish(), step))
-        groups = asyncio.run(actor.collect(TASKS, key))
+        asyncio.run(asked.sync(learner.publish(), step))
+        groups = asyncio.run(asked.collect(TASKS, key))
         assert engine.version == 7 * step
         for rollout in (rollout for group in groups for rollout in group.rollouts):
             said = condition(rollout.verdict.status)
@@ -155,13 +164,16 @@ def test_offline_the_base_is_asked_plainly_and_afterwards_the_policy_for_its_bes
     assert texts(0) == texts(2) == before
     online = texts(3)
     assert online != before
-    assert online == [[r.text for r in group.rollouts] for group in asyncio.run(actor.play(TASKS, key, 4))]
+    assert online == [[r.text for r in group.rollouts] for group in asyncio.run(asked.rollouts(TASKS, key, 4))]
 
 
 def refilled(engine: Embedded, rounds: int, among: list[int], tasks: list[int]) -> list[Group]:
-    options = {"group": 3, "sampling": SAMPLING, "rounds": rounds, "among": among}
-    actor = Refilled(ENV, engine.policy.tokenizer, engine, **options)
-    return asyncio.run(actor.collect([(index, ENV.tasks("train")[index]) for index in tasks], Key(3).at("test")))
+    refill = Refill(offered=ENV.tasks("train"), rounds=rounds, among=among)
+    return asyncio.run(
+        actor(engine, group=3, selector=refill).collect(
+            [(index, ENV.tasks("train")[index]) for index in tasks], Key(3).at("test")
+        )
+    )
 
 
 def test_a_step_is_filled_with_groups_that_are_neither_all_right_nor_all_wrong(engine):
@@ -216,9 +228,7 @@ def test_spare_groups_are_recorded_without_credit_and_not_trained_on(engine):
 
 
 def test_of_more_tasks_those_are_trained_on_whose_replies_are_least_sure(engine):
-    options = {"group": 3, "sampling": SAMPLING, "candidates": 3}
-    actor = Uncertain(ENV, engine.policy.tokenizer, engine, **options)
-    groups = asyncio.run(actor.collect(TASKS, Key(3).at("test")))
+    groups = collect(engine, group=3, selector=Candidates(offered=ENV.tasks("train"), candidates=3))
     assert len({group.index for group in groups}) == len(groups) == 24
     assert [group.index for group in groups[:8]] == [index for index, _ in TASKS]
     unsure = {spare: [predictive_entropy([g]) for g in groups if g.spare == spare] for spare in (False, True)}
@@ -233,13 +243,17 @@ def write(path: Path, *lines: object) -> Path:
     return path
 
 
+def shown(env: Demonstrated, engine: Embedded, group: int) -> Actor:
+    own = Own(engine, choose(engine.policy.tokenizer))
+    return actor(engine, group=group, speakers=Shown(own, env, engine, engine.policy.tokenizer))
+
+
 def test_demonstrations_are_judged_and_are_the_only_tasks(engine, tmp_path):
     good = f"<answer>{ENV.solution(ENV.tasks('train')[5])}</answer>"
     env = demonstrations(write(tmp_path / "d.jsonl", {"task": 5, "reply": good}, {"task": 9, "reply": "hm"}), ENV)
     assert [task.id for task in env.tasks("train")] == [ENV.tasks("train")[i].id for i in (5, 9)]
     assert env.tasks("test")[3].id == ENV.tasks("test")[3].id
-    actor = Teacher(env, engine.policy.tokenizer, engine, group=1, sampling=SAMPLING)
-    groups = asyncio.run(actor.collect(list(enumerate(env.tasks("train"))), Key(0)))
+    groups = asyncio.run(shown(env, engine, 1).collect(list(enumerate(env.tasks("train"))), Key(0)))
     assert [group.rollouts[0].verdict.status for group in groups] == [Status.CORRECT, Status.NO_ANSWER]
     assert all(isnan(logp) for group in groups for logp in group.rollouts[0].turns[0].completion.logprobs)
 
@@ -247,8 +261,7 @@ def test_demonstrations_are_judged_and_are_the_only_tasks(engine, tmp_path):
 def test_a_demonstration_stands_last_in_a_group_of_sampled_rollouts(engine, tmp_path):
     lines = [{"task": index, "reply": f"<answer>{ENV.solution(task)}</answer>"} for index, task in TASKS]
     env = demonstrations(write(tmp_path / "d.jsonl", *lines), ENV)
-    actor = Mixed(env, engine.policy.tokenizer, engine, group=3, sampling=SAMPLING)
-    groups = asyncio.run(actor.collect(list(enumerate(env.tasks("train"))), Key(0).at("test")))
+    groups = asyncio.run(shown(env, engine, 3).collect(list(enumerate(env.tasks("train"))), Key(0).at("test")))
     assert [[rollout.sample for rollout in group.rollouts] for group in groups] == [[0, 1, 2]] * len(TASKS)
     assert all(group.rollouts[2].verdict.correct for group in groups)
     batch = pack(groups, sampling=SAMPLING, exact=True)

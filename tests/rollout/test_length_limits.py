@@ -23,6 +23,7 @@ from gnomon.objectives.aggregate import constant
 from gnomon.rollout import Actor, Limits, pack
 from gnomon.types import Finish, Group, Sampling, Stop
 from rollout.ladder import Ladder
+from rollout.scripts import by_sample
 
 TOKENIZER = Tokenizer(model_folder("tiny"))
 LIMIT, BUFFER = 5, 2
@@ -52,13 +53,7 @@ def played(
 ) -> tuple[Batch, list[Group]]:
     """Two tasks, three rollouts each, `turns` replies per seat. Args: at, the turn in which rollout 1 says too much."""
     env = Ladder(rungs=turns * seats, seats=seats)
-    calls = {"made": -1}
-
-    def reply(prompt: str, place: int) -> str:
-        calls["made"] += place == 0
-        return LONG if at is not None and calls["made"] == at and place == 1 else "up"
-
-    engine = Scripted(TOKENIZER, reply)
+    engine = Scripted(TOKENIZER, by_sample(lambda *place: LONG if place == (0, 1, at) else "up"))
     actor = Actor(env, TOKENIZER, engine, group=3, sampling=SAMPLING, workers=started[env], limits=limits)
     groups = asyncio.run(actor.collect(list(enumerate(env.tasks("train")[:2])), Key(0)))
     batch = pack(groups, sampling=SAMPLING, exact=True, limit=actor.longest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import random
 import re
 from dataclasses import replace
 
@@ -13,8 +14,9 @@ import pytest
 import torch
 
 import gnomon
+from gnomon.engines import sample_all
 from gnomon.engines.scripted import Scripted
-from gnomon.envs import GuessNumber, KuhnPoker
+from gnomon.envs import KuhnPoker
 from gnomon.envs.kuhn_value import STATES, equilibrium, value
 from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError, RunError
@@ -30,9 +32,11 @@ from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Rollouts, across_seats, objective
+from gnomon.rendering import choose
 from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.match import Match
-from gnomon.rollout.opponents import Opponents
+from gnomon.rollout.opponents import Against
+from gnomon.rollout.speakers import Own
 from gnomon.store import RunReader
 from gnomon.types import Request, Sampling
 
@@ -48,13 +52,12 @@ SMALL = {
 
 
 def player(strategy: dict[tuple[str, str], float], seed: int = 0) -> Scripted:
-    """Moves as a strategy says; its draws are a stream of its own."""
-    rng = np.random.default_rng(seed)
+    """Moves as a strategy says; its draws are those of the reply and of the player."""
 
-    def reply(prompt: str, place: int) -> str:
+    def reply(prompt: str, key: bytes) -> str:
         card = prompt.split("Card ")[1][0].lower()
         line = "pb" if "They bet.\n" in prompt else {"They p": "p", "They b": "b"}.get(prompt.split(". ", 2)[2][:6], "")
-        return REPLIES["b" if rng.random() < strategy[card, line] else "p"]
+        return REPLIES["b" if random.Random(key + bytes([seed])).random() < strategy[card, line] else "p"]
 
     return Scripted(TOKENIZER, reply)
 
@@ -63,10 +66,9 @@ def test_one_seat_learns_and_the_other_is_the_opponents():
     always = {state: 1.0 for state in STATES}
     never = {state: 0.0 for state in STATES}
     workers = EnvWorkers(KuhnPoker(), workers=1)
-    own = player(always)
-    actor = Opponents(
-        KuhnPoker(), TOKENIZER, own, opponent=player(never), past=None, group=3, sampling=SAMPLING, workers=workers
-    )
+    engine, renderer = player(always), choose(TOKENIZER, turns=3)
+    against = Against(Own(engine, renderer, 2), player(never), renderer, players=2)
+    actor = Actor(KuhnPoker(), TOKENIZER, engine, group=3, sampling=SAMPLING, workers=workers, speakers=against)
     tasks = [(index, actor.env.tasks("train")[index]) for index in range(12)]
     groups = asyncio.run(actor.collect(tasks, Key(0)))
     again = asyncio.run(actor.collect(tasks, Key(0)))
@@ -82,12 +84,9 @@ def test_one_seat_learns_and_the_other_is_the_opponents():
 
 
 def test_an_opponent_needs_a_seat():
+    renderer = choose(TOKENIZER, turns=3)
     with pytest.raises(ConfigError, match="E181"):
-        workers = EnvWorkers(GuessNumber(), workers=1)
-        Opponents(
-            GuessNumber(), TOKENIZER, player({}), opponent=player({}), past=None, group=1, sampling=SAMPLING,
-            workers=workers,
-        )  # fmt: skip
+        Against(Own(player({}), renderer), player({}), renderer, players=1)
 
 
 def weights(version: int) -> WeightsRef:
@@ -222,7 +221,7 @@ def test_the_better_player_wins_and_the_gain_is_the_value_of_the_game():
     timid = {state: 0.0 for state in STATES}
     engines = {"sound": player(equilibrium(), 1), "wild": player(wild, 2), "timid": player(timid, 3)}
     table = match()
-    result = contests(table, engines, games=600, key=Key(0), progress=lambda done, total: None)
+    result = contests(table, engines, games=1200, key=Key(0), progress=lambda done, total: None)
     table.workers.close()
     assert result.standings[-1].player == "timid"
     assert all(met.gain > 0 for met in result.meetings if met.one == "sound")
@@ -231,9 +230,9 @@ def test_the_better_player_wins_and_the_gain_is_the_value_of_the_game():
         one, other = known[met.one], known[met.other]
         exact = value(one, other) - value(other, one)
         assert abs(met.gain - exact) <= 4 * met.error, (met, exact)
-        assert met.games == 600 and met.p < 0.05 and (met.gain > 0) == (exact > 0)
+        assert met.games == 1200 and met.p < 0.05 and (met.gain > 0) == (exact > 0)
     for standing in result.standings:
-        assert standing.low < standing.elo < standing.high and standing.games == 1200
+        assert standing.low < standing.elo < standing.high and standing.games == 2400
     assert sum(standing.elo for standing in result.standings) == pytest.approx(0, abs=1e-6)
 
 
@@ -301,7 +300,7 @@ def test_a_strategy_is_what_the_policy_says(tmp_path):
     requests = [
         Request(prompt_ids=asked["k", "p"], key=Key(0).at("x", n=n).bytes, sampling=sampling) for n in range(400)
     ]
-    said = [c.text for c in asyncio.run(Embedded(policy).sample(requests))]
+    said = [c.text for c in asyncio.run(sample_all(Embedded(policy), requests))]
     counts = [sum(text == reply for text in said) for reply in REPLIES.values()]
     share, chance = counts[1] / sum(counts), play.bets["k", "p"]
     assert abs(share - chance) <= 4 * math.sqrt(chance * (1 - chance) / sum(counts))

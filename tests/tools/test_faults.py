@@ -33,7 +33,7 @@ def played(script: Callable[[int, int], str], seconds: float = 1.0, **limits: fl
     """One rollout of each of four tasks. Args: script: what is said, by task and turn."""
     answers = {task.messages[-1].content: (index, task.answer) for index, task in TASKS}
 
-    def say(prompt: str, place: int) -> str:
+    def say(prompt: str, key: bytes) -> str:
         index, answer = next(found for asked, found in answers.items() if prompt.startswith(asked))
         turn = prompt.count("\n<") - prompt.count("\n</")
         return script(index, turn) or f"<answer>{answer}</answer>"

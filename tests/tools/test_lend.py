@@ -19,6 +19,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, Qwen3, joined
 from gnomon.rollout import Actor
+from gnomon.rollout.conversation import beginning
 from gnomon.sandbox import capabilities
 from gnomon.tools import (
     CalculatorTool,
@@ -156,7 +157,7 @@ def collected(say, env=ENV, renderer=None, tokenizer=None):
 
 
 def test_a_base_model_is_told_by_the_messages_and_hears_results_as_text_of_a_tool():
-    group = collected(lambda prompt, place: right() if "\n14\n" in prompt else "<calculator>(3+4)*2</calculator>")
+    group = collected(lambda prompt, key: right() if "\n14\n" in prompt else "<calculator>(3+4)*2</calculator>")
     for rollout in group.rollouts:
         assert rollout.verdict.correct and rollout.stop is Stop.DONE and len(rollout.turns) == 2
         assert "<calculator>expression</calculator>" in rollout.turns[0].messages[0].content
@@ -168,7 +169,7 @@ def test_a_chat_model_is_told_by_its_template_and_calls_in_its_own_form(tmp_path
     env = WithTools(env=Arithmetic(), lent=(CalculatorTool(),), brief=False)
     call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "(3+4)*2"}}\n</tool_call><|im_end|>'
 
-    def say(prompt: str, place: int) -> str:
+    def say(prompt: str, key: bytes) -> str:
         return right() + "<|im_end|>" if "14" in prompt.split("calculator")[-1] else call
 
     renderer = Qwen3(tokenizer)
@@ -184,7 +185,7 @@ def test_a_chat_model_is_told_by_its_template_and_calls_in_its_own_form(tmp_path
 def test_plain_text_is_given_no_tools():
     tokenizer = Tokenizer(model_folder("tiny"))
     actor = Actor(ENV, tokenizer, Scripted(tokenizer, lambda *_: ""), group=1, sampling=Sampling(max_tokens=8))
-    assert isinstance(actor.renderer, Plain) and actor.begun(TASK.messages).token_ids
+    assert isinstance(actor.renderer, Plain) and beginning(ENV, actor.renderer)(TASK.messages).token_ids
     actor.workers.close()
 
 

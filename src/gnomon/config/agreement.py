@@ -115,20 +115,23 @@ def shaping(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 
 def choice_of_tasks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """Two ways to choose the tasks of a step, or one for an objective that cannot use it."""
-    row = config.objective.declared
+    """Two ways to choose the tasks of a step, or one that finds nothing to choose by."""
     asked = {"refill": config.rollout.refill > 0, "candidates": config.rollout.candidates > 1}
-    if any(asked.values()) and (row.demonstrated or row.rewards is Rewards.NONE or all(asked.values())):
-        name = next(name for name, given in asked.items() if given)
-        yield ConfigError(
-            "E043",
-            f"rollout.{name} cannot be used here",
-            where=origins.get(f"rollout.{name}", f"rollout.{name}"),
-            why="rollout.refill and rollout.candidates exclude each other"
-            if all(asked.values())
-            else f"{row.name} also trains on replies that the policy did not sample, or ignores rewards",
-            fix="rollout.refill=0 rollout.candidates=1",
-        )
+    row = config.objective.declared
+    for name, why in (
+        ("refill", "rollout.refill and rollout.candidates exclude each other" if all(asked.values()) else ""),
+        ("refill", f"the rollouts of {row.name} are not judged" if row.data is Data.SPLICED else ""),
+        ("refill", f"{row.name} samples nothing that could be right" if row.data is Data.DEMONSTRATED else ""),
+        ("candidates", f"{row.name} samples nothing that could be uncertain" if row.data is Data.DEMONSTRATED else ""),
+    ):
+        if why and asked[name]:
+            yield ConfigError(
+                "E043",
+                f"rollout.{name} cannot be used here",
+                where=origins.get(f"rollout.{name}", f"rollout.{name}"),
+                why=why,
+                fix="rollout.refill=0 rollout.candidates=1",
+            )
 
 
 def offline(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

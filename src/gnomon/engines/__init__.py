@@ -1,5 +1,5 @@
-"""The voice: engines sample completions. They never see a reward."""
+"""Engines sample completions. They never see a reward."""
 
-from gnomon.engines.base import Engine, Tier
+from gnomon.engines.base import Engine, Tier, sample_all
 
-__all__ = ["Engine", "Tier"]
+__all__ = ["Engine", "Tier", "sample_all"]

@@ -1,15 +1,15 @@
-"""The voice: what an engine is."""
+"""What an engine is."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from gnomon.models.weights import WeightsRef
 from gnomon.types import Completion, Request
 
-__all__ = ["Engine", "Tier"]
+__all__ = ["Engine", "Tier", "sample_all"]
 
 
 class Tier(StrEnum):
@@ -30,8 +30,8 @@ class Engine(Protocol):
     @property
     def tier(self) -> Tier: ...
 
-    async def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion per request, in order."""
+    async def sample(self, request: Request) -> Completion:
+        """The completion of a request. An engine batches what waits; no completion depends on what waits with it."""
         ...
 
     def load(self, weights: WeightsRef) -> None:
@@ -43,3 +43,8 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+async def sample_all(engine: Engine, requests: Sequence[Request]) -> list[Completion]:
+    """The completions of requests that are made together, in order."""
+    return list(await asyncio.gather(*map(engine.sample, requests)))

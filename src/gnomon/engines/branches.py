@@ -1,51 +1,157 @@
-"""Rows that have said the same so far are one branch: it passes through the model once for all of them."""
+"""Rows of one prompt that have sampled the same so far are one branch: it passes through the model once for all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from gnomon.models.attention import MIN_ROWS
+from gnomon.models.decode import Plan
 
-__all__ = ["CROWD", "Branches"]
+__all__ = ["CROWD", "Branch", "Branches", "Prompt"]
 
 CROWD = 0.75
-"""What ended leaves the batch once what goes on falls below this share."""
+"""Slots are closed up once fewer of them than this fraction are used."""
+
+
+class Slotted(Protocol):
+    slot: int
+
+
+T = TypeVar("T", bound=Slotted)
+
+
+@dataclass(slots=True, eq=False)
+class Prompt:
+    """A prompt whose keys and values are kept while a row needs them."""
+
+    ids: tuple[int, ...]
+    slot: int
+    rows: int = 0
+    """How many rows need it."""
+    begun: bool = False
+    """Whether it has passed through the model."""
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """Rows that are still equal, and the token that they feed to the model next."""
+
+    prompt: Prompt
+    token: int
+    depth: int
+    """How many tokens of the rows passed before it."""
+    slot: int = -1
+    rows: list[int] = field(default_factory=list)
+    """Numbers of the rows."""
 
 
 class Branches:
-    """The branches that rows stand on, a prompt each to begin with; at least `MIN_ROWS`, some of them idle.
+    """What passes through the model next; rows are known by numbers that their owner gives them."""
 
-    Args: prompts, the index of the prompt of every row, in rising order; last, the last token of every prompt.
-    """
+    def __init__(self) -> None:
+        self.branches: Slots[Branch] = Slots()
+        self.prompts: Slots[Prompt] = Slots()
+        self._of: dict[tuple[int, ...], Prompt] = {}
+        self._fresh: dict[tuple[int, ...], Branch] = {}
+        """Branches that have not passed yet, by their prompt."""
+        self._copied: dict[int, int] = {}
+        """Row slots to copy before the next pass: from where, by where to."""
+        self._moved: list[tuple[int, int]] = []
 
-    def __init__(self, prompts: Sequence[int], last: Sequence[int]) -> None:
-        first = list(dict.fromkeys(prompts))
-        spare = max(0, MIN_ROWS - len(first))
-        self.prompt = [first[0]] * spare + first
-        """Of every branch; those of a prompt stand together."""
-        self.token = [last[prompt] for prompt in self.prompt]
-        """What every branch said last."""
-        self.of = [spare + first.index(prompt) for prompt in prompts]
-        """Of every row."""
+    def __iter__(self) -> Iterator[Branch]:
+        return (branch for branch in self.branches.items if branch is not None)
 
-    def grow(self, said: Sequence[int], going: Sequence[int]) -> list[int] | None:
-        """Every row that goes on says a token.
+    def join(self, row: int, ids: tuple[int, ...]) -> None:
+        """A row begins. Rows of one prompt that join before the same pass share a branch."""
+        prompt = self._of.get(ids)
+        if prompt is None:
+            prompt = self._of[ids] = Prompt(ids, -1)
+            prompt.slot = self.prompts.add(prompt)
+        prompt.rows += 1
+        branch = self._fresh.get(ids)
+        if branch is None:
+            branch = self._fresh[ids] = Branch(prompt, ids[-1], 0)
+            branch.slot = self.branches.add(branch)
+        branch.rows.append(row)
 
-        Args: said, by every row; going, the rows that are not over.
-        Returns: the branch before from which each branch comes; None where they are the same ones, each a token longer.
+    def plan(self) -> tuple[list[int], Plan]:
+        """The tokens of the next pass, and what they are; at least `MIN_ROWS` of them are rows."""
+        new = [p for p in self.prompts.items if p is not None and not p.begun and len(p.ids) > 1]
+        for prompt in new:
+            prompt.begun = True
+        slots = [*self.branches.items, *[None] * max(0, MIN_ROWS - len(self.branches.items))]
+        plan = Plan(
+            prompts=[0 if prompt is None else len(prompt.ids) - 1 for prompt in self.prompts.items],
+            new=[prompt.slot for prompt in new],
+            moved=self._moved,
+            group=[None if branch is None else branch.prompt.slot for branch in slots],
+            depth=[0 if branch is None else branch.depth for branch in slots],
+            copied=[(source, to) for to, source in self._copied.items()],
+        )
+        self._copied, self._moved, self._fresh = {}, [], {}
+        rows = [0 if branch is None else branch.token for branch in slots]
+        return [token for prompt in new for token in prompt.ids[:-1]] + rows, plan
+
+    def grow(self, tokens: Sequence[dict[int, list[int]]]) -> None:
+        """Every branch goes on with these tokens.
+
+        Args: tokens: for every branch, in order, which of its rows go on, by the token that each sampled.
         """
-        ends = list(dict.fromkeys((self.of[row], said[row]) for row in going))
-        forked = len(ends) > len({branch for branch, _ in ends})
-        if not forked and (len(self.prompt) == MIN_ROWS or len(ends) > CROWD * len(self.prompt)):
-            for branch, token in ends:
-                self.token[branch] = token
-            return None
-        ends = [ends[0]] * max(0, MIN_ROWS - len(ends)) + ends
-        place = {end: at for at, end in enumerate(ends)}
-        self.of = [place.get(end, 0) for end in zip(self.of, said, strict=True)]
-        self.prompt, self.token = [self.prompt[branch] for branch, _ in ends], [token for _, token in ends]
-        return [branch for branch, _ in ends]
+        for branch, ends in zip(list(self), tokens, strict=True):
+            self._lose(branch.prompt, len(branch.rows) - sum(map(len, ends.values())))
+            if not ends:
+                self.branches.drop(branch.slot)
+            branch.depth += 1
+            for place, (token, rows) in enumerate(ends.items()):
+                end = Branch(branch.prompt, token, branch.depth) if place else branch
+                end.token, end.rows = token, rows
+                if place:
+                    end.slot = self.branches.add(end)
+                    self._copied[end.slot] = branch.slot
+        for source, to in self.branches.close_up():
+            self._copied[to] = self._copied.pop(source, source)
+        self._moved += self.prompts.close_up()
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these rows only."""
-        self.of = [self.of[row] for row in rows]
+    def _lose(self, prompt: Prompt, rows: int) -> None:
+        prompt.rows -= rows
+        if not prompt.rows:
+            self.prompts.drop(prompt.slot)
+            del self._of[prompt.ids]
+
+
+class Slots(Generic[T]):
+    """Things in numbered slots, of which some may be empty."""
+
+    def __init__(self) -> None:
+        self.items: list[T | None] = []
+        self._free: list[int] = []
+
+    def add(self, item: T) -> int:
+        """Returns: its slot."""
+        if self._free:
+            slot = self._free.pop()
+            self.items[slot] = item
+            return slot
+        self.items.append(item)
+        return len(self.items) - 1
+
+    def drop(self, slot: int) -> None:
+        self.items[slot] = None
+        self._free.append(slot)
+
+    def close_up(self) -> list[tuple[int, int]]:
+        """Where few slots are used, move the last things into empty slots before them. Returns: from and to."""
+        used = len(self.items) - len(self._free)
+        if used > CROWD * len(self.items):
+            return []
+        holes = [slot for slot in sorted(self._free) if slot < used]
+        last = [slot for slot in range(used, len(self.items)) if self.items[slot] is not None]
+        moves = list(zip(last, holes, strict=True))
+        for source, to in moves:
+            if (item := self.items[source]) is not None:
+                self.items[to], item.slot = item, to
+        del self.items[used:]
+        self._free = []
+        return moves

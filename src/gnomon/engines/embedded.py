@@ -2,74 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+import asyncio
+from collections import deque
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from gnomon.engines.base import Tier
-from gnomon.engines.branches import CROWD, Branches
-from gnomon.engines.noise import Noise
+from gnomon.engines.decoder import Decoder
 from gnomon.errors import ModelError, NumericsError
-from gnomon.models.attention import MIN_ROWS
 from gnomon.models.policy import Policy
-from gnomon.models.projection import logp_of
 from gnomon.models.scoring import score
 from gnomon.models.weights import Kind, WeightsRef
-from gnomon.types import Completion, Finish, Request, Sampling
+from gnomon.types import Completion, Request, Sampling
 
-__all__ = ["Embedded", "Progress", "unseen"]
+__all__ = ["Embedded"]
 
 ROWS = 512
 """Most rows decoded together."""
 LONG = 350
 """Tokens of the long prompt that an engine is measured with; its completions cross a multiple of `SPAN`."""
+JOINING = 4
+"""Requests that join before each token while an engine is measured."""
 
-
-@dataclass(slots=True)
-class Row:
-    """One completion as it grows."""
-
-    request: Request
-    prompt: int
-    ids: list[int] = field(default_factory=list)
-    logps: list[float] = field(default_factory=list)
-    finish: Finish | None = None
-
-
-Progress = Callable[[int, int], None]
-"""Takes how many requests of a call are done, of how many."""
-
-
-def unseen(done: int, total: int) -> None:
-    """Shows no progress."""
+Answer = asyncio.Future[Completion]
 
 
 class Embedded:
     """Samples with a policy of its own; `tier` is found by measuring, at the first load.
 
-    What requests have in common is computed once, their prompt and what they began to say alike; rows that ended
-    leave the batch, and every draw is keyed, so a completion depends on its request and on the weights alone.
+    Requests that wait are gathered between two tokens and join the batch that is running; the event loop goes on there
+    too. A completion depends on its request and on the weights alone, whatever arrives when.
     """
 
-    def __init__(self, policy: Policy, progress: Progress = unseen) -> None:
+    def __init__(self, policy: Policy) -> None:
         self.policy, self.version, self.tier = policy, 0, Tier.EXACT
-        self.progress = progress
-        self._pieces: dict[int, str] = {}
+        self._waiting: deque[tuple[Request, Answer]] = deque()
+        self._answers: dict[int, Answer] = {}
+        """Of the rows that are being decoded, by number."""
+        self._decoding: asyncio.Task[None] | None = None
 
-    async def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        done: list[Completion] = []
-        for start in range(0, len(requests), ROWS):
-            progress = partial(self._report, start, len(requests))
-            done += self._decode(requests[start : start + ROWS], progress)
-        return done
+    async def sample(self, request: Request) -> Completion:
+        loop = asyncio.get_running_loop()
+        answer: Answer = loop.create_future()
+        self._waiting.append((request, answer))
+        if self._decoding is None or self._decoding.done():
+            self._decoding = loop.create_task(self._decode())
+        return await answer
 
-    def _report(self, before: int, total: int, ended: int) -> None:
-        self.progress(before + ended, total)
+    async def _decode(self) -> None:
+        """Decode until nobody waits."""
+        decoder = Decoder(self.policy)
+        answers = self._answers
+        try:
+            while self._waiting or answers:
+                while self._waiting and len(answers) < ROWS:
+                    request, answer = self._waiting.popleft()
+                    answers[decoder.admit(request, self.version)] = answer
+                for number, completion in decoder.step():
+                    if not (answer := answers.pop(number)).done():
+                        answer.set_result(completion)
+                await asyncio.sleep(0)
+                for number in [number for number, answer in answers.items() if answer.cancelled()]:
+                    decoder.drop(number)
+                    del answers[number]
+        except Exception as error:  # Whoever waits is told, and whoever asks next begins anew.
+            for answer in self._unanswered():
+                answer.set_exception(error)
+        finally:
+            for answer in self._unanswered():
+                answer.cancel()
+
+    def _unanswered(self) -> list[Answer]:
+        """Take away all that wait."""
+        found = [*self._answers.values(), *(answer for _, answer in self._waiting)]
+        self._waiting.clear()
+        self._answers.clear()
+        return [answer for answer in found if not answer.done()]
 
     def load(self, weights: WeightsRef) -> None:
+        if not all(answer.done() for answer in [*self._answers.values(), *(answer for _, answer in self._waiting)]):
+            raise RuntimeError("the engine is decoding; weights are loaded between two batches")
         require_loadable(weights, self.policy.base)
         self.policy.update(weights.read())
         found = score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]).cpu()
@@ -105,80 +119,22 @@ class Embedded:
             for place, prompt in enumerate(distinct)
             for row in range(rows)
         ]
-        found = self._decode(requests)
+        found = decoded(Decoder(self.policy), requests)
         gaps = [
-            (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]) - told(mine)).abs().max()
+            (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]).cpu() - told(mine)).abs().max()
             for prompt, mine in zip(distinct, batched(found, rows), strict=True)
         ]
         return float(torch.stack(gaps).max())
 
-    @torch.inference_mode()
-    def _decode(
-        self, requests: Sequence[Request], progress: Callable[[int], None] = lambda ended: None
-    ) -> list[Completion]:
-        prompts = list(dict.fromkeys(request.prompt_ids for request in requests))
-        place = {prompt: i for i, prompt in enumerate(prompts)}
-        rows = [Row(request, place[request.prompt_ids]) for request in requests]
-        live = sorted(rows, key=lambda row: row.prompt)
-        flat = [i for prompt in prompts for i in prompt[:-1]]
-        spare = [0] * max(0, MIN_ROWS - len(flat)) if flat else []
-        layout = self.policy.decode([*(len(prompt) - 1 for prompt in prompts), *([len(spare)] if spare else [])])
-        flat += spare
-        if flat:
-            self.policy.hidden(self.policy.place(flat), layout)
-        branches = Branches([row.prompt for row in live], [prompt[-1] for prompt in prompts])
-        noise = Noise([row.request.key for row in live], self.policy.vocabulary)
-        temperature = torch.tensor([row.request.sampling.temperature for row in live])
-        parents: list[int] | None = None
-        while live:
-            layout.advance(self.policy.place(branches.prompt), None if parents is None else self.policy.place(parents))
-            hidden = self.policy.hidden(self.policy.place(branches.token), layout)
-            logits = self.policy.logits(hidden)[branches.of]
-            tokens, logps = drawn(logits, temperature, noise)
-            for row, token, logp in zip(live, tokens, logps, strict=True):
-                self._grow(row, token, logp)
-            going = [place for place, row in enumerate(live) if row.finish is None]
-            progress(len(rows) - len(going))
-            if not going:
-                break
-            parents = branches.grow(tokens, going)
-            if len(going) <= CROWD * len(live):
-                live, temperature = [live[place] for place in going], temperature[going]
-                noise.keep(going)
-                branches.keep(going)
-        return [self._completion(row) for row in rows]
 
-    def _grow(self, row: Row, token: int, logp: float) -> None:
-        """Append a token to a live row and see whether it ends it."""
-        if row.finish is not None:
-            return
-        row.ids.append(token)
-        row.logps.append(logp)
-        sampling = row.request.sampling
-        if token in self.policy.tokenizer.eos or token in sampling.stop_ids:
-            row.finish = Finish.EOS
-        elif sampling.stop and self._stops(row.ids, sampling.stop):
-            row.finish = Finish.STOP
-        elif len(row.ids) == sampling.max_tokens:
-            row.finish = Finish.LENGTH
-
-    def _stops(self, ids: list[int], stop: tuple[str, ...]) -> bool:
-        """Whether the last token completes a stop string; the tail is read only when its piece could."""
-        piece = self._pieces.get(ids[-1])
-        if piece is None:
-            piece = self._pieces[ids[-1]] = self.policy.tokenizer.decode(ids[-1:])
-        ends = [text for text in stop if text[-1] in piece]
-        return bool(ends) and any(text in self.policy.tokenizer.decode(ids[-len(text) - 1 :]) for text in ends)
-
-    def _completion(self, row: Row) -> Completion:
-        assert row.finish is not None
-        return Completion(
-            token_ids=tuple(row.ids),
-            logprobs=tuple(row.logps),
-            text=self.policy.tokenizer.decode(row.ids),
-            finish=row.finish,
-            version=self.version,
-        )
+def decoded(decoder: Decoder, requests: Sequence[Request]) -> list[Completion]:
+    """The completions of requests that join a running batch, a few before each token."""
+    waiting, found = deque(requests), dict[int, Completion]()
+    while waiting or decoder.rows:
+        for _ in range(min(JOINING, len(waiting))):
+            decoder.admit(waiting.popleft())
+        found.update(decoder.step())
+    return [found[number] for number in sorted(found)]
 
 
 def require_loadable(weights: WeightsRef, base: str) -> None:
@@ -197,17 +153,8 @@ def require_loadable(weights: WeightsRef, base: str) -> None:
 
 def told(completions: Sequence[Completion]) -> Tensor:
     """The reported log-probabilities, one completion after the other."""
-    return torch.tensor([logp for completion in completions for logp in completion.logprobs])
+    return torch.tensor([logp for completion in completions for logp in completion.logprobs], device="cpu")
 
 
 def batched(completions: Sequence[Completion], size: int) -> list[Sequence[Completion]]:
     return [completions[start : start + size] for start in range(0, len(completions), size)]
-
-
-def drawn(logits: Tensor, temperature: Tensor, noise: Noise) -> tuple[list[int], list[float]]:
-    """The next token of every row and its log-probability under the distribution sampled."""
-    logp = logp_of(logits, temperature[:, None].clamp_min(1e-6))
-    cold = temperature == 0
-    token = torch.where(cold, logp.argmax(-1), (logp + noise.next()).argmax(-1))
-    chosen = logp.gather(1, token[:, None])[:, 0]
-    return token.tolist(), torch.where(cold, 0.0, chosen).tolist()

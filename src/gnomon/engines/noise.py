@@ -8,37 +8,47 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Noise"]
+__all__ = ["Noise", "gumbel", "sampled"]
+
+AHEAD = 2**12
+"""Numbers that a stream draws at a time, or one position's where those are more."""
+CHUNK = 2**18
+"""Most numbers that are made into noise together: a few MiB, however many rows and however large the vocabulary."""
 
 
 class Noise:
-    """One stream per rollout; position t reads the t-th run of `vocabulary` numbers.
+    """The stream of one rollout; position t reads the t-th run of `vocabulary` uniform numbers.
 
-    Adding it to log-probabilities and taking the argmax samples from them (Gumbel-max; Maddison et
-    al. 2014, arXiv 1411.0030), and two policies that are close agree on most tokens. Uniforms have 53 bits,
-    so no token is ever drawn for want of resolution.
+    Uniforms have 53 bits, so no token is ever drawn for want of resolution.
     """
 
-    def __init__(self, keys: Sequence[bytes], vocabulary: int) -> None:
-        words = [np.frombuffer(key, dtype="<u8") for key in keys]
-        self.streams = [np.random.Generator(np.random.Philox(key=word)) for word in words]
-        self.vocabulary = vocabulary
-        self.ahead = max(1, 4096 // vocabulary)
-        """Positions drawn at a time; the numbers do not depend on it."""
-        self.drawn = torch.empty(len(keys), 0, vocabulary, dtype=torch.float64)
-        self.place = 0
+    def __init__(self, key: bytes, vocabulary: int) -> None:
+        self._stream = np.random.Generator(np.random.Philox(key=np.frombuffer(key, dtype="<u8")))
+        self._shape = (max(1, AHEAD // vocabulary), vocabulary)
+        self._drawn, self._place = np.empty((0, vocabulary)), 0
 
-    def next(self) -> Tensor:
-        """[rows, vocabulary] noise of the next position, float64."""
-        if self.place == self.drawn.shape[1]:
-            shape = (self.ahead, self.vocabulary)
-            uniform = torch.from_numpy(np.stack([stream.random(shape) for stream in self.streams]))
-            self.drawn = uniform.clamp_min_(2.0**-54).log_().neg_().log_().neg_()
-            self.place = 0
-        self.place += 1
-        return self.drawn[:, self.place - 1]
+    def next(self) -> np.ndarray:
+        """[vocabulary] uniform numbers of the next position, float64."""
+        if self._place == len(self._drawn):
+            self._drawn, self._place = self._stream.random(self._shape), 0
+        self._place += 1
+        return self._drawn[self._place - 1]  # type: ignore[no-any-return]
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these rows only."""
-        self.streams = [self.streams[row] for row in rows]
-        self.drawn = self.drawn[list(rows)]
+
+def gumbel(uniform: Tensor) -> Tensor:
+    """Gumbel noise from uniform numbers, which it overwrites."""
+    return uniform.clamp_min_(2.0**-54).log_().neg_().log_().neg_()
+
+
+def sampled(logp: Tensor, noise: Sequence[Noise]) -> Tensor:
+    """[B] a token of every row of log-probabilities [B, vocabulary].
+
+    Adding Gumbel noise and taking the argmax samples from them (Gumbel-max; Maddison et al. 2014, arXiv 1411.0030),
+    and two policies that are close agree on most tokens. The noise is made for a few rows at a time.
+    """
+    rows = max(1, CHUNK // logp.shape[1])
+    found = []
+    for start in range(0, len(noise), rows):
+        uniform = torch.from_numpy(np.stack([row.next() for row in noise[start : start + rows]]))
+        found.append((gumbel(uniform).to(logp.device) + logp[start : start + rows]).argmax(-1))
+    return torch.cat(found)

@@ -1,33 +1,29 @@
-"""An engine that says what it is told to: for tests, and for playing an environment by hand."""
+"""An engine whose completions are written beforehand: for tests, and for playing an environment by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gnomon.engines.base import Tier
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.weights import WeightsRef
 from gnomon.types import Completion, Finish, Request
 
 __all__ = ["Scripted"]
 
 
 class Scripted:
-    """Replies by a function of the prompt's text and the request's place in the call.
+    """Replies by a function of the prompt's text and the request's key.
 
     Its log-probabilities are 0: the script is certain of every token.
     """
 
     tier = Tier.EXACT
 
-    def __init__(self, tokenizer: Tokenizer, reply: Callable[[str, int], str]) -> None:
+    def __init__(self, tokenizer: Tokenizer, reply: Callable[[str, bytes], str]) -> None:
         self.tokenizer, self.reply, self.version = tokenizer, reply, 0
 
-    async def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        return [self.complete(request, place) for place, request in enumerate(requests)]
-
-    def complete(self, request: Request, place: int) -> Completion:
-        text = self.reply(self.tokenizer.decode(request.prompt_ids), place)
+    async def sample(self, request: Request) -> Completion:
+        text = self.reply(self.tokenizer.decode(request.prompt_ids), request.key)
         ids, limit = self.tokenizer.encode(text), request.sampling.max_tokens
         kept = ids[:limit]
         finish = Finish.STOP if len(ids) <= limit else Finish.LENGTH

@@ -11,7 +11,7 @@ import torch
 
 from gnomon.config import RunConfig, recorded, resolve, to_toml
 from gnomon.engines.base import Engine, Tier
-from gnomon.engines.embedded import Embedded, Progress, unseen
+from gnomon.engines.embedded import Embedded
 from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
@@ -44,7 +44,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
 from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose
-from gnomon.rollout.actor import Actor
+from gnomon.rollout.actor import Actor, Progress, unseen
 from gnomon.rollout.credit import Crediting
 from gnomon.store import Observer, Record, Run, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
@@ -84,13 +84,13 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     confined(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
-    engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, progress)
+    engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer)
     row = make_objective(config, passed.objective)
     tasks = make_tasks(config, env, row)
     learner = passed.learner or make_learner(config, row)
     return Parts(
         env=tasks,
-        actor=make_actor(config, tasks, row, engine, tokenizer, renderer, learner, played=env),
+        actor=make_actor(config, tasks, row, engine, tokenizer, renderer, learner, played=env, progress=progress),
         learner=learner,
         objective=row,
         credit=Crediting(row, shared=config.players.baseline == "shared"),
@@ -99,9 +99,9 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     )
 
 
-def sampler(config: RunConfig, env: Env, renderer: Renderer, progress: Progress = unseen) -> tuple[Embedded, float]:
+def sampler(config: RunConfig, env: Env, renderer: Renderer) -> tuple[Embedded, float]:
     """The engine, and the largest difference in log-probability between it and the learner."""
-    engine = make_engine(config, progress)
+    engine = make_engine(config)
     return engine, measured(engine, renderer, env, config)
 
 

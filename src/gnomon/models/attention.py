@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
 from typing import Any, Protocol
 
 import torch
@@ -20,7 +19,7 @@ from torch.nn.functional import pad
 
 from gnomon.errors import ModelError
 
-__all__ = ["BLOCK", "MIN_ROWS", "NAME", "SPAN", "Decode", "additive", "attend_by_layout"]
+__all__ = ["BLOCK", "MIN_ROWS", "NAME", "SPAN", "additive", "attend_by_layout"]
 
 NAME = "gnomon"
 """Name of this attention in transformers' registry."""
@@ -91,13 +90,6 @@ class Prefix:
         self.real = place < self.lengths[:, None]
         self.place = self.real.flatten().nonzero().flatten()
 
-    def only(self, chosen: Tensor) -> Prefix:
-        """Some of the prompts, padded as before."""
-        part = copy(self)
-        part.lengths, part.real = self.lengths[chosen], self.real[chosen]
-        part.tokens, part.place = int(part.lengths.sum()), part.real.flatten().nonzero().flatten()
-        return part
-
     def padded(self, flat: Tensor) -> Tensor:
         """Flat prompt tokens [T, …] as [P, S, …]."""
         return spread(flat, self.place, tuple(self.real.shape))
@@ -109,127 +101,6 @@ class Prefix:
         place = torch.arange(self.real.shape[1], device=query.device)
         scores = (q * scale) @ k.transpose(2, 3) + additive(causal(place, place, window)).repeat(heads // kv_heads, 1)
         return gather(tokens_first(weighed(torch.softmax(scores, -1).to(v.dtype), v), heads).flatten(0, 1), self.place)
-
-
-class Decode:
-    """The layout of decoding: first the prompts, then, after each `advance`, one token of every live row.
-
-    Whole spans of a prompt are kept once for all its rows; what it has beyond them begins the keys of every row.
-    """
-
-    def __init__(self, prompts: Sequence[int], device: Device = "cpu") -> None:
-        self.prefix = Prefix(prompts, device)
-        self.positions = self.prefix.real.nonzero()[:, 1]
-        self.slot = torch.arange(len(prompts), device=device)
-        """Where each prompt stands among those kept."""
-        self.step = -1
-        """How far into the rows decoding stands; −1 while the prompts are computed."""
-        self.prompt: list[tuple[Tensor, Tensor]] = []
-        self.own: list[list[Tensor]] = []
-
-    def advance(self, group: Tensor, keep: Tensor | None = None) -> None:
-        """Prepare the next token of these rows, those of a prompt side by side.
-
-        Args: keep: which of the rows before they are; the same ones if not given.
-        """
-        self.step += 1
-        if keep is not None:
-            self.own = [[states[keep] for states in pair] for pair in self.own]
-            self.forget(torch.unique(self.slot[group]))
-        self.group = self.slot[group]
-        whole = self.prefix.lengths // SPAN * SPAN
-        self.far_size = int(whole.max())
-        self.far = additive(self.upto(self.far_size) < whole[:, None])[:, None, None]
-        self.positions = self.prefix.lengths[self.group] + self.step
-        self.place = self.positions - whole[self.group]
-        """[B] where the token of each row stands among its own keys."""
-        self.near_size = blocks(int(self.place.max()) + 1)
-        self.lanes = Lanes(self.group, len(whole))
-
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
-        if self.step < 0:
-            q, k, v = (self.prefix.padded(x) for x in (query, key, value))
-            self.prompt.append((k.transpose(1, 2), v.transpose(1, 2)))
-            return self.prefix.attend(q, k, v, scale, window)
-        if layer == len(self.prompt):  # No prompt has a prefix, so nothing was computed before the rows.
-            nothing = self.prefix.padded(key[:0]).transpose(1, 2)
-            self.prompt.append((nothing, nothing))
-        far_keys, far_values = (states[:, :, : self.far_size] for states in self.prompt[layer])
-        own_keys, own_values = self.remember(layer, key, value)
-        kv_heads = key.shape[1]
-        q = torch.unflatten(query, 1, (kv_heads, -1)) * scale
-        far = self.lanes.apart(self.lanes.aside(q) @ far_keys.transpose(2, 3) + self.far, q.shape[2])
-        near = (
-            product(q, own_keys.transpose(2, 3))
-            + additive(self.upto(self.near_size) <= self.place[:, None])[:, None, None]
-        )
-        if window is not None:
-            back = self.positions[:, None] - self.upto(self.far_size)
-            far = far + additive(back < window)[:, None, None]
-            near = near + additive(self.place[:, None] - self.upto(self.near_size) < window)[:, None, None]
-        weights = torch.softmax(torch.cat([far, near], -1), -1).to(own_values.dtype)
-        far, near = torch.split(weights, [self.far_size, self.near_size], -1)
-        out = None
-        if self.far_size:
-            out = self.lanes.apart(weighed(self.lanes.aside(far), far_values), q.shape[2])
-        return weighed(near, own_values, out).flatten(1, 2)
-
-    def upto(self, count: int) -> Tensor:
-        """0 … count − 1."""
-        return torch.arange(count, device=self.slot.device)
-
-    def forget(self, live: Tensor) -> None:
-        """Keep these prompts only, once they are half of the present ones or fewer."""
-        if 2 * len(live) <= len(self.prefix.lengths):
-            self.prompt = [(keys[live], values[live]) for keys, values in self.prompt]
-            place = torch.zeros_like(self.prefix.lengths)
-            place[live] = torch.arange(len(live), device=live.device)
-            self.slot = place[self.slot]
-            self.prefix = self.prefix.only(live)
-
-    def remember(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the rows, [B, kv_heads, R, size], with this step's written in."""
-        if layer == len(self.own):
-            self.own.append([self.begun(states) for states in self.prompt[layer]])
-        if (short := self.near_size - self.own[layer][0].shape[2]) > 0:
-            self.own[layer] = [pad(states, (0, 0, 0, short)) for states in self.own[layer]]
-        row = self.upto(len(key))
-        keys, values = self.own[layer]
-        keys[row, :, self.place], values[row, :, self.place] = key, value
-        return keys[:, :, : self.near_size], values[:, :, : self.near_size]
-
-    def begun(self, states: Tensor) -> Tensor:
-        """[B, kv_heads, R, size] what rows begin with: the tokens of their prompt behind its last whole span."""
-        whole = (self.prefix.lengths // SPAN * SPAN)[self.group]
-        at = (whole[:, None] + self.upto(self.near_size)).clamp_max(max(0, states.shape[2] - 1))
-        tail = states.transpose(1, 2)[self.group[:, None], at].transpose(1, 2).contiguous()
-        real = self.upto(self.near_size) < (self.prefix.lengths[self.group] - whole)[:, None]
-        return tail.masked_fill_(~real[:, None, :, None], 0)
-
-
-class Lanes:
-    """Rows of a prompt side by side, so that one product serves all of them. Rows of a prompt stand together."""
-
-    def __init__(self, group: Tensor, prompts: int) -> None:
-        if bool((group[1:] < group[:-1]).any()):
-            raise ValueError("rows of a group must stand together, groups in order")
-        count = torch.bincount(group, minlength=prompts)
-        self.prompts, self.count = prompts, max(QUERIES, int(count.max()))
-        self.seat = (
-            torch.arange(len(group), device=group.device) - (torch.cumsum(count, 0) - count)[group] + group * self.count
-        )
-        self.full = len(group) == prompts * self.count
-
-    def aside(self, x: Tensor) -> Tensor:
-        """[B, kv_heads, Q, n] to [P, kv_heads, lanes·Q, n]."""
-        if not self.full:
-            x = x.new_zeros(self.prompts * self.count, *x.shape[1:]).index_copy_(0, self.seat, x)
-        return x.view(-1, self.count, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
-
-    def apart(self, x: Tensor, queries: int) -> Tensor:
-        """The inverse of `aside`."""
-        x = torch.unflatten(x, 2, (self.count, queries)).transpose(1, 2).flatten(0, 1)
-        return x if self.full else x.index_select(0, self.seat)
 
 
 def product(rows: Tensor, matrix: Tensor) -> Tensor:

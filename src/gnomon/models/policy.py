@@ -15,7 +15,8 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 from gnomon.errors import ModelError
-from gnomon.models.attention import NAME, Decode, Layout, attend_by_layout
+from gnomon.models.attention import NAME, Layout, attend_by_layout
+from gnomon.models.decode import Decode
 from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.kernels import settle
 from gnomon.models.packed import Packed
@@ -161,9 +162,9 @@ class Policy(torch.nn.Module):
         """The layout of a whole pass, as `Packed`."""
         return Packed(trie, self.device)
 
-    def decode(self, prompts: Sequence[int]) -> Decode:
+    def decode(self) -> Decode:
         """The layout of decoding, as `Decode`."""
-        return Decode(prompts, self.device)
+        return Decode(self.device)
 
     def forward(self, work: Pass, temperature: float = 1.0, anchor: Anchor | None = None) -> Scored:
         """Log-probabilities of the targets of a pass, under the tempered distribution."""

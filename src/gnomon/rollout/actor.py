@@ -1,70 +1,42 @@
-"""An actor plays tasks: env × renderer × engine → groups."""
+"""An actor plays tasks: env × renderer × engine → groups. Every episode is a coroutine, and none waits for another."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gnomon.engines.base import Engine, Tier
-from gnomon.envs import offers
 from gnomon.envs.base import Env, Step
-from gnomon.envs.workers import EnvWorkers, Remote, verdicts_of
-from gnomon.errors import ConfigError, VerifierError
+from gnomon.envs.workers import EnvWorkers, verdicts_of
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
-from gnomon.rendering import Plain, Renderer, Transcript, choose
-from gnomon.rendering.reply_text import reply_text
-from gnomon.types import (
-    Completion,
-    Finish,
-    Group,
-    Message,
-    Origin,
-    Request,
-    Rollout,
-    Sampling,
-    Status,
-    Stop,
-    Task,
-    Turn,
-)
+from gnomon.rendering import Renderer, choose
+from gnomon.rollout.conversation import Conversation, beginning
+from gnomon.rollout.failures import Failures
+from gnomon.rollout.relabel import AsSampled, Relabel
+from gnomon.rollout.select import All, Selector
+from gnomon.rollout.speakers import Cast, Own, Speaker, Speakers
+from gnomon.types import Finish, Group, Request, Rollout, Sampling, Status, Stop, Task
 
-__all__ = ["Actor", "Limits", "Unjudged", "judged", "one_turn", "together"]
+__all__ = ["Actor", "Limits", "Played", "Progress", "unseen"]
 
-FORGIVEN = 3
-"""Failed rollouts of a run that are borne whatever their share."""
+AT_ONCE = 1024
+"""Most episodes that are played at the same time."""
+T = TypeVar("T")
+
+Progress = Callable[[int, int], None]
+"""Takes how many episodes are over, of how many that are played together."""
 
 
-class Unjudged(VerifierError):
-    """Too many rollouts could not be judged."""
-
-    groups: tuple[Group, ...] = ()
-    """All that were played, so that a run can keep what it stopped for."""
-    held_out = False
-    """Whether they were played to measure the policy."""
-
-    @classmethod
-    def of(cls, error: VerifierError, groups: Sequence[Group]) -> Unjudged:
-        """The error with what was played."""
-        found = cls(error.code, error.what, where=error.where, why=error.why, fix=error.fix)
-        found.groups = tuple(groups)
-        return found
-
-
-@contextmanager
-def together(groups: Sequence[Group]) -> Iterator[None]:
-    """Where playing more groups fails, the error carries these too."""
-    try:
-        yield
-    except Unjudged as error:
-        error.groups = (*groups, *error.groups)
-        raise
+def unseen(done: int, total: int) -> None:
+    """Shows no progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,81 +44,51 @@ class Limits:
     """When an episode is ended although its environment would go on."""
 
     turns: int | None = None
-    """Replies, of all seats together; the environment's own number if not given."""
+    """Replies, of all players together; the environment's own number if not given."""
     context: int | None = None
-    """Tokens of one seat's conversation, sampled and told."""
+    """Tokens of one player's conversation, sampled and observed."""
     seconds: float = inf
-    """By the clock, from the first reply of all to the last. A limit that is met makes a run that no rerun equals."""
+    """By the clock, of all episodes that are played together. A limit that is met makes a run that no rerun equals."""
     failures: float = 0.005
-    """Share of the rollouts that may fail by our own doing before the run stops."""
+    """Fraction of the rollouts that may fail by our own doing before the run stops."""
 
 
-UNHEARD = Step(done=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One episode that is over."""
 
-
-@dataclass(slots=True)
-class Seat:
-    """One seat's conversation as it grows."""
-
-    talk: Transcript | None = None
-    """None until it is told something."""
-    turns: list[Turn] = field(default_factory=list)
-
-    def say(self, completion: Completion, messages: tuple[Message, ...]) -> None:
-        """A reply to the messages that were just told."""
-        assert self.talk is not None
-        prompt, segments = self.talk.token_ids, self.talk.segments
-        last = max((i + 1 for i, segment in enumerate(segments) if segment.origin is Origin.POLICY), default=0)
-        given = segments if self.turns and self.turns[-1].fork != self.talk.forks else segments[last:]
-        self.turns.append(
-            Turn(prompt_ids=prompt, completion=completion, messages=messages, given=given, fork=self.talk.forks)
-        )
-        self.talk = self.talk.sampled(completion.token_ids)
-
-
-@dataclass(slots=True)
-class Play:
-    """One episode as it grows."""
-
-    index: int
     task: Task
-    sample: int
-    key: Key
-    """Of the episode's own chance."""
-    seats: list[Seat]
-    voices: tuple[Engine, ...] = ()
-    """Who speaks in each seat; where none are given, the actor's engine in all."""
-    step: Step = UNHEARD
-    """What the environment said last."""
-    replies: tuple[str, ...] = ()
-    episode: Remote | None = None
-    """Where it lives; None before it begins."""
-    stop: Stop | None = None
+    speakers: tuple[Speaker, ...]
+    """One for each player."""
+    conversations: tuple[Conversation, ...]
+    step: Step
+    """The last one, which holds the verdicts."""
+    stop: Stop | None
     """Why it was ended although the environment would go on."""
 
-    @property
-    def seat(self) -> Seat:
-        """Whose turn it is."""
-        return self.seats[self.step.seat]
-
-    def say(self, completion: Completion, text: str) -> None:
-        """The reply of the seat whose turn it is. Args: text: what the environment hears of it."""
-        self.seat.say(completion, self.step.messages)
-        self.replies += (text,)
-
-    def rollout(self, seat: int, group: int) -> Rollout:
-        """What a seat made of it."""
-        turns, verdict = self.seats[seat].turns, verdicts_of(self.step)[seat]
+    def rollout(self, player: int = 0, sample: int = 0) -> Rollout:
+        """The episode as a player played it. Args: sample: its number among the rollouts of the task."""
+        turns, verdict = tuple(self.conversations[player].turns), verdicts_of(self.step)[player]
         assert verdict is not None
         stop = self.stop or STOPS.get(verdict.status)
         if stop is None:
-            cut = turns and turns[-1].completion.finish is Finish.LENGTH
-            stop = Stop.TRUNCATED if cut else Stop.DONE
-        sample = self.sample + seat * group
-        return Rollout(task=self.task, sample=sample, turns=tuple(turns), verdict=verdict, stop=stop, seat=seat)
+            truncated = turns and turns[-1].completion.finish is Finish.LENGTH
+            stop = Stop.TRUNCATED if truncated else Stop.DONE
+        return Rollout(task=self.task, sample=sample, turns=turns, verdict=verdict, stop=stop, seat=player)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the environment broke."""
+        first = verdicts_of(self.step)[0]
+        return first is not None and first.status is Status.FAILED
 
 
 STOPS = {Status.EXCEEDED: Stop.EXCEEDED, Status.FAILED: Stop.FAILED}
+BUDGETS = {
+    Stop.TURNS: "the turns were used up before the episode was over",
+    Stop.CONTEXT: "the conversation has no room left, and the episode is not over",
+    Stop.TIME: "the time was used up before the episode was over",
+}
 
 
 class Actor:
@@ -157,6 +99,10 @@ class Actor:
         sampling: how every completion is drawn.
         renderer: of the model family; the one that the tokenizer's folder wants if not given.
         workers: play the environment's side; two processes if not given.
+        speakers: who replies for each player; the engine for all if not given.
+        selector: which groups are trained on; all if not given.
+        relabel: what is trained on in a rollout; what was sampled if not given.
+        progress: is told of every episode that is over.
     """
 
     def __init__(
@@ -170,12 +116,19 @@ class Actor:
         renderer: Renderer | None = None,
         workers: EnvWorkers | None = None,
         limits: Limits | None = None,
+        speakers: Speakers | None = None,
+        selector: Selector | None = None,
+        relabel: Relabel | None = None,
+        progress: Progress = unseen,
     ) -> None:
         self.env, self.tokenizer, self.engine = env, tokenizer, engine
-        self.group, self.sampling = group, sampling
+        self.group, self.sampling, self.progress = group, sampling, progress
         self.renderer = renderer or choose(tokenizer, turns=env.max_turns)
         self.workers, self.limits = workers or EnvWorkers(env), limits or Limits()
-        self._played, self._failed = 0, 0
+        self.speakers = speakers or Own(engine, self.renderer, self.workers.players)
+        self.selector, self.relabel = selector or All(), relabel or AsSampled()
+        self.failures = Failures(type(env).__name__, self.limits.failures)
+        self._begin = beginning(env, self.renderer)
 
     @property
     def exact(self) -> bool:
@@ -185,197 +138,145 @@ class Actor:
     @property
     def longest(self) -> int:
         """Most tokens that a rollout can sample: every reply of an episode at its limit, within one context."""
-        turns = min(self.limits.turns or self.env.max_turns, self.env.max_turns)
-        whole = turns * self.sampling.max_tokens
+        whole = self._turns * self.sampling.max_tokens
         return whole if self.limits.context is None else min(whole, self.limits.context)
+
+    @property
+    def _turns(self) -> int:
+        return min(self.limits.turns or self.env.max_turns, self.env.max_turns)
 
     async def sync(self, weights: WeightsRef, step: int) -> None:
         """Sample with these weights from now on. Args: step: of the run, that begins with them."""
-        self.engine.load(weights)
+        self.speakers.sync(weights, step)
 
     def save_state(self, folder: Path) -> None:
-        """Write what the next steps of a run depend on into a checkpoint; here there is nothing."""
+        """Write what the next steps of a run depend on into a checkpoint."""
+        self.speakers.save_state(folder)
 
     def load_state(self, folder: Path) -> None:
         """Go on from a checkpoint."""
+        self.speakers.load_state(folder)
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
-        """The groups of a training step; here, what `play` gives."""
-        return await self.play(tasks, key, self.group)
+        """The groups of a training step.
 
-    async def play(
-        self, tasks: Sequence[tuple[int, Task]], key: Key, group: int, sampling: Sampling | None = None
-    ) -> list[Group]:
-        """Play every task `group` times: a group per task, and where several sit, per task and seat.
-
-        Args:
-            tasks: each with its index in the split.
-            sampling: how every completion is drawn; the actor's own unless given.
-            key: of this call; turn t of sample s of task i draws from `key.at("sample", task=i, sample=s, turn=t)`.
+        Args: tasks: each with its index in the split; key: of this step.
         Raises: Unjudged E104 when more rollouts failed by the environment's own doing than may.
         """
-        plays = self.plays(tasks, key, range(group))
-        await self.finish(plays, key, sampling)
+        with self.speakers.training(key, self.group) as cast:
+            sampling = self.relabel.sampling(self.sampling)
+
+            async def play(chosen: Sequence[tuple[int, Task]]) -> list[Group]:
+                return await self._groups(chosen, key, self.group, cast, sampling)
+
+            groups = await self.selector.groups(tasks, key, play)
+        return [replace(group, rollouts=tuple(map(self.relabel.rollout, group.rollouts))) for group in groups]
+
+    async def rollouts(self, tasks: Sequence[tuple[int, Task]], key: Key, group: int) -> list[Group]:
+        """Every task played `group` times as in an evaluation: nothing is chosen, demonstrated or relabelled.
+
+        Args, Raises: as of `collect`.
+        """
+        with self.speakers.evaluation(key) as cast:
+            return await self._groups(tasks, key, group, cast, self.sampling)
+
+    async def play(
+        self,
+        task: Task,
+        key: Key,
+        speakers: Sequence[Speaker] = (),
+        *,
+        drawn: Callable[[int], Key] | None = None,
+        sampling: Sampling | None = None,
+        deadline: float = inf,
+    ) -> Played:
+        """One episode.
+
+        Args:
+            key: of the episode's own chance.
+            speakers: one for each player; the engine for all if none are given.
+            drawn: the key of reply t; `key.at("reply", turn=t)` if not given.
+            sampling: how every completion is drawn; the actor's own if not given.
+            deadline: time of the monotonic clock after which no reply begins.
+        """
+        sampling, drawn = sampling or self.sampling, drawn or (lambda turn: key.at("reply", turn=turn))
+        cast = tuple(speakers) or Own(self.engine, self.renderer, self.workers.players).cast(0, 0)
+        conversations = tuple(Conversation(self._begin, speaker.preface) for speaker in cast)
+        episode, step = await self.workers.start(task, key)
+        stop = None
+        try:
+            for turn in itertools.count():
+                if step.done:
+                    break
+                speaker, conversation = cast[step.seat], conversations[step.seat]
+                prompt = conversation.observe(step.messages)
+                room = sampling.max_tokens if self.limits.context is None else self.limits.context - len(prompt)
+                if stop := self._over(turn, room, deadline):
+                    step = self.workers.over(BUDGETS[stop])
+                    break
+                limit = min(sampling.max_tokens, room)
+                limited = replace(sampling, max_tokens=limit, stop_ids=self.renderer.stop)
+                request = Request(prompt_ids=prompt, key=drawn(turn).bytes, sampling=limited)
+                completion = await speaker.reply(request)
+                conversation.reply(completion)
+                step = await self.workers.step(episode, speaker.text(completion))
+        finally:
+            self.workers.abandon(episode)
+        return Played(task=task, speakers=cast, conversations=conversations, step=step, stop=stop)
+
+    def _over(self, turn: int, room: int, deadline: float) -> Stop | None:
+        """The limit that an episode has met; None where it may go on."""
+        met = {
+            Stop.TURNS: turn >= (self.limits.turns or self.env.max_turns),
+            Stop.CONTEXT: room < 1,
+            Stop.TIME: time.monotonic() > deadline,
+        }
+        return next((stop for stop, over in met.items() if over), None)
+
+    async def _groups(
+        self, tasks: Sequence[tuple[int, Task]], key: Key, group: int, cast: Cast, sampling: Sampling
+    ) -> list[Group]:
+        """A group for every task and player who learns, in order."""
+        plan = [(index, task, sample) for index, task in tasks for sample in range(group)]
+        deadline, room, over = time.monotonic() + self.limits.seconds, asyncio.Semaphore(AT_ONCE), itertools.count(1)
+
+        async def one(index: int, task: Task, sample: int) -> Played:
+            async with room:
+                found = await self.play(
+                    task,
+                    key.at("episode", task=index, sample=sample),
+                    cast(index, sample),
+                    drawn=draws(key, index, sample),
+                    sampling=sampling,
+                    deadline=deadline,
+                )
+            self.progress(next(over), len(plan))
+            return found
+
+        played = await all_of([one(*episode) for episode in plan])
         groups = [
-            Group(task=task, index=index, rollouts=tuple(play.rollout(seat, group) for play in part))
+            Group(task=task, index=index, rollouts=tuple(p.rollout(player, s + player * group) for s, p in part))
             for place, (index, task) in enumerate(tasks)
-            for part in [plays[place * group : (place + 1) * group]]
-            for seat in range(self.workers.players)
-            if self.voice(part[0], seat) is self.engine
+            for part in [list(enumerate(played[place * group : (place + 1) * group]))]
+            for player, speaker in enumerate(part[0][1].speakers)
+            if speaker.learns
         ]
-        self.count(plays, groups)
+        broken = [(i, p.rollout(0, s)) for (i, _, s), p in zip(plan, played, strict=True) if p.failed]
+        self.failures.count(len(plan), broken, groups)
         return groups
 
-    async def finish(self, plays: Sequence[Play], key: Key, sampling: Sampling | None = None) -> None:
-        """Play episodes that have not begun to their ends. Args: as of `play`."""
-        try:
-            await self.hear(plays)
-            deadline, live, turn = time.monotonic() + self.limits.seconds, list(plays), 0
-            while live:
-                asked = [(play, self._request(play, key, turn, sampling or self.sampling, deadline)) for play in live]
-                going = [(play, request) for play, request in asked if request is not None]
-                for play, completion in await self._spoken(going):
-                    play.say(completion, self.heard(completion))
-                live, turn = [play for play, _ in going], turn + 1
-                await self.hear(live)
-        finally:
-            for play in plays:
-                if play.episode is not None:
-                    self.workers.abandon(play.episode)
 
-    def voice(self, play: Play, seat: int) -> Engine:
-        """Who speaks in a seat."""
-        return play.voices[seat] if play.voices else self.engine
-
-    async def _spoken(self, going: Sequence[tuple[Play, Request]]) -> list[tuple[Play, Completion]]:
-        """What is said in every episode, by the engine of the seat whose turn it is."""
-        asked: dict[int, tuple[Engine, list[tuple[Play, Request]]]] = {}
-        for play, request in going:
-            engine = self.voice(play, play.step.seat)
-            asked.setdefault(id(engine), (engine, []))[1].append((play, request))
-        return [
-            (play, completion)
-            for engine, part in asked.values()
-            for (play, _), completion in zip(part, await engine.sample([r for _, r in part]), strict=True)
-        ]
-
-    def begun(self, messages: Sequence[Message]) -> Transcript:
-        """A conversation that begins with these messages."""
-        # Plain text has no place for tools: there the environment's own messages tell of them.
-        tools = () if isinstance(self.renderer, Plain) else offers.tools(self.env)
-        return Transcript.begun(self.renderer, messages, tools)
-
-    def heard(self, completion: Completion) -> str:
-        """What an environment hears of a reply: its text, without reasoning that has a place of its own."""
-        return reply_text(self.renderer, completion.text, completion.token_ids)
-
-    def plays(self, tasks: Sequence[tuple[int, Task]], key: Key, samples: Sequence[int]) -> list[Play]:
-        """Episodes that have not begun: every task once for each number of a sample."""
-        return [
-            Play(
-                index=index,
-                task=task,
-                sample=sample,
-                key=key.at("episode", task=index, sample=sample),
-                seats=[Seat() for _ in range(self.workers.players)],
-            )
-            for index, task in tasks
-            for sample in samples
-        ]
-
-    async def hear(self, plays: Sequence[Play]) -> None:
-        """What the environment says to the last reply of each."""
-        for play, step in zip(plays, await asyncio.gather(*map(self._next, plays)), strict=True):
-            play.step = step
-
-    async def _next(self, play: Play) -> Step:
-        """The environment's next step in an episode."""
-        if play.episode is None:
-            play.episode, step = await self.workers.start(play.task, play.key)
-            return step
-        return await self.workers.step(play.episode, play.replies[-1])
-
-    def _request(self, play: Play, key: Key, turn: int, sampling: Sampling, deadline: float) -> Request | None:
-        """What to sample next of an episode; None when it is over."""
-        step, limits = play.step, self.limits
-        if step.done:
-            return None
-        seat = play.seat
-        seat.talk = seat.talk.told(step.messages) if seat.talk else self.begun(step.messages)
-        prompt = seat.talk.token_ids
-        room = sampling.max_tokens if limits.context is None else limits.context - len(prompt)
-        for over, stop in (
-            (turn >= (limits.turns or self.env.max_turns), Stop.TURNS),
-            (room < 1, Stop.CONTEXT),
-            (time.monotonic() > deadline, Stop.TIME),
-        ):
-            if over:
-                play.stop, play.step = stop, self.workers.over(BUDGETS[stop])
-                return None
-        return Request(
-            prompt_ids=prompt,
-            key=key.at("sample", task=play.index, sample=play.sample, turn=turn).bytes,
-            sampling=replace(sampling, max_tokens=min(sampling.max_tokens, room), stop_ids=self.renderer.stop),
-        )
-
-    def count(self, plays: Sequence[Play], groups: Sequence[Group] = ()) -> None:
-        """Stop the run when too much of it failed by our own doing. Args: groups: what came of the plays."""
-        broken = [play for play in plays if failure(play.step)]
-        self._played, self._failed = self._played + len(plays), self._failed + len(broken)
-        if self._failed <= FORGIVEN + self.limits.failures * self._played:
-            return
-        play = broken[-1]
-        error = VerifierError(
-            "E104",
-            f"{type(self.env).__name__} failed in {self._failed} of {self._played} rollouts",
-            where=f"task {play.index}, sample {play.sample}; the last reply was {''.join(play.replies[-1:])[:200]!r}",
-            why=f"a verifier failure is not evidence that the answer is wrong\n{indented(failure(play.step))}",
-            fix="return a Verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, then run "
-            "gnomon check ENV",
-        )
-        raise Unjudged.of(error, groups)
+def draws(key: Key, index: int, sample: int) -> Callable[[int], Key]:
+    """The keys of the replies of an episode of a call. Args: key: of the call; index: of the task."""
+    return lambda turn: key.at("sample", task=index, sample=sample, turn=turn)
 
 
-BUDGETS = {
-    Stop.TURNS: "the turns were used up before the episode was over",
-    Stop.CONTEXT: "the conversation has no room left, and the episode is not over",
-    Stop.TIME: "the time was used up before the episode was over",
-}
-
-
-def judged(groups: Sequence[Group]) -> list[Group]:
-    """The groups whose every rollout could be judged; of the others none is trained on, right or wrong.
-
-    Raises: Unjudged E106 when none is left.
-    """
-    kept = [group for group in groups if group.judged]
-    if not kept:
-        error = VerifierError(
-            "E106",
-            f"the verifier failed in all {len(groups)} groups of a step",
-            why=indented(groups[0].rollouts[0].verdict.detail),
-            fix="gnomon check ENV",
-        )
-        raise Unjudged.of(error, groups)
-    return kept
-
-
-def one_turn(env: Env) -> None:
-    """Raises: ConfigError E022 for an environment that plays several turns."""
-    if env.max_turns != 1:
-        raise ConfigError(
-            "E022",
-            "the environment has several turns, and the objective supports one turn only",
-            where=type(env).__name__,
-            fix="objective=rloo, or another objective that trains on sampled rollouts",
-        )
-
-
-def failure(step: Step) -> str:
-    """Why the environment broke; empty when it did not."""
-    first = verdicts_of(step)[0]
-    return first.detail if first is not None and first.status is Status.FAILED else ""
-
-
-def indented(text: str) -> str:
-    return "\n".join("      " + line for line in text.splitlines())
+async def all_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """What coroutines return, in order. Where one raises, the others are cancelled and have ended before it is told."""
+    tasks = [asyncio.ensure_future(part) for part in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

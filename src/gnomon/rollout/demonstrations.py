@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import Any
 
 from gnomon.engines.base import Engine
 from gnomon.envs.base import Env, Episode
-from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.rollout.actor import Actor, one_turn, together
-from gnomon.types import Completion, Finish, Group, Rollout, Task
+from gnomon.models.weights import WeightsRef
+from gnomon.rollout.speakers import Cast, Speaker, Speakers
+from gnomon.types import Completion, Finish, Message, Request, Task
 
-__all__ = ["Demonstrated", "Mixed", "Teacher", "demonstrations"]
+__all__ = ["Demonstrated", "Demonstration", "Shown", "demonstrations"]
 
 
 def demonstrations(path: Path, env: Env) -> Demonstrated:
@@ -71,51 +71,65 @@ class Demonstrated:
         return self.env.start(task, key)
 
 
-class Teacher(Actor):
-    """Collects the demonstrated replies instead of sampling; `play`, and so every evaluation, samples."""
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """Somebody else's reply."""
 
-    def __init__(self, env: Demonstrated, tokenizer: Tokenizer, engine: Engine, **settings: Any) -> None:
-        one_turn(env)
-        super().__init__(env, tokenizer, engine, **{"workers": EnvWorkers(env.env), **settings})
-        self.replies = env.replies
+    written: str
+    tokenizer: Tokenizer
+    version: int
+    """Of the policy's weights at the time."""
+    learns: bool = True
+    preface: tuple[Message, ...] = ()
 
-    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
-        shown = await self.shown(tasks, key)
-        return [
-            Group(task=task, index=index, rollouts=(rollout,))
-            for (index, task), rollout in zip(tasks, shown, strict=True)
-        ]
+    async def reply(self, request: Request) -> Completion:
+        ids = self.tokenizer.encode(self.written)[: request.sampling.max_tokens]
+        return Completion(
+            token_ids=ids, logprobs=(nan,) * len(ids), text=self.written, finish=Finish.STOP, version=self.version
+        )
 
-    async def shown(self, tasks: Sequence[tuple[int, Task]], key: Key, sample: int = 0) -> list[Rollout]:
-        """The demonstrated reply to each task, as the rollout at this place of its group.
+    def text(self, completion: Completion) -> str:
+        return self.written
 
-        Raises: Unjudged E104 as `play` does.
-        """
-        plays = self.plays(tasks, key, [sample])
-        await self.hear(plays)
-        for play in plays:
-            reply = self.replies[play.index]
-            ids = self.tokenizer.encode(reply)[: self.sampling.max_tokens]
-            completion = Completion(
-                token_ids=ids, logprobs=(nan,) * len(ids), text=reply, finish=Finish.STOP, version=self.engine.version
+
+class Shown:
+    """The last rollout of every group is the demonstrated reply; evaluations are sampled.
+
+    Args: own: who replies in the other rollouts; players: of the environment.
+    Raises: ConfigError E022 for an environment of several turns, or players: a demonstration is one reply.
+    """
+
+    def __init__(
+        self, own: Speakers, env: Demonstrated, engine: Engine, tokenizer: Tokenizer, players: int = 1
+    ) -> None:
+        if env.max_turns != 1 or players != 1:
+            raise ConfigError(
+                "E022",
+                "the environment has several turns, and the objective supports one turn only",
+                where=type(env.env).__name__,
+                fix="objective=rloo, or another objective that trains on sampled rollouts",
             )
-            play.seat.talk = self.begun(play.step.messages)
-            play.say(completion, reply)
-        await self.hear(plays)
-        rollouts = [play.rollout(seat=0, group=1) for play in plays]
-        groups = [Group(task=r.task, index=p.index, rollouts=(r,)) for p, r in zip(plays, rollouts, strict=True)]
-        self.count(plays, groups)
-        return rollouts
+        self.own, self.replies, self.engine, self.tokenizer = own, env.replies, engine, tokenizer
 
+    def sync(self, weights: WeightsRef, step: int) -> None:
+        self.own.sync(weights, step)
 
-class Mixed(Teacher):
-    """Samples all of a group but one; its last rollout is the demonstrated reply."""
+    def save_state(self, folder: Path) -> None:
+        self.own.save_state(folder)
 
-    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
-        last = self.group - 1
-        groups = await self.play(tasks, key, last)
-        with together(groups):
-            shown = await self.shown(tasks, key, last)
-        return [
-            replace(group, rollouts=(*group.rollouts, rollout)) for group, rollout in zip(groups, shown, strict=True)
-        ]
+    def load_state(self, folder: Path) -> None:
+        self.own.load_state(folder)
+
+    @contextmanager
+    def training(self, key: Key, group: int) -> Iterator[Cast]:
+        with self.own.training(key, group) as cast:
+
+            def shown(index: int, sample: int) -> tuple[Speaker, ...]:
+                if sample < group - 1:
+                    return cast(index, sample)
+                return (Demonstration(self.replies[index], self.tokenizer, self.engine.version),)
+
+            yield shown
+
+    def evaluation(self, key: Key) -> AbstractContextManager[Cast]:
+        return self.own.evaluation(key)

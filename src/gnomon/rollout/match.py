@@ -1,4 +1,4 @@
-"""Two sides play each other over the same deals, each in both seats."""
+"""Two sides play each other over the same deals, each as both players."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Renderer
-from gnomon.rollout.actor import Actor, Limits
+from gnomon.rollout.actor import Actor, Limits, all_of, draws
+from gnomon.rollout.speakers import Sampler
 from gnomon.types import Sampling, Status, Task
 
 __all__ = ["Deal", "Match"]
@@ -20,24 +21,24 @@ __all__ = ["Deal", "Match"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deal:
-    """One deal that two sides played twice, with the seats changed in between."""
+    """One deal that two sides played twice, each as either player."""
 
     index: int
     """Of the task."""
     rewards: tuple[tuple[float, float], tuple[float, float]]
-    """Of the one side and the other: first where the one side sat in seat 0, then where the other did."""
+    """Of the one side and the other: first where the one side was player 0, then where the other was."""
 
     @property
     def gain(self) -> float:
-        """Mean reward of the one side less that of the other: what the seats and the cards did to both is gone."""
+        """Mean reward of the one side less that of the other: what the order and the cards did to both is gone."""
         return sum(one - other for one, other in self.rewards) / 2
 
 
 class Match(Actor):
-    """Plays an environment of two seats, a side in each.
+    """Plays an environment of two players, a side for each.
 
     Args: engine: of one of the sides, whichever.
-    Raises: ConfigError E183 for an environment that has not two seats.
+    Raises: ConfigError E183 for an environment that has not two players.
     """
 
     def __init__(
@@ -63,20 +64,29 @@ class Match(Actor):
             )
 
     async def contest(self, one: Engine, other: Engine, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Deal]:
-        """Every task twice, with the same chance of its own. Deals that the environment broke are left out.
+        """Every task twice, with the same chance in both games. Deals that the environment broke are left out.
 
         Raises: VerifierError E104 when it broke too many.
         """
-        plays = self.plays(tasks, key, (0, 1))
-        for play in plays:
-            play.key = key.at("episode", task=play.index)
-            play.voices = (other, one) if play.sample else (one, other)
-        await self.finish(plays, key)
-        self.count(plays)
+        sides = Sampler(one, self.renderer), Sampler(other, self.renderer)
+        plan = [(index, task, game) for index, task in tasks for game in (0, 1)]
+        games = await all_of(
+            [
+                self.play(
+                    task,
+                    key.at("episode", task=index),
+                    sides[:: -1 if game else 1],
+                    drawn=draws(key, index, game),
+                )
+                for index, task, game in plan
+            ]
+        )
+        last = [(index, played.rollout(0, game)) for (index, _, game), played in zip(plan, games, strict=True)]
+        self.failures.count(len(games), [end for end in last if end[1].verdict.status is Status.FAILED])
         found = []
-        for first, second in zip(plays[::2], plays[1::2], strict=True):
-            ends = [verdicts_of(play.step) for play in (first, second)]
+        for (index, _), first, second in zip(tasks, games[::2], games[1::2], strict=True):
+            ends = [verdicts_of(game.step) for game in (first, second)]
             (a, b), (d, c) = [[v.reward for v in end if v is not None] for end in ends]
             if not any(v is None or v.status is Status.FAILED for end in ends for v in end):
-                found.append(Deal(index=first.index, rewards=((a, b), (c, d))))
+                found.append(Deal(index=index, rewards=((a, b), (c, d))))
         return found

@@ -1,77 +1,83 @@
-"""One seat learns; the others are played by somebody who does not."""
+"""One player learns; the others are played by somebody who does not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from gnomon.engines.base import Engine
-from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.past import Past
-from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
-from gnomon.rollout.actor import Actor, Play
-from gnomon.types import Group, Sampling, Task
+from gnomon.rendering import Renderer
+from gnomon.rollout.speakers import Cast, Sampler, Speaker, Speakers
 
-__all__ = ["Opponents"]
+__all__ = ["Against"]
 
 
-class Opponents(Actor):
-    """Seats the policy once at every table, in a seat drawn by the task's key, and an opponent everywhere else.
+class Against:
+    """The policy is one player of every episode, drawn by the task's index, and an opponent all the others.
 
-    Only the policy's seat gives groups, so nothing is learned from what the opponent said.
+    Only the policy's player gives groups, so nothing is learned from what the opponent replied.
 
     Args:
+        own: who replies for the policy.
         opponent: an engine of its own.
         past: earlier weights of the policy, one of which is drawn for the opponent in each training step. Evaluations
             play against the first of them, so that they can be compared. None: the opponent is what it is.
-    Raises: ConfigError E181 for an environment of one seat.
+    Raises: ConfigError E181 for an environment of one player.
     """
 
     def __init__(
-        self, env: Env, tokenizer: Tokenizer, engine: Engine, *, opponent: Engine, past: Past | None, **settings: Any
+        self, own: Speakers, opponent: Engine, renderer: Renderer, *, players: int, past: Past | None = None
     ) -> None:
-        super().__init__(env, tokenizer, engine, **settings)
-        if self.workers.players < 2:
+        if players < 2:
             raise ConfigError(
                 "E181",
                 "the environment has one player, so an opponent cannot play",
-                where=type(env).__name__,
+                where="players.opponent",
                 fix='players.opponent="", or an environment for several players (gnomon env list)',
             )
-        self.opponent, self.past = opponent, past
+        self.own, self.opponent, self.renderer, self.past = own, opponent, renderer, past
 
-    async def sync(self, weights: WeightsRef, step: int) -> None:
-        await super().sync(weights, step)
+    def sync(self, weights: WeightsRef, step: int) -> None:
+        self.own.sync(weights, step)
         if self.past is not None:
             self.past.remember(weights, step)
 
     def save_state(self, folder: Path) -> None:
+        self.own.save_state(folder)
         if self.past is not None:
             self.past.save_state(folder)
 
     def load_state(self, folder: Path) -> None:
+        self.own.load_state(folder)
         if self.past is not None:
             self.past.load_state(folder)
 
-    async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
+    @contextmanager
+    def training(self, key: Key, group: int) -> Iterator[Cast]:
         if self.past is not None:
             self.opponent.load(self.past.draw(key.at("opponent").random()))
-        return await super().play(tasks, key, self.group)
+        with self.own.training(key, group) as cast:
+            yield self._opposed(cast, key)
 
-    async def play(
-        self, tasks: Sequence[tuple[int, Task]], key: Key, group: int, sampling: Sampling | None = None
-    ) -> list[Group]:
+    @contextmanager
+    def evaluation(self, key: Key) -> Iterator[Cast]:
         if self.past is not None:
             self.opponent.load(self.past.first)
-        return await super().play(tasks, key, group, sampling)
+        with self.own.evaluation(key) as cast:
+            yield self._opposed(cast, key)
 
-    def plays(self, tasks: Sequence[tuple[int, Task]], key: Key, samples: Sequence[int]) -> list[Play]:
-        plays = super().plays(tasks, key, samples)
-        for play in plays:
-            own = key.at("seat", task=play.index).random().randrange(self.workers.players)
-            play.voices = tuple(self.engine if at == own else self.opponent for at in range(self.workers.players))
-        return plays
+    def _opposed(self, cast: Cast, key: Key) -> Cast:
+        def opposed(index: int, sample: int) -> tuple[Speaker, ...]:
+            speakers = cast(index, sample)
+            own = key.at("seat", task=index).random().randrange(len(speakers))
+            # An earlier version of the policy is asked as the policy is.
+            preface = speakers[own].preface if self.past is not None else ()
+            opponent = Sampler(self.opponent, self.renderer, learns=False, preface=preface)
+            return tuple(speaker if place == own else opponent for place, speaker in enumerate(speakers))
+
+        return opposed

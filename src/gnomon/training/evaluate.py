@@ -9,7 +9,8 @@ from typing import Any
 
 from gnomon.config import Eval
 from gnomon.keys import Key
-from gnomon.rollout.actor import Actor, Unjudged, judged
+from gnomon.rollout.actor import Actor
+from gnomon.rollout.failures import Unjudged, judged
 from gnomon.stats import Interval, mean_interval, pass_at_k
 from gnomon.types import Group, Stop, Task
 
@@ -53,7 +54,7 @@ async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, co
     Raises: Unjudged, with the held-out groups that were played.
     """
     try:
-        groups = await actor.play(tasks, key, config.samples)
+        groups = await actor.rollouts(tasks, key, config.samples)
         counted = judged(groups)
     except Unjudged as error:
         error.held_out = True

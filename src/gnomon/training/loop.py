@@ -13,8 +13,9 @@ from gnomon.envs.base import Env
 from gnomon.keys import Key
 from gnomon.learners.base import Learner
 from gnomon.objectives import Objective
-from gnomon.rollout.actor import Actor, judged
+from gnomon.rollout.actor import Actor
 from gnomon.rollout.credit import Crediting
+from gnomon.rollout.failures import judged
 from gnomon.rollout.packing import pack
 from gnomon.training.evaluate import evaluate
 from gnomon.training.record import Recorder

@@ -62,14 +62,14 @@ class Sanity:
 async def solvable(actor: Actor, candidates: Sequence[tuple[int, Task]], key: Key) -> list[int]:
     """Indices of the tasks that the present policy solves sometimes."""
     low, high = BAND
-    groups = await actor.play(candidates, key, ROLLOUTS)
+    groups = await actor.rollouts(candidates, key, ROLLOUTS)
     shares = [sum(rollout.verdict.correct for rollout in group.rollouts) / ROLLOUTS for group in groups]
     return [group.index for group, share in zip(groups, shares, strict=True) if low <= share <= high]
 
 
 async def answered(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key) -> float:
     """The share of right ones among the policy's own answers."""
-    groups = await actor.play(tasks, key, OWN)
+    groups = await actor.rollouts(tasks, key, OWN)
     return sum(rollout.verdict.correct for group in groups for rollout in group.rollouts) / (OWN * len(groups))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from time import monotonic
 
-from gnomon.rollout.actor import Unjudged
+from gnomon.rollout.failures import Unjudged
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
 from gnomon.store import Record, encode
 from gnomon.training.evaluate import Evaluation

@@ -1,9 +1,7 @@
-"""The actor: who collects what an objective trains on, against whom, and under which limits."""
+"""The actor: who replies, which groups are trained on, what of them, and under which limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from gnomon.config import RunConfig
@@ -20,24 +18,17 @@ from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Data, Objective
 from gnomon.rendering import Renderer
-from gnomon.rollout.actor import Actor, Limits
-from gnomon.rollout.demonstrations import Mixed, Teacher
-from gnomon.rollout.feedback import Conditioned
-from gnomon.rollout.opponents import Opponents
-from gnomon.rollout.refill import Refilled
-from gnomon.rollout.splice import Splicer
-from gnomon.rollout.uncertain import Uncertain
+from gnomon.rollout.actor import Actor, Limits, Progress, unseen
+from gnomon.rollout.conversation import beginning
+from gnomon.rollout.demonstrations import Demonstrated, Shown
+from gnomon.rollout.feedback import Asked
+from gnomon.rollout.opponents import Against
+from gnomon.rollout.relabel import AsSampled, BehindFeedback, Relabel, WithSolution
+from gnomon.rollout.select import All, Candidates, Refill, Selector
+from gnomon.rollout.speakers import Own, Speakers
 from gnomon.types import Sampling
 
 __all__ = ["make_actor"]
-
-COLLECTORS: dict[Data, Callable[..., Actor]] = {
-    Data.SAMPLED: Actor,
-    Data.DEMONSTRATED: Teacher,
-    Data.MIXED: Mixed,
-    Data.SPLICED: Splicer,
-}
-"""Who collects what an objective trains on, unless a setting changes it."""
 
 
 def make_actor(
@@ -50,18 +41,71 @@ def make_actor(
     learner: Learner,
     *,
     played: Env,
+    progress: Progress = unseen,
 ) -> Actor:
     """Args: played: the environment that the workers play; `env` may hold only some of its tasks."""
-    return collector(config, row, learner)(
+    workers = make_workers(config, played)
+    own = Own(engine, renderer, workers.players)
+    return Actor(
         env,
         tokenizer,
         engine,
         group=config.rollout.group,
         sampling=make_sampling(config),
         renderer=renderer,
-        workers=make_workers(config, played),
+        workers=workers,
         limits=make_limits(config),
+        speakers=make_speakers(config, env, row, own, tokenizer, learner),
+        selector=make_selector(config, env),
+        relabel=make_relabel(env, row, tokenizer, renderer),
+        progress=progress,
     )
+
+
+def make_speakers(
+    config: RunConfig, env: Env, row: Objective, own: Own, tokenizer: Tokenizer, learner: Learner
+) -> Speakers:
+    """Who replies: the policy, and around it what the objective and the settings add."""
+    found: Speakers = own
+    if row.data is Data.CONDITIONED:
+        offline = round(config.rollout.offline * config.budget.steps)
+        found = Asked(own, base=learner.publish().copied(), offline=offline)
+    if isinstance(env, Demonstrated):
+        found = Shown(found, env, own.speaker.engine, tokenizer, players=own.players)
+    if config.players.opponent:
+        past = make_past(config)
+        opponent = make_opponent(config, past)
+        found = Against(found, opponent, own.speaker.renderer, players=own.players, past=past)
+    return found
+
+
+def make_selector(config: RunConfig, env: Env) -> Selector:
+    """Which groups are trained on."""
+    offered, among = env.tasks("train"), config.rollout.tasks
+    if config.rollout.refill:
+        shared = config.players.baseline == "shared"
+        return Refill(offered=offered, rounds=config.rollout.refill, among=among, shared=shared)
+    if config.rollout.candidates > 1:
+        return Candidates(offered=offered, candidates=config.rollout.candidates, among=among)
+    return All()
+
+
+def make_relabel(env: Env, row: Objective, tokenizer: Tokenizer, renderer: Renderer) -> Relabel:
+    """What is trained on in a rollout."""
+    match row.data:
+        case Data.SPLICED:
+            return WithSolution(env, tokenizer)
+        case Data.CONDITIONED:
+            return BehindFeedback(beginning(env, renderer))
+        case _:
+            return AsSampled()
+
+
+def make_opponent(config: RunConfig, past: Past | None) -> Embedded:
+    """An engine that is never trained. Raises: ConfigError E180."""
+    folder = model_folder(config.policy.path if past is not None else config.players.opponent)
+    require_same_tokens(model_folder(config.policy.path), folder)
+    return Embedded(Policy.load(folder, make_precision(config).alone))
 
 
 def make_sampling(config: RunConfig) -> Sampling:
@@ -78,41 +122,11 @@ def make_limits(config: RunConfig) -> Limits:
     )
 
 
-def collector(config: RunConfig, row: Objective, learner: Learner) -> Callable[..., Actor]:
-    """The class of the actor, with what the settings say of it."""
-    if config.players.opponent:
-        return opposed(config, row, make_past(config))
-    if row.data is Data.CONDITIONED:
-        offline = round(config.rollout.offline * config.budget.steps)
-        return partial(Conditioned, base=learner.publish().copied(), offline=offline)
-    if row.data is Data.SAMPLED and config.rollout.refill:
-        shared = config.players.baseline == "shared"
-        return partial(Refilled, rounds=config.rollout.refill, among=config.rollout.tasks, shared=shared)
-    if row.data is Data.SAMPLED and config.rollout.candidates > 1:
-        return partial(Uncertain, candidates=config.rollout.candidates, among=config.rollout.tasks)
-    return COLLECTORS[row.data]
-
-
 def make_past(config: RunConfig) -> Past | None:
     """Earlier weights of the policy, where it plays against itself."""
     if config.players.opponent != "past":
         return None
     return Past(every=config.players.every, keep=config.players.keep)
-
-
-def opposed(config: RunConfig, row: Objective, past: Past | None) -> Callable[..., Actor]:
-    """An actor whose policy plays one seat against an opponent. Raises: ConfigError E182, E180."""
-    if row.data is not Data.SAMPLED or config.rollout.refill or config.rollout.candidates > 1:
-        raise ConfigError(
-            "E182",
-            f"{row.name} also trains on replies that the policy did not sample, which excludes an opponent",
-            where="players.opponent",
-            fix="objective=rae, without rollout.refill and rollout.candidates",
-        )
-    folder = model_folder(config.policy.path if past is not None else config.players.opponent)
-    opponent = Policy.load(folder, make_precision(config).alone)
-    require_same_tokens(model_folder(config.policy.path), folder)
-    return partial(Opponents, opponent=Embedded(opponent), past=past)
 
 
 def require_same_tokens(ours: Path, theirs: Path) -> None:

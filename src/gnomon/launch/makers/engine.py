@@ -6,7 +6,7 @@ import torch
 
 from gnomon.config import RunConfig
 from gnomon.engines.base import Tier
-from gnomon.engines.embedded import Embedded, Progress, unseen
+from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
 from gnomon.launch.makers.learner import make_precision
@@ -25,12 +25,12 @@ COARSE = 0.5
 """The same for every other dtype."""
 
 
-def make_engine(config: RunConfig, progress: Progress = unseen) -> Embedded:
+def make_engine(config: RunConfig) -> Embedded:
     """An engine with a policy of its own. Raises: ModelError E306."""
     policy = Policy.load(model_folder(config.policy.path), make_precision(config).alone)
     if not policy.tokenizer.encode("0"):
         raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(policy.tokenizer.folder))
-    return Embedded(policy, progress)
+    return Embedded(policy)
 
 
 def measured(engine: Embedded, renderer: Renderer, env: Env, config: RunConfig) -> float:

@@ -1,0 +1,123 @@
+"""A running batch: rows join and leave between two tokens, and none of them can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gnomon.engines.branches import Branches
+from gnomon.engines.noise import Noise, sampled
+from gnomon.models.policy import Policy
+from gnomon.models.projection import logp_of
+from gnomon.types import Completion, Finish, Request
+
+__all__ = ["Decoder"]
+
+
+@dataclass(slots=True)
+class Row:
+    """One completion as it grows."""
+
+    request: Request
+    version: int
+    noise: Noise
+    ids: list[int] = field(default_factory=list)
+    logps: list[float] = field(default_factory=list)
+
+
+class Decoder:
+    """Decodes with one policy, one token of every row at a time.
+
+    What rows have in common is computed once, their prompt and what they begin with alike. Every draw is keyed, so a
+    completion depends on its request and on the weights alone.
+
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.rows: dict[int, Row] = {}
+        """By the number that `admit` gave."""
+        self._branches, self._layout = Branches(), policy.decode()
+        self._admitted = 0
+        self._pieces: dict[int, str] = {}
+        """The text of tokens that were sampled, each alone."""
+
+    def admit(self, request: Request, version: int = 0) -> int:
+        """A row for a request, from the next step on.
+
+        Args: version: of the policy's weights, which stay as they are until the row has ended.
+        Returns: the row's number.
+        """
+        number, self._admitted = self._admitted, self._admitted + 1
+        self.rows[number] = Row(request, version, Noise(request.key, self.policy.vocabulary))
+        self._branches.join(number, request.prompt_ids)
+        return number
+
+    def drop(self, number: int) -> None:
+        """Nobody waits for this row any more; it leaves after the next step."""
+        self.rows.pop(number, None)
+
+    @torch.inference_mode()
+    def step(self) -> list[tuple[int, Completion]]:
+        """Sample a token of every row. Returns: the rows that ended by it, by number."""
+        ids, plan = self._branches.plan()
+        self._layout.follow(plan)
+        hidden = self.policy.hidden(self.policy.place(ids), self._layout)[-len(plan.group) :]
+        logits = self.policy.logits(hidden)
+        live = [(branch.slot, number) for branch in self._branches for number in branch.rows if number in self.rows]
+        rows = [self.rows[number] for _, number in live]
+        tokens, logps = drawn(logits, [slot for slot, _ in live], rows) if live else ([], [])
+        going: dict[int, dict[int, list[int]]] = {branch.slot: {} for branch in self._branches}
+        ended = []
+        for (slot, number), row, token, logp in zip(live, rows, tokens, logps, strict=True):
+            row.ids.append(token)
+            row.logps.append(logp)
+            if (finish := self._finish(row)) is None:
+                going[slot].setdefault(token, []).append(number)
+            else:
+                ended.append((number, self._completion(self.rows.pop(number), finish)))
+        self._branches.grow(list(going.values()))
+        return ended
+
+    def _finish(self, row: Row) -> Finish | None:
+        """How the last token of a row ends it; None where it goes on."""
+        sampling, tokenizer = row.request.sampling, self.policy.tokenizer
+        if row.ids[-1] in tokenizer.eos or row.ids[-1] in sampling.stop_ids:
+            return Finish.EOS
+        if sampling.stop and self._stops(row.ids, sampling.stop):
+            return Finish.STOP
+        return Finish.LENGTH if len(row.ids) == sampling.max_tokens else None
+
+    def _stops(self, ids: list[int], stop: tuple[str, ...]) -> bool:
+        """Whether the last token completes a stop string; the tail is read only when its piece could."""
+        piece = self._pieces.get(ids[-1])
+        if piece is None:
+            piece = self._pieces[ids[-1]] = self.policy.tokenizer.decode(ids[-1:])
+        ends = [text for text in stop if text[-1] in piece]
+        return bool(ends) and any(text in self.policy.tokenizer.decode(ids[-len(text) - 1 :]) for text in ends)
+
+    def _completion(self, row: Row, finish: Finish) -> Completion:
+        return Completion(
+            token_ids=tuple(row.ids),
+            logprobs=tuple(row.logps),
+            text=self.policy.tokenizer.decode(row.ids),
+            finish=finish,
+            version=row.version,
+        )
+
+
+def drawn(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+    """The next token of every row and its log-probability under the distribution sampled.
+
+    Args: of: for each row, its place among the logits [slots, vocabulary].
+    """
+    temperature = logits.new_tensor([row.request.sampling.temperature for row in rows])
+    logp = logp_of(logits[torch.tensor(of, device=logits.device)], temperature[:, None].clamp_min(1e-6))
+    noise = [row.noise for row in rows]
+    cold = temperature == 0
+    token = torch.where(cold, logp.argmax(-1), sampled(logp, noise))
+    chosen = logp.gather(1, token[:, None])[:, 0]
+    return token.tolist(), torch.where(cold, 0.0, chosen).tolist()

@@ -1,0 +1,250 @@
+"""The layout of decoding: rows of different lengths in one batch, which join and leave between two passes.
+
+Keys and values stand in slots that are allocated ahead and written in place. What a slot holds behind the tokens of
+its row is never read: its weight is exactly zero. So a row's bits depend neither on its slot nor on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnomon.models.attention import QUERIES, SPAN, Prefix, additive, blocks, weighed
+
+__all__ = ["Decode", "Plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one pass holds: the tokens of new prompts, end to end, then one token of every row slot."""
+
+    prompts: Sequence[int]
+    """Length of the prompt in every prompt slot, in tokens before its rows begin."""
+    new: Sequence[int]
+    """Prompt slots whose tokens are in this pass, in order."""
+    moved: Sequence[tuple[int, int]]
+    """Prompt slots to copy first, from and to."""
+    group: Sequence[int | None]
+    """The prompt slot of every row slot; None for a slot that nobody uses, whose token means nothing."""
+    depth: Sequence[int]
+    """How far into its row the token of every row slot stands."""
+    copied: Sequence[tuple[int, int]]
+    """Row slots to copy first, from and to."""
+
+
+class Decode:
+    """The layout of the passes of one running batch; `follow` before each of them.
+
+    Whole spans of a prompt are kept once for all its rows; what it has beyond them begins the keys of every row.
+    """
+
+    positions: Tensor
+    """Of every token of the pass in its own sequence."""
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.device = torch.device(device)
+        self._prompts: list[Slots] = []
+        self._own: list[Slots] = []
+        self._zeros: dict[int, Tensor] = {}
+        """Tables of `_filled` by their last dimension, whose rows past the first `folds` stay zero."""
+
+    def follow(self, plan: Plan) -> None:
+        """Prepare for a pass."""
+        group, self.lanes = seated(plan.group, len(plan.prompts))
+        whole = [length // SPAN * SPAN for length in plan.prompts]
+        place = [plan.prompts[slot] - whole[slot] + depth for slot, depth in zip(group, plan.depth, strict=True)]
+        self.far_size, self.near_size = max(whole), blocks(max(place) + 1)
+        for layer in self._prompts:
+            layer.room(len(plan.prompts), blocks(max(plan.prompts)))
+            layer.copy(plan.moved)
+        for layer in self._own:
+            layer.room(len(group), self.near_size)
+            layer.copy(plan.copied)
+        self.prompts = self._tensor(plan.prompts)
+        """[P] length of every prompt."""
+        self.group, self.place = self._tensor(group), self._tensor(place)
+        """[B] the prompt of every row, and where its token stands among its own keys."""
+        self.new = self._tensor(plan.new)
+        self.prefix = Prefix([plan.prompts[slot] for slot in plan.new], self.device) if plan.new else None
+        self.begun = self._tensor(
+            [row for row, slot in enumerate(plan.group) if slot is not None and not plan.depth[row]]
+        )
+        self.tail = max((plan.prompts[group[row]] % SPAN for row in self.begun.tolist()), default=0)
+        positions = self.prompts[self.group] + self._tensor(plan.depth)
+        self.far = additive(self._upto(self.far_size) < self._tensor(whole)[:, None])[:, None, None]
+        self.near = additive(self._upto(self.near_size) <= self.place[:, None])[:, None, None]
+        self.back = positions[:, None] - self._upto(self.far_size)
+        """[B, far_size] how far back every key of the prompt is."""
+        self.positions = positions
+        if self.prefix is not None:
+            self.positions = torch.cat([self.prefix.real.nonzero()[:, 1], positions])
+        self._aside: tuple[Tensor, Tensor] | None = None
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
+        if layer == len(self._own):
+            self._prompts.append(Slots(key))
+            self._own.append(Slots(key))
+        cut = 0 if self.prefix is None else self.prefix.tokens
+        prompts, own = self._prompts[layer], self._own[layer]
+        prompts.room(len(self.prompts), blocks(int(self.prompts.max())))
+        own.room(len(self.group), self.near_size)
+        if self.prefix is None:
+            self._remember(prompts, own, key, value)
+            return self._rows(query, prompts, own, scale, window)
+        q, k, v = (self.prefix.padded(states[:cut]) for states in (query, key, value))
+        for kept, states in ((prompts.keys, k), (prompts.values, v)):
+            kept[self.new, :, : states.shape[1]] = states.transpose(1, 2)
+        self._remember(prompts, own, key[cut:], value[cut:])
+        begun = self.prefix.attend(q, k, v, scale, window)
+        return torch.cat([begun, self._rows(query[cut:], prompts, own, scale, window)])
+
+    def _remember(self, prompts: Slots, own: Slots, key: Tensor, value: Tensor) -> None:
+        """Write the tokens of the rows, and in front of a row's first one the end of its prompt behind whole spans."""
+        if self.tail:
+            group = self.group[self.begun]
+            at = (self.prompts[group] // SPAN * SPAN)[:, None] + self._upto(self.tail)
+            at = at.clamp_max(prompts.keys.shape[2] - 1)
+            for kept, states in ((own.keys, prompts.keys), (own.values, prompts.values)):
+                kept[self.begun, :, : self.tail] = states.transpose(1, 2)[group[:, None], at].transpose(1, 2)
+        own.write(self.place, key, value)
+
+    def _rows(self, query: Tensor, prompts: Slots, own: Slots, scale: float, window: int | None) -> Tensor:
+        """One query of every row, [B, heads, size], to the whole spans of its prompt and to its own keys."""
+        keys, values = own.first(len(query), self.near_size)
+        q = query.reshape(len(query), keys.shape[1], -1, query.shape[-1]) * scale
+        near = (self._filled(q) @ keys.transpose(2, 3))[:, :, : q.shape[2]] + self.near
+        if window is not None:
+            near = near + additive(self.place[:, None] - self._upto(self.near_size) < window)[:, None, None]
+        if not self.far_size:
+            return self._summed(torch.softmax(near, -1).to(values.dtype), values, None)
+        far_keys, far_values = prompts.first(len(self.prompts), self.far_size)
+        far = self._apart(self._together(q) @ far_keys.transpose(2, 3) + self.far)
+        if window is not None:
+            far = far + additive(self.back < window)[:, None, None]
+        weights = torch.softmax(torch.cat([far, near], -1), -1).to(values.dtype)
+        far, near = torch.split(weights, [self.far_size, self.near_size], -1)
+        return self._summed(near, values, self._apart(weighed(self._together(far), far_values)))
+
+    def _summed(self, near: Tensor, values: Tensor, total: Tensor | None) -> Tensor:
+        """The values of a row's own keys, one span after the other, on top of what its prompt's add up to."""
+        for start in range(0, self.near_size, SPAN):
+            weights = self._filled(near[..., start : start + SPAN])
+            part = (weights @ values[:, :, start : start + SPAN])[:, :, : near.shape[2]]
+            total = part if total is None else total + part
+        assert total is not None
+        return total.flatten(1, 2)
+
+    def _tensor(self, values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+    def _upto(self, count: int) -> Tensor:
+        """0 … count − 1."""
+        return torch.arange(count, device=self.device)
+
+    def _filled(self, x: Tensor) -> Tensor:
+        """x [B, kv_heads, folds, n] with zero rows under it, up to `QUERIES`: a product of fewer has another kernel."""
+        folds = x.shape[2]
+        if folds >= QUERIES:
+            return x
+        shape = (*x.shape[:2], QUERIES, x.shape[3])
+        table = self._zeros.get(shape[3])
+        if table is None or table.shape != shape:
+            table = self._zeros[shape[3]] = x.new_zeros(shape)
+        table[:, :, :folds] = x
+        return table
+
+    def _together(self, x: Tensor) -> Tensor:
+        """[B, kv_heads, folds, n] to [P, kv_heads, lanes·folds, n]: one product serves all rows of a prompt.
+
+        A lane without a row repeats one; nobody reads what becomes of it.
+        """
+        kv_heads, folds = x.shape[1:3]
+        place = self._lanes(kv_heads)[0]
+        return x.flatten(0, 1)[place].view(len(self.prompts), kv_heads, self.lanes * folds, -1)
+
+    def _apart(self, x: Tensor) -> Tensor:
+        """The inverse of `_together`."""
+        kv_heads = x.shape[1]
+        place = self._lanes(kv_heads)[1]
+        lanes = x.view(len(self.prompts) * kv_heads * self.lanes, -1, x.shape[-1])
+        return lanes[place].view(-1, kv_heads, *lanes.shape[1:])
+
+    def _lanes(self, kv_heads: int) -> tuple[Tensor, Tensor]:
+        """Which row and head stand in every lane of every prompt and head, and the inverse of it."""
+        if self._aside is None:
+            group = self.group
+            order = torch.argsort(group, stable=True)
+            count = torch.bincount(group, minlength=len(self.prompts))
+            lane = torch.empty_like(group)
+            lane[order] = torch.arange(len(group), device=self.device) - (torch.cumsum(count, 0) - count)[group[order]]
+            head = torch.arange(kv_heads, device=self.device)
+            apart = ((group[:, None] * kv_heads + head) * self.lanes + lane[:, None]).flatten()
+            together = torch.zeros(len(self.prompts) * kv_heads * self.lanes, dtype=torch.int64, device=self.device)
+            together[apart] = torch.arange(len(apart), device=self.device)
+            self._aside = together, apart
+        return self._aside
+
+
+class Slots:
+    """Keys and values of one layer, [slots, kv_heads, places, size] each; they grow by doubling, and never shrink."""
+
+    def __init__(self, like: Tensor) -> None:
+        """Args: like, [T, kv_heads, size]."""
+        empty = like.new_zeros(0, like.shape[1], 0, like.shape[2])
+        self.keys, self.values = empty, empty
+
+    def room(self, slots: int, places: int) -> None:
+        """Hold at least so many."""
+        have, kv_heads, length, size = self.keys.shape
+        if slots > have or places > length:
+            shape = (capacity(have, slots), kv_heads, capacity(length, places), size)
+            self.keys, self.values = (grown(kept, shape) for kept in (self.keys, self.values))
+
+    def first(self, slots: int, places: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of the first slots, as far as these places."""
+        return self.keys[:slots, :, :places], self.values[:slots, :, :places]
+
+    def write(self, place: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Put one token, [B, kv_heads, size], at a place of each of the first slots."""
+        _, kv_heads, length, size = self.keys.shape
+        head = torch.arange(len(place) * kv_heads, device=place.device)
+        where = head * length + place.repeat_interleave(kv_heads)
+        self.keys.view(-1, size).index_copy_(0, where, keys.reshape(-1, size))
+        self.values.view(-1, size).index_copy_(0, where, values.reshape(-1, size))
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy slots, all of them read before any is written."""
+        if pairs:
+            source, to = (torch.tensor(places, device=self.keys.device) for places in zip(*pairs, strict=True))
+            for kept in (self.keys, self.values):
+                kept[to] = kept[source]
+
+
+def capacity(have: int, needed: int) -> int:
+    return have if needed <= have else max(needed, 2 * have)
+
+
+def grown(kept: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The same slots in a larger table."""
+    slots, _, places, _ = kept.shape
+    table = kept.new_zeros(shape)
+    table[:slots, :, :places] = kept
+    return table
+
+
+def seated(group: Sequence[int | None], prompts: int) -> tuple[list[int], int]:
+    """The prompt of every row, with an idle row put where rows are fewest; and the most rows of a prompt."""
+    count = [0] * prompts
+    for place in group:
+        if place is not None:
+            count[place] += 1
+    found = []
+    for place in group:
+        if place is None:
+            place = min(range(prompts), key=count.__getitem__)
+            count[place] += 1
+        found.append(place)
+    return found, max(QUERIES, *count)

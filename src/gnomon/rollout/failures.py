@@ -1,0 +1,93 @@
+"""Episodes that broke by the environment's own doing: how many a run bears, and what it keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from gnomon.errors import VerifierError
+from gnomon.types import Group, Rollout, Status
+
+__all__ = ["Failures", "Unjudged", "judged", "together"]
+
+FORGIVEN = 3
+"""Failed episodes that a run bears whatever their fraction."""
+
+
+class Unjudged(VerifierError):
+    """Too many rollouts could not be judged."""
+
+    groups: tuple[Group, ...] = ()
+    """All that were played, so that a run can keep what it stopped for."""
+    held_out = False
+    """Whether they were played to measure the policy."""
+
+    @classmethod
+    def of(cls, error: VerifierError, groups: Sequence[Group]) -> Unjudged:
+        """The error with what was played."""
+        found = cls(error.code, error.what, where=error.where, why=error.why, fix=error.fix)
+        found.groups = tuple(groups)
+        return found
+
+
+@contextmanager
+def together(groups: Sequence[Group]) -> Iterator[None]:
+    """Where playing more groups fails, the error carries these too."""
+    try:
+        yield
+    except Unjudged as error:
+        error.groups = (*groups, *error.groups)
+        raise
+
+
+class Failures:
+    """Counts the episodes of a run, and those that broke.
+
+    Args: env: name of the environment; share: of the episodes, that may break.
+    """
+
+    def __init__(self, env: str, share: float) -> None:
+        self.env, self.share = env, share
+        self.played, self.failed = 0, 0
+
+    def count(self, episodes: int, broken: Sequence[tuple[int, Rollout]], groups: Sequence[Group] = ()) -> None:
+        """Count what was played together.
+
+        Args: broken: one rollout of each broken episode, with the index of its task; groups: what came of the episodes.
+        Raises: Unjudged E104, with the groups, when more broke than may.
+        """
+        self.played, self.failed = self.played + episodes, self.failed + len(broken)
+        if self.failed <= FORGIVEN + self.share * self.played:
+            return
+        index, rollout = broken[-1]
+        last = "".join(turn.completion.text for turn in rollout.turns[-1:])
+        error = VerifierError(
+            "E104",
+            f"{self.env} failed in {self.failed} of {self.played} rollouts",
+            where=f"task {index}, sample {rollout.sample}; the last reply was {last[:200]!r}",
+            why=f"a verifier failure is not evidence that the answer is wrong\n{indented(rollout.verdict.detail)}",
+            fix="return a Verdict in `reward_range` (or raise gnomon.verifiers.Malformed) for every text, then run "
+            "gnomon check ENV",
+        )
+        raise Unjudged.of(error, groups)
+
+
+def judged(groups: Sequence[Group]) -> list[Group]:
+    """The groups whose every rollout could be judged; of the others none is trained on, right or wrong.
+
+    Raises: Unjudged E106 when none is left.
+    """
+    kept = [group for group in groups if group.judged]
+    if not kept:
+        error = VerifierError(
+            "E106",
+            f"the verifier failed in all {len(groups)} groups of a step",
+            why=indented(next(r.verdict.detail for r in groups[0].rollouts if r.verdict.status is Status.FAILED)),
+            fix="gnomon check ENV",
+        )
+        raise Unjudged.of(error, groups)
+    return kept
+
+
+def indented(text: str) -> str:
+    return "\n".join("      " + line for line in text.splitlines())

@@ -1,0 +1,110 @@
+"""Who replies: for each player of an episode a speaker, and for a run the parts that say which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gnomon.engines.base import Engine
+from gnomon.keys import Key
+from gnomon.models.weights import WeightsRef
+from gnomon.rendering import Renderer
+from gnomon.rendering.reply_text import reply_text
+from gnomon.types import Completion, Message, Request
+
+__all__ = ["Cast", "Own", "Sampler", "Speaker", "Speakers"]
+
+
+class Speaker(Protocol):
+    """Replies for one player of an episode."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether its rollouts are trained on."""
+        ...
+
+    @property
+    def preface(self) -> tuple[Message, ...]:
+        """What it reads before the environment's first messages."""
+        ...
+
+    async def reply(self, request: Request) -> Completion: ...
+
+    def text(self, completion: Completion) -> str:
+        """What the environment gets of a reply."""
+        ...
+
+
+Cast = Callable[[int, int], tuple[Speaker, ...]]
+"""The speakers of an episode, one for each player. Takes the index of the task and the number of the sample."""
+
+
+class Speakers(Protocol):
+    """Who replies in the episodes of a run. Parts wrap each other: each changes what the one inside it says."""
+
+    def sync(self, weights: WeightsRef, step: int) -> None:
+        """The policy has these weights from now on. Args: step: of the run, that begins with them."""
+        ...
+
+    def save_state(self, folder: Path) -> None:
+        """Write what the next steps of a run depend on into a checkpoint."""
+        ...
+
+    def load_state(self, folder: Path) -> None:
+        """Go on from a checkpoint."""
+        ...
+
+    def training(self, key: Key, group: int) -> AbstractContextManager[Cast]:
+        """While the rollouts of one training step are collected. Args: group: samples of a task."""
+        ...
+
+    def evaluation(self, key: Key) -> AbstractContextManager[Cast]:
+        """While the policy is evaluated."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """An engine replies."""
+
+    engine: Engine
+    renderer: Renderer
+    learns: bool = True
+    preface: tuple[Message, ...] = ()
+
+    async def reply(self, request: Request) -> Completion:
+        return await self.engine.sample(request)
+
+    def text(self, completion: Completion) -> str:
+        """Its text, without reasoning that has a place of its own."""
+        return reply_text(self.renderer, completion.text, completion.token_ids)
+
+
+class Own:
+    """The policy replies for every player, in training and in evaluations."""
+
+    def __init__(self, engine: Engine, renderer: Renderer, players: int = 1) -> None:
+        self.speaker, self.players = Sampler(engine, renderer), players
+
+    def sync(self, weights: WeightsRef, step: int) -> None:
+        self.speaker.engine.load(weights)
+
+    def save_state(self, folder: Path) -> None:
+        """Nothing: the policy's weights are the learner's."""
+
+    def load_state(self, folder: Path) -> None:
+        """Nothing."""
+
+    @contextmanager
+    def training(self, key: Key, group: int) -> Iterator[Cast]:
+        yield self.cast
+
+    @contextmanager
+    def evaluation(self, key: Key) -> Iterator[Cast]:
+        yield self.cast
+
+    def cast(self, index: int, sample: int) -> tuple[Speaker, ...]:
+        return (self.speaker,) * self.players
