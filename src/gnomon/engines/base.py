@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from gnomon.models.weights import WeightsRef
 from gnomon.types import Completion, Request
 
 __all__ = ["Engine", "Tier", "sample_all"]

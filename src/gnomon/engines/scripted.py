@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gnomon.engines.base import Tier
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.weights import WeightsRef
 from gnomon.types import Completion, Finish, Request
 
 __all__ = ["Scripted"]
