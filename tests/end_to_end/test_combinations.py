@@ -134,7 +134,7 @@ def test_every_combination_that_has_none_is_refused_with_a_sentence(tmp_path, en
 
 
 def test_both_selectors_are_refused(tmp_path):
-    with pytest.raises(ConfigErrors, match=r"E043.*rollout.refill(.|\n)*rollout.candidates chooses them too"):
+    with pytest.raises(ConfigErrors, match=r"rollout\.refill and rollout\.candidates exclude each other"):
         configure("nim", settings(tmp_path, "nim", "rloo", "refill", "", candidates=2))
 
 

@@ -69,10 +69,10 @@ class Decode:
         """[B] the prompt of every row, and where its token stands among its own keys."""
         self.new = self._tensor(plan.new)
         self.prefix = Prefix([plan.prompts[slot] for slot in plan.new], self.device) if plan.new else None
-        self.begun = self._tensor(
-            [row for row, slot in enumerate(plan.group) if slot is not None and not plan.depth[row]]
-        )
-        self.tail = max((plan.prompts[group[row]] % SPAN for row in self.begun.tolist()), default=0)
+        begun = [row for row, slot in enumerate(plan.group) if slot is not None and not plan.depth[row]]
+        self.begun = self._tensor(begun)
+        """Rows whose first token this is."""
+        self.tail = max((plan.prompts[group[row]] % SPAN for row in begun), default=0)
         positions = self.prompts[self.group] + self._tensor(plan.depth)
         self.far = additive(self._upto(self.far_size) < self._tensor(whole)[:, None])[:, None, None]
         self.near = additive(self._upto(self.near_size) <= self.place[:, None])[:, None, None]
