@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gnomon.engines import sample_all
 from gnomon.engines.embedded import Embedded
 from gnomon.keys import Key
 from gnomon.models.attention import SPAN
@@ -112,7 +113,7 @@ def asked(talk: Talk, seed: int, turn: int, place: int, rng: random.Random) -> R
 
 
 def sampled(engine: Embedded, requests: Sequence[Request]) -> list[Completion]:
-    return asyncio.run(engine.sample(requests))
+    return asyncio.run(sample_all(engine, requests))
 
 
 def texts_of(talks: Sequence[Talk]) -> list[Text]:
