@@ -58,7 +58,7 @@ from learners.sequences import lines
 
 TOKENIZER = Tokenizer(model_folder("tiny"))
 SAMPLING = Sampling(max_tokens=30, temperature=0.9)
-SPLITS = (10**6, 50, 1)
+SPLITS = (10**6, 30, 1)
 """Tokens of a micro-batch: the whole step, a few sequences, one sequence."""
 TOLERANCE = 1e-9
 """Of the largest part of a gradient. Sums in another order differ by some 1e-14."""
