@@ -38,7 +38,7 @@ class Teller(Protocol):
 
 
 class Console(Observer, Teller, Protocol):
-    """An observer who is also told of what is no step."""
+    """An observer that also receives messages and the progress of sampling."""
 
 
 class Guarded:

@@ -1,4 +1,4 @@
-"""A card of an objective: what it really climbs, what it does at the edges and what it asks, for a reader."""
+"""A card of an objective: what it maximises, how it treats edge cases and what it needs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How strongly an objective pushes a prompt, as a function of how often the policy solves it: w(p) in E[g] = w(p)·∇p.
 
-REINFORCE has w = 1 and climbs the success rate p; maximum likelihood has w = 1/p and climbs log p. A row that
+REINFORCE has w = 1 and maximises the success rate p; maximum likelihood has w = 1/p and maximises log p. A row that
 looks at a group only through its count of successes has a w that follows from its weights; for any other w is
 measured, as the part of its expected gradient that points along ∇p.
 """
@@ -42,7 +42,7 @@ class Curve:
     w: tuple[float, ...]
     relative: tuple[float, ...]
     """w(p)/w(½): its shape, since a learning rate makes up for its size. NaN where E[g], there or at ½, is zero or lies
-    more than 60° off ∇p: p is not what is climbed."""
+    more than 60° off ∇p: the row does not maximise p."""
     cosine: tuple[float, ...]
     """Between the expected gradient and ∇p: below one, w is not all of it. NaN where nothing moves."""
 

@@ -1,4 +1,4 @@
-"""What a row does with groups that lie at an edge, found by calling it and told in plain words."""
+"""What a row does with edge cases of groups, found by calling it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _alone(row: Objective) -> str:
 
 
 def _cut(row: Objective, rewards: Sequence[float], short: Sequence[int], full: Sequence[int]) -> str:
-    """All at the length limit and without reward; a row is not told that they were cut, it sees their length."""
+    """All at the length limit and without reward; a row does not know that they were truncated, only their length."""
     cut, ended = _told(row, rewards, full), _told(row, rewards, short)
     return f"as any group where none is correct: {cut}" if cut == ended else cut
 

@@ -288,7 +288,7 @@ TABLE = (
     Declaration("online_ipo",
         "Online IPO: the squared distance of the margin between best and worst from 1/(2β), which it comes to rest at.",
         "Azar et al. 2023, arXiv 2310.12036", beta(0.1, "the regularisation (τ in the paper)"), needs=REFERENCE),
-    Declaration("online_slic", "Online SLiC: the whole pull on best and worst until their margin is one, then none.",
+    Declaration("online_slic", "Online SLiC: the full gradient on best and worst until their margin is one, then none.",
         "Zhao et al. 2023, arXiv 2305.10425", beta(0.1, "β of the margin"), needs=REFERENCE),
     Declaration("online_simpo",
         "Online SimPO: the logistic loss on log-probabilities per token, beyond a margin; no reference.",

@@ -1,6 +1,6 @@
 """Observers of a run: a display, alarms, trackers, studies. Nothing that they do can change the run.
 
-An observer is called after what it is told has been stored, so it can change no record. What it is handed is frozen.
+An observer is called after a record is stored, so it cannot change the record. Its arguments are frozen.
 One that raises is reported once and left out from there on.
 """
 
@@ -63,7 +63,7 @@ class Observer(Protocol):
 
 
 class Observers:
-    """Several observers, told one after the other.
+    """Several observers, called one after the other.
 
     Args: tell: takes a sentence about an observer that was left out.
     """
