@@ -155,17 +155,17 @@ def row(kind: str, name: str, make: Any) -> dict[str, Any]:
 
 
 def twice(env: Any, moves: tuple[str, ...]) -> str:
-    """Five episodes in which every seat moves at random, and the same again in processes that were started anew."""
+    """Five episodes in which every player moves at random, and the same again in processes that were started anew."""
     first = [at_random(env, moves, number) for number in range(5)]
     for host in HOSTS.values():
         host.close()
     HOSTS.clear()
     again = [at_random(env, moves, number) for number in range(5)]
     replies = sum(len(episode.replies) for episode in first)
-    seats = len(first[0].verdicts)
+    players = len(first[0].verdicts)
     best = max(verdict.reward for episode in first for verdict in episode.verdicts)
     same = "equal" if first == again else "**different**"
-    return f"{same}: 5 episodes, {replies} replies, {seats} seat(s), best reward {best:g}"
+    return f"{same}: 5 episodes, {replies} replies, {players} player(s), best reward {best:g}"
 
 
 def at_random(env: Any, moves: tuple[str, ...], number: int) -> Played:

@@ -6,9 +6,9 @@ The tiny policy does not know the two moves, so all arms begin from the same war
 after the other, to eight ways of playing that were drawn by chance, and then to a beginner's, who bets with J, Q and
 K two, five and eight times in ten whatever came before. (What a policy has never told apart moves together for a long
 time: without the eight, every change of one state's probability changes those of the other eleven, and the policy
-learns to bet always.) A step plays each of the six deals 16 times. Arm `seat` compares a seat's reward with what the
-same seat won in the other plays of the same deal, arm `shared` with what both seats won in them. Every run is a run
-folder of its own, `FOLDER/ARM-SEED`; finished ones are kept.
+learns to bet always.) A step plays each of the six deals 16 times. Arm `player` compares a player's reward with what
+the same player won in the other plays of the same deal, arm `shared` with what both players won in them. Every run is
+a run folder of its own, `FOLDER/ARM-SEED`; finished ones are kept.
 
 Prints, and writes to `FOLDER/table.md`, exploitability in chips per hand, exact, from the probabilities of a policy's
 two replies in the twelve states. Two players who learn from each other circle the equilibrium, so what counts is the
@@ -39,7 +39,7 @@ COMMON = [
 ]  # fmt: skip
 """The six tasks are the six deals. What is no move loses at once: were it forgiven, the entropy term would pay for it.
 A move that wins most deals against nobody in particular is no exploit, so that finding is acknowledged."""
-ARMS = {"seat": [], "shared": ["players.baseline=shared"], "past": ["players.opponent=past"]}
+ARMS = {"player": [], "shared": ["players.baseline=shared"], "past": ["players.opponent=past"]}
 GOAL = 0.05
 REPLIES = 20
 """That the warm start is fitted to, in every state."""
@@ -124,7 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--arms", nargs="*", default=["seat", "shared"], choices=list(ARMS))
+    parser.add_argument("--arms", nargs="*", default=["player", "shared"], choices=list(ARMS))
     parser.add_argument("--set", nargs="*", default=[], metavar="key=value", help="for every run")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ def main() -> int:
                 f"| {arm}, {seed} | {mean.exploitability:.3f} | {points[-1][1]:.3f} "
                 f"| {least[1]:.3f} at step {least[0]} | {max(late):.3f} | {mean.least_legal:.3f} |"
             )
-            missed += [run.name] if arm == "seat" and mean.exploitability >= GOAL else []
+            missed += [run.name] if arm == "player" and mean.exploitability >= GOAL else []
             print(lines[-1], flush=True)
             print("   " + " ".join(f"{step}:{value:.3f}" for step, value, _ in points), flush=True)
     (options.folder / "table.md").write_text("\n".join(lines) + "\n")

@@ -21,12 +21,12 @@ HEAD = """\
 Written by `python docs/gallery.py`. `gnomon env list` prints the table, `gnomon play NAME` asks you the questions, and
 `gnomon check NAME` holds one to what every environment must do. How to write one: [environments.md](environments.md).
 
-| environment | turns | seats | reward | options |
+| environment | turns | players | reward | options |
 |---|---|---|---|---|
 {rows}
 
 Every answer stands in one slot `<answer>...</answer>`, that of `code` in one block of Python. The reward of one turn is
-1 for a right answer and, where `format` says so, something for one that can be read. Of several turns, a seat is
+1 for a right answer and, where `format` says so, something for one that can be read. Of several turns, a player is
 forgiven `retries` replies without a legal move, and a lone one is paid `speed` on top of success. `seed` draws the
 tasks.
 """
@@ -57,7 +57,7 @@ def row(name: str) -> str:
     fact = facts(name)
     low, high = fact["reward_range"]
     dials = ", ".join(f"`{option}` = {shown(value)}" for option, value in options(name).items())
-    return f"| [{name}](#{name}) | {fact['turns']} | {fact['seats']} | {low:g} … {high:g} | {dials} |"
+    return f"| [{name}](#{name}) | {fact['turns']} | {fact['players']} | {low:g} … {high:g} | {dials} |"
 
 
 def shown(value: object) -> str:

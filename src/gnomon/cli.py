@@ -438,9 +438,9 @@ def env_list(as_json: Json = False) -> None:
         put(json.dumps(found, indent=1))
         return
     for fact in found:
-        seats = f", {fact['seats']} seats" if fact["seats"] > 1 else ""
+        players = f", {fact['players']} players" if fact["players"] > 1 else ""
         turns = "one turn" if fact["turns"] == 1 else f"up to {fact['turns']} turns"
-        say(f"{fact['name']:<16} {turns + seats:<23} {fact['summary']}")
+        say(f"{fact['name']:<16} {turns + players:<23} {fact['summary']}")
 
 
 @new_app.command("env")

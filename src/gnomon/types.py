@@ -273,7 +273,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """One sampled episode, as one of its seats played it."""
+    """One sampled episode, as one of its players played it."""
 
     task: Task
     sample: int
@@ -281,7 +281,7 @@ class Rollout:
     turns: tuple[Turn, ...]
     verdict: Verdict
     stop: Stop
-    seat: int = 0
+    player: int = 0
 
     def __post_init__(self) -> None:
         for before, after in pairwise(self.turns):
@@ -307,7 +307,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The rollouts of one task, all of one seat."""
+    """The rollouts of one task, all of one player."""
 
     task: Task
     index: int

@@ -50,7 +50,7 @@ def ships(report: Report) -> None:
         "sentinels.parts_pay",
         "correctness.case_ignored",  # Scramble takes capital letters.
     }
-    if "exploit" in report.skipped:  # A game of several seats: one reply would play against itself.
+    if "exploit" in report.skipped:  # A game of several players: one reply would play against itself.
         return
     assert report.tables["errors"]["right answers refused"]["value"] == 0
     assert report.tables["card"]["agreement on hostile texts"] == 1

@@ -24,7 +24,7 @@ def told(*words: str) -> str:
 def test_the_list_names_every_environment_and_what_it_asks() -> None:
     facts = {fact["name"]: fact for fact in json.loads(told("env", "list", "--json"))}
     assert set(facts) == set(ENVS)
-    assert facts["kuhn_poker"]["seats"] == 2 and facts["kuhn_poker"]["reward_range"] == [-2, 2]
+    assert facts["kuhn_poker"]["players"] == 2 and facts["kuhn_poker"]["reward_range"] == [-2, 2]
     assert facts["arithmetic"]["turns"] == 1 and facts["guess_number"]["options"] == {"largest": 20, "guesses": 5}
     slots = {"code": "One ```python block."}
     assert all(slots.get(name, "<answer>...</answer>") in fact["prompt"] for name, fact in facts.items())

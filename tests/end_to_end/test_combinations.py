@@ -12,7 +12,7 @@ import pytest
 
 from gnomon.api import configure
 from gnomon.envs import Env
-from gnomon.envs.base import seats
+from gnomon.envs.base import players
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.keys import Key
 from gnomon.launch.local import build
@@ -84,9 +84,9 @@ def test_every_combination_that_has_a_meaning_runs(tmp_path, env, objective, sel
     finally:
         parts.actor.workers.close()
     assert groups == again
-    players = 1 if opponent else seats(parts.env)
+    count = 1 if opponent else players(parts.env)
     played = of_tasks(groups)
-    assert all(len(task) == players for task in played)
+    assert all(len(task) == count for task in played)
     assert sum(not task[0].spare for task in played) == PROMPTS
     if selector == "candidates":
         relabelled = objective in ("fcp", "verifree")

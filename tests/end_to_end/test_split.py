@@ -1,6 +1,6 @@
 """Collect, pack, prepare, updates, micro-batches: the gradient is that of the whole step, however the step is cut.
 
-Every row of the table, and some that only a user has: episodes of one and of three turns, one seat and two that are
+Every row of the table, and some that only a user has: episodes of one and of three turns, one player and two that are
 compared apart or together, one update and four, micro-batches of the whole step, of some prompts and of one row. Held
 against `whole_step`, in float64.
 """
@@ -118,29 +118,29 @@ def read(model: nn.Module) -> Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    seats: int
+    players: int
     turns: int
     shared: bool = False
     rewritten: bool = False
     """Whether the last turn of a rollout is said to another history than the turns before."""
 
     def __str__(self) -> str:
-        baseline = "" if self.seats == 1 else ", compared together" if self.shared else ", compared apart"
-        return f"{self.turns} turn(s), {self.seats} seat(s){baseline}{', rewritten' if self.rewritten else ''}"
+        baseline = "" if self.players == 1 else ", compared together" if self.shared else ", compared apart"
+        return f"{self.turns} turn(s), {self.players} player(s){baseline}{', rewritten' if self.rewritten else ''}"
 
 
 CASES = [
-    *(Case(seats=seats, turns=1, shared=shared) for seats, shared in ((1, False), (2, False), (2, True))),
-    Case(seats=1, turns=3),
-    Case(seats=1, turns=3, rewritten=True),
-    Case(seats=2, turns=3, rewritten=True),
-    Case(seats=2, turns=3, shared=True),
+    *(Case(players=players, turns=1, shared=shared) for players, shared in ((1, False), (2, False), (2, True))),
+    Case(players=1, turns=3),
+    Case(players=1, turns=3, rewritten=True),
+    Case(players=2, turns=3, rewritten=True),
+    Case(players=2, turns=3, shared=True),
 ]
 REWARDS = ((1.0, 0.5, 0.0), (0.0, 0.0, 0.0), (0.0, 1.0, 1.0), (1.0, 0.0, 0.25))
 """Of every group: the second one has nothing to teach by itself."""
 
 SILENT = (3, 0)
-"""A seat whose turn never came: group and sample."""
+"""A player whose turn never came: group and sample."""
 
 
 def reply(prompt: str, key: bytes) -> str:
@@ -155,13 +155,13 @@ def reply(prompt: str, key: bytes) -> str:
 
 
 @cache
-def collected(seats: int, turns: int) -> tuple[Group, ...]:
-    """Three rollouts of each of some tasks; two seats play each other."""
-    env = TicTacToe() if seats == 2 else GuessNumber()
+def collected(players: int, turns: int) -> tuple[Group, ...]:
+    """Three rollouts of each of some tasks; two players play each other."""
+    env = TicTacToe() if players == 2 else GuessNumber()
     workers = EnvWorkers(env, workers=1)
-    engine, limits = Scripted(TOKENIZER, reply), Limits(turns=turns * seats)
+    engine, limits = Scripted(TOKENIZER, reply), Limits(turns=turns * players)
     actor = Actor(env, TOKENIZER, engine, group=3, sampling=SAMPLING, workers=workers, limits=limits)
-    tasks = [(index, env.tasks("train")[index]) for index in range(2 if seats == 2 else 3)]
+    tasks = [(index, env.tasks("train")[index]) for index in range(2 if players == 2 else 3)]
     try:
         return tuple(asyncio.run(actor.collect(tasks, Key(7).at("test", turns=turns))))
     finally:
@@ -183,7 +183,7 @@ def rewritten(rollout: Rollout) -> Rollout:
 def groups(case: Case, data: Data, rewards: Rewards) -> tuple[Group, ...]:
     """With other rewards, and a sampler somewhat apart from the policy; given, where the row learns from that."""
     noise, found = random.Random(7), []
-    for place, group in enumerate(collected(case.seats, case.turns)):
+    for place, group in enumerate(collected(case.players, case.turns)):
         rollouts = []
         for sample, rollout in enumerate(group.rollouts):
             reward = REWARDS[place][sample]
@@ -432,7 +432,7 @@ def test_of_several_updates_each_has_the_gradient_of_its_own_step(name: str, mon
 
 
 def rotated(found: Sequence[Group]) -> list[Group]:
-    """The last task first, with all its seats."""
+    """The last task first, with all its players."""
     cut = len(found) - (2 if len(found) % 2 == 0 else 1)
     return [*found[cut:], *found[:cut]]
 
@@ -488,7 +488,7 @@ def test_what_is_compared_holds_what_a_split_could_change() -> None:
     for case in CASES:
         run = begin(ALL["gspo"], case, updates=1)
         turns = [len(texts) for texts in run.step.texts]
-        assert max(turns) == case.turns and (case.seats == 1 or min(turns) == 0)
+        assert max(turns) == case.turns and (case.players == 1 or min(turns) == 0)
         spoken = list(lines(run.ready))
         assert len({line.prompt for line in spoken}) < len({(line.prompt, line.group) for line in spoken})
         repeated.append(len({(line.prompt, line.reply) for line in spoken}) < len(spoken))

@@ -72,7 +72,7 @@ class Step:
 
     groups: Sequence[Group]
     shared: bool
-    """Whether the seats of a task are one group."""
+    """Whether the players of a task are one group."""
     temperature: float
     max_tokens: int
     reply_tokens: int
@@ -102,7 +102,7 @@ class Step:
         merged = [[rollout for group in same for rollout in group.rollouts] for same in self.merged]
         names: dict[tuple[int, int, object], int] = {}
         answers = [
-            [names.setdefault((place, r.seat, r.verdict.extracted), len(names)) for r in rollouts]
+            [names.setdefault((place, r.player, r.verdict.extracted), len(names)) for r in rollouts]
             for place, rollouts in enumerate(merged)
         ]
         reported = [[x for turn in r.turns for x in turn.completion.logprobs] for rollouts in merged for r in rollouts]
@@ -112,7 +112,7 @@ class Step:
             lengths=torch.tensor([[r.tokens for r in rollouts] for rollouts in merged]),
             answers=torch.tensor(answers),
             baseline=torch.full_like(rewards, self.past),
-            seat=torch.tensor([[r.seat for r in rollouts] for rollouts in merged]),
+            player=torch.tensor([[r.player for r in rollouts] for rollouts in merged]),
             longest=torch.tensor([[self.longest(r) for r in rollouts] for rollouts in merged]),
             finished=torch.tensor(
                 [[r.stop not in (Stop.TRUNCATED, Stop.CONTEXT) for r in rollouts] for rollouts in merged]

@@ -246,15 +246,15 @@ def test_what_cannot_be_loaded_says_what_is_missing():
         Gym(name="texts:Guess", python="/no/such/python")
 
 
-def test_a_game_for_two_gives_each_seat_its_own_news_and_who_moves_first_seat_0():
+def test_a_game_for_two_gives_each_player_its_own_news_and_who_moves_first_player_0():
     env = TextArena(name="Bids-v0")
-    assert env.seats == 2
+    assert env.players == 2
     task = env.tasks("train")[0]
     assert "Your card is" in task.messages[0].content
     episode = env.start(task, KEY)
     step = episode.step(said(7))
     assert (
-        step.seat == 1 and "Your card is" in step.messages[0].content and "[Player 1] [7]" in step.messages[0].content
+        step.player == 1 and "Your card is" in step.messages[0].content and "[Player 1] [7]" in step.messages[0].content
     )
     end = episode.step(said(3))
     assert [verdict.reward for verdict in end.verdicts] == [1, -1]

@@ -51,7 +51,7 @@ def test_every_shipped_environment_passes(name: str) -> None:
     if issubclass(ENVS[name], SingleTurn):
         assert skipped == ({"mutations"} if name == "dataset" else set())
     else:
-        assert skipped == alone | ({"constant answer"} if getattr(ENVS[name](), "seats", 1) > 1 else set())
+        assert skipped == alone | ({"constant answer"} if getattr(ENVS[name](), "players", 1) > 1 else set())
 
 
 @pytest.mark.parametrize(
@@ -471,17 +471,17 @@ class BreaksLate(Fair):
         return str(task.answer)
 
 
-class SpeechlessSeat(KuhnPoker):
+class SpeechlessPlayer(KuhnPoker):
     def play(self, task: Task, rng: random.Random) -> Play:
         yield Ask(legal=("pass",))
-        yield Ask(legal=("pass",), seat=1)
+        yield Ask(legal=("pass",), player=1)
         return [0.0, 0.0]
 
     def best(self, task: Task, ask: Ask) -> str:
         return "pass"
 
 
-class LostSeat(KuhnPoker):
+class LostPlayer(KuhnPoker):
     def start(self, task: Task, key: Key) -> Playing:
         return OneVerdict(self, task, key)
 
@@ -502,13 +502,13 @@ SEVERAL_FAULTS: list[tuple[type[MultiTurn], str, str]] = [
     (KeepsCount, "episodes", "replayed from its completions differs"),
     (HashedHints, "another process", "plays the same replies differently"),
     (OneTooMany, "episodes", "not over after max_turns = 5"),
-    (PoorPlayer, "solutions", "its own player, as player 0, is judged wrong"),
+    (PoorPlayer, "solutions", "its expert, as player 0, is judged wrong"),
     (EveryoneWins, "constant answer", "100.0%"),
     (PaysTheUnreadable, "hostile replies", "in turn 5: judged correct"),
     (PaysTheUnreadable, "two answers", "two actions"),
     (BreaksLate, "hostile replies", "ValueError"),
-    (SpeechlessSeat, "episodes", "player 1 must act and got no observation"),
-    (LostSeat, "episodes", "2 players and 1 verdicts"),
+    (SpeechlessPlayer, "episodes", "player 1 must act and got no observation"),
+    (LostPlayer, "episodes", "2 players and 1 verdicts"),
     (IllegalPlayer, "solutions", "as player 0, is judged rejected"),
 ]
 

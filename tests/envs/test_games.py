@@ -105,7 +105,7 @@ def test_tic_tac_toe_is_a_draw_between_faultless_players() -> None:
 
 
 def test_the_faultless_player_never_loses_whatever_the_other_does() -> None:
-    """Every line that the other side can choose, in both seats; the least that was reached."""
+    """Every line that the other side can choose, in both players; the least that was reached."""
 
     def worst(board: str, mine: str) -> float:
         if (end := won(board)) is not None:
@@ -128,12 +128,12 @@ def test_who_has_won(board: str, found: float | None) -> None:
 def test_an_opponent_moves_by_the_key_of_the_episode() -> None:
     env = TicTacToe(opponent="random")
     task = env.tasks("train")[0]
-    assert env.seats == 1 and env.reward_range == (0.0, 1.0)
+    assert env.players == 1 and env.reward_range == (0.0, 1.0)
     openings = set()
     for sample in range(20):
         episode = env.start(task, Key(0).at("episode", sample=sample))
         step = episode.step("<answer>5</answer>")
-        assert step.seat == 0 and step.messages[0].content.startswith("o at ")
+        assert step.player == 0 and step.messages[0].content.startswith("o at ")
         openings.add(step.messages[0].content)
     assert len(openings) > 3
     perfect = TicTacToe(opponent="perfect")
@@ -143,7 +143,7 @@ def test_an_opponent_moves_by_the_key_of_the_episode() -> None:
 # Nim
 
 
-def test_nim_is_won_by_the_first_seat_where_the_exclusive_or_is_not_zero() -> None:
+def test_nim_is_won_by_the_first_player_where_the_exclusive_or_is_not_zero() -> None:
     env = Nim()
     task = env.tasks("train")[0]
     for heaps in itertools.combinations_with_replacement(range(1, 6), 3):
@@ -158,12 +158,12 @@ def test_nim_moves_are_all_there_are() -> None:
     task = replace(env.tasks("train")[0], info={"heaps": [1, 3, 3]})
     episode = env.start(task, Key(0))
     step = episode.step("<answer>3 2</answer>")
-    assert step.seat == 1 and step.messages[0].content.startswith("Nim 1 1 3.")
+    assert step.player == 1 and step.messages[0].content.startswith("Nim 1 1 3.")
 
 
 # Kuhn poker
 
-# The lines of a hand and what the first seat wins by them with the higher and with the lower card.
+# The lines of a hand and what the first player wins by them with the higher and with the lower card.
 LINES = {"pp": (1, -1), "pbp": (-1, -1), "pbb": (2, -2), "bp": (1, 1), "bb": (2, -2)}
 
 
@@ -182,7 +182,7 @@ def test_kuhn_hands_pay_what_the_rules_say(line: str) -> None:
         ]
 
 
-def test_a_seat_sees_its_own_card_and_the_betting_alone() -> None:
+def test_a_player_sees_its_own_card_and_the_betting_alone() -> None:
     env = KuhnPoker()
     base = env.tasks("train")[0]
     heard = {}
@@ -222,7 +222,7 @@ def test_a_strategy_off_the_family_can_be_beaten() -> None:
 
 
 def test_the_uniform_strategy_is_exploited_by_what_is_published() -> None:
-    """OpenSpiel gives 0.916667 as the NashConv of the uniform strategy, the sum over both seats."""
+    """OpenSpiel gives 0.916667 as the NashConv of the uniform strategy, the sum over both players."""
     assert exploitability(dict.fromkeys(STATES, 0.5)) == pytest.approx(0.916667 / 2, abs=1e-6)
 
 

@@ -19,7 +19,7 @@ TOOL, PRICE = Tool(name="add", description="adds"), Price(name="correct", weight
 @pytest.mark.parametrize(
     ("name", "right", "read"),
     [
-        ("seats", 3, 3),
+        ("players", 3, 3),
         ("tools", [TOOL], (TOOL,)),
         ("isolation", ("jail",), ("jail",)),
         ("imports", (), ()),
@@ -36,7 +36,7 @@ def test_an_offer_is_read(name, right, read):
 
 
 ABSENT: dict[str, Any] = {
-    "seats": 1, "tools": (), "isolation": (), "imports": (), "remarks": (), "prices": None, "files": {},
+    "players": 1, "tools": (), "isolation": (), "imports": (), "remarks": (), "prices": None, "files": {},
     "contents": {}, "spec": None, "reproducible": True, "sentinel": None, "player": None, "isomorphic": None,
 }  # fmt: skip
 
@@ -48,9 +48,9 @@ def test_what_is_not_offered_has_a_meaning():
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("seats", 0),
-        ("seats", True),
-        ("seats", "two"),
+        ("players", 0),
+        ("players", True),
+        ("players", "two"),
         ("tools", "calculator"),
         ("tools", ["calculator"]),
         ("isolation", "jail"),

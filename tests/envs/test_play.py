@@ -75,7 +75,7 @@ def test_several_turns_are_played_to_their_end() -> None:
     assert ("user: higher" in text) == (number > 1)
 
 
-def test_every_seat_is_asked_and_told_what_it_earned() -> None:
+def test_every_player_is_asked_and_told_what_it_earned() -> None:
     verdicts, text = seated(KuhnPoker(), "bet", "pass")
     assert [verdict.reward for verdict in verdicts] == [1.0, -1.0]
     assert text.index("player 0\nuser: Kuhn") < text.index("player 1\nuser: Kuhn")

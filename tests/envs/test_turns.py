@@ -1,4 +1,4 @@
-"""What holds of every environment of several turns: the rule for illegal moves, seats, payment, replay."""
+"""What holds of every environment of several turns: the rule for illegal moves, players, payment, replay."""
 
 import random
 from dataclasses import dataclass
@@ -82,19 +82,19 @@ def test_a_forgiven_reply_does_not_cost_a_guess() -> None:
 def test_few_legal_moves_are_listed_and_many_are_not() -> None:
     _, kuhn = opened(KuhnPoker())
     assert kuhn.step(said("raise")).messages[0].content == "No legal move. Legal: pass, bet"
-    assert kuhn.step(said("BET")).seat == 1, "case does not matter"
+    assert kuhn.step(said("BET")).player == 1, "case does not matter"
 
 
-def test_each_seat_is_forgiven_by_itself_and_who_breaks_the_rule_loses() -> None:
+def test_each_player_is_forgiven_by_itself_and_who_breaks_the_rule_loses() -> None:
     _, episode = opened(KuhnPoker())
-    assert episode.step("").seat == 0
-    assert episode.step(said("pass")).seat == 1
+    assert episode.step("").player == 0
+    assert episode.step(said("pass")).player == 1
     again = episode.step(said("fold"))
-    assert (again.seat, again.done) == (1, False)
+    assert (again.player, again.done) == (1, False)
     end = episode.step(said("fold"))
     assert end.verdict is None
     first, second = end.verdicts
-    assert (first.status, first.reward, first.detail) == (Status.CORRECT, 2.0, "seat 1 made no legal move")
+    assert (first.status, first.reward, first.detail) == (Status.CORRECT, 2.0, "player 1 made no legal move")
     assert (second.status, second.reward, second.extracted) == (Status.REJECTED, -2.0, "fold")
 
 
@@ -136,7 +136,7 @@ class Odd(MultiTurn):
 
     def play(self, task: Task, rng: random.Random) -> Play:
         if self.how == "second first":
-            yield Ask(seat=1)
+            yield Ask(player=1)
         text = yield Ask(text=f"{rng.random()}")
         if self.how == "two payoffs":
             return [1.0, 0.0]
@@ -155,13 +155,13 @@ def test_a_play_may_give_a_verdict_of_its_own_and_take_any_reply() -> None:
 
 
 def test_mistakes_of_an_author_are_errors() -> None:
-    with pytest.raises(ValueError, match="seat 1 first"):
+    with pytest.raises(ValueError, match="player 1 first"):
         opened(Odd(how="second first"))
     _, episode = opened(Odd(how="two payoffs"))
-    with pytest.raises(ValueError, match=r"2 payoffs for 1 seat"):
+    with pytest.raises(ValueError, match=r"2 payoffs for 1 player"):
         episode.step(said(1))
     with pytest.raises(NotImplementedError, match="no good move"):
-        Odd(how="").player(*opened(Odd(how="")))
+        Odd(how="").expert(*opened(Odd(how="")))
 
 
 # Replay
@@ -176,7 +176,7 @@ def test_an_episode_is_played_again_from_what_was_said_beside_others(name: str) 
     task, alone = opened(env)
     replies, steps = [], []
     while not steps or not steps[-1].done:
-        replies.append(env.player(task, alone))
+        replies.append(env.expert(task, alone))
         steps.append(alone.step(replies[-1]))
     one, two = env.start(task, KEY), env.start(task, KEY)
     assert one.messages == two.messages == alone.messages
@@ -194,13 +194,13 @@ def test_the_draws_of_an_episode_come_from_its_key() -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_a_seat_hears_all_that_it_has_not_been_told_and_nothing_twice() -> None:
+def test_a_player_hears_all_that_it_has_not_been_told_and_nothing_twice() -> None:
     _, episode = opened(Nim(heaps=(2,)))
     told: dict[int, list[str]] = {0: [m.content for m in episode.messages], 1: []}
-    seat, done = 0, False
+    player, done = 0, False
     while not done:
         step = episode.step(said(f"{max(episode.ask.state)} 1"))
-        seat, done = step.seat, step.done
-        told[seat] += [m.content for m in step.messages]
+        player, done = step.player, step.done
+        told[player] += [m.content for m in step.messages]
     for said_to in told.values():
         assert said_to and len(said_to) == len(set(said_to)), "every position comes once, and is told"

@@ -30,7 +30,7 @@ def batch(rewards: list[list[float]], players: list[list[int]]) -> Batch:
     flat = [size for sizes in lengths for size in sizes]
     sequences = tuple(made([1], [2] * n, rollout=place, group=place // 3) for place, n in enumerate(flat))
     seen = Rollouts(
-        rewards=torch.tensor(rewards, dtype=torch.float64), lengths=torch.tensor(lengths), seat=torch.tensor(players)
+        rewards=torch.tensor(rewards, dtype=torch.float64), lengths=torch.tensor(lengths), player=torch.tensor(players)
     )
     sizes = Denominators(groups=2, sequences=6, tokens=12, max_tokens=3, group_tokens=(6, 6))
     return Batch(sequences=sequences, rollouts=seen, denominators=sizes, temperature=1.0, exact=False)
@@ -47,7 +47,7 @@ def by_hand(recall: str, steps: list[Batch]) -> tuple[list[list[float]], dict[in
     means: dict[int, float] = {}
     found = []
     for one in steps:
-        rewards, players = one.rollouts.rewards.flatten().tolist(), one.rollouts.seats.flatten().tolist()
+        rewards, players = one.rollouts.rewards.flatten().tolist(), one.rollouts.players.flatten().tolist()
         if recall == "step":
             found.append([r - means.get(p, 0.0) for r, p in zip(rewards, players, strict=True)])
             for player in set(players):

@@ -27,7 +27,7 @@ class Ladder:
     """Replies besides "up" and "down" harm the process that plays it; `slip` is a fault of its own."""
 
     rungs: int = 2
-    seats: int = 1
+    players: int = 1
     slip: str = ""
     """Folder where the first process that hears "slip" leaves a mark, and breaks."""
     seconds: float = 0.0
@@ -50,7 +50,7 @@ class Ladder:
 
 class Climb:
     def __init__(self, env: Ladder, task: Task, key: Key) -> None:
-        self.env, self.messages, self.at, self.seat = env, task.messages, 0, 0
+        self.env, self.messages, self.at, self.player = env, task.messages, 0, 0
         self.luck = key.random().randrange(1000)
         self.told = {0}
 
@@ -60,14 +60,14 @@ class Climb:
         self.at += reply == "up"
         if self.at >= self.env.rungs or reply == "down":
             gain = 1.0 if self.at >= self.env.rungs else -1.0
-            if self.env.seats == 1:
+            if self.env.players == 1:
                 return Step(done=True, verdict=won(gain))
-            own = [won(gain if seat == self.seat else -gain) for seat in range(self.env.seats)]
+            own = [won(gain if player == self.player else -gain) for player in range(self.env.players)]
             return Step(done=True, verdicts=tuple(own))
-        self.seat = (self.seat + 1) % self.env.seats
-        opening = "" if self.seat in self.told else "You are another. "
-        self.told.add(self.seat)
-        return Step(messages=say(f"{opening}At {self.at}, luck {self.luck}."), done=False, seat=self.seat)
+        self.player = (self.player + 1) % self.env.players
+        opening = "" if self.player in self.told else "You are another. "
+        self.told.add(self.player)
+        return Step(messages=say(f"{opening}At {self.at}, luck {self.luck}."), done=False, player=self.player)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,4 +1,4 @@
-"""Episodes of several turns and seats; what the policy does to an environment, and what the environment does itself."""
+"""Episodes of several turns and players; faults that the policy causes, and faults of the environment."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def test_a_rollout_that_was_tokenised_anew_is_none():
         replace(rollout, turns=(first, replace(second, prompt_ids=second.prompt_ids[1:])))
 
 
-def test_every_seat_has_a_conversation_and_a_group_of_its_own():
-    groups = collect(Ladder(rungs=3, seats=2), lambda prompt, key: "up", tasks=2)
-    assert [(group.index, group.rollouts[0].seat) for group in groups] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+def test_every_player_has_a_conversation_and_a_group_of_its_own():
+    groups = collect(Ladder(rungs=3, players=2), lambda prompt, key: "up", tasks=2)
+    assert [(group.index, group.rollouts[0].player) for group in groups] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     winner, loser = groups[:2]
     assert [rollout.reward for rollout in winner.rollouts] == [1.0] * 4
     assert [rollout.reward for rollout in loser.rollouts] == [-1.0] * 4

@@ -29,20 +29,20 @@ from rollout.scripts import by_sample
 TOKENIZER = Tokenizer(model_folder("tiny"))
 SAMPLING = Sampling(max_tokens=8)
 PLANNED, GROUP = 4, 4
-SEATS = (1, 2, 3)
+PLAYERS = (1, 2, 3)
 Kind = Callable[..., Selector]
 Reply = Callable[[str, bytes], str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bets(Ladder):
-    """Every seat says one word. "up" wins; of every third task nobody does, and every fifth cannot be judged."""
+    """Every player says one word. "up" wins; of every third task nobody does, and every fifth cannot be judged."""
 
     failing: bool = False
 
     @property
     def max_turns(self) -> int:
-        return self.seats
+        return self.players
 
     def start(self, task: Task, key: Key) -> Bet:
         return Bet(self, task)
@@ -56,11 +56,11 @@ class Bet:
         if self.env.failing and self.task.answer % 5 == 0:
             raise RuntimeError("the judge is gone")
         self.said.append(reply)
-        if len(self.said) < self.env.seats:
-            return Step(messages=self.messages, done=False, seat=len(self.said))
+        if len(self.said) < self.env.players:
+            return Step(messages=self.messages, done=False, player=len(self.said))
         lost = self.task.answer % 3 == 0
         verdicts = tuple(won(1.0 if word == "up" and not lost else -1.0) for word in self.said)
-        return Step(done=True, verdicts=verdicts) if self.env.seats > 1 else Step(done=True, verdict=verdicts[0])
+        return Step(done=True, verdicts=verdicts) if self.env.players > 1 else Step(done=True, verdict=verdicts[0])
 
     def close(self) -> None:
         """Nothing is held."""
@@ -106,21 +106,21 @@ def collected(started: Started, kind: Kind, env: Bets, reply: Reply, **options: 
     return asyncio.run(actor.collect(tasks, Key(0)))
 
 
-def whole(groups: list[Group], seats: int) -> list[int]:
-    """Indices of the tasks that are trained on; each is in all its seats, or in none."""
+def whole(groups: list[Group], players: int) -> list[int]:
+    """Indices of the tasks that are trained on; each is in all its players, or in none."""
     for task in of_tasks(groups):
-        assert [group.rollouts[0].seat for group in task] == list(range(seats))
+        assert [group.rollouts[0].player for group in task] == list(range(players))
         assert len({group.spare for group in task}) == 1
     return [task[0].index for task in of_tasks(groups) if not task[0].spare]
 
 
-@pytest.mark.parametrize("seats", SEATS)
+@pytest.mark.parametrize("players", PLAYERS)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_refilling_trains_whole_tasks_as_many_as_planned(started, seats, shared, rounds):
+def test_refilling_trains_whole_tasks_as_many_as_planned(started, players, shared, rounds):
     """Tasks 0 and 3 of the planned four teach nothing; a round replaces them by those that do, if it draws such."""
-    groups = collected(started, Refill, Bets(seats=seats), halves, rounds=rounds, shared=shared)
-    trained = whole(groups, seats)
+    groups = collected(started, Refill, Bets(players=players), halves, rounds=rounds, shared=shared)
+    trained = whole(groups, players)
     assert len(trained) == PLANNED
     assert (rounds == 0) == (len(of_tasks(groups)) == PLANNED)
     teaching = [task[0].index for task in of_tasks(groups) if task[0].index % 3]
@@ -128,54 +128,56 @@ def test_refilling_trains_whole_tasks_as_many_as_planned(started, seats, shared,
     if rounds == 3:
         assert trained == teaching[:PLANNED]
     batch = pack(judged(groups), sampling=SAMPLING, exact=False)
-    assert batch.denominators.groups == PLANNED * seats
-    assert batch.denominators.sequences == PLANNED * seats * GROUP
+    assert batch.denominators.groups == PLANNED * players
+    assert batch.denominators.sequences == PLANNED * players * GROUP
     ready = Crediting(objective("rloo"), shared=shared)(batch, LocalLearner(Policy.load("tiny")))
-    assert ready.rollouts.rewards.shape == ((PLANNED, seats * GROUP) if shared else (PLANNED * seats, GROUP))
-    assert len(ready.rollout[ready.advantage != 0].unique()) == seats * GROUP * sum(index % 3 > 0 for index in trained)
+    assert ready.rollouts.rewards.shape == ((PLANNED, players * GROUP) if shared else (PLANNED * players, GROUP))
+    assert len(ready.rollout[ready.advantage != 0].unique()) == players * GROUP * sum(
+        index % 3 > 0 for index in trained
+    )
 
 
-@pytest.mark.parametrize("seats", SEATS)
+@pytest.mark.parametrize("players", PLAYERS)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("candidates", [1, 2, 3])
-def test_candidates_train_whole_tasks_as_many_as_planned(started, seats, shared, candidates):
-    groups = collected(started, Candidates, Bets(seats=seats), halves, candidates=candidates)
+def test_candidates_train_whole_tasks_as_many_as_planned(started, players, shared, candidates):
+    groups = collected(started, Candidates, Bets(players=players), halves, candidates=candidates)
     assert len(of_tasks(groups)) == candidates * PLANNED
-    assert len(whole(groups, seats)) == PLANNED
+    assert len(whole(groups, players)) == PLANNED
     batch = pack(judged(groups), sampling=SAMPLING, exact=False)
-    assert batch.denominators.groups == PLANNED * seats
+    assert batch.denominators.groups == PLANNED * players
     ready = Crediting(objective("rloo"), shared=shared)(batch, LocalLearner(Policy.load("tiny")))
-    assert ready.rollouts.rewards.shape == ((PLANNED, seats * GROUP) if shared else (PLANNED * seats, GROUP))
+    assert ready.rollouts.rewards.shape == ((PLANNED, players * GROUP) if shared else (PLANNED * players, GROUP))
 
 
-@pytest.mark.parametrize("seats", [2, 3])
-def test_what_a_shared_baseline_compares_decides_which_tasks_teach(started, seats):
-    """One seat always wins: within a seat there is nothing to compare, across the seats there is."""
+@pytest.mark.parametrize("players", [2, 3])
+def test_what_a_shared_baseline_compares_decides_which_tasks_teach(started, players):
+    """One player always wins: within a player there is nothing to compare, across the players there is."""
     for shared in (False, True):
-        groups = collected(started, Refill, Bets(seats=seats), by_player(seats), rounds=1, shared=shared)
+        groups = collected(started, Refill, Bets(players=players), by_player(players), rounds=1, shared=shared)
         assert not any(mixed(group.rollouts) for group in groups)
         met = [task[0].index for task in of_tasks(groups)]
         missing = sum(index % 3 == 0 for index in met[:PLANNED]) if shared else PLANNED
         assert len(met) == PLANNED + missing
-        assert len(whole(groups, seats)) == PLANNED
+        assert len(whole(groups, players)) == PLANNED
 
 
-@pytest.mark.parametrize("seats", SEATS)
+@pytest.mark.parametrize("players", PLAYERS)
 @pytest.mark.parametrize(("kind", "options"), [(Refill, {"rounds": 3}), (Candidates, {"candidates": 3})])
-def test_a_task_that_could_not_be_judged_is_replaced(started, seats, kind, options):
+def test_a_task_that_could_not_be_judged_is_replaced(started, players, kind, options):
     """Task 0 is one of the four; it is not trained on while another was sampled."""
-    groups = collected(started, kind, Bets(seats=seats, failing=True), halves, **options)
+    groups = collected(started, kind, Bets(players=players, failing=True), halves, **options)
     assert any(not group.judged for group in groups)
-    trained = whole(groups, seats)
+    trained = whole(groups, players)
     assert len(trained) == PLANNED and not any(index % 5 == 0 for index in trained)
-    assert pack(judged(groups), sampling=SAMPLING, exact=False).denominators.groups == PLANNED * seats
+    assert pack(judged(groups), sampling=SAMPLING, exact=False).denominators.groups == PLANNED * players
 
 
 def test_the_worthiest_tasks_are_chosen_and_the_first_of_equals():
     groups = [
-        Group(task=Task(id=str(i), messages=(), answer=None), index=i, rollouts=rollouts(i, seat, i != 7))
+        Group(task=Task(id=str(i), messages=(), answer=None), index=i, rollouts=rollouts(i, player, i != 7))
         for i in (3, 7, 1, 5)
-        for seat in (0, 1)
+        for player in (0, 1)
     ]
     worth = {3: 1.0, 7: 9.0, 1: 2.0, 5: 1.0}
     for count, expected in ((1, [1]), (2, [3, 1]), (3, [3, 1, 5]), (4, [3, 7, 1, 5])):
@@ -186,15 +188,15 @@ def test_the_worthiest_tasks_are_chosen_and_the_first_of_equals():
         assert [group.rollouts for group in found] == [group.rollouts for group in groups]
 
 
-def rollouts(index: int, seat: int, good: bool):
+def rollouts(index: int, player: int, good: bool):
     from gnomon.types import Rollout, Stop
 
     status = Status.CORRECT if good else Status.FAILED
     task = Task(id=str(index), messages=(), answer=None)
     verdict = Verdict(status=status, parts=())
-    return (Rollout(task=task, sample=seat, turns=(), verdict=verdict, stop=Stop.DONE, seat=seat),)
+    return (Rollout(task=task, sample=player, turns=(), verdict=verdict, stop=Stop.DONE, player=player),)
 
 
-def test_the_entropy_of_a_task_is_that_of_a_reply_in_any_of_its_seats(started):
-    groups = collected(started, Candidates, Bets(seats=2), halves, candidates=1)
+def test_the_entropy_of_a_task_is_that_of_a_reply_in_any_of_its_players(started):
+    groups = collected(started, Candidates, Bets(players=2), halves, candidates=1)
     assert predictive_entropy(of_tasks(groups)[0]) == 0.0  # A script is certain of every token.

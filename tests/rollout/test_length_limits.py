@@ -18,7 +18,7 @@ from gnomon.launch.local import build
 from gnomon.learners import Batch
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.objectives import Tokens, across_seats, less_overlong, objective, soft_overlong
+from gnomon.objectives import Tokens, across_players, less_overlong, objective, soft_overlong
 from gnomon.objectives.aggregate import constant
 from gnomon.rollout import Actor, Limits, pack
 from gnomon.types import Finish, Group, Sampling, Stop
@@ -29,7 +29,7 @@ TOKENIZER = Tokenizer(model_folder("tiny"))
 LIMIT, BUFFER = 5, 2
 SAMPLING = Sampling(max_tokens=LIMIT)
 LONG = "up and up and up"
-CASES = [(turns, seats) for turns in (1, 2, 3) for seats in (1, 2)]
+CASES = [(turns, players) for turns in (1, 2, 3) for players in (1, 2)]
 
 
 class Started(dict[Ladder, EnvWorkers]):
@@ -49,10 +49,10 @@ def started() -> Iterator[Started]:
 
 
 def played(
-    started: Started, turns: int, seats: int, *, at: int | None = None, limits: Limits | None = None
+    started: Started, turns: int, players: int, *, at: int | None = None, limits: Limits | None = None
 ) -> tuple[Batch, list[Group]]:
-    """Two tasks, three rollouts each, `turns` replies per seat. Args: at, the turn in which rollout 1 says too much."""
-    env = Ladder(rungs=turns * seats, seats=seats)
+    """Two tasks, three rollouts each, `turns` replies per player. Args: at, the turn in which rollout 1 is too long."""
+    env = Ladder(rungs=turns * players, players=players)
     engine = Scripted(TOKENIZER, by_sample(lambda *place: LONG if place == (0, 1, at) else "up"))
     actor = Actor(env, TOKENIZER, engine, group=3, sampling=SAMPLING, workers=started[env], limits=limits)
     groups = asyncio.run(actor.collect(list(enumerate(env.tasks("train")[:2])), Key(0)))
@@ -73,33 +73,33 @@ def test_a_word_is_short_and_a_sentence_is_too_long():
     assert len(TOKENIZER.encode("up")) <= LIMIT - BUFFER < LIMIT < len(TOKENIZER.encode(LONG))
 
 
-@pytest.mark.parametrize(("turns", "seats"), CASES)
-def test_replies_that_end_in_time_cost_nothing_however_many(started, turns, seats):
-    batch, groups = played(started, turns, seats)
+@pytest.mark.parametrize(("turns", "players"), CASES)
+def test_replies_that_end_in_time_cost_nothing_however_many(started, turns, players):
+    batch, groups = played(started, turns, players)
     assert all(rollout.verdict and rollout.stop is Stop.DONE for group in groups for rollout in group.rollouts)
     assert {len(rollout.turns) for group in groups for rollout in group.rollouts} == {turns}
     if turns == 3:
         assert int(batch.rollouts.lengths.max()) > LIMIT  # Their sum is past the limit of a reply.
-    assert penalties(batch) == [[0.0] * 3] * (2 * seats)
+    assert penalties(batch) == [[0.0] * 3] * (2 * players)
 
 
-@pytest.mark.parametrize(("turns", "seats"), CASES)
-def test_a_reply_that_was_cut_costs_its_rollout_one_in_whichever_turn(started, turns, seats):
-    for at in range(turns * seats):
-        batch, groups = played(started, turns, seats, at=at)
-        seat = at % seats
-        expected = [[0.0, -1.0 if place == seat else 0.0, 0.0] for place in range(seats)] + [[0.0] * 3] * seats
+@pytest.mark.parametrize(("turns", "players"), CASES)
+def test_a_reply_that_was_cut_costs_its_rollout_one_in_whichever_turn(started, turns, players):
+    for at in range(turns * players):
+        batch, groups = played(started, turns, players, at=at)
+        player = at % players
+        expected = [[0.0, -1.0 if place == player else 0.0, 0.0] for place in range(players)] + [[0.0] * 3] * players
         assert penalties(batch) == expected
-        cut = groups[seat].rollouts[1]
+        cut = groups[player].rollouts[1]
         assert [turn.completion.finish for turn in cut.turns].count(Finish.LENGTH) == 1
 
 
-@pytest.mark.parametrize(("turns", "seats"), CASES)
-def test_the_longest_reply_of_a_rollout_is_known_to_credit(started, turns, seats):
-    batch, groups = played(started, turns, seats)
+@pytest.mark.parametrize(("turns", "players"), CASES)
+def test_the_longest_reply_of_a_rollout_is_known_to_credit(started, turns, players):
+    batch, groups = played(started, turns, players)
     by_hand = [[max(len(t.completion.token_ids) for t in r.turns) for r in group.rollouts] for group in groups]
     assert batch.rollouts.longest is not None and batch.rollouts.longest.tolist() == by_hand
-    merged = across_seats(batch.rollouts)
+    merged = across_players(batch.rollouts)
     assert merged.longest is not None and merged.longest.shape == merged.rewards.shape
     assert merged.longest.flatten().tolist() == batch.rollouts.longest.flatten().tolist()
 
@@ -126,22 +126,22 @@ def test_a_conversation_without_room_did_not_end_by_itself(started):
     assert batch.rollouts.finished is not None and not bool(batch.rollouts.finished.any())
 
 
-@pytest.mark.parametrize(("turns", "seats"), CASES)
+@pytest.mark.parametrize(("turns", "players"), CASES)
 @pytest.mark.parametrize(
     ("limits", "longest"),
     [(Limits(), 8 * LIMIT), (Limits(turns=3), 3 * LIMIT), (Limits(turns=99), 8 * LIMIT), (Limits(context=30), 30)],
 )
-def test_the_limit_of_a_rollout_is_that_of_all_its_replies_within_the_context(started, turns, seats, limits, longest):
+def test_the_limit_of_a_rollout_is_that_of_all_its_replies_within_the_context(started, turns, players, limits, longest):
     """The environment allows 8 replies. The limit is the same whatever was said, and no rollout is longer."""
     for at in (None, 0):
-        batch, _ = played(started, turns, seats, at=at, limits=limits)
+        batch, _ = played(started, turns, players, at=at, limits=limits)
         assert batch.denominators.max_tokens == longest >= int(batch.rollouts.lengths.max())
 
 
-@pytest.mark.parametrize(("turns", "seats"), CASES)
-def test_a_constant_divisor_weighs_no_rollout_more_than_one_of_a_mean(started, turns, seats):
+@pytest.mark.parametrize(("turns", "players"), CASES)
+def test_a_constant_divisor_weighs_no_rollout_more_than_one_of_a_mean(started, turns, players):
     """Of `constant`: 1/S at most, over all tokens of a rollout."""
-    batch, _ = played(started, turns, seats)
+    batch, _ = played(started, turns, players)
     sequence = batch.rollouts.sequence
     zeros = torch.zeros(len(sequence))
     tokens = Tokens(logp=zeros, behavior_logp=zeros, advantage=zeros, sequence=sequence, group=sequence // 3)
@@ -169,7 +169,7 @@ def test_dapos_recipe_shapes_every_reply_by_its_own_limit(env, baseline):
     by_hand = replace(batch.rollouts, rewards=batch.rollouts.rewards + lost)
     whole = batch.rollouts
     if baseline == "shared":
-        whole, by_hand = across_seats(whole), across_seats(by_hand)
+        whole, by_hand = across_players(whole), across_players(by_hand)
     assert torch.equal(parts.objective.credits(whole), objective("dapo").credits(by_hand))
     turns = parts.env.max_turns
     assert batch.denominators.max_tokens == min(turns * size, 4096)

@@ -104,7 +104,7 @@ def groups(draw) -> Group:
     plain = completion.map(
         lambda done: (Turn(prompt_ids=prompt, completion=done, messages=task.messages, given=segments),)
     )
-    seat = draw(st.integers(0, 2))
+    player = draw(st.integers(0, 2))
     rollouts = tuple(
         Rollout(
             task=task,
@@ -112,7 +112,7 @@ def groups(draw) -> Group:
             turns=draw(plain | turns()),
             verdict=draw(verdicts()),
             stop=draw(st.sampled_from(Stop)),
-            seat=seat,
+            player=player,
         )
         for sample in range(draw(st.integers(0, 3)))
     )
@@ -202,7 +202,7 @@ def test_records_of_earlier_versions_are_read():
     one, two = group.rollouts
     assert one.turns[0].prompt_ids == (1, 5, 6) and one.turns[0].messages == one.task.messages
     assert (one.verdict.extracted, one.verdict.span, one.verdict.parts[0].gate) == (None, None, None)
-    assert two.seat == 1 and [turn.completion.version for turn in two.turns] == [3, 3]
+    assert two.player == 1 and [turn.completion.version for turn in two.turns] == [3, 3]
     assert two.turns[1].prompt_ids == (1, 5, 8, 4) and math.isnan(two.turns[1].completion.logprobs[0])
 
 

@@ -43,10 +43,6 @@ class Notes:
     def max_turns(self) -> int:
         return self.turns
 
-    @property
-    def seats(self) -> int:
-        return self.players
-
     def tasks(self, split: str) -> Sequence[Task]:
         return [Task(id=str(place), messages=(), answer=place) for place in range(100)]
 
@@ -78,7 +74,7 @@ class NotedEpisode:
         text = f"{self.random.random()} after {' '.join(self.replies)}"
         if len(self.replies) < self.env.turns:
             player = len(self.replies) % self.env.players
-            return Step(messages=(Message(role="user", content=text),), done=False, seat=player)
+            return Step(messages=(Message(role="user", content=text),), done=False, player=player)
         verdict = Verdict(status=Status.CORRECT, parts=(Part(name="right", value=1.0),), detail=text)
         return Step(done=True, verdict=verdict, verdicts=(verdict,) * self.env.players)
 

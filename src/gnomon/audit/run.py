@@ -81,7 +81,7 @@ def audit(
     subject = shortened(subject, tasks)
     findings: list[Finding] = []
     case: Case | None = None
-    several = subject.env is not None and offers.seats(subject.env) > 1
+    several = subject.env is not None and offers.players(subject.env) > 1
     try:
         packed((subject.verifier, subject.tasks, subject.env))
         with Court(subject) as court:

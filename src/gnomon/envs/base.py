@@ -44,24 +44,24 @@ class Step:
     """What the environment says to a reply: new messages for who speaks next, or the verdicts that end the episode."""
 
     messages: tuple[Message, ...] = ()
-    """All that the next speaker is told; each seat has a conversation of its own."""
+    """All that the next speaker is told; each player has a conversation of its own."""
     done: bool
     verdict: Verdict | None = None
-    """Of the one seat."""
-    seat: int = 0
+    """Of the one player."""
+    player: int = 0
     """Who speaks next."""
     verdicts: tuple[Verdict, ...] = ()
-    """Of every seat in order, where there are several."""
+    """Of every player in order, where there are several."""
 
 
 class Episode(Protocol):
     """One play of one task, once: a function of its task, its key and what was said, and of nothing else.
 
-    So an episode whose process died is played again from what was said. Seat 0 speaks first.
+    So an episode whose process died is played again from what was said. Player 0 speaks first.
     """
 
     messages: tuple[Message, ...]
-    """What seat 0 is told first."""
+    """What player 0 is told first."""
 
     def step(self, reply: str) -> Step: ...
 

@@ -100,8 +100,8 @@ class Subject:
 
     @cached_property
     def played(self) -> bool:
-        """Whether the environment plays several turns and has a scripted player."""
-        return not isinstance(self.env, SingleTurn) and offers.player(self.env) is not None
+        """Whether the environment plays several turns and has an expert."""
+        return not isinstance(self.env, SingleTurn) and offers.expert(self.env) is not None
 
     @cached_property
     def golds(self) -> tuple[str, ...]:

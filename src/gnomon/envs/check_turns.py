@@ -27,16 +27,16 @@ def replayed(env: Env, tasks: Sequence[Task]) -> str:
 
 
 def solved(env: Env, tasks: Sequence[Task]) -> str:
-    """The scripted player solves what is for one seat, and plays for several without breaking a rule."""
+    """The expert solves what is for one player, and plays for several without breaking a rule."""
     taken = 0
     for index, task in enumerate(tasks):
         whole = well(env, task)
         taken = max(taken, len(whole.replies))
-        for seat, verdict in enumerate(whole.verdicts):
+        for player, verdict in enumerate(whole.verdicts):
             if not verdict.correct and (len(whole.verdicts) == 1 or verdict.status is not Status.WRONG):
                 why = verdict.detail or "no reason given"
-                raise Fault(f"its own player, as player {seat}, is judged {verdict.status}: {why}", at(index))
-    return f"its scripted player succeeds in every episode, in at most {taken} of {env.max_turns} turns"
+                raise Fault(f"its expert, as player {player}, is judged {verdict.status}: {why}", at(index))
+    return f"its expert succeeds in every episode, in at most {taken} of {env.max_turns} turns"
 
 
 def doubled(env: Env, tasks: Sequence[Task]) -> str:

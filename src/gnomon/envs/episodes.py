@@ -1,4 +1,4 @@
-"""Whole episodes by scripted players: what the checks of an environment are made of."""
+"""Whole episodes by experts: what the checks of an environment are made of."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = [
     "Played",
     "Skip",
     "at",
+    "expert",
     "interrupted",
     "judge",
     "lines",
     "played",
-    "player",
     "replies",
     "slot",
     "turns",
@@ -47,7 +47,7 @@ class Skip(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A whole episode: what was said on both sides, and a verdict for every seat."""
+    """A whole episode: what was said on both sides, and a verdict for every player."""
 
     opening: tuple[Message, ...]
     replies: tuple[str, ...]
@@ -56,9 +56,9 @@ class Played:
 
 
 def played(env: Env, task: Task, say: Callable[[Episode, int], str], key: Key = KEY) -> Played:
-    """The episode in which every seat's reply is `say` of the episode and the turn; held to what a step may be."""
+    """The episode in which every player's reply is `say` of the episode and the turn; held to what a step may be."""
     episode = env.start(task, key)
-    opening, seat, told = episode.messages, 0, {0}
+    opening, player, told = episode.messages, 0, {0}
     replies: list[str] = []
     steps: list[Step] = []
     try:
@@ -67,20 +67,20 @@ def played(env: Env, task: Task, say: Callable[[Episode, int], str], key: Key = 
                 raise Fault(f"the episode is not over after max_turns = {env.max_turns} replies")
             replies.append(say(episode, len(steps)))
             steps.append(episode.step(replies[-1]))
-            seat = steps[-1].seat
-            if not steps[-1].done and seat not in told and not steps[-1].messages:
-                raise Fault(f"player {seat} must act and got no observation")
-            told.add(seat)
+            player = steps[-1].player
+            if not steps[-1].done and player not in told and not steps[-1].messages:
+                raise Fault(f"player {player} must act and got no observation")
+            told.add(player)
     finally:
         episode.close()
     return Played(opening, tuple(replies), tuple(steps), verdicts_of(env, steps[-1], len(told)))
 
 
-def verdicts_of(env: Env, step: Step, seats: int) -> tuple[Verdict, ...]:
-    """The verdicts that end an episode, one per seat, in range."""
+def verdicts_of(env: Env, step: Step, players: int) -> tuple[Verdict, ...]:
+    """The verdicts that end an episode, one per player, in range."""
     verdicts = step.verdicts or (step.verdict,)
-    if len(verdicts) < seats:
-        raise Fault(f"the episode has {seats} players and {len(verdicts)} verdicts")
+    if len(verdicts) < players:
+        raise Fault(f"the episode has {players} players and {len(verdicts)} verdicts")
     low, high = env.reward_range
     for verdict in verdicts:
         if not isinstance(verdict, Verdict):
@@ -93,27 +93,27 @@ def verdicts_of(env: Env, step: Step, seats: int) -> tuple[Verdict, ...]:
 
 
 def judge(env: Env, task: Task, reply: str) -> Verdict:
-    """The verdict on seat 0 of an episode in which everybody always says `reply`."""
+    """The verdict on player 0 of an episode in which everybody always says `reply`."""
     return played(env, task, lambda episode, turn: reply).verdicts[0]
 
 
 def interrupted(env: Env, task: Task, reply: str, after: int) -> Verdict:
-    """The verdict on a seat that plays well for `after` turns of the episode, and from then on says `reply`."""
+    """The verdict on a player that plays well for `after` turns of the episode, and from then on says `reply`."""
     speakers = [0]
 
     def say(episode: Episode, turn: int) -> str:
-        return player(env)(task, episode) if turn < after else reply
+        return expert(env)(task, episode) if turn < after else reply
 
     whole = played(env, task, say)
-    speakers += [step.seat for step in whole.steps]
+    speakers += [step.player for step in whole.steps]
     return whole.verdicts[speakers[min(after, len(whole.replies) - 1)]]
 
 
-def player(env: Env) -> Callable[[Task, Episode], str]:
-    """The environment's scripted player: of a task and the episode, the next reply. Raises: Fault for none."""
-    found = offers.player(env)
+def expert(env: Env) -> Callable[[Task, Episode], str]:
+    """The environment's expert: of a task and the episode, the next reply. Raises: Fault for none."""
+    found = offers.expert(env)
     if found is None:
-        raise Fault("it has no scripted player")
+        raise Fault("it has no expert")
     return found
 
 
@@ -122,8 +122,8 @@ def lines(env: Env, tasks: Sequence[Task], index: int) -> Iterator[Callable[[Epi
     task = tasks[index]
     for reply in replies(env, tasks, index):
         yield lambda episode, turn, reply=reply: reply  # type: ignore[misc]
-    if not isinstance(env, SingleTurn) and offers.player(env) is not None:
-        yield lambda episode, turn: player(env)(task, episode)
+    if not isinstance(env, SingleTurn) and offers.expert(env) is not None:
+        yield lambda episode, turn: expert(env)(task, episode)
     if isinstance(env, MultiTurn):
         for number in range(3):
             rng = KEY.at("legal", index=index, number=number).random()
@@ -132,14 +132,14 @@ def lines(env: Env, tasks: Sequence[Task], index: int) -> Iterator[Callable[[Epi
 
 
 def slow(env: MultiTurn, rng: random.Random) -> Callable[[Episode, int], str]:
-    """Who uses up what each seat is forgiven before moving at random."""
+    """Who uses up what each player is forgiven before moving at random."""
     spent: Counter[int] = Counter()
 
     def say(episode: Episode, turn: int) -> str:
         assert isinstance(episode, Playing)
-        seat = episode.ask.seat
-        spent[seat] += 1
-        return "" if spent[seat] <= env.retries else legal(episode, rng)
+        player = episode.ask.player
+        spent[player] += 1
+        return "" if spent[player] <= env.retries else legal(episode, rng)
 
     return say
 
@@ -159,13 +159,13 @@ def replies(env: Env, tasks: Sequence[Task], index: int) -> tuple[str, ...]:
 
 
 def turns(env: Env, task: Task) -> int:
-    """How many turns there are to interrupt: all that the scripted player makes, where there is one."""
-    return 1 if isinstance(env, SingleTurn) or offers.player(env) is None else len(well(env, task).replies)
+    """How many turns there are to interrupt: all that the expert makes, where there is one."""
+    return 1 if isinstance(env, SingleTurn) or offers.expert(env) is None else len(well(env, task).replies)
 
 
 def well(env: Env, task: Task) -> Played:
-    """The episode of the scripted player, in every seat."""
-    return played(env, task, lambda episode, turn: player(env)(task, episode))
+    """The episode of the expert, in every player."""
+    return played(env, task, lambda episode, turn: expert(env)(task, episode))
 
 
 def at(index: int, split: str = "train") -> str:

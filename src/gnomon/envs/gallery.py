@@ -44,7 +44,7 @@ def facts(name: str) -> dict[str, Any]:
         "name": name,
         "summary": summary(name),
         "turns": env.max_turns,
-        "seats": offers.seats(env),
+        "players": offers.players(env),
         "reward_range": [low, high],
         "options": {key: list(value) if isinstance(value, tuple) else value for key, value in options(name).items()},
         "prompt": env.tasks("train")[0].messages[-1].content,
@@ -60,21 +60,21 @@ def samples(name: str, count: int = 3) -> list[tuple[str, str]]:
 
 
 def transcript(name: str, index: int = 0) -> list[str]:
-    """An episode of an environment's own player, a line for everything said."""
+    """An episode of an environment's expert, a line for everything said."""
     env: Env = ENVS[name]()
     whole: Played = well(env, env.tasks("train")[index])
-    several, seat = offers.seats(env) > 1, 0
-    said = [heard(message, seat, several) for message in whole.opening]
+    several, player = offers.players(env) > 1, 0
+    said = [heard(message, player, several) for message in whole.opening]
     for reply, step in zip(whole.replies, whole.steps, strict=True):
-        said.append(f"{f'seat {seat} says' if several else 'reply'}: {reply}")
-        seat = step.seat
-        said += [heard(message, seat, several) for message in step.messages]
+        said.append(f"{f'player {player} says' if several else 'reply'}: {reply}")
+        player = step.player
+        said += [heard(message, player, several) for message in step.messages]
     rewards = ", ".join(f"{verdict.status.value} {verdict.reward:g}" for verdict in whole.verdicts)
     return [*said, f"verdict: {rewards}"]
 
 
-def heard(message: Message, seat: int, several: bool) -> str:
-    return f"{f'to seat {seat}' if several else message.role}: {message.content}"
+def heard(message: Message, player: int, several: bool) -> str:
+    return f"{f'to player {player}' if several else message.role}: {message.content}"
 
 
 def judge_source(name: str) -> str:

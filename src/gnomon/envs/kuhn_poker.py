@@ -1,4 +1,4 @@
-"""Kuhn poker: three cards, one betting round, two seats; its equilibria are known (`gnomon.envs.kuhn_value`)."""
+"""Kuhn poker: three cards, one betting round, two players; its equilibria are known (`gnomon.envs.kuhn_value`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnomon.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class KuhnPoker(MultiTurn):
-    """Each seat puts in one chip and sees its own card of J < Q < K. A bet adds a chip; a pass after one folds.
+    """Each player puts in one chip and sees its own card of J < Q < K. A bet adds a chip; a pass after one folds.
 
     Payoffs are chips won or lost. There are six deals; tasks differ by a number besides, as hands of a session do.
     Source: Kuhn 1950, "A simplified two-person poker".
@@ -28,9 +28,9 @@ class KuhnPoker(MultiTurn):
     def play(self, task: Task, rng: random.Random) -> Play:
         line = ""
         while line not in ENDS:
-            seat = len(line) % 2
-            text = "" if not line else told(task.answer[1], line) if seat else "They bet."
-            line += (yield Ask(text=text, legal=("pass", "bet"), seat=seat, state=(task.answer[seat], line)))[0]
+            player = len(line) % 2
+            text = "" if not line else told(task.answer[1], line) if player else "They bet."
+            line += (yield Ask(text=text, legal=("pass", "bet"), player=player, state=(task.answer[player], line)))[0]
         won = payoff(task.answer, line)
         return [won, -won]
 
@@ -39,7 +39,7 @@ class KuhnPoker(MultiTurn):
         return 3
 
     @property
-    def seats(self) -> int:
+    def players(self) -> int:
         return 2
 
     @property
@@ -47,12 +47,12 @@ class KuhnPoker(MultiTurn):
         return -2.0, 2.0
 
     def best(self, task: Task, ask: Ask) -> str:
-        """What the equilibrium whose first seat never opens does most: K bets, once the other has moved."""
+        """What the equilibrium whose first player never opens does most: K bets, once the other has moved."""
         card, line = ask.state
         return "bet" if card == "k" and line else "pass"
 
 
 def told(card: str, line: str) -> str:
-    """What a seat hears first: its card, and what the other did."""
+    """What a player hears first: its card, and what the other did."""
     before = {"": "", "p": " They pass.", "b": " They bet."}[line]
     return f"Kuhn poker. Card {card.upper()}.{before} pass or bet? {SLOT}"

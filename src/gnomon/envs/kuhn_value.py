@@ -14,19 +14,19 @@ ENDS = ("pp", "pbp", "pbb", "bp", "bb")
 """The lines of passes and bets that end a hand."""
 
 VALUE = -1 / 18
-"""Chips that the first seat wins per hand between players who cannot be beaten."""
+"""Chips that the first player wins per hand between players who cannot be beaten."""
 DEALS = tuple(map("".join, itertools.permutations(CARDS, 2)))
 LINES = (("", "pb"), ("p", "b"))
-"""After which lines the first and the second seat move."""
+"""After which lines the first and the second player move."""
 STATES = tuple((card, line) for lines in LINES for card in CARDS for line in lines)
-"""What a seat may know when it moves: its card and the line so far."""
+"""What a player may know when it moves: its card and the line so far."""
 
 Strategy = Mapping[tuple[str, str], float]
 """The probability of a bet in each of `STATES`."""
 
 
 def payoff(cards: str, line: str) -> float:
-    """Chips that the first seat wins by a finished line. Args: cards, the first seat's and the second's."""
+    """Chips that the first player wins by a finished line. Args: cards, the first player's and the second's."""
     if line in ("pbp", "bp"):
         return 1.0 if line == "bp" else -1.0
     stake = 2.0 if line.endswith("b") else 1.0
@@ -34,7 +34,7 @@ def payoff(cards: str, line: str) -> float:
 
 
 def equilibrium(alpha: float = 0.0) -> dict[tuple[str, str], float]:
-    """A strategy that cannot be beaten. Args: alpha, how often the first seat opens with J, 0 … ⅓.
+    """A strategy that cannot be beaten. Args: alpha, how often the first player opens with J, 0 … ⅓.
 
     Source: Kuhn 1950; Hoehn et al. 2005, "Effective short-term opponent exploitation in simplified poker".
     """
@@ -46,16 +46,16 @@ def equilibrium(alpha: float = 0.0) -> dict[tuple[str, str], float]:
 
 
 def value(first: Strategy, second: Strategy) -> float:
-    """Chips per hand that the first seat wins, in expectation over the six deals and both players' draws."""
+    """Chips per hand that the first player wins, in expectation over the six deals and both players' draws."""
     return fsum(_won(cards, "", (first, second)) for cards in DEALS) / len(DEALS)
 
 
 def exploitability(strategy: Strategy) -> float:
-    """Chips per hand by which a best response beats a strategy that sits in either seat half of the time.
+    """Chips per hand by which a best response beats a strategy that sits in either player half of the time.
 
-    Half the sum of what the best response wins in each seat; 0 for an equilibrium and for nothing else.
+    Half the sum of what the best response wins in each player; 0 for an equilibrium and for nothing else.
 
-    Args: strategy: for both seats. Raises: ValueError, where a state is missing or is no probability.
+    Args: strategy: for both players. Raises: ValueError, where a state is missing or is no probability.
     """
     if wrong := [state for state in STATES if not 0 <= strategy.get(state, -1.0) <= 1]:
         raise ValueError(f"the strategy has no probability of a bet for {wrong}")
@@ -67,14 +67,14 @@ def exploitability(strategy: Strategy) -> float:
 def _won(cards: str, line: str, players: tuple[Strategy, Strategy]) -> float:
     if line in ENDS:
         return payoff(cards, line)
-    seat = len(line) % 2
-    bet = players[seat][cards[seat], line]
+    player = len(line) % 2
+    bet = players[player][cards[player], line]
     return (bet and bet * _won(cards, line + "b", players)) + (
         (1 - bet) and (1 - bet) * _won(cards, line + "p", players)
     )
 
 
 def _pure(lines: tuple[str, str]) -> Iterable[dict[tuple[str, str], float]]:
-    """Every strategy of a seat that never mixes: some best response is among them."""
+    """Every strategy of a player that never mixes: some best response is among them."""
     states = [(card, line) for card in CARDS for line in lines]
     return (dict(zip(states, bets, strict=True)) for bets in itertools.product((0.0, 1.0), repeat=len(states)))

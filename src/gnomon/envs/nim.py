@@ -1,4 +1,4 @@
-"""Nim: two seats take from heaps in turn; whoever takes the last wins."""
+"""Nim: two players take from heaps in turn; whoever takes the last wins."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class Nim(MultiTurn):
         return Task(id=identity("nim", heaps), messages=user(told(heaps)), answer=None, info={"heaps": heaps})
 
     def play(self, task: Task, rng: random.Random) -> Play:
-        heaps, seat, text = list(task.info["heaps"]), 0, ""
+        heaps, player, text = list(task.info["heaps"]), 0, ""
         while heaps:
-            move = yield Ask(text=text, legal=legal(heaps), seat=seat, state=tuple(heaps))
+            move = yield Ask(text=text, legal=legal(heaps), player=player, state=tuple(heaps))
             size, count = map(int, move.split())
             heaps.remove(size)
             heaps = sorted([*heaps, size - count] if size > count else heaps)
-            seat, text = 1 - seat, told(heaps)
-        return [-1.0, 1.0] if seat == 0 else [1.0, -1.0]
+            player, text = 1 - player, told(heaps)
+        return [-1.0, 1.0] if player == 0 else [1.0, -1.0]
 
     @property
     def moves(self) -> int:
         return max(self.heaps) * self.largest
 
     @property
-    def seats(self) -> int:
+    def players(self) -> int:
         return 2
 
     def best(self, task: Task, ask: Ask) -> str:

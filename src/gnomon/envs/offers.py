@@ -29,16 +29,16 @@ __all__ = [
     "Varying",
     "Watched",
     "contents",
+    "expert",
     "files",
     "imports",
     "isolation",
     "isomorphic",
-    "player",
+    "players",
     "prices",
     "remarks",
     "reproducible",
     "require_offers",
-    "seats",
     "sentinel",
     "spec",
     "tools",
@@ -52,7 +52,7 @@ class Seated(Protocol):
     """A game of several players."""
 
     @property
-    def seats(self) -> int:
+    def players(self) -> int:
         """How many play an episode, 1 or more."""
         ...
 
@@ -135,9 +135,9 @@ class Varying(Protocol):
 
 
 class Played(Protocol):
-    """An environment of several turns with a scripted player."""
+    """An environment of several turns with a scripted expert."""
 
-    def player(self, task: Task, episode: Any) -> str:
+    def expert(self, task: Task, episode: Any) -> str:
         """Its next reply."""
         ...
 
@@ -159,13 +159,13 @@ class Respelled(Protocol):
         ...
 
 
-def seats(env: object) -> int:
+def players(env: object) -> int:
     """How many play an episode; one unless the environment says so."""
-    value = offered(env, "seats", int, "a whole number")
+    value = offered(env, "players", int, "a whole number")
     if value is None:
         return 1
     if isinstance(value, bool) or value < 1:
-        raise wrong(env, "seats", value, "a whole number of 1 or more")
+        raise wrong(env, "players", value, "a whole number of 1 or more")
     return value
 
 
@@ -211,8 +211,8 @@ def sentinel(env: object) -> Verifier | None:
     return offered(env, "sentinel", Verifier, "a verifier: it needs reward_range and verify")  # type: ignore[type-abstract]
 
 
-def player(env: object) -> Callable[[Task, Any], str] | None:
-    return method(env, "player")
+def expert(env: object) -> Callable[[Task, Any], str] | None:
+    return method(env, "expert")
 
 
 def isomorphic(env: object) -> Callable[[Task, random.Random], Task] | None:
@@ -220,13 +220,23 @@ def isomorphic(env: object) -> Callable[[Task, random.Random], Task] | None:
 
 
 READERS: tuple[Callable[[object], object], ...] = (
-    seats, tools, isolation, imports, remarks, prices, files, contents, spec, reproducible, sentinel, player,
+    players, tools, isolation, imports, remarks, prices, files, contents, spec, reproducible, sentinel, expert,
     isomorphic,
 )  # fmt: skip
 
 
+FORMER = {"seats": "players", "rungs": "isolation", "player": "expert"}
+"""Former names of what an environment may offer. One that still has them would be taken for one that offers nothing."""
+
+
 def require_offers(env: object) -> None:
     """Raises: ConfigError E028, for the first offer of a wrong type."""
+    for former, present in FORMER.items():
+        if hasattr(env, former) and not hasattr(env, present):
+            name = type(env).__name__
+            raise ConfigError(
+                "E028", f"{name}.{former} is called {present} now", where=name, fix=f"rename it: {present}"
+            )
     for reader in READERS:
         reader(env)
 

@@ -24,7 +24,7 @@ def play(
     read: Callable[[str], str] = input,
     write: Write = put,
 ) -> tuple[Verdict, ...]:
-    """One episode with a person in the place of the policy, in every seat; a verdict for each.
+    """One episode with a person in the place of the policy, in every player; a verdict for each.
 
     A person may type the answer alone: where an environment with an answer slot finds none, it is put into one.
 
@@ -34,24 +34,24 @@ def play(
     task = env.tasks(split)[index]
     write(f"{type(env).__name__}, {split} task {index} (id {task.id})")
     episode = env.start(task, Key(0).at("play", split=split, index=index))
-    several = offers.seats(env) > 1
+    several = offers.players(env) > 1
     try:
-        messages, seat = episode.messages, 0
+        messages, player = episode.messages, 0
         for _ in range(env.max_turns):
             if several:
-                write(f"player {seat}")
+                write(f"player {player}")
             show(messages, write)
             step = episode.step(slotted(env, read("> "), write))
             if step.done:
                 break
-            messages, seat = step.messages, step.seat
+            messages, player = step.messages, step.player
     finally:
         episode.close()
     verdicts = step.verdicts or ((step.verdict,) if step.verdict is not None else ())
     if not (step.done and verdicts):
         raise ValueError(f"the episode of {type(env).__name__} ends without a verdict")
-    for seat, verdict in enumerate(verdicts):
-        explain(verdict, write, f"player {seat}: " if len(verdicts) > 1 else "")
+    for player, verdict in enumerate(verdicts):
+        explain(verdict, write, f"player {player}: " if len(verdicts) > 1 else "")
     return verdicts
 
 

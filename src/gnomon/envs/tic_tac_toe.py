@@ -1,4 +1,4 @@
-"""Tic-tac-toe: against oneself in two seats, or alone against an opponent who moves at random or without fault."""
+"""Tic-tac-toe: against oneself as both players, or alone against an opponent who moves at random or without fault."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TicTacToe(MultiTurn):
                 cell = rng.choice(legal) if self.opponent == "random" else best(board)
             else:
                 rules = f"Tic-tac-toe, cells 1-9. You are o. {SLOT} " if mine == "o" and board.count("x") == 1 else ""
-                cell = yield Ask(text=rules + text, legal=legal, seat="xo".index(mine), state=board)
+                cell = yield Ask(text=rules + text, legal=legal, player="xo".index(mine), state=board)
             board, text = put(board, cell), f"{mine} at {cell}"
         x = value(board) or 0
         return [x, -x] if self.opponent == "self" else [(x + 1) / 2]
@@ -41,7 +41,7 @@ class TicTacToe(MultiTurn):
         return 9 if self.opponent == "self" else 5
 
     @property
-    def seats(self) -> int:
+    def players(self) -> int:
         return 2 if self.opponent == "self" else 1
 
     def best(self, task: Task, ask: Ask) -> str:

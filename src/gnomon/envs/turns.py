@@ -21,36 +21,36 @@ SHOWN = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A seat's turn to move."""
+    """A player's turn to move."""
 
     text: str = ""
-    """All that the seat has not been told yet; empty for nothing. Seat 0 was told the task's messages."""
+    """All that the player has not been told yet; empty for nothing. Player 0 was told the task's messages."""
     legal: Collection[str] | None = None
     """The moves that it may make, in lower case; None for any reply: the play is sent the text of its slot, or ""."""
-    seat: int = 0
+    player: int = 0
     state: Any = None
-    """What the seat knows of the position, for scripted players; never shown."""
+    """What the player knows of the position, for experts; never shown."""
 
 
 Play = Generator[Ask, str, Sequence[float | Verdict]]
-"""A play: it yields an `Ask`, is sent the legal move that was made, and returns what every seat earned."""
+"""A play: it yields an `Ask`, is sent the legal move that was made, and returns what every player earned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiTurn(ABC):
     """An environment of several turns. A move stands in the one answer slot of a reply.
 
-    A reply without a legal move is told so and asked for again, `retries` times an episode for each seat. The
-    next one ends the episode: its seat earns the least there is, and of two seats the other the most.
-    A verdict is correct where a seat earned more than nothing.
+    A reply without a legal move is told so and asked for again, `retries` times an episode for each player. The
+    next one ends the episode: its player earns the least there is, and of two players the other the most.
+    A verdict is correct where a player earned more than nothing.
     """
 
     seed: int = 0
     """Of the tasks; independent of any run's seed, so that every run is judged on the same held-out tasks."""
     retries: int = 1
-    """Replies without a legal move that each seat is forgiven."""
+    """Replies without a legal move that each player is forgiven."""
     speed: float = 0.0
-    """Paid to a lone seat on top of success: all of it for one turn, nothing for the last turn allowed."""
+    """Paid to a lone player on top of success: all of it for one turn, nothing for the last turn allowed."""
     strictness: Strictness = Strictness.TRIMMED
 
     def __post_init__(self) -> None:
@@ -61,41 +61,41 @@ class MultiTurn(ABC):
 
     @abstractmethod
     def make(self, rng: random.Random) -> Task:
-        """One task; a pure function of the generator's stream. Its messages are the rules that seat 0 is told."""
+        """One task; a pure function of the generator's stream. Its messages are the rules that player 0 is told."""
 
     @abstractmethod
     def play(self, task: Task, rng: random.Random) -> Play:
-        """One episode, a pure function of the task, the generator's stream and the moves. Seat 0 is asked first."""
+        """One episode, a pure function of the task, the generator's stream and the moves. Player 0 is asked first."""
 
     @property
     @abstractmethod
     def moves(self) -> int:
-        """Most legal moves that an episode can have, those of all seats together."""
+        """Most legal moves that an episode can have, those of all players together."""
 
     def best(self, task: Task, ask: Ask) -> str:
-        """A good legal move, for scripted players; it may look at the task's answer.
+        """A good legal move, for experts; it may look at the task's answer.
 
         Raises: NotImplementedError, where none is known.
         """
         raise NotImplementedError(f"{type(self).__name__} knows no good move")
 
     @property
-    def seats(self) -> int:
+    def players(self) -> int:
         return 1
 
     @property
     def payoffs(self) -> tuple[float, float]:
-        """Least and most that `play` may return for a seat; of several seats the payoffs sum to 0."""
-        return (0.0, 1.0) if self.seats == 1 else (-1.0, 1.0)
+        """Least and most that `play` may return for a player; of several players the payoffs sum to 0."""
+        return (0.0, 1.0) if self.players == 1 else (-1.0, 1.0)
 
     @property
     def reward_range(self) -> tuple[float, float]:
         low, high = self.payoffs
-        return low, high + (self.speed if self.seats == 1 else 0.0)
+        return low, high + (self.speed if self.players == 1 else 0.0)
 
     @property
     def max_turns(self) -> int:
-        return self.moves + self.retries * self.seats
+        return self.moves + self.retries * self.players
 
     def tasks(self, split: str) -> Tasks:
         return Tasks(self, split)
@@ -103,8 +103,8 @@ class MultiTurn(ABC):
     def start(self, task: Task, key: Key) -> Playing:
         return Playing(self, task, key)
 
-    def player(self, task: Task, episode: Playing) -> str:
-        """The next reply of a scripted player, who makes the move that is known to be good."""
+    def expert(self, task: Task, episode: Playing) -> str:
+        """The next reply of an expert, who makes the move that is known to be good."""
         return f"<answer>{self.best(task, episode.ask)}</answer>"
 
 
@@ -116,10 +116,10 @@ class Playing:
         self._play = env.play(task, key.random())
         self.ask = next(self._play)
         """Whose turn it is, and what may be moved."""
-        if self.ask.seat != 0:
-            raise ValueError(f"{type(env).__name__} asks player {self.ask.seat} first; player 0 acts first")
+        if self.ask.player != 0:
+            raise ValueError(f"{type(env).__name__} asks player {self.ask.player} first; player 0 acts first")
         self.messages = (*task.messages, *user(self.ask.text))
-        self._retries = [env.retries] * env.seats
+        self._retries = [env.retries] * env.players
         self._turns = 0
         self._over = False
 
@@ -128,58 +128,58 @@ class Playing:
         if self._over:
             raise ValueError("the episode is over")
         self._turns += 1
-        seat, found = self.ask.seat, extract(reply, self.env.strictness)
+        player, found = self.ask.player, extract(reply, self.env.strictness)
         move = found.text or ""
         if self.ask.legal is not None and (move := move.lower()) not in self.ask.legal:
-            return self._illegal(seat, found)
+            return self._illegal(player, found)
         try:
             self.ask = self._play.send(move)
         except StopIteration as end:
-            return self._end(end.value, seat, found)
-        return Step(messages=user(self.ask.text), done=False, seat=self.ask.seat)
+            return self._end(end.value, player, found)
+        return Step(messages=user(self.ask.text), done=False, player=self.ask.player)
 
     def close(self) -> None:
         self._play.close()
 
-    def _illegal(self, seat: int, found: Extraction) -> Step:
-        if self._retries[seat]:
-            self._retries[seat] -= 1
+    def _illegal(self, player: int, found: Extraction) -> Step:
+        if self._retries[player]:
+            self._retries[player] -= 1
             legal = self.ask.legal
             moves = f" Legal: {', '.join(legal)}" if legal is not None and len(legal) <= SHOWN else ""
-            return Step(messages=user(f"No legal move.{moves}"), done=False, seat=seat)
+            return Step(messages=user(f"No legal move.{moves}"), done=False, player=player)
         low = self.env.payoffs[0]
-        payoffs = [low if at == seat else -low / (self.env.seats - 1) for at in range(self.env.seats)]
-        return self._end(payoffs, seat, found, found.status or Status.REJECTED)
+        payoffs = [low if at == player else -low / (self.env.players - 1) for at in range(self.env.players)]
+        return self._end(payoffs, player, found, found.status or Status.REJECTED)
 
     def _end(
-        self, payoffs: Sequence[float | Verdict], seat: int, found: Extraction, status: Status | None = None
+        self, payoffs: Sequence[float | Verdict], player: int, found: Extraction, status: Status | None = None
     ) -> Step:
-        """The verdicts. Args: seat, who spoke last, and `found` what; status, of the move that ended it illegally."""
+        """The verdicts. Args: player, who spoke last, and `found` what; status, of the move that ended it illegally."""
         self._over = True
-        if len(payoffs) != self.env.seats:
-            raise ValueError(f"{len(payoffs)} payoffs for {self.env.seats} player(s)")
+        if len(payoffs) != self.env.players:
+            raise ValueError(f"{len(payoffs)} payoffs for {self.env.players} player(s)")
         verdicts = []
         for at, payoff in enumerate(payoffs):
             if isinstance(payoff, Verdict):
                 verdicts.append(payoff)
                 continue
-            own = status if at == seat else None
-            lost = f"player {seat} made no legal move" if status else ""
+            own = status if at == player else None
+            lost = f"player {player} made no legal move" if status else ""
             verdicts.append(
                 Verdict(
                     status=own or (Status.CORRECT if payoff > 0 else Status.WRONG),
                     parts=self._parts(payoff),
-                    extracted=found.text if at == seat else None,
-                    span=found.span if at == seat else None,
+                    extracted=found.text if at == player else None,
+                    span=found.span if at == player else None,
                     detail=(found.detail or "not a legal move") if own else lost,
                 )
             )
-        if self.env.seats == 1:
+        if self.env.players == 1:
             return Step(done=True, verdict=verdicts[0])
         return Step(done=True, verdicts=tuple(verdicts))
 
     def _parts(self, payoff: float) -> tuple[Part, ...]:
-        if self.env.seats > 1:
+        if self.env.players > 1:
             return (Part(name="payoff", value=payoff),)
         allowed = self.env.max_turns
         saved = (allowed - self._turns) / max(1, allowed - 1)

@@ -23,7 +23,7 @@ def step_json(step: Step) -> dict[str, Any]:
     return {
         "messages": [asdict(message) for message in step.messages],
         "done": step.done,
-        "seat": step.seat,
+        "player": step.player,
         "verdicts": [{**asdict(verdict), "reward": verdict.reward} for verdict in verdicts],
     }
 
@@ -50,7 +50,7 @@ def read_step(data: Mapping[str, Any]) -> Step:
     return Step(
         messages=read_messages(data["messages"]),
         done=bool(data["done"]),
-        seat=int(data["seat"]),
+        player=int(data["player"]),
         verdict=verdicts[0] if len(verdicts) == 1 else None,
         verdicts=verdicts if len(verdicts) > 1 else (),
     )

@@ -84,7 +84,7 @@ class EnvWorkers:
         retries: int = 1,
         kept: int = KEPT,
     ) -> None:
-        self.reward_range, self.players, self.retries = env.reward_range, offers.seats(env), retries
+        self.reward_range, self.players, self.retries = env.reward_range, offers.players(env), retries
         imports = offers.imports(env)
         self._pool = Pool(Episodes(env, kept), workers, seconds=seconds, memory=memory, retries=0, imports=imports)
         self._numbers = itertools.count()
@@ -200,8 +200,8 @@ class EnvWorkers:
         if not isinstance(step, Step):
             return f"the environment gave {step!r:.400} in the place of a step"
         if not step.done:
-            known = 0 <= step.seat < self.players
-            return "" if known else f"the environment has {self.players} players, and asked player {step.seat}"
+            known = 0 <= step.player < self.players
+            return "" if known else f"the environment has {self.players} players, and asked player {step.player}"
         verdicts = verdicts_of(step)
         if len(verdicts) != self.players:
             return f"the environment gave {len(verdicts)} verdicts for {self.players} players"

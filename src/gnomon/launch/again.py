@@ -119,8 +119,8 @@ async def played(workers: EnvWorkers, rollout: Stored, room: asyncio.Semaphore) 
     left = [iter(replies or ()) for replies in rollout.replies]
     async with room:
         episode, step = await workers.start(rollout.task, rollout.key)
-        while not step.done and (reply := next(left[step.seat], None)) is not None:
-            observations[step.seat].append(step.messages)
+        while not step.done and (reply := next(left[step.player], None)) is not None:
+            observations[step.player].append(step.messages)
             step = await workers.step(episode, reply)
         workers.abandon(episode)
     if not step.done:

@@ -1,4 +1,4 @@
-"""Round-robin of policies: every pair plays the same deals in both seat orders, and all are rated together."""
+"""Round-robin of policies: every pair plays the same deals in both player orders, and all are rated together."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Arena:
 def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress) -> Arena:
     """Let policies play each other at the environment of a configuration, with its sampling, seed and limits.
 
-    Args: names: `RUN` or `FOLDER`, or `RUN:STEP` for the checkpoint of a step; games: of every pair, both seat orders.
+    Args: names: `RUN` or `FOLDER`, or `RUN:STEP` for the checkpoint of a step; games: of every pair, in both orders.
     """
     torch.set_num_threads(config.threads)
     folders = {name: saved_model(name) for name in names}

@@ -42,7 +42,7 @@ class Stored:
 
     @property
     def player(self) -> int:
-        return self.rollout.seat
+        return self.rollout.player
 
     @property
     def text(self) -> str:
@@ -72,7 +72,7 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
         top = Key(config.seed).at("rollouts", step=step or 0) if kind == "rollout" else Key(config.seed).at("eval")
         players: dict[tuple[int, int], dict[int, tuple[str, ...]]] = defaultdict(dict)
         for record, rollout in pairs:
-            players[place(record, rollout, size)][rollout.seat] = read(rollout)
+            players[place(record, rollout, size)][rollout.player] = read(rollout)
         for record, rollout in pairs:
             index, sample = place(record, rollout, size)
             replies = players[index, sample]
@@ -86,7 +86,7 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
 
 def place(record: Record, rollout: Rollout, size: int) -> tuple[int, int]:
     """The index of a rollout's task, and the number of its episode among those of the task."""
-    return record.task or 0, rollout.sample - rollout.seat * size
+    return record.task or 0, rollout.sample - rollout.player * size
 
 
 def reading(config: RunConfig, turns: int) -> Read:

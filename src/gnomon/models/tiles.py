@@ -78,8 +78,8 @@ class Band:
         self.lanes, self.full = len(lane), bool((lane < count).all())
         self.taken = torch.from_numpy((lane < count).flatten()).to(device)
         """[P·lanes] whether a tile stands in a lane."""
-        seat = np.array(first)[:, None] + np.minimum(lane, count - 1)
-        self.seat = torch.from_numpy(seat.flatten()).to(device)
+        player = np.array(first)[:, None] + np.minimum(lane, count - 1)
+        self.player = torch.from_numpy(player.flatten()).to(device)
         """[P·lanes] the tile in a lane; the last one of the stem again where there is none."""
 
     def masks(self, window: int | None) -> tuple[Tensor, Tensor | None]:
@@ -93,7 +93,7 @@ class Band:
     def aside(self, x: Tensor) -> Tensor:
         """[kv_heads·B, n, m] of tiles to [kv_heads·P, lanes·n, m] of stems, zero in lanes without a tile."""
         if not self.full:
-            x = torch.unflatten(x, 0, (-1, self.tiles)).index_select(1, self.seat)
+            x = torch.unflatten(x, 0, (-1, self.tiles)).index_select(1, self.player)
             x.masked_fill_(~self.taken[:, None, None], 0)
         return x.reshape(-1, self.lanes * x.shape[-2], x.shape[-1])
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-__all__ = ["Credit", "Rollouts", "across_seats", "terminal"]
+__all__ = ["Credit", "Rollouts", "across_players", "terminal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class Rollouts:
     """[G, N] int64; equal numbers in a group are equal answers."""
     baseline: Tensor | None = None
     """[G, N] what the run's past expects of each rollout: it depends on earlier steps only."""
-    seat: Tensor | None = None
-    """[G, N] int64, who in a game of several the rollout is of, from 0. None: seat 0 has them all."""
+    player: Tensor | None = None
+    """[G, N] int64, who in a game of several the rollout is of, from 0. None: player 0 has them all."""
     finished: Tensor | None = None
     """[G, N] bool, whether a rollout ended before a length limit ended it. None: all did."""
     demonstrated: Tensor | None = None
@@ -52,7 +52,7 @@ class Rollouts:
             raise ValueError(
                 f"rewards are a floating-point [groups, N] table, not {list(shape)} of {self.rewards.dtype}"
             )
-        for name in ("lengths", "longest", "answers", "baseline", "seat", "finished", "demonstrated"):
+        for name in ("lengths", "longest", "answers", "baseline", "player", "finished", "demonstrated"):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
@@ -65,9 +65,9 @@ class Rollouts:
                 raise ValueError(f"{name} has shape {list(values.shape)}, but the rollouts have {total} tokens")
 
     @property
-    def seats(self) -> Tensor:
-        """[G, N] int64, the seat of every rollout."""
-        return torch.zeros_like(self.lengths) if self.seat is None else self.seat
+    def players(self) -> Tensor:
+        """[G, N] int64, the player of every rollout."""
+        return torch.zeros_like(self.lengths) if self.player is None else self.player
 
     @property
     def sequence(self) -> Tensor:
@@ -92,20 +92,20 @@ def terminal(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tenso
     return rollouts.spread(advantage(rollouts.rewards))
 
 
-def across_seats(rollouts: Rollouts) -> Rollouts:
-    """The same rollouts, those of one task in all its seats as one group: a seat is compared with the others too.
+def across_players(rollouts: Rollouts) -> Rollouts:
+    """The same rollouts, those of one task in all its players as one group: a player is compared with the others too.
 
-    Rollouts whose groups are not of every seat in turn, as where a policy learns in one seat alone, stay as they are.
+    Rollouts stay as they are if the groups do not alternate between all players: a policy may learn as one player.
     """
-    count = int(rollouts.seats.max()) + 1
-    turns = torch.arange(len(rollouts.seats))[:, None] % count
-    if count == 1 or len(turns) % count or not bool((rollouts.seats == turns).all()):
+    count = int(rollouts.players.max()) + 1
+    turns = torch.arange(len(rollouts.players))[:, None] % count
+    if count == 1 or len(turns) % count or not bool((rollouts.players == turns).all()):
         return rollouts
     shape = (len(turns) // count, -1)
-    tables = ("rewards", "lengths", "longest", "baseline", "seat", "finished", "demonstrated")
+    tables = ("rewards", "lengths", "longest", "baseline", "player", "finished", "demonstrated")
     merged = {name: table.reshape(shape) for name in tables if (table := getattr(rollouts, name)) is not None}
-    if rollouts.answers is not None:  # Equal numbers are equal answers within a seat only.
-        merged["answers"] = (rollouts.answers * count + rollouts.seats).reshape(shape)
+    if rollouts.answers is not None:  # Equal numbers are equal answers within a player only.
+        merged["answers"] = (rollouts.answers * count + rollouts.players).reshape(shape)
     if (rewards := rollouts.segment_rewards) is not None:
         merged["segment_rewards"] = rewards.reshape(*shape, rewards.shape[2])
     return replace(rollouts, **merged)

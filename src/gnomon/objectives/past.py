@@ -33,8 +33,8 @@ def mean_per_step(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, Credi
     Returns: [G, N] in units of reward, and the state after the step.
     """
     rewards, past, means = rollouts.rewards, torch.zeros_like(rollouts.rewards), dict(state.means)
-    for player in sorted(set(rollouts.seats.flatten().tolist())):
-        own, before = rollouts.seats == player, means.get(player, 0.0)
+    for player in sorted(set(rollouts.players.flatten().tolist())):
+        own, before = rollouts.players == player, means.get(player, 0.0)
         past[own] = before
         means[player] = running_mean(before, float(rewards[own].mean()))
     return past, CreditState(means=means)
@@ -49,7 +49,7 @@ def mean_per_rollout(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, Cr
     Source: Liu et al. 2025 (SPIRAL), arXiv 2506.24119, released code.
     """
     past, means = [], dict(state.means)
-    for player, reward in zip(rollouts.seats.flatten().tolist(), rollouts.rewards.flatten().tolist(), strict=True):
+    for player, reward in zip(rollouts.players.flatten().tolist(), rollouts.rewards.flatten().tolist(), strict=True):
         before = means.get(player, 0.0)
         past.append(before)
         means[player] = running_mean(before, reward)

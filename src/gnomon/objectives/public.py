@@ -46,7 +46,7 @@ from gnomon.objectives.counts import (
     ungauged,
     update_scale,
 )
-from gnomon.objectives.credit import Credit, Rollouts, across_seats, terminal
+from gnomon.objectives.credit import Credit, Rollouts, across_players, terminal
 from gnomon.objectives.curves import GRID, Curve, count_weight, curve
 from gnomon.objectives.declaration import Data, Declaration, Mistake, Need, Option, OptionError, Rewards, Value, nearest
 from gnomon.objectives.edge_cases import edges
@@ -270,7 +270,7 @@ __all__ = [
     "TokenShape",
     "Tokens",
     "Value",
-    "across_seats",
+    "across_players",
     "add",
     "analytic_weight",
     "answer_likelihood",

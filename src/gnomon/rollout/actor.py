@@ -74,7 +74,7 @@ class Played:
         if stop is None:
             truncated = turns and turns[-1].completion.finish is Finish.LENGTH
             stop = Stop.TRUNCATED if truncated else Stop.DONE
-        return Rollout(task=self.task, sample=sample, turns=turns, verdict=verdict, stop=stop, seat=player)
+        return Rollout(task=self.task, sample=sample, turns=turns, verdict=verdict, stop=stop, player=player)
 
     @property
     def failed(self) -> bool:
@@ -208,7 +208,7 @@ class Actor:
             for turn in itertools.count():
                 if step.done:
                     break
-                speaker, conversation = cast[step.seat], conversations[step.seat]
+                speaker, conversation = cast[step.player], conversations[step.player]
                 prompt = conversation.observe(step.messages)
                 room = sampling.max_tokens if self.limits.context is None else self.limits.context - len(prompt)
                 if stop := self._over(turn, room, deadline):

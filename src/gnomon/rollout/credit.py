@@ -12,7 +12,7 @@ from torch import Tensor
 from gnomon.errors import ConfigError, ModelError
 from gnomon.learners.base import Learner, Model
 from gnomon.learners.batch import Batch
-from gnomon.objectives import CreditState, Need, Objective, across_seats
+from gnomon.objectives import CreditState, Need, Objective, across_players
 
 __all__ = ["Crediting", "credit", "players_merged"]
 
@@ -116,12 +116,12 @@ class Crediting:
 
 def players_merged(batch: Batch) -> Batch:
     """The batch with all players of a task compared together: one group of them, and one running mean."""
-    rollouts = across_seats(batch.rollouts)
+    rollouts = across_players(batch.rollouts)
     groups, sizes = len(rollouts.rewards), batch.denominators
     players = sizes.groups // groups
     return replace(
         batch,
         sequences=tuple(replace(sequence, group=sequence.group // players) for sequence in batch.sequences),
-        rollouts=replace(rollouts, seat=None),
+        rollouts=replace(rollouts, player=None),
         denominators=replace(sizes, groups=groups, group_tokens=tuple(rollouts.lengths.sum(1).tolist())),
     )

@@ -74,7 +74,7 @@ class Against:
     def _opposed(self, cast: Cast, key: Key) -> Cast:
         def opposed(index: int, sample: int) -> tuple[Speaker, ...]:
             speakers = cast(index, sample)
-            own = key.at("seat", task=index).random().randrange(len(speakers))
+            own = key.at("player", task=index).random().randrange(len(speakers))
             # An earlier version of the policy is asked as the policy is.
             preface = speakers[own].preface if self.past is not None else ()
             opponent = Sampler(self.opponent, self.renderer, learns=False, preface=preface)

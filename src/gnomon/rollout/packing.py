@@ -47,7 +47,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
         longest=torch.tensor([[longest(rollout, sampling) for rollout in group.rollouts] for group in groups]),
         answers=torch.tensor([same_answers(group) for group in groups]),
         finished=torch.tensor([[rollout.stop not in CUT for rollout in group.rollouts] for group in groups]),
-        seat=torch.tensor([[rollout.seat for rollout in group.rollouts] for group in groups]),
+        player=torch.tensor([[rollout.player for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[prefilled(rollout) for rollout in group.rollouts] for group in groups]),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )
@@ -68,7 +68,7 @@ def sequences(rollout: Rollout, *, number: int, group: int) -> Iterator[learning
     """One for each time that its history was begun anew. Args: number, group: its indices in the step."""
     spoken = ((place, turn) for place, turn in enumerate(rollout.turns) if turn.completion.token_ids)
     for _, turns in groupby(spoken, key=lambda found: found[1].fork):
-        yield conversation(list(turns), number=number, group=group, player=rollout.seat)
+        yield conversation(list(turns), number=number, group=group, player=rollout.player)
 
 
 def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, player: int) -> learning.Sequence:

@@ -123,13 +123,13 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
         "detail": verdict.detail,
     }
     if not is_flat(rollout, first):
-        body |= {"player": rollout.seat, "turns": list(turn_bodies(turns))}
+        body |= {"player": rollout.player, "turns": list(turn_bodies(turns))}
     return body
 
 
 def is_flat(rollout: Rollout, first: Turn | None) -> bool:
     """Whether a rollout is one turn of the first player, and its prompt is what the record of the task holds."""
-    if len(rollout.turns) != 1 or rollout.seat or first is None:
+    if len(rollout.turns) != 1 or rollout.player or first is None:
         return False
     (turn,) = rollout.turns
     same = (turn.prompt_ids, turn.given, turn.fork) == (first.prompt_ids, first.given, 0)
@@ -179,7 +179,7 @@ def rollout_of(asked: Record, record: Record, task: Task | None = None) -> Rollo
             turns=tuple(turns_of(asked.body, body, turns)),
             verdict=verdict_of(record),
             stop=Stop(body["stop"]),
-            seat=body.get("player", body.get("seat", 0)),
+            player=body.get("player", body.get("seat", 0)),
         )
 
 

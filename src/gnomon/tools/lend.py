@@ -86,8 +86,8 @@ class WithTools:
     def start(self, task: Task, key: Key) -> Lending:
         return Lending(self, task)
 
-    def player(self, task: Task, episode: Lending) -> str:
-        """The next reply of a scripted player, who knows the answer and calls nothing."""
+    def expert(self, task: Task, episode: Lending) -> str:
+        """The next reply of an expert, who knows the answer and calls nothing."""
         return self.env.framed(self.env.solution(task))
 
 

@@ -7,10 +7,10 @@ it is one end of a conversation: a process is forked for it, so each episode has
 its own. A conversation ends when its other end closes, and with it everything that it started, busy or not; all of them
 end when the socket closes. A conversation is lines of JSON:
 
-    -> {"op": "start", "seed": 7}           <- {"text": ..., "seat": 0}
-    -> {"op": "step", "text": "[3]"}        <- {"text": ..., "seat": 0, "done": false, "rewards": null}
+    -> {"op": "start", "seed": 7}           <- {"text": ..., "player": 0}
+    -> {"op": "step", "text": "[3]"}        <- {"text": ..., "player": 0, "done": false, "rewards": null}
 
-It is opened by a greeting with the process's id and the number of seats. What goes wrong is told as
+It is opened by a greeting with the process's id and the number of players. What goes wrong is told as
 {"error": KIND, "text": ...}, where KIND is "load" or "environment".
 """
 
@@ -39,7 +39,7 @@ KEPT = 200
 class Gymnasium:
     """`reset(seed=) -> (text, info)` and `step(text) -> (text, reward, terminated, truncated, info)`."""
 
-    seats = 1
+    players = 1
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         module, _, attribute = name.rpartition(":")
@@ -48,14 +48,14 @@ class Gymnasium:
 
     def start(self, seed: int) -> dict[str, Any]:
         text, info = self.env.reset(seed=seed)
-        return {"text": joined(text, info), "seat": 0}
+        return {"text": joined(text, info), "player": 0}
 
     def step(self, text: str) -> dict[str, Any]:
         told, reward, terminated, truncated, info = self.env.step(text)
         self.earned += float(reward)
         done = bool(terminated or truncated)
         text = "" if done else joined(told, info)
-        return {"text": text, "seat": 0, "done": done, "rewards": [self.earned] if done else None}
+        return {"text": text, "player": 0, "done": done, "rewards": [self.earned] if done else None}
 
 
 class Gem(Gymnasium):
@@ -71,17 +71,17 @@ class TextArena:
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         registry = importlib.import_module("textarena.envs.registration")
-        self.players = options.get("players")
+        wanted = options.get("players")
         rest = {key: value for key, value in options.items() if key != "players"}
         raw = name + "-raw"
         self.env = registry.make(raw if raw in registry.ENV_REGISTRY else name, **rest)
-        self.seats = self.seated()
+        self.players = self.least(wanted)
         self.first = 0
 
-    def seated(self) -> int:
+    def least(self, wanted: int | None) -> int:
         """How many play: as asked, else the fewest that the game allows."""
         problem: BaseException = ValueError("no number of players")
-        for players in [self.players] if self.players else range(1, 7):
+        for players in [wanted] if wanted else range(1, 7):
             try:
                 self.env.reset(num_players=players, seed=0)
             except Exception as error:
@@ -91,19 +91,19 @@ class TextArena:
         raise problem
 
     def start(self, seed: int) -> dict[str, Any]:
-        self.env.reset(num_players=self.seats, seed=seed)
+        self.env.reset(num_players=self.players, seed=seed)
         self.first, told = self.env.get_observation()
-        return {"text": self.shown(self.first, told), "seat": 0}
+        return {"text": self.shown(self.first, told), "player": 0}
 
     def step(self, text: str) -> dict[str, Any]:
         done, _ = self.env.step(action=text)
         if done:
             rewards, _ = self.env.close()
-            turned = [(seat + self.first) % self.seats for seat in range(self.seats)]
-            return {"text": "", "seat": 0, "done": True, "rewards": [float(rewards[player]) for player in turned]}
+            turned = [(player + self.first) % self.players for player in range(self.players)]
+            return {"text": "", "player": 0, "done": True, "rewards": [float(rewards[player]) for player in turned]}
         player, told = self.env.get_observation()
-        seat = (player - self.first) % self.seats
-        return {"text": self.shown(player, told), "seat": seat, "done": False, "rewards": None}
+        player = (player - self.first) % self.players
+        return {"text": self.shown(player, told), "player": player, "done": False, "rewards": None}
 
     def shown(self, player: int, told: Any) -> str:
         """What a player has not heard yet; its own moves left out."""
@@ -122,7 +122,7 @@ class Verifiers:
     No harness and no runtime is started: a turn of the agent is a reply. Rewards that need a runtime are refused.
     """
 
-    seats = 1
+    players = 1
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         self.v1 = importlib.import_module("verifiers.v1")
@@ -151,13 +151,18 @@ class Verifiers:
         question = self.loop.create_task(self.asked.get())
         self.loop.run_until_complete(asyncio.wait([self.run, question], return_when=asyncio.FIRST_COMPLETED))
         if question.done():
-            return {"text": question.result(), "seat": 0, "done": False, "rewards": None}
+            return {"text": question.result(), "player": 0, "done": False, "rewards": None}
         question.cancel()
         self.run.result()
         paid = [reward for trace in self.traces for reward in trace.rewards.values()]
         if not paid or None in paid:
             raise RuntimeError("a reward was not scored: it needs a runtime or a judge, and neither is available")
-        return {"text": "", "seat": 0, "done": True, "rewards": [sum(reward.score * reward.weight for reward in paid)]}
+        return {
+            "text": "",
+            "player": 0,
+            "done": True,
+            "rewards": [sum(reward.score * reward.weight for reward in paid)],
+        }
 
 
 class Interaction:
@@ -259,7 +264,7 @@ def converse(channel: socket.socket, env: Any, problem: str) -> None:
         if problem:
             tell({"error": "load", "text": problem})
             return
-        tell({"pid": os.getppid(), "seats": env.seats})
+        tell({"pid": os.getppid(), "players": env.players})
         for line in lines:
             asked = json.loads(line)
             try:

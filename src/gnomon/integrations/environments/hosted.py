@@ -34,7 +34,7 @@ class Hosted:
     """An environment of another library. A task is a seed, from which all chance of an episode comes.
 
     What the environment earned is added up and paid at the end; a reply is right where the sum reaches `high`. An
-    episode that is not over after `turns` replies pays every seat the least, so that stalling never pays.
+    episode that is not over after `turns` replies pays every player the least, so that stalling never pays.
 
     Failures are typed: an environment that cannot be loaded is E170, one that raises E171, a process that dies E172,
     an answer that is none E173, a reward outside of `low` to `high` E174, an episode that two processes play
@@ -51,7 +51,7 @@ class Hosted:
     low: float = 0.0
     high: float = 1.0
     turns: int = 50
-    """Most replies of an episode, those of all seats together."""
+    """Most replies of an episode, those of all players together."""
     slot: bool = True
     """Whether a move stands in the answer slot, and is handed on in the library's own form; else every reply is."""
     seconds: float = 10.0
@@ -88,8 +88,8 @@ class Hosted:
         return self.turns
 
     @property
-    def seats(self) -> int:
-        return seats(*self._address)
+    def players(self) -> int:
+        return players(*self._address)
 
     def tasks(self, split: str) -> Sequence[Task]:
         seeds = Seeds(self, split)
@@ -184,25 +184,25 @@ class HostedEpisode:
         try:
             answer = self._talk.ask(self.env.seconds, op="step", text=text)
         except Late as late:
-            return self._end([exceeded(str(late), self.env.reward_range)] * self.env.seats)
+            return self._end([exceeded(str(late), self.env.reward_range)] * self.env.players)
         if answer.get("done"):
             return self._end([self._verdict(reward, found) for reward in self._rewards(answer.get("rewards"))])
         if self._turns == self.env.turns:
             unfinished = f"not over after {self._turns} replies"
             part = Part(name="earned", value=self.env.low)
-            return self._end([Verdict(status=Status.WRONG, parts=(part,), detail=unfinished)] * self.env.seats)
-        told, seat = answer.get("text"), answer.get("seat")
-        if not isinstance(told, str) or not isinstance(seat, int):
+            return self._end([Verdict(status=Status.WRONG, parts=(part,), detail=unfinished)] * self.env.players)
+        told, player = answer.get("text"), answer.get("player")
+        if not isinstance(told, str) or not isinstance(player, int):
             raise VerifierError("E173", f"{self.env.name} returned {answer!r:.200} instead of a step")
-        return Step(messages=user(told or "Your turn."), done=False, seat=seat)
+        return Step(messages=user(told or "Your turn."), done=False, player=player)
 
     def close(self) -> None:
         self._talk.close()
 
     def _rewards(self, rewards: Any) -> list[float]:
-        if not isinstance(rewards, list) or len(rewards) != self.env.seats:
+        if not isinstance(rewards, list) or len(rewards) != self.env.players:
             raise VerifierError(
-                "E173", f"{self.env.name} returned rewards {rewards!r:.100} for {self.env.seats} player(s)"
+                "E173", f"{self.env.name} returned rewards {rewards!r:.100} for {self.env.players} player(s)"
             )
         for reward in rewards:
             if not isinstance(reward, int | float) or not self.env.low - SLACK <= reward <= self.env.high + SLACK:
@@ -216,7 +216,7 @@ class HostedEpisode:
         part = Part(name="earned", value=reward)
         if reward >= self.env.high - SLACK:
             return Verdict(status=Status.CORRECT, parts=(part,))
-        if found is not None and found.status is not None and self.env.seats == 1:
+        if found is not None and found.status is not None and self.env.players == 1:
             return Verdict(status=found.status, parts=(part,), span=found.span, detail=found.detail)
         return Verdict(status=Status.WRONG, parts=(part,))
 
@@ -256,11 +256,11 @@ def first(python: str, kind: str, name: str, options: str, seed: int) -> tuple[M
 
 
 @lru_cache(maxsize=256)
-def seats(python: str, kind: str, name: str, options: str) -> int:
+def players(python: str, kind: str, name: str, options: str) -> int:
     """How many speak."""
     talk = conversation(python, kind, name, options)
     talk.close()
-    return talk.seats
+    return talk.players
 
 
 @lru_cache(maxsize=256)
@@ -322,9 +322,9 @@ class Gem(Hosted):
 
 @dataclass(frozen=True, kw_only=True)
 class TextArena(Hosted):
-    """A game of TextArena (0.7), for one seat or several; the first bracket of a reply is its move.
+    """A game of TextArena (0.7), for one player or several; the first bracket of a reply is its move.
 
-    Seat 0 is whoever moves first. `options={"players": 2}` says how many play, where a game leaves it open.
+    Player 0 is whoever moves first. `options={"players": 2}` says how many play, where a game leaves it open.
     """
 
     kind = "textarena"

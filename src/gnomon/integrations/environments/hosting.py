@@ -92,7 +92,7 @@ class Conversation:
                 "E170", f"{name} cannot be loaded", where=python, why=str(greeting.get("text", "")).rstrip(),
                 fix="set python=PATH to an interpreter that has the package, and use a name that the package knows",
             )  # fmt: skip
-        self.seats = int(greeting["seats"])
+        self.players = int(greeting["players"])
         with suppress(ProcessLookupError):  # Its environment has ended the process already; the next question tells.
             self._pidfd = os.pidfd_open(int(greeting["pid"]))
 

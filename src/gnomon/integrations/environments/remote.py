@@ -49,8 +49,8 @@ class Remote:
         return int(self._about["max_turns"])
 
     @property
-    def seats(self) -> int:
-        return int(self._about["seats"])
+    def players(self) -> int:
+        return int(self._about["players"])
 
     @property
     def _about(self) -> Mapping[str, Any]:
@@ -125,11 +125,11 @@ class RemoteEpisode:
             raise VerifierError("E179", "the server's answer is not a step", where=self.env.url) from error
 
     def _too_long(self) -> Step:
-        verdict, seats = (
+        verdict, players = (
             exceeded(f"more than {LONG} characters in all completions", self.env.reward_range),
-            self.env.seats,
+            self.env.players,
         )
-        return Step(done=True, verdict=verdict) if seats == 1 else Step(done=True, verdicts=(verdict,) * seats)
+        return Step(done=True, verdict=verdict) if players == 1 else Step(done=True, verdicts=(verdict,) * players)
 
     def close(self) -> None:
         """Nothing is held."""

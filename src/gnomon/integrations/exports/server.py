@@ -92,7 +92,7 @@ class Server:
             "name": type(self.env).__name__,
             "reward_range": list(self.env.reward_range),
             "max_turns": self.env.max_turns,
-            "seats": offers.seats(self.env),
+            "players": offers.players(self.env),
             "sizes": {split: len(self.env.tasks(split)) for split in SPLITS},
         }
 

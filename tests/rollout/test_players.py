@@ -1,4 +1,4 @@
-"""Seats: opponents that do not learn, what the past expects of each, matches in both orders, ratings."""
+"""Players: opponents that do not learn, what the past expects of each, matches in both orders, ratings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
-from gnomon.objectives import Rollouts, across_seats, objective
+from gnomon.objectives import Rollouts, across_players, objective
 from gnomon.rendering import choose
 from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.match import Match
@@ -62,7 +62,7 @@ def player(strategy: dict[tuple[str, str], float], seed: int = 0) -> Scripted:
     return Scripted(TOKENIZER, reply)
 
 
-def test_one_seat_learns_and_the_other_is_the_opponents():
+def test_one_player_learns_and_the_other_is_the_opponents():
     always = {state: 1.0 for state in STATES}
     never = {state: 0.0 for state in STATES}
     workers = EnvWorkers(KuhnPoker(), workers=1)
@@ -73,9 +73,9 @@ def test_one_seat_learns_and_the_other_is_the_opponents():
     groups = asyncio.run(actor.collect(tasks, Key(0)))
     again = asyncio.run(actor.collect(tasks, Key(0)))
     workers.close()
-    assert len(groups) == len(tasks) and {group.rollouts[0].seat for group in groups} == {0, 1}
+    assert len(groups) == len(tasks) and {group.rollouts[0].player for group in groups} == {0, 1}
     for group in groups:
-        assert len({rollout.seat for rollout in group.rollouts}) == 1
+        assert len({rollout.player for rollout in group.rollouts}) == 1
         # The opponent never bets, so a bet wins its chip whoever holds what.
         assert all(rollout.reward == 1 and "bet" in rollout.text for rollout in group.rollouts)
     assert [g.rollouts for g in groups] == [g.rollouts for g in again]
@@ -83,7 +83,7 @@ def test_one_seat_learns_and_the_other_is_the_opponents():
     assert other == []
 
 
-def test_an_opponent_needs_a_seat():
+def test_an_opponent_needs_a_player():
     renderer = choose(TOKENIZER, turns=3)
     with pytest.raises(ConfigError, match="E181"):
         Against(Own(player({}), renderer), player({}), renderer, players=1)
@@ -142,7 +142,7 @@ def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path):
     settings = {**SMALL, "steps": 4, "players": {"opponent": "past", "every": 1, "keep": 3}, "save": {"every": 2}}
     with gnomon.train("kuhn_poker", run=tmp_path / "whole", quiet=True, **settings) as reader:
         whole = reader.fingerprint
-        assert len(reader.rollout_rows(step=1)) == 12, "half of the seats learn"
+        assert len(reader.rollout_rows(step=1)) == 12, "half of the players learn"
     config, _ = configure("kuhn_poker", {**settings, "seconds": 1e-9})
 
     with start(tmp_path / "cut", config, Silent()) as reader:
@@ -155,7 +155,7 @@ def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path):
     assert held == [f"past-{step:08d}.safetensors" for step in (0, 2, 3)]
 
 
-def test_every_seat_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
+def test_every_player_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
     from gnomon.learners.local import LocalLearner
     from gnomon.rollout.credit import Crediting
 
@@ -165,7 +165,7 @@ def test_every_seat_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
     groups = asyncio.run(actor.collect(tasks, Key(0)))
     workers.close()
     batch, row = pack(groups, sampling=SAMPLING, exact=False), objective("rae")
-    means = [np.mean([r for g in groups if g.rollouts[0].seat == seat for r in g.rewards]) for seat in (0, 1)]
+    means = [np.mean([r for g in groups if g.rollouts[0].player == player for r in g.rewards]) for player in (0, 1)]
     assert means[0] == -means[1] != 0
     learner, (apart, shared) = (
         LocalLearner(Policy.load("tiny")),
@@ -176,35 +176,37 @@ def test_every_seat_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):
     assert apart.state.means == pytest.approx({0: 0.05 * means[0], 1: 0.05 * means[1]}, abs=1e-12)
     assert shared.state.means == pytest.approx({0: 0.0}, abs=1e-12)
     rewards = batch.rollouts.rewards.flatten().tolist()
-    seats = batch.rollouts.seats.flatten().tolist()
+    players = batch.rollouts.players.flatten().tolist()
     ready = apart(batch, learner)
     for rollout, advantage in zip(ready.rollout.tolist(), ready.advantage.tolist(), strict=True):
-        assert advantage == pytest.approx(rewards[rollout] - 0.05 * means[seats[rollout]], abs=1e-12)
+        assert advantage == pytest.approx(rewards[rollout] - 0.05 * means[players[rollout]], abs=1e-12)
     apart.save_state(tmp_path)
     shared.load_state(tmp_path)
     assert shared.state == apart.state
 
 
-def test_a_shared_baseline_makes_one_group_of_the_seats_of_a_deal():
-    """Leave-one-out over both seats, by hand: where the game is zero-sum the others of a reward sum to its opposite."""
+def test_a_shared_baseline_makes_one_group_of_the_players_of_a_deal():
+    """Leave-one-out over both players, by hand: in a zero-sum game the others of a reward sum to its opposite."""
     rewards = torch.tensor([[1.0, -2.0, 1.0], [-1.0, 2.0, -1.0], [2.0, 2.0, -1.0], [-2.0, -2.0, 1.0]])
     lengths = torch.tensor([[1, 2, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1]])
-    seats = torch.tensor([[0] * 3, [1] * 3] * 2)
-    rollouts = Rollouts(rewards=rewards, lengths=lengths, seat=seats, answers=torch.tensor([[0, 1, 0], [0, 0, 1]] * 2))
-    shared = across_seats(rollouts)
+    players = torch.tensor([[0] * 3, [1] * 3] * 2)
+    rollouts = Rollouts(
+        rewards=rewards, lengths=lengths, player=players, answers=torch.tensor([[0, 1, 0], [0, 0, 1]] * 2)
+    )
+    shared = across_players(rollouts)
     assert shared.rewards.shape == (2, 6)
     assert torch.equal(objective("rloo").credits(shared), shared.spread(shared.rewards * 6 / 5).double())
     assert torch.equal(shared.sequence, rollouts.sequence)
-    assert [len(set(row)) for row in shared.answers.tolist()] == [4, 4]  # A pass of one seat is no pass of the other.
+    assert [len(set(row)) for row in shared.answers.tolist()] == [4, 4]  # A pass of one player is no pass of the other.
     apart = objective("rloo").credits(rollouts)
     assert apart[:4].tolist() == pytest.approx([1.5, -3.0, -3.0, 1.5])
 
 
-@pytest.mark.parametrize("seats", [[[0], [0]], [[0], [1], [1], [0]], [[0], [1], [0]], [[1], [1]]])
-def test_rollouts_of_one_seat_each_are_not_compared_across_seats(seats):
-    table = torch.tensor(seats)
-    rollouts = Rollouts(rewards=torch.ones(table.shape), lengths=torch.ones_like(table), seat=table)
-    assert across_seats(rollouts) is rollouts
+@pytest.mark.parametrize("players", [[[0], [0]], [[0], [1], [1], [0]], [[0], [1], [0]], [[1], [1]]])
+def test_rollouts_of_one_player_each_are_not_compared_across_players(players):
+    table = torch.tensor(players)
+    rollouts = Rollouts(rewards=torch.ones(table.shape), lengths=torch.ones_like(table), player=table)
+    assert across_players(rollouts) is rollouts
 
 
 def match() -> Match:
