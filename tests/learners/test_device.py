@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from gnomon.engines.base import sample_all
 from gnomon.engines.embedded import Embedded
 from gnomon.learners import Batch
 from gnomon.learners.base import Model
@@ -18,6 +20,7 @@ from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.objectives import TABLE, Denominators, Need, Rollouts, objective
 from gnomon.rollout.credit import Crediting
+from gnomon.types import Request, Sampling
 from learners.sequences import made
 
 
@@ -85,6 +88,26 @@ def test_a_learner_makes_nothing_on_the_default_device(name: str, turns: int, tm
     assert flat[0] == flat[1]
     for one, two in zip(states, others, strict=True):
         assert all(torch.equal(value, two[key]) and two[key].device.type == "cpu" for key, value in one.items())
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_sampler_makes_nothing_on_the_default_device(temperature: float) -> None:
+    """Short and long prompts, some of them equal, and more requests than rows join at once."""
+    prompts = [(5,), (5, 6, 7), (5, 6, 7), tuple(range(4, 44)), (9, 8)]
+    requests = [
+        Request(
+            prompt_ids=prompt, key=bytes([at]) * 16, sampling=Sampling(max_tokens=3 + 7 * at, temperature=temperature)
+        )
+        for at, prompt in enumerate(prompts)
+    ]
+    found, gaps = [], []
+    for trap in ("cpu", "meta"):
+        engine = Embedded(Policy.load("tiny"))
+        with torch.device(trap):
+            gaps.append(engine.measure(prompts, rows=2, tokens=40))
+            found.append(asyncio.run(sample_all(engine, requests)))
+    assert found[0] == found[1] and gaps[0] == gaps[1]
+    assert all(len(completion.token_ids) > 0 for completion in found[0])
 
 
 @pytest.mark.parametrize("name", TABLE)

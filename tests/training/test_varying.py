@@ -165,8 +165,8 @@ def test_the_tier_decides_whether_other_weights_may_follow(tmp_path, tier, monke
     db.close()
     step = LocalLearner.optim_step
 
-    def nudged(self):
-        stats = step(self)
+    def nudged(self, lr):
+        stats = step(self, lr)
         with torch.no_grad():
             next(iter(self.policy.model.parameters())).mul_(1 + 1e-4)
         return stats

@@ -51,8 +51,8 @@ def text_pass(policy: Policy, texts: Sequence[Text]) -> Pass:
 
 def packed(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row]) -> Pass:
     """The pass that reads every token of the rows, rows one after the other; none is empty."""
-    whole = [(len(prompts[group]), torch.tensor(prompts[group] + row)) for group, row in rows]
-    return text_pass(policy, [Completed(ids, torch.arange(len(ids)) >= start) for start, ids in whole])
+    whole = [(len(prompts[group]), torch.tensor(prompts[group] + row, device="cpu")) for group, row in rows]
+    return text_pass(policy, [Completed(ids, torch.arange(len(ids), device="cpu") >= start) for start, ids in whole])
 
 
 def packed_logp(
