@@ -46,6 +46,6 @@ def test_what_divisions_do_to_length_is_what_the_closed_forms_say() -> None:
 
 
 def test_rows_named_beside_peers_exist() -> None:
-    table = (DOCS / "normalisation.md").read_text().partition("| peer |")[2].partition("\n\n")[0]
+    table = (DOCS / "normalisation.md").read_text().partition("| library |")[2].partition("\n\n")[0]
     named = {name.strip() for line in table.splitlines()[2:] for name in line.split("|")[-2].split(",")}
     assert "dr_grpo" in named and named - {"none"} <= set(TABLE)

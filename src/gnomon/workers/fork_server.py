@@ -27,6 +27,8 @@ __all__ = ["WORKER", "ForkServer", "end_base_servers"]
 
 WORKER = "GNOMON_WORKER"
 """Variable that tells code which is imported in a worker where it is."""
+TRIES = 8
+"""Tries to start a worker: each may be killed before it is ready, as the server may be."""
 START_SECONDS = 60.0
 """How long a fresh process may take to import what it needs."""
 END_SECONDS = 5.0
@@ -71,9 +73,10 @@ class ForkServer:
 
     def worker(self) -> Worker:
         """A fresh worker. Raises: OSError, when none can be started."""
-        for _ in range(2):
+        for _ in range(TRIES):
             mine, theirs = socket.socketpair()
             mine.settimeout(START_SECONDS)
+            killed = False
             with suppress(OSError):
                 with theirs:
                     socket.send_fds(self._channel, [b"+"], [theirs.fileno()])
@@ -82,9 +85,11 @@ class ForkServer:
                     mine.sendall(frame(self._task))
                     mine.setblocking(False)
                     return Worker(mine, int.from_bytes(data, "little"), descriptors[0])
+                killed = True
             mine.close()
-            self.close()
-            self._start()
+            if not killed or wait([self._pidfd], 0):
+                self.close()
+                self._start()
         raise OSError("a worker cannot be started")
 
     def close(self) -> None:
