@@ -12,7 +12,7 @@ import pytest
 
 from gnomon.api import configure
 from gnomon.envs import Env
-from gnomon.envs.base import players
+from gnomon.envs.offers import players
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.keys import Key
 from gnomon.launch.local import build
