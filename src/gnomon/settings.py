@@ -304,6 +304,8 @@ class ObjectiveSettings(TypedDict, total=False):
     """How fast the ratio fades for tokens to be lowered. Of sapo."""
     margin: float
     """γ; half of β is usual. Of online_simpo."""
+    mean_per: Literal["step", "rollout"]
+    """After what the running mean moves: the step, or each rollout as released. Of rae."""
     most: float
     """Upper end of the band of the weight (icepop). Of icepop, geometric_rejection."""
     order: int

@@ -37,7 +37,7 @@ def test_an_offer_is_read(name, right, read):
 
 ABSENT: dict[str, Any] = {
     "players": 1, "tools": (), "isolation": (), "imports": (), "remarks": (), "prices": None, "files": {},
-    "contents": {}, "spec": None, "reproducible": True, "sentinel": None, "player": None, "isomorphic": None,
+    "contents": {}, "spec": None, "reproducible": True, "sentinel": None, "expert": None, "isomorphic": None,
 }  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_what_is_not_offered_has_a_meaning():
         ("spec", "name"),
         ("reproducible", "no"),
         ("sentinel", lambda task, reply: True),
-        ("player", "answers"),
+        ("expert", "answers"),
         ("isomorphic", 1),
     ],
 )
@@ -112,3 +112,10 @@ def test_the_readers_are_all_that_reads_offers():
         if name in ABSENT
     }
     assert found == set()
+
+
+@pytest.mark.parametrize(("former", "present"), [("seats", "players"), ("rungs", "isolation"), ("player", "expert")])
+def test_an_environment_with_a_former_name_is_told_the_present_one(former, present):
+    env = type("Old", (), {former: 2})()
+    with pytest.raises(ConfigError, match=f"E028.*{former} is called {present} now"):
+        offers.require_offers(env)

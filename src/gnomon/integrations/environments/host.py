@@ -102,8 +102,8 @@ class TextArena:
             turned = [(player + self.first) % self.players for player in range(self.players)]
             return {"text": "", "player": 0, "done": True, "rewards": [float(rewards[player]) for player in turned]}
         player, told = self.env.get_observation()
-        player = (player - self.first) % self.players
-        return {"text": self.shown(player, told), "player": player, "done": False, "rewards": None}
+        place = (player - self.first) % self.players
+        return {"text": self.shown(player, told), "player": place, "done": False, "rewards": None}
 
     def shown(self, player: int, told: Any) -> str:
         """What a player has not heard yet; its own moves left out."""
