@@ -5,6 +5,7 @@ The process has a deadline, so a judge that hangs, or ends its process, is found
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
@@ -108,13 +109,22 @@ def tried(env: Env, task: Task, form: str, reply: str, after: Iterable[int]) -> 
 
 
 def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:
-    """What is wrong with the judging of a hostile reply, and where; empty for nothing."""
-    began = perf_counter()
-    try:
-        verdict = interrupted(env, task, reply, after)
-    except Fault as fault:
-        return str(fault), ""
-    except BaseException as error:
-        return raised(error), place(error, env)
-    spent = perf_counter() - began
-    return ("judged correct" if verdict.correct else f"took {spent:.1f} s" if spent > SECONDS else ""), ""
+    """What is wrong with the judging of a hostile reply, and where; empty for nothing.
+
+    A reply that takes too long is judged once more, and the shorter time counts: the machine may have been busy.
+    """
+    spent = math.inf
+    for _ in range(2):
+        began = perf_counter()
+        try:
+            verdict = interrupted(env, task, reply, after)
+        except Fault as fault:
+            return str(fault), ""
+        except BaseException as error:
+            return raised(error), place(error, env)
+        if verdict.correct:
+            return "judged correct", ""
+        spent = min(spent, perf_counter() - began)
+        if spent <= SECONDS:
+            return "", ""
+    return f"took {spent:.1f} s", ""
