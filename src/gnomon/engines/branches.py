@@ -89,6 +89,7 @@ class Branches:
             group=[None if branch is None else branch.prompt.slot for branch in slots],
             depth=[0 if branch is None else branch.depth for branch in slots],
             copied=[(source, to) for to, source in self._copied.items()],
+            most=sum(len(branch.rows) for branch in self),
         )
         self._copied, self._moved, self._fresh = {}, [], {}
         rows = [0 if branch is None else branch.token for branch in slots]

@@ -33,6 +33,8 @@ class Plan:
     """How far into its row the token of every row slot stands."""
     copied: Sequence[tuple[int, int]]
     """Row slots to copy first, from and to."""
+    most: int
+    """Row slots that may be needed until more rows join: memory is taken once for all of them."""
 
 
 class Decode:
@@ -57,11 +59,12 @@ class Decode:
         whole = [length // SPAN * SPAN for length in plan.prompts]
         place = [plan.prompts[slot] - whole[slot] + depth for slot, depth in zip(group, plan.depth, strict=True)]
         self.far_size, self.near_size = max(whole), blocks(max(place) + 1)
+        self.most = max(plan.most, len(group))
         for layer in self._prompts:
             layer.room(len(plan.prompts), blocks(max(plan.prompts)))
             layer.copy(plan.moved)
         for layer in self._own:
-            layer.room(len(group), self.near_size)
+            layer.room(self.most, self.near_size)
             layer.copy(plan.copied)
         self.prompts = self._tensor(plan.prompts)
         """[P] length of every prompt."""
@@ -90,7 +93,7 @@ class Decode:
         cut = 0 if self.prefix is None else self.prefix.tokens
         prompts, own = self._prompts[layer], self._own[layer]
         prompts.room(len(self.prompts), blocks(int(self.prompts.max())))
-        own.room(len(self.group), self.near_size)
+        own.room(self.most, self.near_size)
         if self.prefix is None:
             self._remember(prompts, own, key, value)
             return self._rows(query, prompts, own, scale, window)
@@ -149,12 +152,12 @@ class Decode:
         folds = x.shape[2]
         if folds >= QUERIES:
             return x
-        shape = (*x.shape[:2], QUERIES, x.shape[3])
-        table = self._zeros.get(shape[3])
-        if table is None or table.shape != shape:
-            table = self._zeros[shape[3]] = x.new_zeros(shape)
-        table[:, :, :folds] = x
-        return table
+        rows, last = len(x), x.shape[3]
+        table = self._zeros.get(last)
+        if table is None or rows > len(table):
+            table = self._zeros[last] = x.new_zeros(self.most, x.shape[1], QUERIES, last)
+        table[:rows, :, :folds] = x
+        return table[:rows]
 
     def _together(self, x: Tensor) -> Tensor:
         """[B, kv_heads, folds, n] to [P, kv_heads, lanes·folds, n]: one product serves all rows of a prompt.
