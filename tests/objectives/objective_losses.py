@@ -432,7 +432,8 @@ def gfpo_efficiency_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
     return gfpo_loss(step, logp, **options, efficient=True)
 
 
-def rae_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
+def rae_loss(step: Step, logp: Tensor, mean_per: str, clip_low: float, clip_high: float) -> Tensor:
+    assert mean_per == "step", "the mean of before the step"
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         ratio = (logp[tokens] - _old(step, tokens, logp)).exp()

@@ -9,7 +9,7 @@ from math import inf
 
 from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards, nearest
 
-__all__ = ["OBJECT", "OPTIONS", "RENAMED", "declared", "in_family", "meant"]
+__all__ = ["OPTIONS", "RENAMED", "declared", "in_family", "meant"]
 
 OBJECT = "object:"
 """Before the name of a part of a run that was passed as a Python object."""
