@@ -74,7 +74,8 @@ class Browser:
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, text=key if kind == "keyDown" else "")
 
     def click(self, selector: str) -> None:
-        """A real click on the middle of an element."""
+        """A real click on the middle of an element, once the page is laid out."""
+        self.wait("document.readyState === 'complete'")
         place = self.value(
             f"(e => {{ e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect();"
             f" return [r.x + r.width / 2, r.y + r.height / 2] }})(document.querySelector({json.dumps(selector)}))"
