@@ -198,7 +198,9 @@ def test_what_an_episode_started_ends_with_it(tmp_path, monkeypatch):
     env = Gym(name="hangs:Hangs")
     episode = env.start(env.tasks("train")[0], KEY)
     assert not episode.step(said("go on")).done
-    sleeping = [pid for pid in running() if ours_is(pid, tmp_path) and b"sleep" in command_of(pid)]
+    deadline, sleeping = time.monotonic() + 10, []
+    while not sleeping and time.monotonic() < deadline:  # A process has its name only once it executes its program.
+        sleeping = [pid for pid in running() if ours_is(pid, tmp_path) and b"sleep" in command_of(pid)]
     assert len(sleeping) == 1
     episode.close()
     gone(sleeping)
