@@ -21,15 +21,14 @@ class KuhnPoker(MultiTurn):
 
     def make(self, rng: random.Random) -> Task:
         cards, deal = "".join(rng.sample(CARDS, 2)), rng.getrandbits(32)
-        return Task(
-            id=identity("kuhn_poker", cards, deal), messages=user(told(cards[0], "")), answer=cards, info={"deal": deal}
-        )  # fmt: skip
+        messages = user(observation(cards[0], ""))
+        return Task(id=identity("kuhn_poker", cards, deal), messages=messages, answer=cards, info={"deal": deal})
 
     def play(self, task: Task, rng: random.Random) -> Play:
         line = ""
         while line not in ENDS:
             player = len(line) % 2
-            text = "" if not line else told(task.answer[1], line) if player else "They bet."
+            text = "" if not line else observation(task.answer[1], line) if player else "They bet."
             line += (yield Ask(text=text, legal=("pass", "bet"), player=player, state=(task.answer[player], line)))[0]
         won = payoff(task.answer, line)
         return [won, -won]
@@ -52,7 +51,7 @@ class KuhnPoker(MultiTurn):
         return "bet" if card == "k" and line else "pass"
 
 
-def told(card: str, line: str) -> str:
+def observation(card: str, line: str) -> str:
     """What a player hears first: its card, and what the other did."""
     before = {"": "", "p": " They pass.", "b": " They bet."}[line]
     return f"Kuhn poker. Card {card.upper()}.{before} pass or bet? {SLOT}"

@@ -14,7 +14,7 @@ from gnomon.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Nim(MultiTurn):
-    """A move is `size count`: so many off a heap of that size. The position is told in every turn.
+    """A move is `size count`: so many off a heap of that size. Every observation has the whole position.
 
     Who moves has lost if the exclusive or of the sizes is 0 (Bouton 1901).
     """
@@ -25,7 +25,7 @@ class Nim(MultiTurn):
 
     def make(self, rng: random.Random) -> Task:
         heaps = sorted(rng.randint(1, self.largest) for _ in range(rng.choice(self.heaps)))
-        return Task(id=identity("nim", heaps), messages=user(told(heaps)), answer=None, info={"heaps": heaps})
+        return Task(id=identity("nim", heaps), messages=user(observation(heaps)), answer=None, info={"heaps": heaps})
 
     def play(self, task: Task, rng: random.Random) -> Play:
         heaps, player, text = list(task.info["heaps"]), 0, ""
@@ -34,7 +34,7 @@ class Nim(MultiTurn):
             size, count = map(int, move.split())
             heaps.remove(size)
             heaps = sorted([*heaps, size - count] if size > count else heaps)
-            player, text = 1 - player, told(heaps)
+            player, text = 1 - player, observation(heaps)
         return [-1.0, 1.0] if player == 0 else [1.0, -1.0]
 
     @property
@@ -56,5 +56,5 @@ def legal(heaps: list[int]) -> list[str]:
     return [f"{size} {count}" for size in sorted(set(heaps)) for count in range(1, size + 1)]
 
 
-def told(heaps: list[int]) -> str:
+def observation(heaps: list[int]) -> str:
     return f"Nim {' '.join(map(str, heaps))}. Take: size count. {SLOT}"

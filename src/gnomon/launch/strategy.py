@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from gnomon.envs.base import user
-from gnomon.envs.kuhn_poker import told
+from gnomon.envs.kuhn_poker import observation
 from gnomon.envs.kuhn_value import STATES, exploitability
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
@@ -47,9 +47,9 @@ def prompts(policy: Policy, renderer: Renderer | None = None) -> dict[State, tup
     found = {}
     for card, line in STATES:
         if line != "pb":
-            found[card, line] = Transcript.begun(family, user(told(card, line))).token_ids
+            found[card, line] = Transcript.begun(family, user(observation(card, line))).token_ids
             continue
-        talk = Transcript.begun(family, user(told(card, "")))
+        talk = Transcript.begun(family, user(observation(card, "")))
         found[card, line] = talk.sampled(policy.tokenizer.encode(REPLIES["p"])).told(user("They bet.")).token_ids
     return found
 

@@ -227,7 +227,7 @@ class Actor:
     def _over(self, turn: int, room: int, deadline: float) -> Stop | None:
         """The limit that an episode has met; None where it may go on."""
         met = {
-            Stop.TURNS: turn >= (self.limits.turns or self.env.max_turns),
+            Stop.TURNS: turn >= self._turns,
             Stop.CONTEXT: room < 1,
             Stop.TIME: time.monotonic() > deadline,
         }
