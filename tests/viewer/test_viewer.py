@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import gnomon.viewer
-from gnomon.store import Run, RunReader
+from gnomon.errors import RunError
+from gnomon.store import Record, Run, RunReader
+from gnomon.viewer import Viewer
 from gnomon.viewer.report import report
-from viewer.conftest import asked, served, step_records
+from viewer.conftest import asked, body, served, step_records, task
 
 STATIC = Path(gnomon.viewer.__file__).parent / "static"
 PAGES = ("/", "/run/a/-/", "/run/a/-/step/0", "/run/a/-/task/0", "/run/a/-/rollout/0:0:0")
@@ -183,3 +185,20 @@ def test_a_report_is_one_page_with_rollouts_that_nobody_chose(written, browser, 
     assert browser.value("document.querySelectorAll('svg path').length") == 4
     assert browser.value("document.title") == "a · report" and browser.value("window.owned") is None
     assert browser.value("document.querySelectorAll('h1').length") == 1
+
+
+def test_a_rollout_without_an_answer_is_shown(tmp_path):
+    part = {"name": "solved", "value": 0.0, "weight": 1.0, "gate": None}
+    replied = body("no slot", 0.0, status="no_answer", extracted=None, span=None, parts=[part])
+    records = [Record(kind="task", step=0, task=0, body=task("what?"))]
+    records += [Record(kind="rollout", step=0, task=0, sample=0, body=replied)]
+    with Run.create(tmp_path / "a", recipe="", manifest={}, genesis={"config": {}}) as run:
+        run.append(records)
+    with served(tmp_path / "a") as viewer:
+        status, _, text = asked(viewer, "/run/a/-/rollout/0:0:0")
+        assert status == 200 and "Extracted answer: none" in text and "None" not in text
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(RunError, match="E404"):
+        Viewer([tmp_path / "nowhere"])

@@ -9,7 +9,7 @@ from secrets import token_urlsafe
 
 import uvicorn
 
-from gnomon.errors import ConfigError
+from gnomon.errors import ConfigError, RunError
 from gnomon.viewer.app import application
 from gnomon.viewer.network import Guard
 
@@ -22,10 +22,17 @@ class Viewer:
     Args:
         places: run folders, and folders that hold run folders.
         port: TCP port on 127.0.0.1; 0 for a free one.
-    Raises: ConfigError E091 when the port is taken.
+    Raises: ConfigError E091 when the port is taken; RunError E404 for a folder that does not exist.
     """
 
     def __init__(self, places: Sequence[Path], *, port: int = 0) -> None:
+        if missing := [place for place in places if not place.exists()]:
+            raise RunError(
+                "E404",
+                "the folder does not exist",
+                where=str(missing[0]),
+                fix="gnomon view FOLDER",
+            )
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
