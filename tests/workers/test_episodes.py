@@ -175,13 +175,18 @@ def test_a_worker_may_be_killed_between_any_two_turns(env, turn, kept):
 
 
 def test_workers_may_be_killed_at_any_moment(env):
-    """A thread kills one worker after the other, while twenty episodes play."""
-    tasks, over = env.tasks("train")[:20], threading.Event()
-    pool = EnvWorkers(env, workers=3, retries=1000)
+    """A thread kills one worker after the other, while twenty episodes play.
+
+    A kill ends one try of one episode, so no episode can run out of tries: there are more of them than kills.
+    """
+    tasks, kills, over = env.tasks("train")[:20], 100, threading.Event()
+    pool = EnvWorkers(env, workers=3, retries=kills)
 
     def kill() -> None:
         draw = random.Random(0)
-        while not over.wait(0.02 * draw.random()):
+        for _ in range(kills):
+            if over.wait(0.02 * draw.random()):
+                return
             if found := children(pool._pool._server.pid):
                 with suppress(ProcessLookupError):
                     os.kill(draw.choice(found), signal.SIGKILL)
