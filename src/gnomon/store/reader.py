@@ -157,6 +157,13 @@ class RunReader:
         """The rows as stored, from position `start` on."""
         return rows(self._db, self.folder, start)
 
+    def record(self, seq: int) -> Record:
+        """The record at a position in the chain. Raises: RunError E405 where there is none."""
+        found = next(rows(self._db, self.folder, seq, seq + 1), None)
+        if found is None:
+            raise damaged(self.folder, f"record {seq} is missing")
+        return unpack(found)[0]
+
     def groups(
         self, step: int | None = None, kind: str = "rollout", tasks: Callable[[str, int], Task] | None = None
     ) -> Iterator[Group]:

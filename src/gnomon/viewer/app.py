@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,13 +18,17 @@ from gnomon.launch.read import Address, address, rollout
 from gnomon.store import RunReader
 from gnomon.viewer.facts import charts, glance, group_rows, overview, step_facts, task_charts, task_facts
 from gnomon.viewer.folders import run_folders
+from gnomon.viewer.index import Index
 from gnomon.viewer.pages import TEMPLATES
+from gnomon.viewer.search import Query, search, values_seen
 from gnomon.viewer.tokens import SHADES, tokenizer_of, turn_tokens
 
 __all__ = ["application"]
 
 PIECE = 50_000
 """Characters of a text that one page shows; the rest is a link away."""
+WAIT = 1.0
+"""Seconds that a page waits for the side index; after them it shows what is in the index so far."""
 
 
 def application(places: Sequence[Path]) -> Starlette:
@@ -33,6 +38,7 @@ def application(places: Sequence[Path]) -> Starlette:
         Route("/", pages.runs),
         Route("/run/{name:path}/-/curves", pages.curves),
         Route("/run/{name:path}/-/state", pages.state),
+        Route("/run/{name:path}/-/search", pages.search),
         Route("/run/{name:path}/-/step/{step:int}", pages.step),
         Route("/run/{name:path}/-/held-out/{step:int}", pages.held_out_step),
         Route("/run/{name:path}/-/task/{task:int}/curves", pages.task_curves),
@@ -56,6 +62,12 @@ class Pages:
     def __init__(self, places: Sequence[Path]) -> None:
         self.places = list(places)
         self.folders = run_folders(self.places)
+        self.indexes: dict[Path, Index] = {}
+
+    def index(self, request: Request) -> Index:
+        """The side index of the run that a request names. Raises: NotShown; RunError."""
+        folder = self.folder(request)
+        return self.indexes.setdefault(folder, self.indexes.get(folder) or Index(folder))
 
     def folder(self, request: Request) -> Path:
         """The folder of the run that a request names. Raises: NotShown."""
@@ -84,6 +96,18 @@ class Pages:
     def state(self, request: Request) -> Response:
         with RunReader(self.folder(request)) as reader:
             return JSONResponse({"seq": reader.length, "status": reader.status.value})
+
+    def search(self, request: Request) -> Response:
+        query, after = Query.of(request.query_params), whole(request, "after")
+        index = self.index(request)
+        progress = index.follow(WAIT)
+        with index.reading() as db, RunReader(index.folder) as reader, reader.snapshot():
+            found = search(db, reader, query, -1 if after is None else after)
+            values = values_seen(db)
+        following = urlencode({**query.parameters, "after": found.after})
+        return self.page(
+            "search.html", request, asked=query, found=found, values=values, progress=progress, following=following
+        )
 
     def step(self, request: Request) -> Response:
         return self.groups(request, "rollout")

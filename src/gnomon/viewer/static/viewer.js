@@ -108,17 +108,29 @@ document.addEventListener("mouseover", (event) => {
   facts.textContent = `token ${token.dataset.id}, log-probability ${token.dataset.logp}`;
 });
 
+function help() {
+  const old = document.querySelector("dialog");
+  if (old) old.remove();
+  const dialog = element("dialog", "", document.body);
+  dialog.setAttribute("aria-label", "Keys of this page");
+  const list = element("dl", "", dialog);
+  const keys = [...document.querySelectorAll("[data-key]")].map((link) => [link.dataset.key, link.textContent]);
+  if (document.getElementById("filter")) keys.unshift(["/", "go to the search field"]);
+  for (const [key, text] of [...keys, ["?", "show the keys"], ["Esc", "close"]]) {
+    element("dt", key, list);
+    element("dd", text, list);
+  }
+  dialog.showModal();
+}
+
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
-  const name = { n: "next", p: "previous" }[event.key];
-  if (name) document.getElementById(name)?.click();
-  if (event.key === "/") {
-    const filter = document.getElementById("filter");
-    if (filter) {
-      event.preventDefault();
-      filter.focus();
-    }
-  }
+  const keyed = [...document.querySelectorAll("[data-key]")].find((link) => link.dataset.key === event.key);
+  const filter = event.key === "/" ? document.getElementById("filter") : null;
+  if (filter || keyed) event.preventDefault();
+  if (filter) filter.focus();
+  else if (keyed) keyed.click();
+  else if (event.key === "?") help();
 });
 
 charts();
