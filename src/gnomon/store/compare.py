@@ -12,7 +12,7 @@ from typing import Any
 from gnomon.store.layout import Record, canonical, unpack
 from gnomon.store.reader import RunReader
 
-__all__ = ["ABSENT", "Difference", "Parting", "diff", "differences", "flat", "shortened"]
+__all__ = ["ABSENT", "Difference", "Parting", "diff", "differences", "flat", "shortened", "unequal"]
 
 ABSENT = "(absent)"
 """Stands for the value of a key that only the other side has."""
@@ -71,9 +71,9 @@ def diff(a: Path | str, b: Path | str) -> Difference:
         return Difference(
             a=one.folder,
             b=two.folder,
-            config=_unequal(one.genesis, two.genesis),
+            config=unequal(one.genesis, two.genesis),
             parted=_part(one, two),
-            metrics=_unequal(*last),
+            metrics=unequal(*last),
         )
 
 
@@ -95,10 +95,11 @@ def differences(a: Record, b: Record) -> dict[str, tuple[str, str]]:
     """What two records say differently: their place first, then every body key, values shortened."""
     names = ("kind", "step", "task", "sample")
     place = {name: (getattr(a, name), getattr(b, name)) for name in names if getattr(a, name) != getattr(b, name)}
-    return {name: shortened(*pair) for name, pair in (place | _unequal(a.body, b.body)).items()}
+    return {name: shortened(*pair) for name, pair in (place | unequal(a.body, b.body)).items()}
 
 
-def _unequal(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def unequal(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Every dotted key under which two bodies differ, with both values."""
     left, right = dict(flat(a)), dict(flat(b))
     pairs = {name: (left.get(name, ABSENT), right.get(name, ABSENT)) for name in sorted(left.keys() | right.keys())}
     return {name: (x, y) for name, (x, y) in pairs.items() if canonical(x) != canonical(y)}

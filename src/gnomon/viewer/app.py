@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -16,8 +17,10 @@ from starlette.staticfiles import StaticFiles
 from gnomon.errors import GnomonError
 from gnomon.launch.read import Address, address, rollout
 from gnomon.store import RunReader
+from gnomon.viewer.compare import SORTED, comparison, overlaid, task_of_both
 from gnomon.viewer.facts import charts, glance, group_rows, overview, step_facts, task_charts, task_facts
 from gnomon.viewer.folders import run_folders
+from gnomon.viewer.group import group_facts
 from gnomon.viewer.index import Index
 from gnomon.viewer.pages import TEMPLATES
 from gnomon.viewer.search import Query, search, values_seen
@@ -36,6 +39,9 @@ def application(places: Sequence[Path]) -> Starlette:
     pages = Pages(places)
     routes = [
         Route("/", pages.runs),
+        Route("/compare", pages.compare),
+        Route("/compare/curves", pages.compared_curves),
+        Route("/compare/task", pages.compared_task),
         Route("/run/{name:path}/-/curves", pages.curves),
         Route("/run/{name:path}/-/state", pages.state),
         Route("/run/{name:path}/-/search", pages.search),
@@ -45,6 +51,7 @@ def application(places: Sequence[Path]) -> Starlette:
         Route("/run/{name:path}/-/held-out-task/{task:int}/curves", pages.held_out_task_curves),
         Route("/run/{name:path}/-/task/{task:int}", pages.task),
         Route("/run/{name:path}/-/held-out-task/{task:int}", pages.held_out_task),
+        Route("/run/{name:path}/-/group/{address}", pages.group),
         Route("/run/{name:path}/-/rollout/{address}", pages.rollout),
         Route("/run/{name:path}/-/", pages.run),
         Mount("/static", StaticFiles(packages=[("gnomon.viewer", "static")])),
@@ -53,7 +60,7 @@ def application(places: Sequence[Path]) -> Starlette:
 
 
 class NotShown(Exception):
-    """No run of this name is among those shown."""
+    """Nothing is at an address. Its text is a sentence."""
 
 
 class Pages:
@@ -71,11 +78,14 @@ class Pages:
 
     def folder(self, request: Request) -> Path:
         """The folder of the run that a request names. Raises: NotShown."""
-        name = request.path_params["name"]
+        return self.folder_of(request.path_params["name"])
+
+    def folder_of(self, name: str) -> Path:
+        """Raises: NotShown."""
         if name not in self.folders:
             self.folders = run_folders(self.places)  # A run may have begun since.
         if name not in self.folders:
-            raise NotShown(name)
+            raise NotShown(f"No run named {name!r} is shown here.")
         return self.folders[name]
 
     def page(self, template: str, request: Request, **facts: Any) -> HTMLResponse:
@@ -136,8 +146,40 @@ class Pages:
     def held_out_task_curves(self, request: Request) -> Response:
         return JSONResponse(task_charts(self.folder(request), "held_out", request.path_params["task"]))
 
+    def group(self, request: Request) -> Response:
+        place = replace(placed(request), sample=None)
+        with RunReader(self.folder(request)) as reader, reader.snapshot():
+            facts = group_facts(reader, place, whole(request, "with"))
+        return self.page("group.html", request, facts=facts, place=place)
+
+    def compare(self, request: Request) -> Response:
+        asked, begin = request.query_params, whole(request, "from") or 0
+        a, b = asked.get("a", ""), asked.get("b", "")
+        order = asked.get("sort") if asked.get("sort") in SORTED else "apart"
+        facts: dict[str, Any] = {}
+        if a and b:
+            with RunReader(self.folder_of(a)) as one, RunReader(self.folder_of(b)) as two:
+                facts = comparison(one, two, evaluations(request), order or "apart")
+        self.folders = run_folders(self.places)
+        known = {"names": list(self.folders), "address": urlencode(compared(request)), "order": order, "begin": begin}
+        return self.page("compare.html", request, a=a, b=b, facts=facts, **known)
+
+    def compared_curves(self, request: Request) -> Response:
+        a, b = (request.query_params.get(name, "") for name in "ab")
+        return JSONResponse(overlaid(self.folder_of(a), self.folder_of(b), ("A", "B")))
+
+    def compared_task(self, request: Request) -> Response:
+        a, b = (request.query_params.get(name, "") for name in "ab")
+        with RunReader(self.folder_of(a)) as one, RunReader(self.folder_of(b)) as two:
+            facts = task_of_both(one, two, evaluations(request), whole(request, "task"))
+        if facts is None:
+            raise NotShown("The two evaluations do not share this task.")
+        return self.page("compared_task.html", request, facts=facts, names=(a, b), address=urlencode(compared(request)))
+
     def rollout(self, request: Request) -> Response:
-        place = address(request.path_params["address"])
+        place = placed(request)
+        if place.sample is None:
+            raise NotShown(f"{str(place)!r} names no rollout.")
         with RunReader(self.folder(request)) as reader, reader.snapshot():
             facts = rollout(reader, place)
             group = [r for r in reader.records(place.kind, place.step, place.task, attempt=place.attempt)]
@@ -168,6 +210,26 @@ def neighbour(place: Address, samples: Sequence[int], at: int) -> str:
     return str(Address(place.kind, place.step, place.task, samples[at], place.attempt))
 
 
+def placed(request: Request) -> Address:
+    """The address of one task at one step in a request. Raises: NotShown; ConfigError E004."""
+    text = request.path_params["address"]
+    place = address(text)
+    if place.step is None or place.task is None:
+        raise NotShown(f"{text!r} names no task at a step.")
+    return place
+
+
+def compared(request: Request) -> dict[str, str]:
+    """What names the two runs and their evaluations in an address."""
+    names = ("a", "a_step", "b", "b_step")
+    return {name: request.query_params[name] for name in names if name in request.query_params}
+
+
+def evaluations(request: Request) -> tuple[int | None, int | None]:
+    """The steps of the evaluations that a request compares; None for the last one of a run."""
+    return whole(request, "a_step"), whole(request, "b_step")
+
+
 def whole(request: Request, name: str) -> int | None:
     """A whole number of the address's query; None where there is none."""
     text = request.query_params.get(name, "")
@@ -181,5 +243,5 @@ async def refused(request: Request, error: Exception) -> Response:
 
 
 async def absent(request: Request, error: Exception) -> Response:
-    text = TEMPLATES.get_template("error.html").render(name="", text=f"No run named {str(error)!r} is shown here.")
+    text = TEMPLATES.get_template("error.html").render(name="", text=str(error))
     return HTMLResponse(text, 404)

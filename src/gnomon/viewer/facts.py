@@ -16,7 +16,7 @@ from gnomon.metrics import EVALUATION, METRICS, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Record, RunReader
 
-__all__ = ["charts", "glance", "group_rows", "overview", "step_facts", "task_charts", "task_facts"]
+__all__ = ["charts", "glance", "group_rows", "overview", "step_facts", "steps_with", "task_charts", "task_facts"]
 
 EXCERPT = 160
 """Characters of a reply that a list shows."""

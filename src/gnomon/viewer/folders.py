@@ -20,6 +20,7 @@ def run_folders(places: Sequence[Path]) -> dict[str, Path]:
     for place in places:
         for folder in below(place.resolve(), DEPTH):
             name = str(folder.relative_to(place.resolve())) if folder != place.resolve() else folder.name
+            name = name.encode("utf-8", "replace").decode()  # A name on the disk may be no valid text.
             while name in found and found[name] != folder:
                 name += "~"
             found[name] = folder

@@ -29,7 +29,7 @@ function table(chart, parent) {
 
 function draw(chart, alarms, parent) {
   const box = element("div", "", parent);
-  box.className = "chart";
+  box.className = chart.page ? "chart linked" : "chart";
   element("h3", chart.title, box);
   const place = element("div", "", box);
   const text = getComputedStyle(document.body).color;
@@ -46,7 +46,8 @@ function draw(chart, alarms, parent) {
           label: s.label,
           stroke: COLOURS[i % COLOURS.length],
           width: 1.5,
-          dash: s.label === "low" || s.label === "high" ? [4, 4] : undefined,
+          spanGaps: !chart.page,
+          dash: /^(low|high)\b/.test(s.label) ? [4, 4] : undefined,
           points: { show: chart.x.length < 40 },
         })),
       ],
@@ -72,7 +73,7 @@ function draw(chart, alarms, parent) {
   );
   place.addEventListener("click", () => {
     const at = plot.cursor.idx;
-    if (at !== null && at !== undefined) location.href = `${chart.page}/${chart.x[at]}`;
+    if (chart.page && at !== null && at !== undefined) location.href = `${chart.page}/${chart.x[at]}`;
   });
   table(chart, box);
 }

@@ -1,0 +1,154 @@
+"""Two runs side by side: settings that differ, curves overlaid, and their rewards paired by held-out task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from gnomon.launch.read import Address, question
+from gnomon.stats import Interval, difference_interval
+from gnomon.store import RunReader
+from gnomon.store.compare import unequal
+from gnomon.viewer.facts import charts, steps_with
+from gnomon.viewer.group import columns
+
+__all__ = ["SORTED", "comparison", "overlaid", "task_of_both"]
+
+EXCERPT = 120
+"""Characters of a question that the table shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One held-out task in one run: the rollouts of an evaluation."""
+
+    task: int
+    """Index in the run."""
+    question: str
+    rewards: Sequence[float]
+    correct: Sequence[bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The same held-out task in both runs."""
+
+    id: str
+    a: Measured
+    b: Measured
+
+    @property
+    def reward(self) -> float:
+        """Mean reward in `a` less that in `b`."""
+        return fmean(self.a.rewards) - fmean(self.b.rewards)
+
+    @property
+    def correct(self) -> float:
+        """Fraction of right rollouts in `a` less that in `b`."""
+        return fmean(self.a.correct) - fmean(self.b.correct)
+
+
+SORTED = {
+    "apart": lambda pair: (-abs(pair.reward), pair.a.task),
+    "a": lambda pair: (-pair.reward, pair.a.task),
+    "b": lambda pair: (pair.reward, pair.a.task),
+    "task": lambda pair: (pair.a.task,),
+}
+"""Orders of the table: the largest differences first, those in favour of either run, or by index."""
+
+
+def comparison(a: RunReader, b: RunReader, steps: tuple[int | None, int | None], order: str) -> dict[str, Any]:
+    """What the page of two runs shows, apart from curves.
+
+    Args: steps: of the evaluations to compare; None for the last one of a run; order: of `SORTED`.
+    """
+    at = [last_evaluation(reader) if step is None else step for reader, step in zip((a, b), steps, strict=True)]
+    found_a, found_b = measured(a, at[0]), measured(b, at[1])
+    pairs = [Pair(id=name, a=found_a[name], b=found_b[name]) for name in found_a if name in found_b]
+    return {
+        "steps": at,
+        "evaluations": [steps_with(reader, "held_out") for reader in (a, b)],
+        "only": (len(found_a) - len(pairs), len(found_b) - len(pairs)),
+        "pairs": sorted(pairs, key=SORTED[order]),
+        "reward": interval([pair.reward for pair in pairs]),
+        "correct": interval([pair.correct for pair in pairs]),
+        "better": (sum(pair.reward > 0 for pair in pairs), sum(pair.reward < 0 for pair in pairs)),
+        "settings": unequal(a.genesis, b.genesis),
+    }
+
+
+def interval(differences: Sequence[float]) -> Interval | None:
+    """Mean difference over tasks; None without a task that both runs have."""
+    return difference_interval(differences) if differences else None
+
+
+def last_evaluation(reader: RunReader) -> int | None:
+    """The step before which a run was last measured; None before it was."""
+    return max(steps_with(reader, "held_out"), default=None)
+
+
+def measured(reader: RunReader, step: int | None) -> dict[str, Measured]:
+    """The held-out tasks of an evaluation by id. A task that stands several times in the split counts once."""
+    if step is None:
+        return {}
+    asked = {record.task: record.body for record in reader.records("task", step) if record.body["of"] == "held_out"}
+    rows: dict[str, list[Any]] = {}
+    for row in reader.rollout_rows(step=step, kind="held_out"):
+        if row.status != "failed":
+            rows.setdefault(asked[row.task]["id"], []).append(row)
+    return {
+        name: Measured(
+            task=found[0].task,
+            question=question(asked[found[0].task])[:EXCERPT],
+            rewards=[row.reward or 0.0 for row in found],
+            correct=[row.status == "correct" for row in found],
+        )
+        for name, found in rows.items()
+    }
+
+
+def overlaid(a: Path, b: Path, names: tuple[str, str]) -> dict[str, Any]:
+    """The curves of two runs in the same charts, each series under its label and the name of its run."""
+    found = [{chart["title"]: chart for chart in charts(folder)["charts"]} for folder in (a, b)]
+    titles = [*found[0], *(title for title in found[1] if title not in found[0])]
+    return {"charts": [together(title, [run.get(title) for run in found], names) for title in titles], "alarms": []}
+
+
+def together(title: str, parts: Sequence[Mapping[str, Any] | None], names: Sequence[str]) -> dict[str, Any]:
+    """One chart of both runs over the steps of both."""
+    steps = sorted({step for part in parts if part for step in part["x"]})
+    series = []
+    for part, name in zip(parts, names, strict=True):
+        for line in part["series"] if part else ():
+            values = dict(zip(part["x"] if part else (), line["values"], strict=True))
+            series.append(
+                {**line, "label": f"{line['label']} · {name}", "values": [values.get(step) for step in steps]}
+            )
+    return {"title": title, "x": steps, "series": series, "page": ""}
+
+
+def task_of_both(
+    a: RunReader, b: RunReader, steps: tuple[int | None, int | None], task: int | None
+) -> dict[str, Any] | None:
+    """The rollouts of one held-out task in both runs, compared with the first one of `a`. None where one has none.
+
+    Args: task: its index in `a`.
+    """
+    pairs = comparison(a, b, steps, "task")
+    pair = next((pair for pair in pairs["pairs"] if pair.a.task == task), None)
+    if pair is None:
+        return None
+    at = zip(pairs["steps"], (pair.a, pair.b), strict=True)
+    places = [Address("held_out", step, side.task) for step, side in at]
+    found = [list(reader.records("held_out", p.step, p.task)) for reader, p in zip((a, b), places, strict=True)]
+    asked = next(
+        record.body for record in a.records("task", places[0].step, places[0].task) if record.body["of"] == "held_out"
+    )
+    base = found[0][0]
+    return {
+        "question": question(asked),
+        "runs": [(place, columns(records, base)) for place, records in zip(places, found, strict=True)],
+    }

@@ -1,0 +1,80 @@
+"""The rollouts of one task at one step side by side, with the first place where each differs from one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from gnomon.launch.read import Address, asked_at, held, question
+from gnomon.store import Record, RunReader
+
+__all__ = ["columns", "group_facts"]
+
+CONTEXT = 400
+"""Characters that are shown of what a reply shares with the one it is compared with."""
+SHOWN = 3000
+"""Characters that are shown from the first difference on."""
+WORD = re.compile(r"\s*\S+|\s+")
+
+
+def group_facts(reader: RunReader, place: Address, base: int | None) -> dict[str, Any]:
+    """What the page of a group shows.
+
+    Args: base: the sample that the others are compared with; the first one where the group has no such sample.
+    Raises: RunError E409 where the run has no such group.
+    """
+    records = list(held(reader, place))
+    if not records:
+        raise reader.absent(place.kind, place.step, place.task)
+    asked = asked_at(reader, place)
+    chosen = next((record for record in records if record.sample == base), records[0])
+    rewards = [float(record.body["reward"]) for record in records]
+    return {
+        "id": asked["id"],
+        "question": question(asked),
+        "base": chosen.sample,
+        "mean": sum(rewards) / len(rewards),
+        "correct": sum(record.body["status"] == "correct" for record in records),
+        "columns": columns(records, chosen),
+    }
+
+
+def columns(records: Sequence[Record], base: Record) -> list[dict[str, Any]]:
+    """One per rollout: its numbers, and its reply cut where it first differs from the reply of `base`."""
+    return [
+        {
+            "sample": record.sample,
+            "is_base": record is base,
+            "player": record.body.get("player", record.body.get("seat", 0)),
+            "advantage": record.body.get("advantage"),
+            **{name: record.body[name] for name in ("reward", "status", "tokens", "finish")},
+            **parted(record.body["reply"], record.body["reply"] if record is base else base.body["reply"]),
+        }
+        for record in records
+    ]
+
+
+def parted(reply: str, base: str) -> dict[str, Any]:
+    """A reply in three parts: what it shares with another one, the word at which it differs, and the rest."""
+    if reply == base:
+        return {"equal": True, "shared": reply[:SHOWN], "word": "", "rest": "", "left_out": max(0, len(reply) - SHOWN)}
+    at = shared(reply, base)
+    found = WORD.match(reply, at, at + SHOWN)
+    end = found.end() if found else at
+    return {
+        "equal": False,
+        "shared": ("… " if at > CONTEXT else "") + reply[max(0, at - CONTEXT) : at],
+        "word": reply[at:end] or "(ends here)",
+        "rest": reply[end : at + SHOWN],
+        "left_out": max(0, len(reply) - at - SHOWN),
+    }
+
+
+def shared(a: str, b: str) -> int:
+    """Number of characters at the beginning that two texts share, by bisection: a text may be very long."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a[low:middle] == b[low:middle] else (low, middle - 1)
+    return low
