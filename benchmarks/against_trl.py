@@ -139,7 +139,7 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
                 groups.append(Group(task=task, index=step * shape.prompts + i, rollouts=rollouts))
             batch = Crediting(row)(pack(groups, sampling=sampling, exact=exact), learner)
             log.rollouts(groups)
-            log.advantages(batch.advantages)
+            log.credit(batch)
             stats = learner.forward_backward(batch, row)
             log.stats(stats)
             log.stats(learner.optim_step(1e-6))

@@ -29,7 +29,7 @@ async def main(folder: str, steps: int) -> str:
                 batch = gnomon.pack(groups, sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
                 batch = parts.credit(batch, learner)  # an advantage on every token
                 log.rollouts(groups)
-                log.advantages(batch.advantages)
+                log.credit(batch)
                 log.stats(learner.forward_backward(batch, objective))
                 log.stats(learner.optim_step(parts.schedule(weights.version + 1)))
         await actor.sync(learner.publish(), steps)

@@ -216,7 +216,7 @@ def test_spare_groups_are_recorded_without_credit_and_not_trained_on(engine):
     learner = LocalLearner(Policy.load(model_folder("tiny")))
     log = StepLog(0)
     log.rollouts(groups)
-    log.advantages(credited(learner, batch, objective("rloo")).advantages)
+    log.credit(credited(learner, batch, objective("rloo")))
     told = {(r.task, r.sample): r.body["advantage"] for r in log.records() if r.kind == "rollout"}
     assert len(told) == 3 * len(groups)
     for group in groups:

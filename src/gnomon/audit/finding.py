@@ -36,6 +36,8 @@ class Axis(StrEnum):
 
 
 AXES = tuple(Axis)
+BRIEF = 2000
+"""Characters of a reply that a receipt keeps."""
 
 
 class Severity(StrEnum):
@@ -79,6 +81,12 @@ class Finding:
     count: int = 1
     """Number of calls that showed it."""
     acknowledged: bool = False
+
+    def brief(self) -> dict[str, Any]:
+        """The finding in plain values, without its script and with at most so much of its reply."""
+        names = ("axis", "rule", "severity", "what", "where", "why", "fix", "count", "acknowledged")
+        evidence = {"task": self.evidence.task, "index": self.evidence.index, "reply": self.evidence.reply[:BRIEF]}
+        return {**{name: value for name, value in asdict(self).items() if name in names}, "evidence": evidence}
 
     @property
     def blocks(self) -> bool:
@@ -137,7 +145,11 @@ class Report:
         counts = {kind.value: sum(f.severity is kind for f in self.findings) for kind in Severity}
         acknowledged = sorted({finding.rule for finding in self.findings if finding.acknowledged})
         rules = sorted({finding.rule for finding in self.findings})
-        return {"hash": self.hash, **counts, "acknowledged": acknowledged, "rules": rules, "tasks": self.tasks}
+        return {
+            **{"hash": self.hash, **counts, "acknowledged": acknowledged, "rules": rules, "tasks": self.tasks},
+            "findings": [finding.brief() for finding in self.findings],
+            "skipped": dict(self.skipped),
+        }
 
     def acknowledging(self, rules: Collection[str]) -> Report:
         """The same report with findings of these rules (or of an axis, by its name) acknowledged."""

@@ -103,11 +103,15 @@ class Batch:
     @property
     def advantages(self) -> list[float]:
         """Of every rollout of the step, in order: the mean over its tokens, nothing where it has none."""
+        return [mean(values) for values in self.by_rollout(self.advantage)]
+
+    def by_rollout(self, values: Tensor | None) -> list[list[float]]:
+        """Values [T] of the tokens, for every rollout of the step in order; nothing of each where there are none."""
         found: list[list[float]] = [[] for _ in range(self.rollouts.rewards.numel())]
-        if self.advantage is not None:
-            for rollout, value in zip(self.rollout.tolist(), self.advantage.tolist(), strict=True):
+        if values is not None:
+            for rollout, value in zip(self.rollout.tolist(), values.tolist(), strict=True):
                 found[rollout].append(value)
-        return [mean(values) for values in found]
+        return found
 
     def tokens_of(self, places: Collection[int]) -> Tensor:
         """[T'] where the trainable tokens of some sequences stand among those of all."""

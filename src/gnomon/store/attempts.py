@@ -18,6 +18,7 @@ from gnomon.store.journal import faults
 from gnomon.store.layout import COLUMNS, Record, link, pack, unpack
 
 __all__ = [
+    "CREDIT",
     "SENTENCES",
     "Attempt",
     "Source",
@@ -63,6 +64,8 @@ SENTENCES = {
     Source.LEARNER: "the same rollouts gave other advantages or metrics",
 }
 """Each source as a sentence for a user."""
+CREDIT = {"advantage", "advantages", "proximal_logp"}
+"""Keys of a rollout's record that follow from other rollouts and from the learner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,7 @@ def _source(old: Record, new: Record) -> Source | None:
         return None
     if old.kind == "task":
         return Source.POLICY if keys <= {"prompt_ids", "origins"} else Source.ENVIRONMENT
-    if old.kind not in ("rollout", "held_out") or keys <= {"advantage"}:
+    if old.kind not in ("rollout", "held_out") or keys <= CREDIT:
         return Source.LEARNER
     for then, now in zip(old.body.get("turns") or (), new.body.get("turns") or (), strict=False):
         if then.get("messages") != now.get("messages"):

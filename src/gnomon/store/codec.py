@@ -36,7 +36,7 @@ from gnomon.types import (
     Verdict,
 )
 
-__all__ = ["decode", "encode", "logprobs_of", "rollout_of", "task_of", "verdict_of"]
+__all__ = ["decode", "encode", "floats_of", "logprobs_of", "packed", "rollout_of", "task_of", "verdict_of"]
 
 Body = Mapping[str, Any]
 
@@ -222,7 +222,7 @@ def verdict_of(record: Record) -> Verdict:
 
 
 def packed(logprobs: Sequence[float]) -> str:
-    """Log-probabilities as text, in 4 bytes each where all of them are exact in that."""
+    """Numbers as text, in 4 bytes each where all of them are exact in that."""
     wide, narrow = array("d", logprobs), array("f", logprobs)
     exact = all(a == b or a != a for a, b in zip(narrow, wide, strict=True))
     return b64encode(little_endian(narrow if exact else wide).tobytes()).decode()
@@ -230,7 +230,12 @@ def packed(logprobs: Sequence[float]) -> str:
 
 def logprobs_of(body: Body) -> list[float]:
     """The log-probabilities of a stored rollout, of all its turns."""
-    data, count = b64decode(body["logprobs"]), len(body["token_ids"])
+    return floats_of(body, "logprobs")
+
+
+def floats_of(body: Body, name: str) -> list[float]:
+    """Numbers of a stored rollout, one for each of its tokens, of all its turns. Args: name: the key in the record."""
+    data, count = b64decode(body[name]), len(body["token_ids"])
     values = array("d" if count and len(data) == 8 * count else "f")
     values.frombytes(data)
     return list(little_endian(values))

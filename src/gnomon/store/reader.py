@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +156,21 @@ class RunReader:
     def rows(self, start: int = 0) -> Iterator[tuple[Any, ...]]:
         """The rows as stored, from position `start` on."""
         return rows(self._db, self.folder, start)
+
+    def steps_near(self, step: int, kinds: Collection[str]) -> tuple[int | None, int | None]:
+        """The last step before a step, and the first one after it, that have a record of one of these kinds."""
+        before = (
+            "SELECT max(step) FROM (SELECT step FROM records WHERE step < ? AND kind = ? ORDER BY step DESC LIMIT 1)"
+        )
+        after = "SELECT min(step) FROM (SELECT step FROM records WHERE step > ? AND kind = ? ORDER BY step LIMIT 1)"
+        found = [[self._query(query, step, kind)[0][0] for kind in kinds] for query in (before, after)]
+        lower, upper = ([at for at in steps if at is not None] for steps in found)
+        return max(lower, default=None), min(upper, default=None)
+
+    def steps_with(self, kinds: Collection[str]) -> list[int]:
+        """The steps that have a record of one of these kinds, in order."""
+        query = "SELECT DISTINCT step FROM records WHERE kind = ?"
+        return sorted({row[0] for kind in kinds for row in self._query(query, kind) if row[0] is not None})
 
     def record(self, seq: int) -> Record:
         """The record at a position in the chain. Raises: RunError E405 where there is none."""

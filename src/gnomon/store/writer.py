@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from gnomon.errors import GnomonError, ResourceError, RunError
 from gnomon.store import checkpoints
-from gnomon.store.attempts import SENTENCES, Attempt, Source, attempts, give_up, set_aside, source
+from gnomon.store.attempts import CREDIT, SENTENCES, Attempt, Source, attempts, give_up, set_aside, source
 from gnomon.store.checkpoints import Checkpoint, Place
 from gnomon.store.compare import differences
 from gnomon.store.failpoint import failpoint
@@ -338,7 +338,7 @@ class Run:
         pairs = [(unpack(was)[0], unpack(now)[0]) for was, now in zip(old, new, strict=False)]
         found, there, here = source(pairs)
         parts = differences(there, here)
-        key = next((key for key in parts if key != "advantage"), next(iter(parts), "hash"))
+        key = next((key for key in parts if key not in CREDIT), next(iter(parts), "hash"))
         was, now = parts.get(key, (there.hash, here.hash))
         why = f"{SENTENCES[found]} ({key!r} of {there.place} was {was} and is now {now})"
         if pairs[0][0].seq and found in self.tolerate:

@@ -54,7 +54,7 @@ async def train(
             log.rollouts(groups)
             batch = pack(judged(groups), sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
             batch = credit(batch, learner, updates=config.optim.updates)
-            log.advantages(batch.advantages)
+            log.credit(batch)
             parts = batch.updates(config.optim.epochs, config.optim.minibatches, key.at("updates", step=step))
             for update, part in enumerate(parts, weights.version + 1):
                 log.stats(learner.forward_backward(part, objective))

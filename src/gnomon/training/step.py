@@ -7,15 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from time import monotonic
+from typing import Any
 
+from gnomon.learners.batch import Batch
 from gnomon.rollout.failures import Unjudged
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
 from gnomon.store import Record, encode
+from gnomon.store.codec import packed
 from gnomon.training.evaluate import Evaluation
 from gnomon.types import Group, Stop
 from gnomon.verifiers.breakdown import breakdown, entries
 
 __all__ = ["StepLog", "rollout_stats"]
+
+Credit = Mapping[str, Any]
+"""Fields of a rollout's record: what it was trained with."""
+SPARE: Credit = {"advantage": 0.0}
 
 
 class StepLog:
@@ -28,7 +35,7 @@ class StepLog:
         self.evaluations: list[list[Record]] = []
         """The records of each; the last of them is the evaluation itself."""
         self._groups: Sequence[Group] = ()
-        self._advantages: Sequence[float] | None = None
+        self._credit: Sequence[Credit] | None = None
         self._stats: Stats = {}
         self._statuses: dict[str, int] = {}
 
@@ -43,10 +50,10 @@ class StepLog:
         """All rollouts of the step, before any is dropped."""
         self._groups = groups
 
-    def advantages(self, advantages: Sequence[float]) -> None:
-        """One for each rollout that is trained on, in order. Rollouts of spare groups, and of groups that could not be
-        judged, have none."""
-        self._advantages = advantages
+    def credit(self, batch: Batch) -> None:
+        """The credit of the rollouts that are trained on, in order. Rollouts of spare groups, and of groups that could
+        not be judged, have none."""
+        self._credit = list(credit_of(batch))
         rollouts = [rollout for group in self._groups for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
         self.stats(rollout_stats(self._groups))
@@ -65,7 +72,7 @@ class StepLog:
 
     def trained(self) -> list[Record]:
         """Those of the rollouts to train on."""
-        return list(records_of("rollout", self.number, self._groups, self._advantages))
+        return list(records_of("rollout", self.number, self._groups, self._credit))
 
     def unfinished(self, error: Exception | None = None) -> list[Record]:
         """What was measured and sampled so far. Args: error: what ended the step; it may carry more rollouts."""
@@ -76,16 +83,31 @@ class StepLog:
 
 
 def records_of(
-    kind: str, step: int, groups: Sequence[Group], advantages: Sequence[float] | None = None
+    kind: str, step: int, groups: Sequence[Group], credit: Sequence[Credit] | None = None
 ) -> Iterator[Record]:
-    """The records of groups, each rollout with its advantage where there are advantages."""
-    remaining = iter(advantages or ())
+    """The records of groups, each rollout with its credit where there is credit."""
+    remaining = iter(credit or ())
     for group in groups:
         for record in encode(group, kind=kind, step=step):
-            if record.kind == kind and advantages is not None and group.judged:
-                advantage = 0.0 if group.spare else next(remaining)
-                record = replace(record, body={**record.body, "advantage": advantage})
+            if record.kind == kind and credit is not None and group.judged:
+                record = replace(record, body={**record.body, **(SPARE if group.spare else next(remaining))})
             yield record
+
+
+def credit_of(batch: Batch) -> Iterator[Credit]:
+    """What the records keep of a batch's credit, for each of its rollouts.
+
+    `advantage` is the mean over its tokens; `advantages` has those of all tokens where they differ. `proximal_logp` is
+    kept where the learner scored the batch before its first update and may differ from the sampler.
+    """
+    scored = batch.by_rollout(None if batch.exact else batch.proximal_logp)
+    for mean, advantages, logp in zip(batch.advantages, batch.by_rollout(batch.advantage), scored, strict=True):
+        found: dict[str, Any] = {"advantage": mean}
+        if len(set(advantages)) > 1:
+            found["advantages"] = packed(advantages)
+        if logp:
+            found["proximal_logp"] = packed(logp)
+        yield found
 
 
 def rollout_stats(groups: Sequence[Group]) -> Stats:

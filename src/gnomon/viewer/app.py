@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -15,16 +16,18 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from gnomon.errors import GnomonError
-from gnomon.launch.read import Address, address, rollout
-from gnomon.store import RunReader
+from gnomon.launch.read import Address, address, found_at, held, rollout
+from gnomon.objectives import TABLE
+from gnomon.store import Record, RunReader
 from gnomon.viewer.compare import SORTED, comparison, overlaid, task_of_both
 from gnomon.viewer.facts import charts, glance, group_rows, overview, step_facts, task_charts, task_facts
 from gnomon.viewer.folders import run_folders
 from gnomon.viewer.group import group_facts
 from gnomon.viewer.index import Index
+from gnomon.viewer.objective import objective_card, objective_chart, objective_rows
 from gnomon.viewer.pages import TEMPLATES
 from gnomon.viewer.search import Query, search, values_seen
-from gnomon.viewer.tokens import SHADES, tokenizer_of, turn_tokens
+from gnomon.viewer.tokens import CHANNELS, absent, legend, spans, tokenizer_of, turn_tokens
 
 __all__ = ["application"]
 
@@ -39,12 +42,16 @@ def application(places: Sequence[Path]) -> Starlette:
     pages = Pages(places)
     routes = [
         Route("/", pages.runs),
+        Route("/objectives", pages.objectives),
+        Route("/objective/{objective}", pages.objective),
+        Route("/objective/{objective}/curve", pages.objective_curve),
         Route("/compare", pages.compare),
         Route("/compare/curves", pages.compared_curves),
         Route("/compare/task", pages.compared_task),
         Route("/run/{name:path}/-/curves", pages.curves),
         Route("/run/{name:path}/-/state", pages.state),
         Route("/run/{name:path}/-/search", pages.search),
+        Route("/run/{name:path}/-/audit", pages.audit),
         Route("/run/{name:path}/-/step/{step:int}", pages.step),
         Route("/run/{name:path}/-/held-out/{step:int}", pages.held_out_step),
         Route("/run/{name:path}/-/task/{task:int}/curves", pages.task_curves),
@@ -56,7 +63,7 @@ def application(places: Sequence[Path]) -> Starlette:
         Route("/run/{name:path}/-/", pages.run),
         Mount("/static", StaticFiles(packages=[("gnomon.viewer", "static")])),
     ]
-    return Starlette(routes=routes, exception_handlers={GnomonError: refused, NotShown: absent})
+    return Starlette(routes=routes, exception_handlers={GnomonError: refused, NotShown: nothing})
 
 
 class NotShown(Exception):
@@ -152,6 +159,20 @@ class Pages:
             facts = group_facts(reader, place, whole(request, "with"))
         return self.page("group.html", request, facts=facts, place=place)
 
+    def objectives(self, request: Request) -> Response:
+        return self.page("objectives.html", request, rows=objective_rows())
+
+    def objective(self, request: Request) -> Response:
+        return self.page("objective.html", request, card=objective_card(known_objective(request)))
+
+    def objective_curve(self, request: Request) -> Response:
+        return JSONResponse(objective_chart(known_objective(request)))
+
+    def audit(self, request: Request) -> Response:
+        with RunReader(self.folder(request)) as reader:
+            receipt = reader.manifest.get("audit") or {}
+        return self.page("audit.html", request, receipt=receipt)
+
     def compare(self, request: Request) -> Response:
         asked, begin = request.query_params, whole(request, "from") or 0
         a, b = asked.get("a", ""), asked.get("b", "")
@@ -180,10 +201,16 @@ class Pages:
         place = placed(request)
         if place.sample is None:
             raise NotShown(f"{str(place)!r} names no rollout.")
+        channel = request.query_params.get("channel", "")
+        channel = channel if channel in CHANNELS else next(iter(CHANNELS))
         with RunReader(self.folder(request)) as reader, reader.snapshot():
+            place = found_at(reader, place)
             facts = rollout(reader, place)
-            group = [r for r in reader.records(place.kind, place.step, place.task, attempt=place.attempt)]
-            tokens = turn_tokens(facts, tokenizer_of(reader.recipe))
+            group = list(held(reader, place))
+            tier, tokenizer = str(reader.manifest.get("tier", "")), tokenizer_of(reader.recipe)
+        asked = Record(kind="task", step=place.step, task=place.task, body=facts["asked"])
+        record = next(record for record in group if record.sample == place.sample)
+        tokens = turn_tokens(asked, record, tokenizer, tier)
         turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
         rows = group_rows(group)
         samples = [row["sample"] for row in rows]
@@ -193,14 +220,27 @@ class Pages:
             request,
             facts=facts,
             place=place,
-            turns=[{**turn, "spelled": spelled} for turn, spelled in zip(turns, tokens, strict=False)],
+            turns=[
+                {**turn, "spans": spans(shown, channel), "count": len(shown)}
+                for turn, shown in zip_longest(turns, tokens, fillvalue=[])
+            ],
+            channels=CHANNELS,
+            channel=channel,
+            following=after(channel),
+            legend=legend(channel),
+            note=absent(record.body, channel, tier, place.kind == "held_out"),
             group=rows,
             previous=neighbour(place, samples, at - 1),
             next=neighbour(place, samples, at + 1),
             begin=whole(request, "from") or 0,
             piece=PIECE,
-            shades=range(SHADES),
         )
+
+
+def after(channel: str) -> str:
+    """The channel that follows another one."""
+    names = [*CHANNELS]
+    return names[(names.index(channel) + 1) % len(names)]
 
 
 def neighbour(place: Address, samples: Sequence[int], at: int) -> str:
@@ -217,6 +257,14 @@ def placed(request: Request) -> Address:
     if place.step is None or place.task is None:
         raise NotShown(f"{text!r} names no task at a step.")
     return place
+
+
+def known_objective(request: Request) -> str:
+    """The name of the objective in a request. Raises: NotShown."""
+    name = str(request.path_params["objective"])
+    if name not in TABLE:
+        raise NotShown(f"No objective is named {name!r}.")
+    return name
 
 
 def compared(request: Request) -> dict[str, str]:
@@ -242,6 +290,6 @@ async def refused(request: Request, error: Exception) -> Response:
     return HTMLResponse(text, 404)
 
 
-async def absent(request: Request, error: Exception) -> Response:
+async def nothing(request: Request, error: Exception) -> Response:
     text = TEMPLATES.get_template("error.html").render(name="", text=str(error))
     return HTMLResponse(text, 404)

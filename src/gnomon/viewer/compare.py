@@ -12,7 +12,7 @@ from gnomon.launch.read import Address, question
 from gnomon.stats import Interval, difference_interval
 from gnomon.store import RunReader
 from gnomon.store.compare import unequal
-from gnomon.viewer.facts import charts, steps_with
+from gnomon.viewer.facts import MEASURED, charts
 from gnomon.viewer.group import columns
 
 __all__ = ["SORTED", "comparison", "overlaid", "task_of_both"]
@@ -70,7 +70,7 @@ def comparison(a: RunReader, b: RunReader, steps: tuple[int | None, int | None],
     pairs = [Pair(id=name, a=found_a[name], b=found_b[name]) for name in found_a if name in found_b]
     return {
         "steps": at,
-        "evaluations": [steps_with(reader, "held_out") for reader in (a, b)],
+        "evaluations": [reader.steps_with(MEASURED) for reader in (a, b)],
         "only": (len(found_a) - len(pairs), len(found_b) - len(pairs)),
         "pairs": sorted(pairs, key=SORTED[order]),
         "reward": interval([pair.reward for pair in pairs]),
@@ -87,7 +87,7 @@ def interval(differences: Sequence[float]) -> Interval | None:
 
 def last_evaluation(reader: RunReader) -> int | None:
     """The step before which a run was last measured; None before it was."""
-    return max(steps_with(reader, "held_out"), default=None)
+    return max(reader.steps_with(MEASURED), default=None)
 
 
 def measured(reader: RunReader, step: int | None) -> dict[str, Measured]:

@@ -10,18 +10,21 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from gnomon.config.sections import DEFAULTS
 from gnomon.errors import GnomonError
 from gnomon.launch.read import Address, asked_at, question, summary
 from gnomon.metrics import EVALUATION, METRICS, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Record, RunReader
 
-__all__ = ["charts", "glance", "group_rows", "overview", "step_facts", "steps_with", "task_charts", "task_facts"]
+__all__ = ["MEASURED", "charts", "glance", "group_rows", "overview", "step_facts", "task_charts", "task_facts"]
 
 EXCERPT = 160
 """Characters of a reply that a list shows."""
 MOST = 256
 """Rollouts on the page of a task."""
+MEASURED = ("baseline", "evaluation")
+"""Kinds of the records of a measurement on held-out tasks."""
 CHARTS = (
     ("Reward", ("reward", "correct")),
     ("Length in tokens", ("length",)),
@@ -59,6 +62,11 @@ def glance(name: str, folder: Path) -> dict[str, Any]:
         return {"name": name, "error": str(error).splitlines()[0]}
 
 
+def objective_of(recipe: str) -> str:
+    """The name of the objective of a recipe."""
+    return str(tomllib.loads(recipe).get("objective", {}).get("type", DEFAULTS["objective"]["type"]))
+
+
 def pass_at_1(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Value and 95 % interval of an evaluation's pass@1."""
     return None if body is None else body["pass_at"].get("1")
@@ -75,6 +83,7 @@ def overview(name: str, folder: Path) -> dict[str, Any]:
             "name": name,
             "seq": reader.length,
             "recipe": reader.recipe,
+            "objective": objective_of(reader.recipe),
             "advice": ADVICE,
             "metrics": [(metric, value, meaning(metric)) for metric, value in sorted(last.items())],
             "evaluation_steps": [e["step"] for e in facts["evaluations"]],
@@ -127,7 +136,7 @@ def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> di
         if not records:
             raise reader.absent(kind, step)
         tasks = {task: asked_at(reader, Address(kind, step, task)) for task in dict.fromkeys(r.task for r in records)}
-        steps = steps_with(reader, kind)
+        previous, following = reader.steps_near(step, MEASURED if kind == "held_out" else ("step",))
     statuses: dict[str, int] = {}
     for record in records:
         statuses[record.body["status"]] = statuses.get(record.body["status"], 0) + 1
@@ -138,22 +147,13 @@ def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> di
         "statuses": statuses,
         "count": len(records),
         "shown": len(wanted),
-        "previous": max((at for at in steps if at < step), default=None),
-        "next": min((at for at in steps if at > step), default=None),
+        "previous": previous,
+        "next": following,
         "groups": [
             {"task": task, "question": question(tasks[task]), "id": tasks[task]["id"], "rows": group_rows(list(found))}
             for task, found in groupby(wanted, attrgetter("task"))
         ],
     }
-
-
-def steps_with(reader: RunReader, kind: str) -> list[int]:
-    """The steps that have rollouts of a kind."""
-    of = "step" if kind == "rollout" else "evaluation"
-    found = {record.step for record in reader.records(of)}
-    if kind == "held_out":
-        found |= {record.step for record in reader.records("baseline")}
-    return sorted(step or 0 for step in found)
 
 
 def group_rows(records: Sequence[Record]) -> list[dict[str, Any]]:

@@ -1,25 +1,55 @@
-"""A rollout's tokens with the log-probability at which each was sampled."""
+"""A rollout's tokens and what is known of each: who wrote it, at which probability, with what advantage."""
 
 from __future__ import annotations
 
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
+
+from markupsafe import Markup, escape
 
 from gnomon.errors import GnomonError
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.store import logprobs_of
+from gnomon.store import Record
+from gnomon.store.codec import floats_of, rollout_of
 from gnomon.terminal import printable
+from gnomon.types import Segment
 
-__all__ = ["SHADES", "tokenizer_of", "turn_tokens"]
+__all__ = ["CHANNELS", "Token", "absent", "legend", "spans", "tokenizer_of", "turn_tokens"]
 
 SHADES = 10
 """Classes of probability: class n holds tokens of probability n/SHADES up to (n + 1)/SHADES."""
+LEVELS = 5
+"""Classes of a number on either side of zero."""
+FULL_DIFFERENCE = 0.1
+"""Nats between learner and sampler from which the colour is the darkest."""
 MOST = 8000
 """Tokens of a turn that are shown one by one."""
+CHANNELS = {
+    "probability": "the probability at which each token was sampled",
+    "advantage": "the advantage with which each token was trained",
+    "difference": "the learner's log-probability less the sampler's, before the update",
+    "origin": "who wrote each token, with the prompt and the observations",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """One token. What is not known of it is None."""
+
+    text: str
+    id: int
+    origin: str
+    """`sampled`, `prefilled`, or who wrote a part of the prompt or an observation."""
+    logp: float | None = None
+    advantage: float | None = None
+    difference: float | None = None
+    """The learner's log-probability less the sampler's, in nats."""
 
 
 @lru_cache(maxsize=8)
@@ -35,32 +65,132 @@ def tokenizer_of(recipe: str) -> Tokenizer | None:
     return loaded(str(tomllib.loads(recipe).get("policy", {}).get("path", "tiny")))
 
 
-def turn_tokens(body: Mapping[str, Any], tokenizer: Tokenizer | None) -> list[list[dict[str, Any]]]:
-    """Per turn its tokens: `text`, `id`, `logp` (None for a prefilled token) and `shade`."""
-    logps = logprobs_of(body)
-    sizes = [turn["tokens"] for turn in body.get("turns", ())] or [len(logps)]
-    found, start = [], 0
-    for size in sizes:
-        stop = start + min(size, MOST)
-        found.append(list(spelled(body["token_ids"][start:stop], logps[start:stop], tokenizer)))
-        start += size
+def turn_tokens(asked: Record, record: Record, tokenizer: Tokenizer | None, tier: str) -> list[list[Token]]:
+    """The tokens of each turn: what is new in its prompt, and then its reply.
+
+    Args: asked: the `task` record of the rollout; tier: of the run. An exact one has checked in every step that
+        sampler and learner are equal in every bit.
+    """
+    body, turns = record.body, rollout_of(asked, record).turns
+    logps = [logp for turn in turns for logp in turn.completion.logprobs]
+    advantages = known(body, "advantages") or [body.get("advantage")] * len(logps)
+    trained = iter(zip(advantages, differences(body, logps, tier), strict=True))
+    found = []
+    for turn in turns:
+        reply = zip(turn.completion.token_ids, turn.completion.logprobs, trained, strict=False)
+        found.append([*prompt(turn.given, tokenizer), *islice(replied(list(reply), tokenizer), MOST)])
     return found
 
 
-def spelled(ids: Sequence[int], logps: Sequence[float], tokenizer: Tokenizer | None) -> Iterator[dict[str, Any]]:
-    """Tokens with their texts. Tokens that are parts of one character are shown together at the last of them."""
+def known(body: Mapping[str, Any], name: str) -> list[float]:
+    return floats_of(body, name) if name in body else []
+
+
+def differences(body: Mapping[str, Any], logps: Sequence[float], tier: str) -> Sequence[float | None]:
+    """Per token, where the run has both log-probabilities of it or has checked that they are equal."""
+    if learner := known(body, "proximal_logp"):
+        pairs = zip(learner, logps, strict=True)
+        return [None if math.isnan(sampler) else policy - sampler for policy, sampler in pairs]
+    checked = tier == "exact" and "advantage" in body
+    return [None if math.isnan(sampler) or not checked else 0.0 for sampler in logps]
+
+
+def prompt(given: Sequence[Segment], tokenizer: Tokenizer | None) -> Iterator[Token]:
+    for segment in given:
+        ids = segment.token_ids[:MOST]
+        for text, token in zip(spelled(ids, tokenizer), ids, strict=True):
+            yield Token(text=text, id=token, origin=segment.origin.value)
+
+
+Trained = tuple[float | None, float | None]
+"""Advantage and difference of a token."""
+
+
+def replied(reply: Sequence[tuple[int, float, Trained]], tokenizer: Tokenizer | None) -> Iterator[Token]:
+    ids = [token for token, _, _ in reply]
+    for text, (token, logp, (advantage, difference)) in zip(spelled(ids, tokenizer), reply, strict=True):
+        sampled = not math.isnan(logp)
+        yield Token(
+            text=text, id=token, origin="sampled" if sampled else "prefilled", logp=logp if sampled else None,
+            advantage=advantage, difference=difference,
+        )  # fmt: skip
+
+
+def spelled(ids: Sequence[int], tokenizer: Tokenizer | None) -> Iterator[str]:
+    """Texts of tokens. Tokens that are parts of one character are shown together at the last of them."""
     waiting: list[int] = []
-    for token, logp in zip(ids, logps, strict=True):
+    for token in ids:
         waiting.append(token)
         text = tokenizer.spell(waiting) if tokenizer else f"⟨{token}⟩"
         if text.endswith("\N{REPLACEMENT CHARACTER}") and len(waiting) < 4:
             text = ""
         else:
             waiting = []
-        sampled = not math.isnan(logp)
-        yield {
-            "text": printable(text),
-            "id": token,
-            "logp": logp if sampled else None,
-            "shade": min(SHADES - 1, int(math.exp(logp) * SHADES)) if sampled else "prefilled",
-        }
+        yield printable(text)
+
+
+def spans(tokens: Sequence[Token], channel: str) -> Markup:
+    """Tokens as markup, coloured by a channel; tokens that are no part of the reply stand in `origin` only."""
+    shown = [token for token in tokens if channel == "origin" or token.origin in ("sampled", "prefilled")]
+    largest = max((abs(token.advantage) for token in shown if token.advantage), default=0.0)
+    return Markup("").join(
+        Markup('<span class="{}" data-id="{}" data-origin="{}"{}>{}</span>').format(
+            shade(token, channel, largest), token.id, token.origin, numbers(token), escape(token.text)
+        )
+        for token in shown
+    )
+
+
+def numbers(token: Token) -> Markup:
+    """What is known of a token as attributes."""
+    known = {"logp": token.logp, "advantage": token.advantage, "difference": token.difference}
+    return Markup("").join(
+        Markup(' data-{}="{}"').format(name, f"{value:.4g}") for name, value in known.items() if value is not None
+    )
+
+
+def shade(token: Token, channel: str, largest: float) -> str:
+    """The class of a token's colour. Args: largest: the largest advantage of the turn, without its sign."""
+    if channel == "origin" or token.origin == "prefilled":
+        return f"o-{token.origin}"
+    if channel == "probability":
+        return "" if token.logp is None else f"s{min(SHADES - 1, int(math.exp(token.logp) * SHADES))}"
+    value, full = (token.advantage, largest) if channel == "advantage" else (token.difference, FULL_DIFFERENCE)
+    if not value:
+        return "" if value is None else "zero"
+    return f"{'more' if value > 0 else 'less'}{min(LEVELS, math.ceil(LEVELS * abs(value) / full))}"
+
+
+def legend(channel: str) -> list[tuple[str, str]]:
+    """Classes of a channel's colours, each with its meaning; empty where it is between its neighbours'."""
+    if channel == "origin":
+        origins = ("template", "task", "environment", "tool", "policy", "prefilled", "sampled")
+        return [(f"o-{origin}", origin) for origin in origins]
+    if channel == "probability":
+        ends = {0: "0", SHADES - 1: "1"}
+        return [(f"s{place}", ends.get(place, "")) for place in range(SHADES)] + [("o-prefilled", "prefilled")]
+    low, high = ("lowest", "highest") if channel == "advantage" else ("−0.1 nats or less", "0.1 nats or more")
+    less = [(f"less{level}", low if level == LEVELS else "") for level in range(LEVELS, 0, -1)]
+    return [
+        *less,
+        ("zero", "0"),
+        *((f"more{level}", high if level == LEVELS else "") for level in range(1, LEVELS + 1)),
+    ]
+
+
+def absent(body: Mapping[str, Any], channel: str, tier: str, held_out: bool) -> str:
+    """Why a channel has nothing to show of a rollout, as a sentence; or what it shows is known from. May be empty."""
+    if channel in ("advantage", "difference") and "advantage" not in body:
+        return "The learner did not use this rollout" + (": it is of an evaluation." if held_out else ".")
+    if channel == "advantage" and "advantages" not in body:
+        return "All tokens of this rollout have the same advantage."
+    if channel == "difference" and "proximal_logp" not in body:
+        if tier == "exact":
+            return (
+                "Every difference is 0: the run checked in each step that sampler and learner are equal in every bit."
+            )
+        return (
+            "Not recorded: the learner scores a batch before its first update only where a step takes several updates "
+            "or the objective needs it. The largest difference of each step is among the metrics of the run."
+        )
+    return ""

@@ -17,7 +17,7 @@ function table(chart, parent) {
     if (!details.open || details.children.length > 1) return;
     const made = element("table", "", details);
     const head = element("tr", "", element("thead", "", made));
-    for (const label of ["step", ...chart.series.map((s) => s.label)]) element("th", label, head).scope = "col";
+    for (const label of [chart.axis ?? "step", ...chart.series.map((s) => s.label)]) element("th", label, head).scope = "col";
     const body = element("tbody", "", made);
     chart.x.forEach((x, at) => {
       const row = element("tr", "", body);
@@ -39,9 +39,9 @@ function draw(chart, alarms, parent) {
       width: Math.max(280, box.clientWidth - 20),
       height: 220,
       scales: { x: { time: false } },
-      axes: [{ ...axis, label: "step", labelSize: 18 }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(3)))) }],
+      axes: [{ ...axis, label: chart.axis ?? "step", labelSize: 18 }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(3)))) }],
       series: [
-        { label: "step" },
+        { label: chart.axis ?? "step" },
         ...chart.series.map((s, i) => ({
           label: s.label,
           stroke: COLOURS[i % COLOURS.length],
@@ -102,12 +102,34 @@ async function refresh() {
   if (old) await charts();
 }
 
+function tokenFacts(token) {
+  const { id, origin, logp, advantage, difference } = token.dataset;
+  const facts = [`token ${id}`, origin];
+  if (logp !== undefined) facts.push(`log-probability ${logp}`, `probability ${Math.exp(logp).toPrecision(3)}`);
+  if (advantage !== undefined) facts.push(`advantage ${advantage}`);
+  if (difference !== undefined) facts.push(`learner less sampler ${difference} nats`, `ratio ${Math.exp(difference).toPrecision(6)}`);
+  return facts;
+}
+
 document.addEventListener("mouseover", (event) => {
   const token = event.target.closest(".tokens span");
-  if (!token) return;
-  const facts = token.closest("details").querySelector(".token-facts");
-  facts.textContent = `token ${token.dataset.id}, log-probability ${token.dataset.logp}`;
+  if (token) token.closest("details").querySelector(".token-facts").textContent = tokenFacts(token).join(", ");
 });
+
+for (const details of document.querySelectorAll(".token-table")) {
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.children.length > 1) return;
+    const made = element("table", "", details);
+    const head = element("tr", "", element("thead", "", made));
+    for (const label of ["text", "what is known of it"]) element("th", label, head).scope = "col";
+    const body = element("tbody", "", made);
+    for (const token of details.parentElement.querySelectorAll(".tokens span")) {
+      const row = element("tr", "", body);
+      element("td", token.textContent, row);
+      element("td", tokenFacts(token).join(", "), row);
+    }
+  });
+}
 
 function help() {
   const old = document.querySelector("dialog");

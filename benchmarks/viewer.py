@@ -1,0 +1,236 @@
+"""How fast the viewer serves runs of many rollouts: python benchmarks/viewer.py --rollouts 50000 1000000
+
+Writes a run of so many rollouts through the store, verifies it, builds its side index, and then measures the time in
+which the server answers each page (median and largest of 20 requests) and the first paint in a headless Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import sys
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from struct import pack
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from gnomon.store import Record, Run, RunReader, RunStatus, verify
+from gnomon.viewer import Viewer
+from gnomon.viewer.index import Index
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "viewer"))
+
+GROUPS, GROUP, TASKS, EVERY, HELD_OUT = 32, 8, 5000, 20, 128
+"""Groups per step, rollouts per group, train tasks, steps between evaluations, held-out tasks."""
+REQUESTS, PAINTS = 20, 5
+RECIPE = '[env]\ntype = "countdown"\n\n[objective]\ntype = "dr_grpo"\n\n[budget]\nsteps = {steps}\n'
+PARTS = ("correct", "format")
+METRICS = (
+    *("reward", "correct", "length", "truncated", "tokens", "all_right", "all_wrong", "failed", "entropy"),
+    *("grad_norm", "lr", "trained", "logp_mismatch", "drift", "clipped"),
+    *(f"part/{part}" for part in PARTS),
+    *(f"breakdown/{part}/{name}" for part in PARTS for name in ("paid", "return", "covariance", "variance")),
+)
+
+
+def written(folder: Path, rollouts: int, seed: int = 0) -> float:
+    """Write a finished run with so many rollouts of training. Returns: seconds."""
+    draw, began = random.Random(seed), time.perf_counter()
+    words = ["".join(draw.choices("abcdefghijklmnoprstuvw", k=draw.randint(2, 9))) for _ in range(4000)]
+    steps = rollouts // (GROUPS * GROUP)
+    manifest = {"tier": "exact", "versions": {}}
+    with Run.create(folder, recipe=RECIPE.format(steps=steps), manifest=manifest, genesis={"config": {}}) as run:
+        for step in range(steps + 1):
+            skill = 0.2 + 0.6 * step / max(1, steps)
+            records: list[Record] = []
+            if step % EVERY == 0 or step == steps:
+                records += groups("held_out", step, range(HELD_OUT), 1, skill, draw, words)
+                kind = "evaluation" if step else "baseline"
+                records.append(Record(kind=kind, step=step, body=evaluation(skill)))
+            if step < steps:
+                records += groups("rollout", step, draw.sample(range(TASKS), GROUPS), GROUP, skill, draw, words)
+                metrics = {name: draw.random() for name in METRICS}
+                records.append(Record(kind="step", step=step, body={"metrics": metrics, "statuses": {"correct": 3}}))
+            run.append(records)
+            run.time(step, {"seconds": 1.5, "training": 1.0})
+        run.set_status(RunStatus.FINISHED)
+    return time.perf_counter() - began
+
+
+def groups(
+    kind: str, step: int, tasks: Any, size: int, skill: float, draw: random.Random, words: list[str]
+) -> Iterator[Record]:
+    for task in tasks:
+        numbers, more = draw.choices(range(99), k=4), " ".join(draw.choices(words, k=8))
+        text = f"Using the numbers {numbers}, make {draw.randrange(999)}. {more}"
+        asked = {
+            "of": kind, "id": f"{kind}-{task}", "messages": [{"role": "user", "content": text}],
+            "answer": str(task), "prompt_ids": draw.choices(range(90), k=60), "origins": [["task", 60]],
+        }  # fmt: skip
+        yield Record(kind="task", step=step, task=task, body=asked)
+        for sample in range(size):
+            yield Record(kind=kind, step=step, task=task, sample=sample, body=rollout(kind, skill, draw, words))
+
+
+def rollout(kind: str, skill: float, draw: random.Random, words: list[str]) -> dict[str, Any]:
+    """One rollout of about 40 tokens and 200 characters."""
+    right, size = draw.random() < skill, draw.randint(20, 60)
+    logps = pack(f"<{size}f", *(-draw.random() for _ in range(size)))
+    return {
+        "reply": " ".join(draw.choices(words, k=30)) + " <answer>1 + 2</answer>",
+        "token_ids": draw.choices(range(90), k=size), "logprobs": b64encode(logps).decode(), "tokens": size,
+        "finish": "stop" if draw.random() < 0.9 else "length", "stop": "done", "version": 0,
+        "reward": 1.0 if right else draw.choice((0.0, 0.1)),
+        "status": "correct" if right else draw.choice(("wrong", "wrong", "wrong", "no_answer", "malformed")),
+        "parts": [{"name": part, "value": float(right), "weight": 0.5, "gate": None} for part in PARTS],
+        "extracted": "1 + 2", "span": [10, 15], "detail": "",
+        **({"advantage": draw.random() - 0.5} if kind == "rollout" else {}),
+    }  # fmt: skip
+
+
+def evaluation(skill: float) -> dict[str, Any]:
+    rate = {"value": skill, "low": skill - 0.05, "high": skill + 0.05, "n": HELD_OUT}
+    return {"pass_at": {"1": rate}, "length": 40.0, "truncated": 0.1}
+
+
+@contextmanager
+def served(*places: Path) -> Iterator[Viewer]:
+    viewer = Viewer(places)
+    thread = Thread(target=viewer.run, daemon=True)
+    thread.start()
+    try:
+        yield viewer
+    finally:
+        viewer.stop()
+        thread.join(10)
+
+
+def pages(steps: int) -> dict[str, str]:
+    """The pages to measure, by what they are."""
+    middle, run = steps // 2, "/run/a/-/"
+    return {
+        "runs": "/",
+        "a run": run,
+        "its curves": f"{run}curves",
+        "what changed": f"{run}state",
+        "a step": f"{run}step/{middle}",
+        "an evaluation": f"{run}held-out/{middle // EVERY * EVERY}",
+        "search: nothing given": f"{run}search",
+        "search: status, last steps": f"{run}search?status=malformed&first={steps * 9 // 10}",
+        "search: a rare status and finish": f"{run}search?status=malformed&finish=length&high=0.05",
+        "search: a reward that none has": f"{run}search?low=0.3&high=0.9",
+        "search: a common text": f"{run}search?text=answer",
+        "search: a text of a prompt": f"{run}search?text={quote('make 77.')}",
+        "search: a text that none has": f"{run}search?text=xyzzyqq",
+        "search: a task": f"{run}search?task=rollout-77",
+        "two runs": "/compare?a=a&b=b",
+        "their curves": "/compare/curves?a=a&b=b",
+        "an objective": "/objective/dr_grpo",
+        "the audit": f"{run}audit",
+    }
+
+
+def of_a_task(folder: Path, steps: int) -> dict[str, str]:
+    """The pages of one group, rollout and task."""
+    with RunReader(folder) as reader:
+        row = reader.rollout_rows(step=steps // 2)[0]
+    place, run = f"{row.step}:{row.task}", "/run/a/-/"
+    return {
+        "a group side by side": f"{run}group/{place}",
+        "a rollout": f"{run}rollout/{place}:0",
+        "a rollout by origin": f"{run}rollout/{place}:0?channel=origin",
+        "a task": f"{run}task/{row.task}",
+        "its curve": f"{run}task/{row.task}/curves",
+    }
+
+
+def answered(viewer: Viewer, path: str) -> list[float]:
+    """Milliseconds of the first answer and of the others."""
+    found = []
+    for _ in range(REQUESTS):
+        request = Request(
+            f"http://127.0.0.1:{viewer.port}{path}", headers={"Cookie": f"gnomon_{viewer.port}={viewer.token}"}
+        )
+        began = time.perf_counter()
+        with urlopen(request, timeout=120) as answer:
+            answer.read()
+        found.append(1000 * (time.perf_counter() - began))
+    return found
+
+
+def painted(viewer: Viewer, paths: dict[str, str], show: Callable[[str], None]) -> None:
+    """First contentful paint of pages in a headless Chromium, in milliseconds since the click."""
+    from browser import Browser
+
+    program = shutil.which("chromium")
+    if program is None:
+        show("no chromium: first paint is not measured")
+        return
+    first = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+    with TemporaryDirectory() as profile:
+        browser = Browser(program, Path(profile))
+        try:
+            browser.open(viewer.url)
+            for name, path in paths.items():
+                times = []
+                for _ in range(PAINTS):
+                    browser.open(f"http://127.0.0.1:{viewer.port}{path}")
+                    browser.wait(f"{first} !== undefined")
+                    times.append(float(browser.value(first)))
+                show(f"| {name} | {statistics.median(times):.0f} | {max(times):.0f} |")
+        finally:
+            browser.close()
+
+
+def measured(folder: Path, rollouts: int, show: Callable[[str], None]) -> None:
+    """Everything about runs of one size. Args: folder: holds the runs `a` and `b`, which are written if missing."""
+    for name, seed in (("a", 0), ("b", 1)):
+        size = rollouts if name == "a" else min(rollouts, 50_000)
+        if not (folder / name / "journal.db").exists():
+            show(f"run {name}: {size} rollouts written in {written(folder / name, size, seed):.0f} s")
+    began, report = time.perf_counter(), verify(folder / "a")
+    show(f"verify: {'sound' if report else report} in {time.perf_counter() - began:.0f} s")
+    began, index = time.perf_counter(), Index(folder / "a")
+    while not index.follow(600).complete:
+        pass
+    size = sum(path.stat().st_size for path in index.path.parent.glob(f"{index.path.name}*"))
+    journal = (folder / "a" / "journal.db").stat().st_size
+    seconds = time.perf_counter() - began
+    show(f"side index: {seconds:.0f} s, {size / 1e6:.0f} MB beside a journal of {journal / 1e6:.0f} MB")
+    steps = rollouts // (GROUPS * GROUP)
+    with served(folder) as viewer:
+        paths = pages(steps) | of_a_task(folder / "a", steps)
+        show("| page | first answer, ms | median | largest of the others |")
+        for name, path in paths.items():
+            times = answered(viewer, path)
+            show(f"| {name} | {times[0]:.0f} | {statistics.median(times[1:]):.0f} | {max(times[1:]):.0f} |")
+        show("| first paint | median, ms | largest |")
+        painted(
+            viewer, {name: path for name, path in paths.items() if "curve" not in name and name != "what changed"}, show
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rollouts", type=int, nargs="+", default=[50_000])
+    parser.add_argument("--folder", type=Path, help="keeps the runs, and uses those that are there")
+    given = parser.parse_args()
+    with TemporaryDirectory() as temporary:
+        os.environ["XDG_CACHE_HOME"] = str((given.folder or Path(temporary)) / "cache")
+        for rollouts in given.rollouts:
+            print(f"\n{rollouts} rollouts", flush=True)
+            measured((given.folder or Path(temporary)) / str(rollouts), rollouts, lambda line: print(line, flush=True))
+
+
+if __name__ == "__main__":
+    main()
