@@ -220,13 +220,43 @@ def measured(folder: Path, rollouts: int, show: Callable[[str], None]) -> None:
         )
 
 
+def attacked(folder: Path, count: int, show: Callable[[str], None]) -> None:
+    """Every page about a run of hostile texts in a headless Chromium: what the attacks achieved."""
+    from browser import Browser
+    from hostile import hostile_run, pages, probe
+
+    hostile_run(folder / "hostile", count, long_lines=3)
+    with TemporaryDirectory() as profile, served(folder) as viewer:
+        browser, own = Browser(shutil.which("chromium") or "chromium", Path(profile)), f"http://127.0.0.1:{viewer.port}"
+        try:
+            browser.open(viewer.url)
+            browser.requests.clear()
+            paths = list(pages("hostile", count))
+            found = []
+            for path in paths:
+                browser.open(own + path)
+                if achieved := browser.value(probe()):
+                    found.append(f"{path}: {achieved}")
+            elsewhere = {url for url in browser.requests if not url.startswith((own, "data:,"))}
+        finally:
+            browser.close()
+    show(f"{len(paths)} pages over {count} hostile rollouts: {len(found)} changed by one, {browser.dialogs} dialogs, ")
+    show(f"{len(browser.requests)} requests, {len(elsewhere)} to elsewhere")
+    for line in [*found, *elsewhere]:
+        show(line)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, nargs="+", default=[50_000])
     parser.add_argument("--folder", type=Path, help="keeps the runs, and uses those that are there")
+    parser.add_argument("--hostile", type=int, default=0, metavar="N", help="only try so many hostile rollouts")
     given = parser.parse_args()
     with TemporaryDirectory() as temporary:
         os.environ["XDG_CACHE_HOME"] = str((given.folder or Path(temporary)) / "cache")
+        if given.hostile:
+            attacked(Path(temporary), given.hostile, lambda line: print(line, flush=True))
+            return
         for rollouts in given.rollouts:
             print(f"\n{rollouts} rollouts", flush=True)
             measured((given.folder or Path(temporary)) / str(rollouts), rollouts, lambda line: print(line, flush=True))

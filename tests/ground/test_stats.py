@@ -2,13 +2,25 @@
 
 import math
 from itertools import combinations
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.stats import Interval, Max, Mean, Stat, Sum, mean_interval, merge, pass_at_k
+from gnomon.stats import (
+    Interval,
+    Max,
+    Mean,
+    Stat,
+    Sum,
+    difference_interval,
+    mean_interval,
+    merge,
+    pass_at_k,
+    t_quantile,
+)
 
 NUMBER = st.integers(-1000, 1000).map(float)  # sums of these are exact
 STATS: list[st.SearchStrategy[Stat]] = [
@@ -116,3 +128,18 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_hit(n: int) -> None:
 def test_pass_at_k_refuses_impossible_counts(n: int, correct: int, k: int) -> None:
     with pytest.raises(ValueError):
         pass_at_k(n, correct, k)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 7, 30, 255, 5000])
+def test_the_quantile_of_t_is_the_published_one(freedom):
+    assert t_quantile(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=1e-6)
+
+
+def test_paired_differences_have_the_interval_of_a_paired_t_test():
+    differences = [0.5, -0.25, 0.0, 1.0, 0.125]
+    found = difference_interval(differences)
+    expected = scipy.stats.ttest_rel(differences, [0.0] * 5).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-6)
+    assert found.n == 5 and found.value == fmean(differences)
+    same, single = difference_interval([0.5] * 4), difference_interval([0.5])
+    assert same.low == same.high == 0.5 and single.low == -math.inf and single.high == math.inf

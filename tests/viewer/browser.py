@@ -42,7 +42,11 @@ class Browser:
         self._open = ExitStack()
         self._socket = self._open.enter_context(connect(made["webSocketDebuggerUrl"], max_size=None))
         self._count = 0
+        self.requests: list[str] = []
+        """Addresses that pages asked for, or tried to."""
+        self.dialogs = 0
         self.ask("Page.enable")
+        self.ask("Network.enable")
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         """The result of a command of the protocol."""
@@ -52,6 +56,9 @@ class Browser:
             answer = json.loads(self._socket.recv(timeout=60))
             if answer.get("id") == self._count:
                 return answer["result"]
+            if answer.get("method") == "Network.requestWillBeSent":
+                self.requests.append(answer["params"]["request"]["url"])
+            self.dialogs += answer.get("method") == "Page.javascriptDialogOpening"
 
     def open(self, url: str) -> None:
         self.ask("Page.navigate", url=url)

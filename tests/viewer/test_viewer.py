@@ -45,7 +45,7 @@ def test_every_page_shows_what_was_recorded(written):
         assert "later" in texts["/run/a/-/task/0"][2] and "what?" in texts["/run/a/-/task/0"][2]
         page = texts["/run/a/-/rollout/0:0:0"][2]
         assert (
-            "solved" in page and 'href="0:0:1"' in page and 'class="sprefilled"' in page and 'data-logp="-0.5"' in page
+            "solved" in page and 'href="0:0:1"' in page and 'class="o-prefilled"' in page and 'data-logp="-0.5"' in page
         )
         curves = json.loads(asked(viewer, "/run/a/-/curves")[2])
         assert [chart["title"] for chart in curves["charts"]][:2] == ["Reward", "Length in tokens"]
