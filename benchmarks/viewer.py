@@ -246,14 +246,49 @@ def attacked(folder: Path, count: int, show: Callable[[str], None]) -> None:
         show(line)
 
 
+def pictured(a: Path, b: Path, out: Path) -> None:
+    """Write the pictures of docs/viewer.md. Args: a, b: two runs of one environment, of 40 steps or more."""
+    from browser import Browser
+
+    with RunReader(a) as reader:
+        step = reader.steps - 1
+        rows = [row for row in reader.rollout_rows(step=step) if row.status == "correct"]
+    task, one, two = rows[0].task, f"/run/{a.name}/-/", f"a={a.name}&b={b.name}"
+    shots = {
+        "run": (one, False), "run-dark": (one, True), "step": (f"{one}step/{step}", False),
+        "group": (f"{one}group/{step}:{task}", False),
+        "rollout": (f"{one}rollout/{step}:{task}:{rows[0].sample}", False),
+        "rollout-dark": (f"{one}rollout/{step}:{task}:{rows[0].sample}?channel=origin", True),
+        "search": (f"{one}search?text=answer&status=wrong", False), "compare": (f"/compare?{two}", False),
+    }  # fmt: skip
+    out.mkdir(exist_ok=True)
+    with TemporaryDirectory() as profile, served(a, b) as viewer:
+        browser = Browser(shutil.which("chromium") or "chromium", Path(profile))
+        try:
+            browser.ask("Emulation.setDeviceMetricsOverride", width=1200, height=850, deviceScaleFactor=1, mobile=False)
+            browser.open(viewer.url)
+            for name, (path, dark) in shots.items():
+                scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+                browser.ask("Emulation.setEmulatedMedia", features=scheme)
+                browser.open(f"http://127.0.0.1:{viewer.port}{path}")
+                browser.wait("(e => !e || e.dataset.drawn)(document.getElementById('charts'))")
+                browser.picture(out / f"{name}.png", dark=dark)
+        finally:
+            browser.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, nargs="+", default=[50_000])
     parser.add_argument("--folder", type=Path, help="keeps the runs, and uses those that are there")
     parser.add_argument("--hostile", type=int, default=0, metavar="N", help="only try so many hostile rollouts")
+    parser.add_argument("--pictures", type=Path, nargs=3, metavar=("A", "B", "OUT"), help="only picture two runs")
     given = parser.parse_args()
     with TemporaryDirectory() as temporary:
         os.environ["XDG_CACHE_HOME"] = str((given.folder or Path(temporary)) / "cache")
+        if given.pictures:
+            pictured(*given.pictures)
+            return
         if given.hostile:
             attacked(Path(temporary), given.hostile, lambda line: print(line, flush=True))
             return

@@ -92,8 +92,12 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
 
-    def picture(self, file: Path) -> None:
-        found = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+    def picture(self, file: Path, *, dark: bool = False, height: int = 850, scale: float = 0.75) -> None:
+        """Write the top of the page as a PNG. Args: height: in pixels of the page, which is 1200 wide."""
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.ask("Emulation.setEmulatedMedia", features=scheme)
+        clip = {"x": 0, "y": 0, "width": 1200, "height": height, "scale": scale}
+        found = self.ask("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         file.write_bytes(base64.b64decode(found["data"]))
 
     def close(self) -> None:
