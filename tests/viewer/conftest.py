@@ -92,6 +92,13 @@ def step_records(step: int, replies: list[str], asked_for: str = "what?") -> lis
     ]
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch) -> Path:
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
 @pytest.fixture
 def written(tmp_path) -> Callable[..., Path]:
     """A finished run whose steps hold these replies."""

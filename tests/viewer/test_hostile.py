@@ -15,8 +15,7 @@ def test_the_attacks_are_five_hundred_different_ones():
     assert len(set(attacks(500))) == 500 and len(set(attacks(COUNT))) == COUNT
 
 
-def test_no_page_executes_or_hides_or_asks_elsewhere(tmp_path, browser, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_no_page_executes_or_hides_or_asks_elsewhere(tmp_path, browser):
     folder = tmp_path / "runs" / NAME
     hostile_run(folder, COUNT)
     with served(folder.parent) as viewer:

@@ -26,10 +26,10 @@ def test_a_group_is_shown_side_by_side_with_its_first_differences(written):
     folder = written("a", ["one two three", "one two four", "one two", "one two three", "other"])
     with served(folder) as viewer:
         status, _, text = asked(viewer, "/run/a/-/group/0:0")
-        assert status == 200 and re.findall(r"<mark>(.*?)</mark>", text) == ["four", "(ends here)", "other"]
+        assert status == 200 and re.findall(r"<mark>(.*?)</mark>", text) == ["four", "(ends here)", "ther"]
         assert text.count("the same text") == 1 and "3 of 5 right, mean reward 0.6" in told(text)
         text = asked(viewer, "/run/a/-/group/0:0?with=2")[2]
-        assert re.findall(r"<mark>(.*?)</mark>", text) == [" three", " four", " three", "other"]
+        assert re.findall(r"<mark>(.*?)</mark>", text) == [" three", " four", " three", "ther"]
         assert 'href="/run/a/-/rollout/0:0:4"' in text and 'href="?with=4"' in text and 'href="?with=2"' not in text
         assert asked(viewer, "/run/a/-/group/0:0?with=99")[2] == asked(viewer, "/run/a/-/group/0:0")[2]
         for nowhere in ("0:9", "0", "task:0", "x", "attempt-3:0:0"):
@@ -160,7 +160,7 @@ def test_channels_of_a_run_that_recorded_them(tmp_path):
         origins = ["template", "task", "task", "prefilled", "sampled", "sampled"]
         assert [token["data-origin"] for token in found] == origins
         assert [token["class"] for token in found] == [f"o-{origin}" for origin in origins]
-        found = tokens_of(viewer, "no such channel")
+        found = tokens_of(viewer, "nothing")
         assert [token["class"] for token in found] == ["o-prefilled", "s6", "s1"]
 
 
@@ -182,13 +182,13 @@ def test_channels_of_a_run_that_did_not(tmp_path, tier, more, says, differs):
 
 def test_a_card_shows_what_the_command_shows(written):
     with served(written("a", ["x"])) as viewer:
-        status, _, text = asked(viewer, "/objective/rloo")
+        status, _, text = asked(viewer, "/objective/grpo")
         assert status == 200
         for words in ("maximises", "By enumeration", "At the edges", "Options", "bias", "source"):
             assert words in text
-        (chart,) = json.loads(asked(viewer, "/objective/rloo/curve")[2])["charts"]
+        (chart,) = json.loads(asked(viewer, "/objective/grpo/curve")[2])["charts"]
         assert chart["axis"] == "p" and chart["series"][0]["values"][5] == 1.0 and len(chart["x"]) == 11
-        assert 'href="/objective/rloo"' in asked(viewer, "/objectives")[2]
+        assert 'href="/objective/grpo"' in asked(viewer, "/objectives")[2]
         assert asked(viewer, "/objective/nothing")[0] == asked(viewer, "/objective/nothing/curve")[0] == 404
 
 

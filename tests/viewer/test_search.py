@@ -19,12 +19,6 @@ from viewer.conftest import asked, body, served, task
 WORDS = ["sum", "Product", "ÄRGER", "x=3", "<answer>", "\ud800", "\0", "\u202e", "7", "ab", "needle"]
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 @pytest.fixture
 def varied(tmp_path) -> Path:
     """A run of 12 steps and 2 evaluations whose rollouts differ in every field that can be searched."""

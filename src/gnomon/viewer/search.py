@@ -105,7 +105,7 @@ def search(db: sqlite3.Connection, reader: RunReader, query: Query, after: int =
     condition, values = terms(db, query)
     asking = Asking(reader, query.text)
     low, high = bounds(db, query)
-    at = max(after, low)
+    at = begin = max(after, low)
     for start, stop in spans(db, query, at, high):
         for row in select(db, condition, values, max(start, at), min(stop, high)):
             at = row["seq"]
@@ -116,7 +116,7 @@ def search(db: sqlite3.Connection, reader: RunReader, query: Query, after: int =
             if time.perf_counter() > until:
                 return Found(rows, at, row["step"])
         at = max(at, min(stop, high))
-        if time.perf_counter() > until:
+        if at > begin and time.perf_counter() > until:
             return Found(rows, at, step_at(db, at))
     return Found(rows, None, None)
 
