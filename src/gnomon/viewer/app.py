@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -222,7 +221,7 @@ class Pages:
             place=place,
             turns=[
                 {**turn, "spans": spans(shown, channel), "count": len(shown)}
-                for turn, shown in zip_longest(turns, tokens, fillvalue=[])
+                for turn, shown in zip(turns, tokens or [[]], strict=True)
             ],
             channels=CHANNELS,
             channel=channel,

@@ -16,6 +16,7 @@ from gnomon.launch.read import Address, asked_at, question, summary
 from gnomon.metrics import EVALUATION, METRICS, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Record, RunReader
+from gnomon.terminal import printable
 
 __all__ = ["MEASURED", "charts", "glance", "group_rows", "overview", "step_facts", "task_charts", "task_facts"]
 
@@ -96,7 +97,7 @@ def charts(folder: Path) -> dict[str, Any]:
         records = list(reader.records("step"))
         metrics = [body["metrics"] for body in reader.metrics()]
         held_out = [*reader.records("baseline"), *reader.records("evaluation")]
-        alarms = [{"step": alarm["step"], "name": alarm["name"]} for alarm in reader.alarms()]
+        alarms = [{"step": alarm["step"], "name": printable(alarm["name"])} for alarm in reader.alarms()]
     steps = [record.step for record in records]
     drawn = [
         {"title": title, "x": steps, "series": [series(name, metrics) for name in names], "page": "step"}
@@ -111,7 +112,7 @@ def charts(folder: Path) -> dict[str, Any]:
 
 
 def series(name: str, metrics: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    return {"label": name, "values": [step.get(name) for step in metrics], "meaning": METRICS.get(name, "")}
+    return {"label": printable(name), "values": [step.get(name) for step in metrics], "meaning": METRICS.get(name, "")}
 
 
 def measured(records: Sequence[Record]) -> list[dict[str, Any]]:

@@ -61,9 +61,10 @@ class Query:
     @classmethod
     def of(cls, address: Mapping[str, str]) -> Query:
         """The query in an address; what is not a number where one is needed counts as absent."""
-        kinds = {"int | None": whole, "float | None": real, "str": str}
-        given = {field.name: kinds[str(field.type)](address.get(field.name, "")) for field in fields(cls)}
-        return cls(**given)
+        texts, numbers = ("text", "task", "split", "status", "finish"), ("player", "first", "last")
+        given: dict[str, Any] = {name: address.get(name, "") for name in texts}
+        given |= {name: whole(address.get(name, "")) for name in numbers}
+        return cls(**given, low=real(address.get("low", "")), high=real(address.get("high", "")))
 
     @property
     def parameters(self) -> dict[str, str]:

@@ -73,7 +73,7 @@ def turn_tokens(asked: Record, record: Record, tokenizer: Tokenizer | None, tier
     """
     body, turns = record.body, rollout_of(asked, record).turns
     logps = [logp for turn in turns for logp in turn.completion.logprobs]
-    advantages = known(body, "advantages") or [body.get("advantage")] * len(logps)
+    advantages: Sequence[float | None] = known(body, "advantages") or [body.get("advantage")] * len(logps)
     trained = iter(zip(advantages, differences(body, logps, tier), strict=True))
     found = []
     for turn in turns:
