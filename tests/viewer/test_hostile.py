@@ -6,7 +6,7 @@ from gnomon.viewer.report import report
 from viewer.conftest import asked, served
 from viewer.hostile import attacks, hostile_run, pages, probe
 
-COUNT = 40
+COUNT = 24
 """Of the 500 attacks; `python benchmarks/viewer.py --hostile` tries all of them on every page."""
 NAME = "'\"><img src=x onerror=x> \u202e %2e"
 

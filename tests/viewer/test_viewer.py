@@ -15,24 +15,10 @@ from gnomon.store import Record, Run, RunReader
 from gnomon.viewer import Viewer
 from gnomon.viewer.report import report
 from viewer.conftest import asked, body, served, step_records, task
+from viewer.hostile import attacks
 
 STATIC = Path(gnomon.viewer.__file__).parent / "static"
 PAGES = ("/", "/run/a/-/", "/run/a/-/step/0", "/run/a/-/task/0", "/run/a/-/rollout/0:0:0")
-HOSTILE = [
-    "<script>document.title = 'owned'; window.owned = 1</script>",
-    "<img src=x onerror=\"document.title = 'owned'\">",
-    '"><svg onload="document.title=\'owned\'">',
-    "'-alert(1)-'",
-    "{{ 7 * 7 }} {% raw %} ${7 * 7}",
-    "</pre></main><h1>not ours</h1>",
-    "javascript:document.title='owned'",
-    "\x1b[2J\x1b]0;owned\x07",
-    "a\u202eb\u2066c\u200fd",
-    "\x00\x01\x7f\x9b31m",
-    "\ud800 lone",
-    "<style>main { display: none }</style>",
-    "&lt;b&gt; &amp;amp; \ufeff\ufffe",
-]
 
 
 def test_every_page_shows_what_was_recorded(written):
@@ -45,7 +31,10 @@ def test_every_page_shows_what_was_recorded(written):
         assert "later" in texts["/run/a/-/task/0"][2] and "what?" in texts["/run/a/-/task/0"][2]
         page = texts["/run/a/-/rollout/0:0:0"][2]
         assert (
-            "solved" in page and 'href="0:0:1"' in page and 'class="o-prefilled"' in page and 'data-logp="-0.5"' in page
+            "solved" in page
+            and 'href="./0:0:1"' in page
+            and 'class="o-prefilled"' in page
+            and 'data-logp="-0.5"' in page
         )
         curves = json.loads(asked(viewer, "/run/a/-/curves")[2])
         assert [chart["title"] for chart in curves["charts"]][:2] == ["Reward", "Length in tokens"]
@@ -113,18 +102,6 @@ def test_the_plotting_library_is_the_published_one():
     assert "MIT License" in (STATIC / "uplot.LICENSE").read_text()
 
 
-def test_no_page_executes_or_shows_as_markup_what_a_model_wrote(written, browser):
-    folder = written("a", HOSTILE, asked_for="<script>document.title = 'owned'</script>\u202e")
-    with served(folder) as viewer:
-        browser.open(f"{viewer.url}")
-        for page in ("step/0", "task/0", *(f"rollout/0:0:{sample}" for sample in range(len(HOSTILE)))):
-            browser.open(f"http://127.0.0.1:{viewer.port}/run/a/-/{page}")
-            assert browser.value("document.title").startswith("a · ") and browser.value("window.owned") is None
-            assert browser.value("document.querySelectorAll('img, svg, style, script:not([src])').length") == 0
-            assert browser.value("document.querySelectorAll('h1').length") == 1
-            assert not re.search(r"[\x00\x1b\x9b\u200f\u202e\u2066\ud800]", browser.value("document.body.innerText"))
-
-
 def test_a_huge_reply_is_shown_in_pieces(written):
     with served(written("a", ["x" * 10_000_000])) as viewer:
         status, _, text = asked(viewer, "/run/a/-/rollout/0:0:0")
@@ -172,7 +149,7 @@ def test_a_query_by_step_does_not_read_the_other_steps(written):
 
 
 def test_a_report_is_one_page_with_rollouts_that_nobody_chose(written, browser, tmp_path):
-    folder = written("a", *([text, "plain"] for text in HOSTILE))
+    folder = written("a", *([text, "plain"] for text in attacks(13)))
     text = report(folder)
     assert text == report(folder) and len(text) < 2_000_000
     assert not re.search(r"(src|href)=", text) and "<script" not in text.replace("&lt;script", "")
