@@ -4,8 +4,9 @@
 
 Both sample and train the shipped policy on the same prompts with the same lengths, by turns; prints the ratio
 by hand / fused of neighbouring rounds (1.05 is 5 % slower) and the largest difference of sampled and scored
-log-probabilities. The fused sampler keeps a cache of prompt and completion per row, without padded queries or
-blocks; everything around attention is the same code.
+log-probabilities. The fused sampler makes one call per token over the keys of every row, without padded queries or
+spans; the fused learner pads every text to the longest. Everything around attention is the same code. Prompts are
+shorter than a span, so every row keeps its whole prompt.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as fused
@@ -28,63 +30,63 @@ from gnomon.engines import embedded
 from gnomon.engines.base import Tier, sample_all
 from gnomon.envs import ENVS
 from gnomon.keys import Key
-from gnomon.learners import Batch, Row
+from gnomon.learners import Batch, Sequence
 from gnomon.learners.local import LocalLearner
 from gnomon.models import policy as policies
-from gnomon.models.attention import Decode, Packed, causal, gather, spread
+from gnomon.models.attention import SPAN
+from gnomon.models.decode import Decode, Slots
+from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
-from gnomon.objectives import Denominators, objective
-from gnomon.types import Request, Sampling
+from gnomon.models.trie import Trie
+from gnomon.objectives import Denominators, Rollouts, objective
+from gnomon.rollout.credit import Crediting
+from gnomon.types import Completion, Request, Sampling
 
 
 class FusedPacked(Packed):
-    """Every row attends to its prompt's keys and its own in one fused call."""
+    """The new tokens of every text attend to its whole path in one fused call; prompts and replies apart."""
+
+    def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None:
+        super().__init__(trie, device)
+        self.parts = [Padded([b for b in trie.branches if bool(b[1]) is later]) for later in (False, True)]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
-        cut = self.prefix.tokens
-        pq, pk, pv = (self.prefix.padded(x[:cut]).transpose(1, 2) for x in (query, key, value))
-        prompt = fused(pq, pk, pv, is_causal=True, scale=scale).transpose(1, 2).flatten(0, 1)
-        outs = []
-        for rows, flat, place in self.bands:
-            shape = (len(rows.group), rows.size)
-            q, k, v = (spread(gather(x[cut:], flat), place, shape).transpose(1, 2) for x in (query, key, value))
-            own = causal(rows.place, torch.arange(rows.size), None).expand(shape[0], 1, -1, -1)
-            far = self.prefix.real[rows.group][:, None, None, :].expand(-1, -1, rows.size, -1)
-            keys, values = torch.cat([pk[rows.group], k], 2), torch.cat([pv[rows.group], v], 2)
-            out = fused(q, keys, values, attn_mask=torch.cat([far, own], -1), scale=scale)
-            outs.append(gather(out.transpose(1, 2).flatten(0, 1), place))
-        return torch.cat([gather(prompt, self.prefix.place), gather(torch.cat(outs), self.order)])
+        out = torch.empty_like(query)
+        for part in self.parts:
+            if part.count:
+                q, k, v = query[part.asked], key[part.held], value[part.held]
+                q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+                found = fused(q, k, v, attn_mask=part.mask, scale=scale, enable_gqa=True)
+                out = out.index_put((part.asked[part.real],), found.transpose(1, 2)[part.real])
+        return out
+
+
+class Padded:
+    """Texts, each with the place of its new tokens and of all its tokens in the trie, padded to the longest."""
+
+    def __init__(self, branches: list[tuple[np.ndarray, int]]) -> None:
+        self.count = len(branches)
+        if not branches:
+            return
+        asked, held = max(len(path) - old for path, old in branches), max(len(path) for path, _ in branches)
+        shape = (self.count, asked)
+        self.asked, self.held = torch.zeros(shape, dtype=torch.int64), torch.zeros(self.count, held, dtype=torch.int64)
+        self.real, place = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.int64)
+        for row, (path, old) in enumerate(branches):
+            new = len(path) - old
+            self.asked[row, :new], self.held[row, : len(path)] = torch.from_numpy(path[old:]), torch.from_numpy(path)
+            self.real[row, :new], place[row, :new] = True, torch.arange(old, len(path))
+        self.mask = (torch.arange(held) <= place[:, :, None])[:, None]
 
 
 class FusedDecode(Decode):
-    """A cache per row, its prompt copied in front; one fused call a token."""
+    """One fused call a token."""
 
-    cache: list[tuple[Tensor, Tensor]]
-    seen: Tensor
-
-    def advance(self, group: Tensor, keep: Tensor | None = None) -> None:
-        self.step += 1
-        width = self.prefix.real.shape[1]
-        if self.step == 0:
-            self.cache = [
-                tuple(torch.nn.functional.pad(x[group], (0, 0, 0, 256)) for x in pair)  # type: ignore[misc]
-                for pair in self.prompt
-            ]
-            self.seen = torch.nn.functional.pad(self.prefix.real[group], (0, 256), value=True)
-        elif keep is not None:
-            self.cache = [(keys[keep], values[keep]) for keys, values in self.cache]
-            self.seen = self.seen[keep]
-        self.end = width + self.step + 1
-        self.mask = self.seen[:, None, None, : self.end]
-        self.positions = self.prefix.lengths[group] + self.step
-
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
-        if self.step < 0:
-            return super().attend(layer, query, key, value, scale, window)
-        keys, values = self.cache[layer]
-        keys[:, :, self.end - 1], values[:, :, self.end - 1] = key, value
-        near = (x[:, :, : self.end] for x in (keys, values))
-        return fused(query[:, :, None], *near, attn_mask=self.mask, scale=scale)[:, :, 0]
+    def _rows(self, query: Tensor, prompts: Slots, own: Slots, scale: float, window: int | None) -> Tensor:
+        if self.far_size:
+            raise SystemExit(f"a prompt has {SPAN} tokens or more; this benchmark compares shorter ones")
+        keys, values = own.first(len(query), self.near_size)
+        return fused(query[:, :, None], keys, values, attn_mask=self.near, scale=scale, enable_gqa=True)[:, :, 0]
 
 
 @contextmanager
@@ -95,6 +97,22 @@ def using(decode: type[Decode], packed: type[Packed]) -> Iterator[None]:
         yield
     finally:
         policies.Decode, policies.Packed = was  # type: ignore[misc, attr-defined]
+
+
+def sequence(request: Request, found: Completion, place: int, group: int) -> Sequence:
+    """A rollout of one turn."""
+    prompt, reply = list(request.prompt_ids), list(found.token_ids)
+    zeros = torch.zeros(len(reply), dtype=torch.int64)
+    return Sequence(
+        token_ids=torch.tensor([*prompt, *reply]),
+        trainable=torch.tensor([False] * len(prompt) + [True] * len(reply)),
+        behavior_logp=torch.tensor(found.logprobs, dtype=torch.float64),
+        version=zeros,
+        turn=zeros,
+        rollout=place,
+        group=place // group,
+        player=0,
+    )
 
 
 def main() -> None:
@@ -123,20 +141,17 @@ def main() -> None:
         began = time.perf_counter()
         done = asyncio.run(sample_all(engine, requests))
         middle = time.perf_counter()
-        rows = tuple(
-            Row(
-                prompt_ids=request.prompt_ids,
-                token_ids=found.token_ids,
-                behavior_logp=found.logprobs,
-                advantage=1.0,
-                sequence=place,
-                group=place // options.group,
-            )
+        sequences = tuple(
+            sequence(request, found, place, options.group)
             for place, (request, found) in enumerate(zip(requests, done, strict=True))
         )
-        total = sum(len(r.token_ids) for r in rows)
-        sizes = Denominators(groups=options.prompts, sequences=len(rows), tokens=total, max_tokens=options.tokens)
-        batch = Batch(rows=rows, denominators=sizes, temperature=1.0, exact=False)
+        lengths = torch.tensor([len(s) for s in sequences]).view(options.prompts, options.group)
+        rollouts = Rollouts(rewards=torch.ones(lengths.shape, dtype=torch.float64), lengths=lengths)
+        sizes = Denominators(
+            groups=options.prompts, sequences=len(sequences), tokens=int(lengths.sum()), max_tokens=options.tokens
+        )
+        batch = Batch(sequences=sequences, rollouts=rollouts, denominators=sizes, temperature=1.0, exact=False)
+        batch = Crediting(row)(batch, learner, updates=1)
         stats = learner.forward_backward(batch, row)
         for parameter in learner.parameters.values():
             parameter.grad = None

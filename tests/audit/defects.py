@@ -55,7 +55,7 @@ class Quits(Sound):
 
 class Grows(Sound):
     def check(self, task: Task, answer: str) -> bool:
-        cells = bytearray(len(answer) ** 2 * 100)
+        cells = bytearray(2**40 if len(answer) > 100 else 1)  # So much that no machine's speed decides.
         return len(cells) > 0 and answer == str(task.answer)
 
 

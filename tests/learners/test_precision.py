@@ -128,13 +128,15 @@ def scored(mind: LocalLearner, batch: Batch) -> float:
 
 
 def test_the_gradient_is_float32s_up_to_the_rounding_of_a_pass(batches):
+    """A bfloat16 keeps 8 bits, so each product is off by up to 0.2 %; its kernels differ between processors, and the
+    cosine with them: 0.9995 with instructions for bfloat16, 0.9989 without."""
     found = []
     for dtype in DTYPES.values():
         mind, row = learner(dtype), objective("dr_grpo")
         mind.forward_backward(credited(mind, replace(batches[torch.float32], exact=False), row), row)
         found.append(gradient(mind).double())
         assert all(p.grad.dtype == torch.float32 for p in mind.parameters.values())
-    assert float(found[0] @ found[1] / found[0].norm() / found[1].norm()) > 0.999
+    assert float(found[0] @ found[1] / found[0].norm() / found[1].norm()) > 0.997
     assert float(found[1].norm() / found[0].norm()) == pytest.approx(1.0, abs=0.03)
 
 

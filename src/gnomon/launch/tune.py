@@ -11,6 +11,7 @@ from typing import Any
 from gnomon.errors import ConfigError, RunError
 from gnomon.objectives import (
     Belief,
+    Metric,
     Posterior,
     best_member,
     family_gains,
@@ -86,20 +87,53 @@ def tune(
 ) -> dict[str, Any]:
     """The best member of a family for a metric, for each noise, in plain values.
 
-    Args: metric_name, `log p` or `pass@k`; family, A to D; group, of the run to come, None for the largest group
-        of this one; noises, tr Cov(score | success) / |∇log(p/(1−p))|², by default what the run measured, or `NOISES`;
-        since, the first step to count.
+    Args:
+        metric_name: `log p` or `pass@k`.
+        family: A to D.
+        group: rollouts per task of the next run; None for the largest group of this one.
+        noises: tr Cov(score | success) / |∇log(p/(1−p))|²; by default what the run measured, or `NOISES`.
+        since: the first step to count.
     Raises: ConfigError E005 for a metric or family that does not exist; RunError E410 for a run that has not
         ended, E411 for one that has no group to count.
     """
+    of = known_metric(metric_name)
+    require_family(family)
+    require_finished(reader)
+    counts = counted(reader, since)
+    size, total = group or max(seen.successes + seen.failures for seen in counts), sum(counts.values())
+    measured = None if noises else measured_noise(reader, since)
+    tried = noises or (NOISES if measured is None else (measured,))
+    return {
+        "run": str(reader.folder),
+        "metric": of.name,
+        "family": family,
+        "group": size,
+        "groups": total,
+        "measured": measured,
+        "solved": sum(n * s.successes / (s.successes + s.failures) for s, n in counts.items()) / total,
+        "counts": [
+            {"successes": s.successes, "failures": s.failures, "groups": n}
+            for s, n in sorted(counts.items(), key=lambda item: (item[0].successes, item[0].failures))
+        ],
+        "best": [best_for(counts, of, family, size, noise) for noise in tried],
+    }
+
+
+def known_metric(name: str) -> Metric:
     try:
-        of = metric(metric_name)
+        return metric(name)
     except ValueError as error:
         raise ConfigError("E005", str(error), where="--metric", fix="--metric pass@4") from error
+
+
+def require_family(name: str) -> None:
     try:
-        tried = family_parameters(family, group or 1)
+        family_parameters(name, 1)
     except ValueError as error:
         raise ConfigError("E005", str(error), where="--family", fix="--family A") from error
+
+
+def require_finished(reader: RunReader) -> None:
     if reader.status is not RunStatus.FINISHED:
         raise RunError(
             "E410",
@@ -108,8 +142,11 @@ def tune(
             why="an unfinished run has counts for only some of its tasks",
             fix=f"gnomon resume {shlex.quote(str(reader.folder))}",
         )
+
+
+def counted(reader: RunReader, since: int) -> Counter[Posterior]:
+    """The success counts of a run. Raises: RunError E411 where there are none."""
     counts = success_counts(reader, since)
-    beliefs: dict[Belief, float] = {seen: float(n) for seen, n in counts.items()}
     if not counts:
         raise RunError(
             "E411",
@@ -117,39 +154,23 @@ def tune(
             where=str(reader.folder),
             why=f"no group has verdicts in step {since} or later; the run has {reader.steps} finished steps",
         )
-    size = group or max(seen.successes + seen.failures for seen in counts)
-    tried = family_parameters(family, size)
-    total = sum(counts.values())
-    found = None if noises else measured_noise(reader, since)
-    rows = []
-    for noise in noises or (NOISES if found is None else (found,)):
-        worth = gain_terms(beliefs, group=size, of=of, noise=noise)
-        curve = family_gains(family, worth, tried)
-        share = {member.parameter: member.share for member in curve}
-        best = best_member(family, worth, tried)
-        rows.append(
-            {
-                "noise": noise,
-                "parameter": best.parameter,
-                "share": best.share,
-                "reinforce": share[0.0],
-                "maxrl": share[1.0],
-                "curve": [[member.parameter, member.share] for member in curve],
-            }
-        )
+    return counts
+
+
+def best_for(counts: Counter[Posterior], of: Metric, family: str, group: int, noise: float) -> dict[str, Any]:
+    """The member of a family with the largest gain at a noise, and the gains of all: shares of the best possible."""
+    beliefs: dict[Belief, float] = {seen: float(n) for seen, n in counts.items()}
+    worth, tried = gain_terms(beliefs, group=group, of=of, noise=noise), family_parameters(family, group)
+    curve = family_gains(family, worth, tried)
+    share = {member.parameter: member.share for member in curve}
+    best = best_member(family, worth, tried)
     return {
-        "run": str(reader.folder),
-        "metric": of.name,
-        "family": family,
-        "group": size,
-        "groups": total,
-        "measured": found,
-        "solved": sum(n * s.successes / (s.successes + s.failures) for s, n in counts.items()) / total,
-        "counts": [
-            {"successes": s.successes, "failures": s.failures, "groups": n}
-            for s, n in sorted(counts.items(), key=lambda item: (item[0].successes, item[0].failures))
-        ],
-        "best": rows,
+        "noise": noise,
+        "parameter": best.parameter,
+        "share": best.share,
+        "reinforce": share[0.0],
+        "maxrl": share[1.0],
+        "curve": [[member.parameter, member.share] for member in curve],
     }
 
 

@@ -97,7 +97,9 @@ class Prefix:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
         """Causal attention of every prompt to itself: padded [P, S, heads, size] in, flat tokens out."""
         heads, kv_heads = query.shape[2], key.shape[2]
-        q, k, v = heads_first(query, kv_heads), key.transpose(1, 2), value.transpose(1, 2)
+        # Laid out as a whole pass has them: in bfloat16 a product sums in another order over transposed rows.
+        k, v = (states.transpose(1, 2).contiguous() for states in (key, value))
+        q = heads_first(query, kv_heads)
         place = torch.arange(self.real.shape[1], device=query.device)
         scores = (q * scale) @ k.transpose(2, 3) + additive(causal(place, place, window)).repeat(heads // kv_heads, 1)
         return gather(tokens_first(weighed(torch.softmax(scores, -1).to(v.dtype), v), heads).flatten(0, 1), self.place)
