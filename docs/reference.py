@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gnomon.metrics import EVALUATION, METRICS, TIMINGS
 from gnomon.reference import faults, settings
+from gnomon.store.columns import COLUMNS, TOKENS
 
 PAGE = Path(__file__).parent / "reference.md"
 
@@ -39,7 +40,9 @@ KINDS = {
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *setting_lines(), "## Metrics\n", *metric_lines(), "## Errors\n", *error_lines()])
+    return "\n".join(
+        [HEAD, *setting_lines(), "## Metrics\n", *metric_lines(), *column_lines(), "## Errors\n", *error_lines()]
+    )
 
 
 def setting_lines() -> Iterator[str]:
@@ -57,6 +60,14 @@ def metric_lines() -> Iterator[str]:
     yield from table(EVALUATION)
     yield "Of the clock, beside the records:\n"
     yield from table(TIMINGS)
+
+
+def column_lines() -> Iterator[str]:
+    yield "## Columns of rollouts\n"
+    yield "Of `RunReader.frame()` and `gnomon export-rollouts`; a value that a run does not have is None.\n"
+    yield from table({column.name: column.meaning for column in COLUMNS})
+    yield "With token ids and log-probabilities (`tokens=True`, `--tokens`):\n"
+    yield from table({column.name: column.meaning for column in TOKENS})
 
 
 def table(meanings: Mapping[str, str]) -> Iterator[str]:

@@ -34,7 +34,7 @@ def train(
     run: str | Path,
     reward: Callable[..., Any] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
-    observers: Sequence[Observer] = (),
+    observers: Sequence[Observer | str] = (),
     quiet: bool = False,
     **settings: Unpack[Settings],
 ) -> RunReader:
@@ -55,7 +55,8 @@ def train(
             or a column of the tasks. With a parameter `completions` it is called as TRL calls reward functions. It
             returns True, False or a number. All it accepts: `gnomon.integrations.rewarded`.
         reward_range: the lowest and highest reward of that function; a right reply earns the highest.
-        observers: objects with `start`, `step`, `evaluation` and `finish`, such as `gnomon.monitoring.JsonLines`.
+        observers: objects with `start`, `step`, `evaluation` and `finish`, such as `gnomon.monitoring.JsonLines`, and
+            names of trackers, such as `tensorboard` or `wandb` (docs/trackers.md).
         settings: tables as mappings (`optim={"lr": 3e-4}`), and the short names of the command line (`group=8`,
             `steps=50`, `policy=FOLDER`). `env={…}` are options of the environment. `objective`, `engine` and `learner`
             are names or objects (docs/observing.md).
@@ -84,7 +85,7 @@ def resume(
     objective: Objective | None = None,
     engine: Engine | None = None,
     learner: Learner | None = None,
-    observers: Sequence[Observer] = (),
+    observers: Sequence[Observer | str] = (),
     accept_divergence: bool = False,
     quiet: bool = False,
 ) -> RunReader:
@@ -114,7 +115,9 @@ def resume(
         return go_on(Path(run), display, built, passed, accept_divergence=accept_divergence)
 
 
-def separated(settings: Mapping[str, Any], observers: Sequence[Observer]) -> tuple[dict[str, Any], dict[str, Any]]:
+def separated(
+    settings: Mapping[str, Any], observers: Sequence[Observer | str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of a call, in which every part that was passed as an object has a name, and those parts."""
     values = dict(settings)
     named = {name: values.get(name) for name in ("objective", "engine", "learner")}

@@ -10,6 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from gnomon.commands import importing, reading
+from gnomon.commands.completion import objective_names, trainable
+from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.launch.lines import say
 from gnomon.terminal import put
@@ -17,7 +20,7 @@ from gnomon.terminal import put
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
     help="Reinforcement learning with verifiable rewards, with reproducible runs that store every rollout.",
 )  # fmt: skip
 config_app = typer.Typer(no_args_is_help=True, help="Show settings.")
@@ -31,16 +34,6 @@ new_app = typer.Typer(no_args_is_help=True, help="Create a file from a template.
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Settings = Annotated[
-    list[str] | None, typer.Argument(metavar="key=value …", help="Settings that override the defaults.")
-]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-Trust = Annotated[
-    bool, typer.Option("--trust", help="Run the code that the run folder names, even if you did not write it.")
-]
-EnvName = Annotated[str, typer.Argument(metavar="ENV", help="A built-in name, package.module:Class or file.py:Class.")]
-
 
 def main() -> None:
     """Run a command. Errors of the user are printed without a traceback."""
@@ -53,8 +46,14 @@ def main() -> None:
 
 @app.command()
 def train(
-    what: Annotated[str, typer.Argument(metavar="ENV|RECIPE", help="An environment, or a recipe ending in .toml.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENV|RECIPE", help="An environment, or a recipe ending in .toml.", autocompletion=trainable
+        ),
+    ],
     settings: Settings = None,
+    observe: Observe = None,
 ) -> None:
     """Train a policy: gnomon train countdown rollout.group=8 run=runs/first"""
     from gnomon.config import Source, load, overrides, resolve
@@ -70,14 +69,16 @@ def train(
     from gnomon.launch.bars import spark
     from gnomon.launch.display import Display
     from gnomon.launch.local import start
+    from gnomon.launch.passed import passed_parts
     from gnomon.launch.read import summary, summary_text
 
+    passed = passed_parts(observers=observe or ())
     put(
         f"{config.env.type} · {config.objective.type} · "
         f"{config.rollout.prompts} prompts x {config.rollout.group} · {folder}"
     )
     with Display(config) as display:
-        reader = start(folder, config, display)
+        reader = start(folder, config, display, passed=passed)
     with reader:
         facts = summary(reader)
     say(summary_text(facts, spark))
@@ -92,6 +93,7 @@ def resume(
     accept_divergence: Annotated[
         bool, typer.Option("--accept-divergence", help="Continue even if the run diverges from its records.")
     ] = False,
+    observe: Observe = None,
 ) -> None:
     """Continue a run that was stopped or killed. It ends with the same bytes."""
     from gnomon.store import RunReader
@@ -102,11 +104,13 @@ def resume(
     from gnomon.launch.bars import spark
     from gnomon.launch.display import Display
     from gnomon.launch.local import resume as go_on
+    from gnomon.launch.passed import passed_parts
     from gnomon.launch.read import summary, summary_text
 
+    passed = passed_parts(observers=observe or ())
     config, _ = resolve([recorded(folder / "recipe.toml")])
     with Display(config) as display:
-        reader = go_on(folder, display, accept_divergence=accept_divergence)
+        reader = go_on(folder, display, passed=passed, accept_divergence=accept_divergence)
     with reader:
         facts = summary(reader)
     say(summary_text(facts, spark))
@@ -223,6 +227,10 @@ def export(
     put(f"next: gnomon eval ENV policy={done.folder}")
 
 
+app.command("export-rollouts")(reading.export_rollouts)
+app.command("import")(importing.import_rollouts)
+
+
 @app.command()
 def view(
     places: Annotated[
@@ -241,6 +249,10 @@ def view(
 
         webbrowser.open(viewer.url)
     viewer.run()
+
+
+app.command("ls")(reading.ls)
+app.command("tail")(reading.tail)
 
 
 @app.command()
@@ -521,7 +533,7 @@ def rank(
 
 @app.command()
 def exact(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An objective.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An objective.", autocompletion=objective_names)],
     group: Annotated[int, typer.Option(min=1, max=6, help="Rollouts per task.")] = 4,
     as_json: Json = False,
 ) -> None:
@@ -568,7 +580,9 @@ def tune_objective(
 
 @app.command()
 def objective(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="An objective.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="An objective.", autocompletion=objective_names)
+    ] = None,
     every: Annotated[bool, typer.Option("--list", help="List all objectives: name, target, source.")] = False,
     group: Annotated[
         int | None, typer.Option(min=1, help="Rollouts per task; default: 4 or the objective's minimum.")

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from gnomon.notebook import Card, excerpt
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = [
     "Completion",
@@ -198,6 +203,8 @@ class Finish(StrEnum):
     EOS = "eos"
     STOP = "stop"
     LENGTH = "length"
+    UNKNOWN = "unknown"
+    """It was not logged, by other software that sampled the completion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +311,27 @@ class Rollout:
     def text(self) -> str:
         return "".join(turn.completion.text for turn in self.turns)
 
+    def card(self) -> Card:
+        """The conversation, and the verdict below it."""
+        said: list[tuple[str, str]] = []
+        for turn in self.turns:
+            said += [(message.role, message.content) for message in turn.messages]
+            said.append(
+                (f"reply, {len(turn.completion.token_ids)} tokens, {turn.completion.finish}", turn.completion.text)
+            )
+        parts = "  ".join(f"{part.name} {part.value:g} x {part.weight:g}" for part in self.verdict.parts)
+        said.append(
+            ("verdict", f"{self.verdict.status}, reward {self.reward:g}: {parts} {self.verdict.detail}".rstrip())
+        )
+        title = f"rollout of task {self.task.id}, sample {self.sample}, answer {self.task.answer}"
+        return Card(title=title, columns=("who", "text"), rows=said)
+
+    def _repr_html_(self) -> str:
+        return self.card().html()
+
+    def __rich__(self) -> Table:
+        return self.card().rich()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -324,3 +352,16 @@ class Group:
     def judged(self) -> bool:
         """Whether the judge did its work on every rollout; a group where it did not is never trained on."""
         return all(rollout.verdict.status is not Status.FAILED for rollout in self.rollouts)
+
+    def card(self) -> Card:
+        """The task, and a row for each rollout."""
+        asked = excerpt("\n".join(message.content for message in self.task.messages))
+        rows = [(r.sample, r.verdict.status.value, f"{r.reward:g}", r.tokens, excerpt(r.text)) for r in self.rollouts]
+        title = f"task {self.index}: {asked}\nanswer {self.task.answer}"
+        return Card(title=title, columns=("sample", "status", "reward", "tokens", "reply"), rows=rows)
+
+    def _repr_html_(self) -> str:
+        return self.card().html()
+
+    def __rich__(self) -> Table:
+        return self.card().rich()

@@ -54,9 +54,15 @@ def load(path: Path) -> Source:
 def recorded(path: Path) -> Source:
     """The recipe of a run folder, which may be older than this Gnomon: what was renamed has its present name.
 
-    Raises: as `load`.
+    Raises: as `load`; ConfigErrors E068 for a run that was imported.
     """
     found = load(path)
+    if "imported" in found.values:
+        problem = ConfigError(
+            "E068", "an imported run has no settings", where=str(path), why="its rollouts are those of another trainer",
+            fix="gnomon show, view, report, alarms, verify, or replay --verifier file.py:Class",
+        )  # fmt: skip
+        raise ConfigErrors([problem])
     values: dict[str, Any] = {}
     for key, value in leaves(found.values).items():
         put(values, *present(key, value))

@@ -12,6 +12,7 @@ from gnomon.engines.base import Engine
 from gnomon.errors import ConfigError, ConfigErrors, RunError
 from gnomon.launch.objects import OBJECT, source_facts
 from gnomon.learners.base import Learner
+from gnomon.monitoring.trackers import tracker
 from gnomon.objectives import Objective
 from gnomon.store import Observer
 
@@ -46,7 +47,11 @@ def part_name(part: object) -> str:
 def passed_parts(
     *, objective: Any = None, engine: Any = None, learner: Any = None, observers: Sequence[Any] = ()
 ) -> Passed:
-    """Raises: ConfigErrors E029, where an object is not what its name says."""
+    """Args: observers: objects, or names of trackers.
+
+    Raises: ConfigErrors E029, where an object is not what its name says; as `tracker`.
+    """
+    observers = [tracker(each) if isinstance(each, str) else each for each in observers]
     wanted = {"engine": (engine, Engine), "learner": (learner, Learner)}
     wanted |= {f"observers[{place}]": (each, Observer) for place, each in enumerate(observers)}
     problems = [

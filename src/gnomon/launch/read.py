@@ -19,6 +19,7 @@ __all__ = [
     "Address",
     "address",
     "groups_text",
+    "known",
     "rollout",
     "rollout_text",
     "rollouts",
@@ -101,6 +102,11 @@ def breakdown_text(facts: Mapping[str, Any]) -> list[str]:
     return rows
 
 
+def known(value: float | None, form: str = "") -> str:
+    """A number, or `-` where an imported run has none."""
+    return "-" if value is None else format(value, form)
+
+
 def share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
@@ -118,9 +124,10 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
             rates = "   ".join(
                 f"pass@{k} {i['value']:.3f} [{i['low']:.3f}, {i['high']:.3f}]" for k, i in body["pass_at"].items()
             )
-            text.append(f"{name:<12} {rates}   length {body['length']:.1f}   truncated {body['truncated']:.0%}")
+            sizes = f"length {known(body['length'], '.1f')}   truncated {known(body['truncated'], '.0%')}"
+            text.append(f"{name:<12} {rates}   {sizes}")
     for name in ("reward", "length"):
-        values = facts["curve"][name]
+        values = [value for value in facts["curve"][name] if value is not None]
         if values:
             text.append(f"{name:<12} {bars(values, 48)}  {values[0]:.2f} to {values[-1]:.2f}")
     text += breakdown_text(facts["breakdown"])
@@ -247,7 +254,8 @@ def rows_text(facts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def row_text(row: Mapping[str, Any]) -> str:
-    return f"{row['address']:<24} {row['reward']:>6.3g}  {one_line(row['status']):<12} {row['tokens']:>4} tokens"
+    reward, tokens = known(row["reward"], ".3g"), known(row["tokens"])
+    return f"{row['address']:<24} {reward:>6}  {one_line(row['status']):<12} {tokens:>4} tokens"
 
 
 LONG = 12
@@ -319,7 +327,7 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             *said(facts),
-            f"--- verdict: {one_line(facts['status'])}   reward {facts['reward']:g}{credit}",
+            f"--- verdict: {one_line(facts['status'])}   reward {known(facts['reward'], 'g')}{credit}",
             f"    {parts}   extracted {facts['extracted']!r}{detail}",
         ]
     )
@@ -335,5 +343,5 @@ def said(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"--- {'observation' if number else asked}"
         yield printable("\n".join(message["content"] for message in turn["messages"]))
         ended = one_line(turn["finish"])
-        yield f"--- reply ({turn['tokens']} tokens, stop: {ended}, weights version {facts['version']})"
+        yield f"--- reply ({known(turn['tokens'])} tokens, stop: {ended}, weights version {facts['version']})"
         yield printable(turn["reply"])

@@ -14,11 +14,12 @@ from typing import Any
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import Env, offers
 from gnomon.errors import ConfigError, GnomonError, RunError
+from gnomon.launch import imported
 from gnomon.launch.again import Again, Named, judging, made
 from gnomon.launch.find import env_class, make_env
 from gnomon.launch.objects import OBJECT, by_object
-from gnomon.launch.read import Address
-from gnomon.launch.stored import reading, stored
+from gnomon.launch.read import Address, known
+from gnomon.launch.stored import Stored, reading, stored
 from gnomon.launch.trust import require_trusted
 from gnomon.monitoring.alarms import Monitor
 from gnomon.store import Record, RunReader
@@ -41,8 +42,8 @@ class Flip:
     """A rollout whose verdict is not what was stored."""
 
     address: str
-    was: tuple[str, float]
-    """Status and reward."""
+    was: tuple[str, float | None]
+    """Status and reward; None where an imported rollout has no reward."""
     now: tuple[str, float]
     extracted: str
     """What the new verifier judged."""
@@ -77,7 +78,7 @@ class Replay:
             "opposed": self.opposed,
             "flipped": len(self.flips),
             "changes": dict(sorted(changes.items())),
-            "reward": sum(flip.now[1] - flip.was[1] for flip in self.flips) / max(1, self.judged),
+            "reward": sum(flip.now[1] - (flip.was[1] or 0.0) for flip in self.flips) / max(1, self.judged),
             "flips": [
                 {
                     "address": flip.address,
@@ -117,18 +118,19 @@ def replay(
         options that the verifier does not take.
     """
     with RunReader(folder) as reader:
-        config, _ = resolve([recorded(folder / RECIPE)])
-        require_trusted(reader, config, trust)
+        if reader.imported and not verifier:
+            raise imported.need_verifier(reader)
+        config = RunConfig() if reader.imported else resolve([recorded(folder / RECIPE)])[0]
+        if not reader.imported:
+            require_trusted(reader, config, trust)
         named = chosen(config, verifier, dict(options or {}))
-        env = env_of_tasks(config, made(named))
-        total = sum(len(reader.rollout_rows(kind=kind)) for kind in SPLITS)
+        total = sum(reader.count(kind) for kind in SPLITS)
         flips: list[Flip] = []
         counts: Counter[str] = Counter()
-        read = reading(config, env.max_turns)
         with judging(named, workers=workers, seconds=seconds, memory=config.workers.memory_mib * 2**20) as judge:
-            rollouts = stored(recorded_rollouts(reader, folder, env), config, read)
+            rollouts = stored_rollouts(reader, config, named)
             while chunk := list(islice(rollouts, CHUNK)):
-                judged = [rollout for rollout in chunk if rollout.record.body["status"] != Status.UNJUDGED]
+                judged = [each for each in chunk if reader.imported or each.record.body["status"] != Status.UNJUDGED]
                 again = judge(judged)
                 pairs = [(rollout, found) for rollout, found in zip(judged, again, strict=True) if found is not None]
                 flips += filter(None, (compared(rollout.record, found) for rollout, found in pairs))
@@ -142,6 +144,14 @@ def replay(
         opposed=counts["opposed"],
         verifier=text,
     )
+
+
+def stored_rollouts(reader: RunReader, config: RunConfig, named: Named) -> Iterator[Stored]:
+    """The rollouts of a run, of the tasks of its environment, or of the tasks as they were imported."""
+    if reader.imported:
+        return stored(imported.rollouts(reader), config, imported.replies)
+    env = env_of_tasks(config, made(named))
+    return stored(recorded_rollouts(reader, reader.folder, env), config, reading(config, env.max_turns))
 
 
 def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Named:
@@ -172,8 +182,11 @@ def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
 
     Args: trust: as of `replay`. Raises: ConfigError E052 for code that is not trusted.
     """
-    config, _ = resolve([recorded(folder / RECIPE)])
     with RunReader(folder) as reader:
+        if reader.imported:
+            second = made(chosen(RunConfig(), sentinel, dict(options))) if sentinel else None
+            return Monitor(imported.tasks(reader).__getitem__, second)
+        config, _ = resolve([recorded(folder / RECIPE)])
         require_trusted(reader, config, trust)
     if sentinel or options:
         return Monitor(original(config).tasks("train").__getitem__, made(chosen(config, sentinel, dict(options))))
@@ -241,7 +254,7 @@ def changed(folder: Path, record: Record, task: Task | None) -> RunError:
 def compared(record: Record, found: Again) -> Flip | None:
     """The rollout as a flip, unless status and reward are what they were, and what the policy saw."""
     verdict = found.verdict
-    was, now = (str(record.body["status"]), float(record.body["reward"])), (str(verdict.status), verdict.reward)
+    was, now = (str(record.body["status"]), record.body["reward"]), (str(verdict.status), verdict.reward)
     if was == now and found.other is None:
         return None
     assert record.step is not None
@@ -263,7 +276,7 @@ def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
         then, since = one_line(was["status"]), one_line(now["status"])
         why = f"   {one_line(flip['detail'])}" if flip["detail"] else ""
         rows.append(
-            f"{flip['address']:<24} {then:<12} {was['reward']:>6.3g}  to  {since:<12} "
+            f"{flip['address']:<24} {then:<12} {known(was['reward'], '.3g'):>6}  to  {since:<12} "
             f"{now['reward']:>6.3g}   {one_line(flip['extracted'])!r}{why}"
         )
     if len(flips) > most:

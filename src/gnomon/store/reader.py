@@ -9,16 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gnomon.errors import RunError
 from gnomon.metrics import current
+from gnomon.notebook import Card
 from gnomon.store.attempts import Attempt, attempts, broken, rows_of
 from gnomon.store.codec import decode
+from gnomon.store.frame import Frame, Library, frame
 from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows, terms
 from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, unpack
 from gnomon.store.lock import is_locked
 from gnomon.types import Group, Task
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["RolloutRow", "RunReader"]
 
@@ -126,6 +131,11 @@ class RunReader:
         return next(self.records("genesis")).body
 
     @property
+    def imported(self) -> str:
+        """Format of the log that the rollouts were imported from; empty for a run of Gnomon."""
+        return str(self.genesis.get("imported", {}).get("format", ""))
+
+    @property
     def baseline(self) -> Mapping[str, Any] | None:
         """Body of the `baseline` record, None before there is one."""
         return self._last("baseline")
@@ -231,6 +241,37 @@ class RunReader:
         condition = " AND ".join(terms(wanted))
         query = f"SELECT {', '.join(names)} FROM {table} WHERE {condition} ORDER BY seq"
         return [RolloutRow(**dict(zip(names, row, strict=True))) for row in self._query(query, *wanted.values())]
+
+    def count(self, kind: str) -> int:
+        """Number of records of a kind."""
+        return int(self._query("SELECT count(*) FROM records WHERE kind = ?", kind)[0][0])
+
+    def frame(self, table: Frame = "rollouts", library: Library = "pandas", *, tokens: bool = False) -> Any:
+        """A data frame: one row per rollout, step (`metrics`) or evaluation (`evaluations`); docs/reading-runs.md.
+
+        Args: library: `pandas` or `polars`; tokens: add token ids and log-probabilities to the rollouts.
+        Raises: ConfigError E007 for another table or library; ResourceError E505 if the library is not installed.
+        """
+        return frame(self, table, library, tokens)
+
+    def card(self) -> Card:
+        """The run in a few rows."""
+        rates = [
+            (
+                name,
+                "   ".join(f"pass@{k} {i['value']:.3f} [{i['low']:.3f}, {i['high']:.3f}]" for k, i in pass_at.items()),
+            )
+            for name, body in (("baseline", self.baseline), ("held-out", self.held_out))
+            if body and (pass_at := body["pass_at"])
+        ]
+        facts = [("status", self.status.value), ("steps", self.steps), *rates, ("alarms", len(self.alarms()))]
+        return Card(title=f"run {self.folder}", columns=("", ""), rows=[*facts, ("fingerprint", self.fingerprint)])
+
+    def _repr_html_(self) -> str:
+        return self.card().html()
+
+    def __rich__(self) -> Table:
+        return self.card().rich()
 
     def timings(self) -> list[dict[str, Any]]:
         """What a clock said of the steps: `step`, `at` (Unix seconds) and what was measured."""

@@ -1,0 +1,1 @@
+"""Commands in modules of their own; `gnomon.cli` registers them."""

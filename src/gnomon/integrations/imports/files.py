@@ -1,0 +1,116 @@
+"""Rows of the files that other trainers write, each with its place, and their fields."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import ConfigError, ResourceError
+
+__all__ = ["Options", "Row", "files", "json_rows", "optional", "parquet_rows", "required", "rows"]
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a user says about a log."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Field of the log by what it holds: `prompt`, `reply`, `answer`, `reward`, `step` …"""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Weight of each part of the reward, if not 1."""
+    held_out: bool = False
+    """Whether all rollouts are those of evaluations."""
+
+
+def files(source: Path, pattern: str) -> list[Path]:
+    """The file itself, or all files below a folder whose names match, in the order of the numbers in their paths.
+
+    Raises: ConfigError E063 if there are none.
+    """
+    found = [source] if source.is_file() else sorted(source.rglob(pattern), key=natural)
+    if not found:
+        why = "the folder contains no such file" if source.is_dir() else "the path does not exist"
+        raise ConfigError(
+            "E063", f"there are no files {pattern} to import", where=str(source), why=why,
+            fix="give the folder or file that the trainer wrote",
+        )  # fmt: skip
+    return found
+
+
+def natural(path: Path) -> list[tuple[int, str]]:
+    """Sorts `step_2` before `step_10`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
+
+
+def rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """The rows of a Parquet file or of lines of JSON, each after its place."""
+    return parquet_rows(path) if path.suffix == ".parquet" else json_rows(path)
+
+
+def json_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Raises: ConfigError E064 for a line that is not a JSON object."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise unreadable(f"{path}, line {number}", str(error)) from error
+            if not isinstance(row, dict):
+                raise unreadable(f"{path}, line {number}", f"a line is an object, not a {type(row).__name__}")
+            yield f"{path.name}:{number}", row
+
+
+def parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Raises: ConfigError E064; ResourceError E505 without pyarrow."""
+    if find_spec("pyarrow") is None:
+        fix = 'pip install "gnomon[parquet]"'
+        raise ResourceError("E505", "reading this file needs the package pyarrow", where=str(path), fix=fix)
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        for batch in pq.ParquetFile(path).iter_batches(1000):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path.name}:{number}", row
+    except (OSError, ValueError) as error:  # pyarrow's own errors are values
+        raise unreadable(str(path), str(error)) from error
+
+
+def unreadable(where: str, why: str) -> ConfigError:
+    return ConfigError("E064", "the log cannot be read", where=where, why=why, fix="check --format, and the file")
+
+
+def required(row: Row, name: str, options: Options, where: str, default: str = "") -> Any:
+    """A field of a row. Args: name: what it holds; default: its name in the log, if the user says no other.
+
+    Raises: ConfigError E062 if the row does not have it.
+    """
+    column = options.columns.get(name, default or name)
+    if column not in row:
+        raise ConfigError(
+            "E062", f"the log has no field {column!r} for the {name}", where=where,
+            why=f"its fields are {', '.join(map(str, row))}", fix=f"say which field it is: {name}=FIELD",
+        )  # fmt: skip
+    return row[column]
+
+
+def optional(row: Row, name: str, options: Options, default: str = "", where: str = "") -> Any:
+    """A field of a row that may be absent: then None. Raises: as `required`, for a field that the user names."""
+    if name in options.columns:
+        return required(row, name, options, where)
+    return row.get(default or name)
+
+
+def others(row: Row, known: Sequence[str]) -> dict[str, Any]:
+    """The fields of a row that are not among those known."""
+    return {name: value for name, value in row.items() if name not in known}

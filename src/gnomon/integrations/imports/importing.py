@@ -1,0 +1,96 @@
+"""Read the log of another trainer into a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from gnomon.errors import ConfigError
+from gnomon.integrations.imports import inspect_logs, plain, trl, verifiers, verl
+from gnomon.integrations.imports.files import Options
+from gnomon.integrations.imports.rollout import Foreign
+from gnomon.integrations.imports.run import ImportedRun
+
+__all__ = ["FORMATS", "Format", "import_rollouts", "require_format"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a log is read."""
+
+    read: Callable[[Path, Options], Iterator[Foreign]]
+    by_step: bool
+    """Whether the files hold one step after the other, so that one step at a time is in memory."""
+
+
+FORMATS: Mapping[str, Format] = {
+    "trl": Format(trl.read, True),
+    "verl": Format(verl.read, True),
+    "verifiers": Format(verifiers.read, False),
+    "prime-rl": Format(verifiers.read, True),
+    "inspect": Format(inspect_logs.read, True),
+    "jsonl": Format(plain.read, False),
+}
+
+
+def require_format(name: str) -> Format:
+    """Raises: ConfigError E066 for a format that cannot be read."""
+    if name == "openrlhf":
+        raise ConfigError(
+            "E066", "OpenRLHF writes no log of its rollouts", where="--format openrlhf",
+            why="its tables for trackers hold one sample per step",
+            fix="write lines of JSON in the reward function (docs/other-trainers.md); import those with --format jsonl",
+        )  # fmt: skip
+    if name not in FORMATS:
+        fix = f"--format {' or --format '.join(FORMATS)}"
+        raise ConfigError("E066", f"{name!r} is not a format of rollouts", where="--format", fix=fix)
+    return FORMATS[name]
+
+
+def import_rollouts(source: Path, run: ImportedRun, format: str, options: Options) -> None:
+    """Write the rollouts of a log into a run, step by step, trained on or held out.
+
+    Raises: ConfigError E062 for a field that the log does not have, E063 for a source without files, E064 for a log
+        that cannot be read, E065 for a log that holds no rollouts, E067 for steps that are not in order.
+    """
+    how = require_format(format)
+    rollouts = how.read(source, options)
+    before = -1
+    for step, some in steps(rollouts if how.by_step else sorted(rollouts, key=attrgetter("step"))):
+        if step < before:
+            raise ConfigError(
+                "E067", f"step {step} follows step {before}", where=some[0].source,
+                why="the files of a log are read in the order of the numbers in their names",
+                fix="import the folder of one training run",
+            )  # fmt: skip
+        before = step
+        trained = [each for each in some if not each.held_out]
+        if measured := [each for each in some if each.held_out]:
+            run.evaluation(step, measured)
+        if trained:
+            run.step(step, trained)
+    if not run.rollouts:
+        raise ConfigError("E065", "the log holds no rollouts", where=str(source), fix="check --format and the path")
+
+
+def steps(rollouts: Iterable[Foreign]) -> Iterator[tuple[int, list[Foreign]]]:
+    for step, some in groupby(rollouts, attrgetter("step")):
+        yield step, list(some)
+
+
+def digests(source: Path) -> dict[str, str]:
+    """SHA-256 of the file, or of every file below a folder, by its path."""
+    paths = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
+    return {str(path.relative_to(source.parent)): digest(path) for path in paths}
+
+
+def digest(path: Path) -> str:
+    total = sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            total.update(block)
+    return total.hexdigest()

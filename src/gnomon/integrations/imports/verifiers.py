@@ -1,0 +1,100 @@
+"""Traces of verifiers 0.4 and prime-rl: `traces.jsonl`, an episode per line, each with a trace per agent.
+
+An episode has `task`, `run`, `ok`, `errors` and `traces`; a trace has `nodes`, `rewards` and `stop_condition`; a node
+has `message`, `sampled`, `parent`, `token_ids` and `logprobs`. The reward is the sum of every score times its weight.
+prime-rl writes them below `rollouts/step_N/{train,eval}/{all,effective}`; those of `all` are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gnomon.integrations.imports.files import Options, Row, files, json_rows, required
+from gnomon.integrations.imports.rollout import Foreign, message, number, parts_of, single_turn, task_of
+from gnomon.types import Message, Turn
+
+__all__ = ["read"]
+
+
+def read(source: Path, options: Options) -> Iterator[Foreign]:
+    """The rollouts of a trace file, or of all trace files below a folder."""
+    for path in files(source, "traces.jsonl"):
+        if path.parent.name == "effective":
+            continue
+        for place, row in json_rows(path):
+            traces = required(row, "traces", options, place)
+            for number_, trace in enumerate(traces):
+                of = place if len(traces) == 1 else f"{place}:{number_}"
+                yield rollout(row, trace, of, where(path, row, options))
+
+
+def where(path: Path, row: Row, options: Options) -> tuple[int, bool]:
+    """Step of an episode, and whether it belongs to an evaluation: as it says itself, else as its folder says."""
+    work = (row.get("run") or {}).get("work") or {}
+    folder = re.search(r"step_(\d+)", str(path))
+    step = work.get("step")
+    evaluated = work.get("type") == "eval" or path.parent.parent.name == "eval" or not (folder or "step" in work)
+    return int(step if step is not None else folder[1] if folder else 0), evaluated or options.held_out
+
+
+def rollout(row: Row, trace: Row, place: str, at: tuple[int, bool]) -> Foreign:
+    options = Options()
+    nodes = path_to_end(required(trace, "nodes", options, place))
+    prompt, turns = conversation(nodes, "length" if trace.get("stop_condition") == "max_tokens" else None)
+    rewards: Mapping[str, Any] = required(trace, "rewards", options, place)
+    scores = {name: number(each.get("score")) for name, each in rewards.items()}
+    parts = parts_of(scores.items(), {name: number(each.get("weight", 1.0)) or 0.0 for name, each in rewards.items()})
+    task = row.get("task") or {}
+    data = task.get("data") or {}
+    errors = [*(row.get("errors") or ()), *(trace.get("errors") or ())]
+    return Foreign(
+        task=task_of(prompt, data.get("answer"), str(task.get("hash") or "")),
+        turns=turns,
+        source=place,
+        step=at[0],
+        held_out=at[1],
+        reward=sum(part.weight * part.value for part in parts) if parts else None,
+        parts=parts,
+        values=scores | {name: number(value) for name, value in (trace.get("metrics") or {}).items()},
+        advantage=advantage(nodes),
+        failed="" if row.get("ok", True) or not errors else str(errors[0])[:500],
+    )
+
+
+def path_to_end(nodes: list[Row]) -> list[Row]:
+    """The nodes from the first message to the last one; other branches are left out."""
+    found, place = [], len(nodes) - 1
+    while 0 <= place < len(nodes):
+        found.append(nodes[place])
+        parent = nodes[place].get("parent")
+        place = -1 if parent is None else int(parent)
+    return found[::-1]
+
+
+def conversation(nodes: list[Row], finish: str | None) -> tuple[tuple[Message, ...], tuple[Turn, ...]]:
+    """What was asked, and the turns: each is a sampled message, after the messages and the tokens before it."""
+    turns: list[Turn] = []
+    before: list[Message] = []
+    tokens: list[int] = []
+    last = max((place for place, node in enumerate(nodes) if node.get("sampled")), default=-1)
+    for place, node in enumerate(nodes):
+        own, said = list(node.get("token_ids") or ()), message(node.get("message") or {})
+        if node.get("sampled"):
+            logprobs, ended = node.get("logprobs") or (), finish if place == last else None
+            turns += single_turn(
+                before, said.content, finish=ended, prompt_ids=tokens, token_ids=own, logprobs=logprobs
+            )
+            before = []
+        else:
+            before.append(said)
+        tokens = [*tokens, *own]
+    return (turns[0].messages if turns else tuple(before)), tuple(turns)
+
+
+def advantage(nodes: list[Row]) -> float | None:
+    """The advantage of the sampled tokens, if all have the same one."""
+    found = {value for node in nodes if node.get("sampled") for value in node.get("advantages") or ()}
+    return number(found.pop()) if len(found) == 1 else None
