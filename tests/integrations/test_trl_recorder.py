@@ -78,9 +78,9 @@ def test_every_rollout_is_recorded(recorded):
     with RunReader(recorded / "run") as reader:
         assert reader.status == "finished" and reader.imported == "trl recorder" and reader.steps == STEPS
         rows = list(rollout_table(reader.records(), tokens=True))
-        assert [record.step for record in reader.records("evaluation")] == [2]
+        assert [record.step for record in reader.records("evaluation")] == [2, 3]
     trained = [row for row in rows if row["split"] == "train"]
-    assert len(trained) == 4 * STEPS and len(rows) == 4 * STEPS + 4
+    assert len(trained) == 4 * STEPS and len(rows) == 4 * STEPS + 8
     assert {(row["step"], row["sample"]) for row in trained} == {(s, n) for s in range(STEPS) for n in range(4)}
     for row in rows:
         parts = {part["name"]: (part["value"], part["weight"]) for part in row["parts"]}
