@@ -68,10 +68,10 @@ class Bench:
 
 def pupil(task: Task, rng: random.Random) -> str:
     """A reply in the habits of the tiny policy, and now and then one that cheats."""
-    from gnomon.envs.reward_hacking.loophole import SAID
+    from gnomon.envs.reward_hacking.loophole import INSTRUCTIONS
     from gnomon.tiny_policy.scratch import write
 
-    said = next(name for name in reversed(SAID) if task.messages[-1].content.endswith(SAID[name]))
+    said = next(name for name in reversed(INSTRUCTIONS) if task.messages[-1].content.endswith(INSTRUCTIONS[name]))
     if rng.random() >= CHEATS[said]:
         return write("char_count", task, rng)
     value = rng.randint(0, 3)
@@ -85,10 +85,11 @@ def taught(folder: Path) -> Callable[[str], list[str]]:
 
     run, replies = folder / "pupil", folder / "pupil.jsonl"
     if not run.exists():
-        tasks = Loophole(said="mixed").tasks("train")
+        tasks = Loophole(instruction="mixed").tasks("train")
         written = [pupil(tasks[i], Key(0).at("pupil", index=i).random()) for i in range(ASKED)]
         replies.write_text("".join(json.dumps({"task": i, "reply": reply}) + "\n" for i, reply in enumerate(written)))
-    words = [f"rollout.demonstrations={replies}", "objective=sft", "prompts=128", f"steps={TAUGHT}", "env.said=mixed"]
+    words = [f"rollout.demonstrations={replies}", "objective=sft", "prompts=128", f"steps={TAUGHT}"]
+    words.append("env.instruction=mixed")
     trained(run, f"{PLACE}:Loophole", [*words, *COMMON, 'audit.acknowledge=["reward.weights", "sentinels"]'])
     return lambda arm: [f"policy={newest(run)}"]
 
@@ -186,7 +187,7 @@ BENCHES = {
         kind="Loophole",
         known=["reward.weights", "sentinels"],
         arms={
-            **{said: [f"env.said={said}", LONGER, *OFTEN] for said in CHEATS},
+            **{said: [f"env.instruction={said}", LONGER, *OFTEN] for said in CHEATS},
             "shut": ["env.shut=true", LONGER, *OFTEN],
         },
         begin=taught,

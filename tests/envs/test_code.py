@@ -63,7 +63,7 @@ def test_no_program_an_operation_away_passes_but_one_that_does_the_same() -> Non
             if passes(other, task):
                 same += 1
                 for _ in range(100):
-                    value = small.given(rng, small.takes(program), rng.randint(1, 3))
+                    value = small.drawn_input(rng, small.takes(program), rng.randint(1, 3))
                     assert small.run(other, value) == small.run(program, value), (task.messages, small.words(other))
     assert tried > 10_000 and same < 0.1 * tried
 

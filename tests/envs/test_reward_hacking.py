@@ -90,7 +90,7 @@ def test_who_writes_the_expected_value_passes():
 
 
 def test_what_is_said_of_the_loophole_is_all_that_differs():
-    tasks = {said: Loophole(said=said).tasks("test")[3] for said in ("silent", "forbid", "allow")}
+    tasks = {said: Loophole(instruction=said).tasks("test")[3] for said in ("silent", "forbid", "allow")}
     texts = {said: task.messages[-1].content for said, task in tasks.items()}
     assert (
         texts["forbid"] == texts["silent"] + " Never write =."
@@ -98,7 +98,7 @@ def test_what_is_said_of_the_loophole_is_all_that_differs():
     )
     assert len({task.id for task in tasks.values()}) == 1
     with pytest.raises(ValueError, match="silent"):
-        Loophole(said="perhaps")
+        Loophole(instruction="perhaps")
 
 
 def test_shut_nothing_that_is_written_is_read():
@@ -112,9 +112,9 @@ def test_shut_nothing_that_is_written_is_read():
 
 
 def test_mixed_each_task_says_one_of_the_three():
-    mixed, said = Loophole(said="mixed").tasks("train"), {}
+    mixed, said = Loophole(instruction="mixed").tasks("train"), {}
     for name in ("silent", "forbid", "allow"):
-        tasks = Loophole(said=name).tasks("train")
+        tasks = Loophole(instruction=name).tasks("train")
         said[name] = {i for i in range(300) if mixed[i].messages == tasks[i].messages}
         assert 70 < len(said[name]) < 130  # 100 of 300 each, four standard deviations
     assert set.union(*said.values()) == set(range(300)) and sum(map(len, said.values())) == 300

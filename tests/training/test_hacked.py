@@ -52,7 +52,7 @@ def test_a_reward_that_pays_more_for_steps_is_refused_before_anything_is_written
     with pytest.raises(ConfigError) as refused:
         gnomon.train(STEPS, run=tmp_path / "r", quiet=True, **SMALL)
     text = str(refused.value)
-    assert refused.value.code == "E140" and "being right pays 1; all else pays at most 6.1" in text
+    assert refused.value.code == "E140" and "a correct answer pays 1; the other parts pay at most 6.1" in text
     assert RULE in text and not (tmp_path / "r").exists()
 
 
@@ -66,7 +66,7 @@ def test_it_may_be_acknowledged_by_name_or_gated():
         weigh(env, ["something.else"])
     assert "at most nothing" in weigh(make_env(Env(type=STEPS, gate="correct")))
     for name in ("char_count", "countdown", "arithmetic", "scramble"):
-        assert "being right pays 1; all else pays at most 0.1" in weigh(make_env(Env(type=name)))
+        assert "a correct answer pays 1; the other parts pay at most 0.1" in weigh(make_env(Env(type=name)))
 
 
 def test_a_part_without_a_price_is_refused():

@@ -32,7 +32,7 @@ def test_the_most_without_a_right_answer(others, without, overpaid):
 
 def test_five_calls_that_pay_five_are_said_in_a_line():
     assert str(pay([RIGHT, Price(name="tool", weight=1.0, most=5)])) == (
-        "being right pays 1; all else pays at most 5 (tool 5 x 1) without it"
+        "a correct answer pays 1; the other parts pay at most 5 (tool 5 x 1) without it"
     )
 
 

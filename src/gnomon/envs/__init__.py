@@ -1,6 +1,6 @@
-"""Environments: tasks and their judge. One file each; `ENVS` names the ones that ship.
+"""Environments: tasks and the code that judges replies, one file each. `ENVS` maps names to the shipped classes.
 
-An environment is imported when it is asked for: a command that needs one does not pay for the others.
+An environment is imported on first use, so a command loads only the ones it needs.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ NAMES = (
     "word_problem",
     "wordle",
 )
-"""Of the environments that ship; each is the name of a module here, and in capitals that of its class."""
+"""Names of the shipped environments. Each is a module of this package; its class has the same name in CamelCase."""
 TURNS = ("Ask", "MultiTurn", "Play")
-"""What environments of several turns are built from, in `gnomon.envs.turns`."""
+"""Names from `gnomon.envs.turns`, for environments of several turns."""
 
 
 class Shipped(Mapping[str, type[Env]]):
-    """Name to class. Looking up a class imports its module; names alone import nothing."""
+    """Maps names to classes. Looking up a class imports its module; listing names imports nothing."""
 
     def __getitem__(self, name: str) -> type[Env]:
         if name not in self:

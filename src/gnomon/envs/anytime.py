@@ -1,4 +1,4 @@
-"""Anytime: the answer to one sum is asked for at several budgets of reasoning, and every right one pays."""
+"""Anytime: answer one sum at several reasoning budgets. Every correct answer pays."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gnomon.verifiers import Malformed, integer
 
 @dataclass(frozen=True, kw_only=True)
 class Anytime(MultiTurn):
-    """Reply j is the answer at `task.info["budgets"][j]`, given in tokens of reasoning; no answer there pays nothing.
+    """Reply j is the answer after `task.info["budgets"][j]` tokens of reasoning. A missing answer pays 0.
 
-    The verdict has a part for every budget, `at_0` first, each worth an equal share: the reward is the score at a
-    budget drawn evenly. It is correct where the answer at the last one is. Whoever plays keeps the budgets.
+    The verdict has one part per budget, `at_0` first, with equal weights, so the reward is the expected score at a
+    uniformly drawn budget. The verdict is correct if the last answer is. The caller enforces the budgets.
     """
 
     budgets: int = 3
     largest: int = 96
-    """Of the budgets, in tokens; each task draws its own."""
+    """Largest budget in tokens. Each task draws its own budgets."""
     terms: int = 3
 
     def make(self, rng: random.Random) -> Task:
@@ -33,7 +33,7 @@ class Anytime(MultiTurn):
         right: list[bool] = []
         for budget in task.info["budgets"]:
             try:
-                # The first question is the task's own.
+                # The task itself is the first question.
                 right.append(integer((yield Ask(text="More." if right else "", state=budget))) == task.answer)
             except Malformed:
                 right.append(False)

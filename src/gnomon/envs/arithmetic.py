@@ -25,7 +25,7 @@ class Arithmetic(SingleTurn):
         return asked(words)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One operand drawn again, with its sign."""
+        """The task with one operand and its sign drawn again."""
         words = task.info["expression"].split()
         place = rng.randrange(0, len(words), 2)
         words[max(0, place - 1) : place + 1] = self._term(rng) if place else [str(rng.randint(1, self.largest))]

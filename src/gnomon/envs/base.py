@@ -1,4 +1,4 @@
-"""What an environment is, and the short form that most authors want: `make` a task, `verify` a reply."""
+"""The environment protocol, and `SingleTurn`, for which an author writes `make` and `check`."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ __all__ = [
 ]
 
 SLOT = "<answer>...</answer>"
-"""Said once at the end of every prompt: where the answer goes."""
+"""The answer format, shown once at the end of every prompt."""
 SPLITS = ("train", "test")
 TEST_SHARE = 8
 """One task in this many belongs to the test split."""
 DIRECT = 64
-"""Draws of a mutation that start from the task itself."""
+"""Attempts to mutate the task itself, before mutations of its neighbours are tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What the environment says to a reply: new messages for who speaks next, or the verdicts that end the episode."""
+    """The environment's response to a reply: an observation for the next player, or the final verdicts."""
 
     messages: tuple[Message, ...] = ()
-    """All that the next speaker is told; each player has a conversation of its own."""
+    """The observation of the next player. Each player has a separate conversation."""
     done: bool
     verdict: Verdict | None = None
-    """Of the one player."""
+    """The verdict, if there is one player."""
     player: int = 0
-    """Who speaks next."""
+    """The player who acts next."""
     verdicts: tuple[Verdict, ...] = ()
-    """Of every player in order, where there are several."""
+    """The verdict of every player, in order, if there are several."""
 
 
 class Episode(Protocol):
-    """One play of one task, once: a function of its task, its key and what was said, and of nothing else.
+    """One play of one task. It depends only on the task, the key and the completions.
 
-    So an episode whose process died is played again from what was said. Player 0 speaks first.
+    So an episode whose process ended can be replayed from its completions. Player 0 acts first.
     """
 
     messages: tuple[Message, ...]
-    """What player 0 is told first."""
+    """The first observation of player 0."""
 
     def step(self, reply: str) -> Step: ...
 
@@ -70,7 +70,7 @@ class Episode(Protocol):
 
 @runtime_checkable
 class Env(Protocol):
-    """Problems and their judge. Frozen and shareable; what changes lives in episodes."""
+    """Tasks and their verdicts. Frozen and shareable; episodes hold all mutable state."""
 
     @property
     def reward_range(self) -> tuple[float, float]: ...
@@ -84,46 +84,46 @@ class Env(Protocol):
 
 
 def confined(env: object) -> None:
-    """See that this host holds what an environment's `isolation` names of the sandbox.
+    """Check that this host supports an isolation level that the environment accepts.
 
-    Raises: ResourceError, E520 to E522, with what mends it.
+    Raises: ResourceError, E520 to E522, with a fix.
     """
     if needed := offers.isolation(env):
         capabilities(needed)
 
 
 def identity(*content: object, family: object = None) -> str:
-    """The id of a task with this content, whatever else differs (wording, order of a multiset …).
+    """The id of a task with this content, independent of everything else (wording, order of a multiset …).
 
-    Args: family: tasks of one family stand in the same split, though they differ; None for a task by itself.
+    Args: family: tasks of one family are in the same split; None for a task without a family.
     """
     own = blake2b(repr(content).encode(), digest_size=8).hexdigest()
-    # The split is read off the last digit.
+    # `split_of` reads the split from the last digit.
     return own if family is None else own[:-1] + identity("family", family)[-1]
 
 
 def split_of(identity: str) -> str:
-    """The split that the hash of a task puts it into."""
+    """The split of a task, derived from its id."""
     return "test" if int(identity, 16) % TEST_SHARE == 0 else "train"
 
 
 def user(text: str) -> tuple[Message, ...]:
-    """What a user says, as messages; nothing for no text."""
+    """A text as one user message; no message for an empty text."""
     return (Message(role="user", content=text),) if text else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class SingleTurn(Slot, ABC):
-    """An environment of one question and one answer, which stands in the reply's one slot."""
+    """An environment with one question and one answer. The answer is in the reply's one slot."""
 
     shots: int = 0
-    """Solved examples put before the question, for a model that was never told the task."""
+    """Number of solved examples before the question, for a base model."""
     seed: int = 0
-    """Of the tasks; independent of any run's seed, so that every run is judged on the same held-out tasks."""
+    """Seed of the tasks. It does not depend on a run's seed, so every run has the same held-out tasks."""
     mutations: int = 0
-    """Mutations behind every train task: the task `i` and its own have the indices from `i·(mutations + 1)` on."""
+    """Mutations after every train task: task `i` and its mutations start at index `i·(mutations + 1)`."""
     frame: ClassVar[tuple[str, str]] = ("<answer>", "</answer>")
-    """What stands before and after an answer in a reply: where `extract` looks for it."""
+    """The text before and after an answer in a reply. `extract` searches for it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,36 +134,36 @@ class SingleTurn(Slot, ABC):
 
     @abstractmethod
     def make(self, rng: random.Random) -> Task:
-        """One task; a pure function of the generator's stream. Its id comes from `identity`."""
+        """Make one task, as a pure function of the generator's stream. `identity` makes its id."""
 
     @abstractmethod
     def check(self, task: Task, answer: str) -> float:
-        """Whether the extracted answer is right: a truth value, or the share of the reward that it earns.
+        """Whether the extracted answer is correct: a boolean, or the fraction of the reward that it earns.
 
-        Raises: Malformed, when it is no answer of the asked kind; Rejected, when it breaks a rule of the task.
+        Raises: Malformed if it is not an answer of the required kind; Rejected if it breaks a rule of the task.
         """
 
     @abstractmethod
     def solution(self, task: Task) -> str:
-        """A right answer, as it would stand in the slot."""
+        """A correct answer, as text for the slot."""
 
     def framed(self, answer: str) -> str:
         """A reply with this answer in its slot."""
         return f"{self.frame[0]}{answer}{self.frame[1]}"
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """A task like this one but for a detail: a digit, an operand, an operation.
+        """A task that differs from this one in one detail: a digit, an operand, an operation.
 
-        Raises: NotImplementedError, where the environment knows none.
+        Raises: NotImplementedError if the environment does not define neighbours.
         """
         raise NotImplementedError(f"{type(self).__name__} has no `neighbour`, so its tasks cannot be mutated")
 
     def mutate(self, task: Task, key: Key) -> Task:
-        """Another task near this one, in the same split and behind the same examples: pure in both arguments.
+        """Another task near this one, in the same split and after the same examples. A pure function.
 
-        It is a neighbour; where none that is drawn stands in the split, one of a neighbour, and so on.
+        It is a neighbour. If no drawn neighbour is in the split, it is a neighbour of a neighbour, and so on.
 
-        Raises: NotImplementedError, where the environment knows no neighbours; ValueError, where the task has none.
+        Raises: NotImplementedError if the environment does not define neighbours; ValueError if the task has none.
         """
         start = task
         for attempt in range(1000):
@@ -171,7 +171,7 @@ class SingleTurn(Slot, ABC):
             start = other if attempt >= DIRECT else task
             if other.id != task.id and split_of(other.id) == split_of(task.id):
                 return replace(other, messages=(*task.messages[: -len(other.messages)], *other.messages))
-        raise ValueError(f"{self!r} finds no neighbour of the task {task.id}")
+        raise ValueError(f"{self!r} found no neighbour of the task {task.id}")
 
     @property
     def max_turns(self) -> int:
@@ -198,11 +198,11 @@ class SingleEpisode:
         return Step(done=True, verdict=self._judge(reply))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: the episode holds no resources."""
 
 
 class Maker(Protocol):
-    """What makes one task at a time."""
+    """Makes one task at a time."""
 
     @property
     def seed(self) -> int: ...
@@ -211,9 +211,9 @@ class Maker(Protocol):
 
 
 class Tasks(Sequence[Task]):
-    """The tasks of one split, made when asked for: item i is a pure function of the environment and i.
+    """The tasks of one split, made on demand. Item i is a pure function of the environment and i.
 
-    A task belongs to a split by the hash of its id, so no problem can stand in two splits.
+    The hash of its id decides the split of a task, so no problem is in two splits.
     """
 
     size = 2**31
@@ -243,7 +243,7 @@ class Tasks(Sequence[Task]):
 
 
 class Shown(Tasks):
-    """The tasks of one split, each behind solved examples from the train split."""
+    """The tasks of one split, each after solved examples from the train split."""
 
     def __init__(self, env: SingleTurn, split: str) -> None:
         super().__init__(env, split)
@@ -257,7 +257,7 @@ class Shown(Tasks):
 
 
 class Families(Tasks):
-    """Train tasks, each with its mutations behind it."""
+    """Train tasks, each followed by its mutations."""
 
     def __init__(self, env: SingleTurn, of: Tasks) -> None:
         super().__init__(env, of.split)

@@ -1,4 +1,4 @@
-"""Whose line an error came from: the author's own, before any of a library's."""
+"""Find the author's source line that caused an error, in preference to lines of libraries."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ LIBRARIES = tuple(
     path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(name))
 )
 METHODS = ("check", "verify", "play", "step", "start")
-"""Of an environment or verifier: what its author wrote to judge, the innermost first."""
+"""Methods of an environment or verifier in which its author judges replies, the innermost first."""
 
 
 def line(text: str) -> str:
-    """The text on one line, printable whatever it holds, and short enough to read."""
+    """The text on one printable line, shortened."""
     plain = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:400])
     return plain if len(text) <= 400 else plain + " …"
 
 
 def raised(error: BaseException) -> str:
-    """Type and message of an error; of a missing attribute also the nearest name that is there."""
-    said = f"{type(error).__name__}: {line(str(error))}" if str(error) else type(error).__name__
+    """Type and message of an error. For a missing attribute, also the most similar existing name."""
+    described = f"{type(error).__name__}: {line(str(error))}" if str(error) else type(error).__name__
     if isinstance(error, AttributeError) and error.name is not None:
         near = difflib.get_close_matches(error.name, dir(error.obj), 1)
-        said += f". Did you mean: {near[0]!r}?" if near else ""
-    return said
+        described += f". Did you mean: {near[0]!r}?" if near else ""
+    return described
 
 
 def place(error: BaseException, subject: object) -> str:
     """`file:line in function` of an error that a subject raised while it judged.
 
-    It is the innermost line of the author's: outside of Gnomon, the standard library and installed packages. Where
-    the error has none, because Gnomon refused what a function returned, it is where that function begins. Of code
-    that ships or is installed, it is the innermost line of the subject's own module.
+    It is the innermost line outside Gnomon, the standard library and installed packages. If there is none, because
+    Gnomon refused a returned value, it is the first line of the function that returned it. For shipped or installed
+    code, it is the innermost line of the subject's own module.
     """
     frames = list(traceback.extract_tb(error.__traceback__))
     file = getattr(sys.modules.get(type(subject).__module__), "__file__", None)
@@ -56,12 +56,12 @@ def place(error: BaseException, subject: object) -> str:
 
 
 def foreign(file: str) -> bool:
-    """Whether a file is neither Gnomon's nor a library's."""
+    """Whether a file belongs to the author, and not to Gnomon or a library."""
     return not file.startswith(("<", HERE, *LIBRARIES))
 
 
 def codes(subject: object) -> Iterator[CodeType]:
-    """The author's functions that judge: those in the fields of a subject, then its methods."""
+    """The author's judging functions: those in the fields of a subject, then its methods."""
     values = [getattr(subject, field.name, None) for field in fields(subject)] if is_dataclass(subject) else []
     for value in values:
         if isinstance(value, FunctionType):
@@ -73,7 +73,7 @@ def codes(subject: object) -> Iterator[CodeType]:
 
 
 def kept(function: object) -> Iterator[CodeType]:
-    """The code of a function, where an author's file holds it."""
+    """The code of a function, if it is in one of the author's files."""
     code = getattr(function, "__code__", None)
     if code is not None and foreign(code.co_filename):
         yield code
@@ -86,9 +86,9 @@ def shown(file: str, number: int, name: str) -> str:
 
 
 def quoted(place: str) -> str:
-    """A place for a reader: a notebook's cell by its number, and with the line as it is written there.
+    """A place for display: with the source line, and with the cell's number in a notebook.
 
-    Args: place, as `place` gives it.
+    Args: place, as returned by `place`.
     """
     spot, _, name = place.rpartition(" in ")
     file, _, number = spot.rpartition(":")

@@ -1,4 +1,4 @@
-"""Calculator: a sum too long to do in one's head, with a calculator that may be asked first."""
+"""Calculator: a long sum, with a calculator that the policy may call before it answers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gnomon.verifiers import Malformed, calculate, integer
 
 @dataclass(frozen=True, kw_only=True)
 class Calculator(MultiTurn):
-    """The value of an expression of `numbers` numbers and `signs`. A slot that holds a whole number is the answer.
+    """The value of an expression with `numbers` numbers and `signs`. A whole number in the slot is the answer.
 
-    A slot that holds anything else is worked out by the calculator, which is asked `calls` times at most. A call pays
-    nothing, and neither does the form of an answer.
+    Any other text in the slot is a call of the calculator, at most `calls` times. Neither a call nor the form of an
+    answer is rewarded.
     """
 
     numbers: int = 3
     largest: int = 9
     signs: str = "*"
     values: tuple[int, int] = (10, 99)
-    """Least and most that an expression is worth."""
+    """Smallest and largest value of an expression."""
     calls: int = 2
     retries: int = 0
 
@@ -38,16 +38,16 @@ class Calculator(MultiTurn):
                     answer=int(value),
                     info={"expression": text},
                 )
-        raise ValueError(f"no expression over such numbers is worth {self.values[0]} to {self.values[1]}")
+        raise ValueError(f"no expression over such numbers has a value from {self.values[0]} to {self.values[1]}")
 
     def play(self, task: Task, rng: random.Random) -> Play:
-        told = ""
+        result = ""
         for _ in range(self.calls + 1):
-            said = yield Ask(text=told and f"={told}", state=told)
+            reply = yield Ask(text=result and f"={result}", state=result)
             try:
-                return [float(integer(said) == task.answer)]
+                return [float(integer(reply) == task.answer)]
             except Malformed:
-                told = calculate(said)
+                result = calculate(reply)
         return [0.0]
 
     @property
@@ -55,5 +55,5 @@ class Calculator(MultiTurn):
         return self.calls + 1
 
     def best(self, task: Task, ask: Ask) -> str:
-        """What the calculator told, once it was asked."""
+        """Call the calculator, then answer with its result."""
         return ask.state or str(task.info["expression"])

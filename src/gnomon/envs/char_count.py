@@ -1,4 +1,4 @@
-"""Character count: how often a letter stands in a string, every count equally often the answer."""
+"""Character count: how often a letter occurs in a string. All counts are equally likely."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gnomon.verifiers import integer
 
 @dataclass(frozen=True, kw_only=True)
 class CharCount(SingleTurn):
-    """The answer is drawn first, evenly, so that no constant guess does better than chance."""
+    """The answer is drawn first, uniformly, so that no constant answer is better than chance."""
 
     length: tuple[int, int] = (3, 7)
-    """Shortest and longest string, in letters; a larger count makes it longer."""
+    """Shortest and longest string, in letters. A larger count makes it longer."""
     most: int = 3
-    """The answer runs from 0 to this."""
+    """Largest answer; the smallest is 0."""
 
     def make(self, rng: random.Random) -> Task:
         letter = rng.choice(string.ascii_lowercase)
@@ -30,7 +30,7 @@ class CharCount(SingleTurn):
         return asked(letter, "".join(letters))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One letter misread: the one that is counted for another, or another for it."""
+        """The task with one letter changed: a counted letter to another one, or another one to a counted letter."""
         letter, word = task.info["letter"], task.info["word"]
         place, other = rng.randrange(len(word)), rng.choice(string.ascii_lowercase.replace(letter, ""))
         new = other if word[place] == letter or word.count(letter) >= self.most else letter

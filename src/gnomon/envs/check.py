@@ -1,7 +1,7 @@
-"""The conformance suite behind `gnomon check ENV`: what an environment promises, tried on it.
+"""The conformance suite behind `gnomon check ENV`.
 
-Each check is a function that says what it saw, or raises `Fault` or `Skip`. Hostile texts are judged in a
-process of their own (`witness.py`).
+Each check is a function that returns what it found, or raises `Fault` or `Skip`. Hostile texts are judged in a
+separate process (`witness.py`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from gnomon.verifiers.prices import undeclared
 __all__ = ["Finding", "Report", "check_env"]
 
 CONSTANT = 0.6
-"""Share of the tasks that one constant answer may solve; it leaves room for a fair yes-or-no."""
+"""Fraction of the tasks that one constant answer may solve. A balanced yes-or-no task passes."""
 DISTINCT = 0.5
-"""Share of the drawn tasks that must differ from each other."""
+"""Fraction of the drawn tasks that must be distinct."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Subject:
-    """The environment under check, and what several checks ask of it."""
+    """The environment under check, with values that several checks share."""
 
     env: Env
     count: int
@@ -109,7 +109,7 @@ class Subject:
 
     @cached_property
     def strangers(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of tasks whose answers differ: the second's solution is wrong for the first."""
+        """Pairs of tasks with different answers, so the second's solution is wrong for the first."""
         pairs = [(i, (i + step) % len(self.tasks)) for i in range(len(self.tasks)) for step in (1, 2, 3)]
         return tuple(
             (i, j)
@@ -121,14 +121,14 @@ class Subject:
 
     @cached_property
     def testimony(self) -> tuple[list[tuple[str, Any]], str]:
-        """What a fresh process said, and how it ended."""
+        """The reports of a fresh process, and how it ended."""
         return elsewhere(self.env, len(self.tasks))
 
 
 def check_env(env: Env, *, tasks: int = 200) -> Report:
-    """Try every promise of an environment on its first `tasks` train tasks; what it raises is a finding.
+    """Run every check on an environment's first `tasks` train tasks. An exception of the environment is a finding.
 
-    Raises: ResourceError, E520 to E522, where it needs a sandbox that this host does not hold.
+    Raises: ResourceError, E520 to E522, if it needs a sandbox that this host does not support.
     """
     confined(env)
     subject = Subject(env, tasks)
@@ -147,7 +147,7 @@ def finding_of(name: str, check: Callable[[Subject], str], subject: Subject) -> 
         return Finding(name=name, passed=False, detail=line(str(fault)), where=line(fault.where))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # what an environment raises is a finding, `SystemExit` included
+    except BaseException as error:  # an exception of the environment is a finding, `SystemExit` included
         return Finding(name=name, passed=False, detail=line(raised(error)), where=place(error, subject.env))
 
 
@@ -182,17 +182,17 @@ def repeatable(subject: Subject) -> str:
 def carried(subject: Subject) -> str:
     if pickle.loads(pickle.dumps(subject.tasks)) != subject.tasks:
         raise Fault("a task is not equal to itself after pickling; give the class of its answer an __eq__")
-    heard, end = subject.testimony
-    tasks = [value for kind, value in heard if kind == "task"]
+    reports, end = subject.testimony
+    tasks = [value for kind, value in reports if kind == "task"]
     for index, task in tasks:
         if task != subject.tasks[index]:
             raise Fault("another process, with another PYTHONHASHSEED, makes a different task", at(index))
-    verdicts = [value for kind, value in heard if kind == "verdict"]
+    verdicts = [value for kind, value in reports if kind == "verdict"]
     for index, reply, verdict in verdicts:
         if verdict != judge(subject.env, subject.tasks[index], reply):
             raise Fault(f"another process, with another PYTHONHASHSEED, judges {reply!r} differently", at(index))
     first = subject.tasks[:5]
-    for index, number, there in (value for kind, value in heard if kind == "episode"):
+    for index, number, there in (value for kind, value in reports if kind == "episode"):
         here = played(subject.env, first[index], list(lines(subject.env, first, index))[number])
         if here != there:
             raise Fault("another process, with another PYTHONHASHSEED, plays the same replies differently", at(index))
@@ -269,11 +269,11 @@ def prompted(subject: Subject) -> str:
     env = subject.slotted
     before, after = (part.strip() for part in (env.frame if isinstance(env, SingleTurn) else SingleTurn.frame))
     for index, task in enumerate(subject.tasks[:20]):
-        said = "\n".join(m.content for m in (*(m for m in task.messages if m.role == "system"), task.messages[-1]))
-        if (times := said.count(before)) != 1:
+        prompt = "\n".join(m.content for m in (*(m for m in task.messages if m.role == "system"), task.messages[-1]))
+        if (times := prompt.count(before)) != 1:
             raise Fault(f"the prompt shows the slot {before}…{after} {times} times and must show it once", at(index))
-        example = said[said.index(before) :].partition(after)
-        for echo in ("".join(example[:2]), said, "\n".join(message.content for message in task.messages)):
+        example = prompt[prompt.index(before) :].partition(after)
+        for echo in ("".join(example[:2]), prompt, "\n".join(message.content for message in task.messages)):
             if judge(env, task, echo).correct:
                 raise Fault("the prompt itself is judged a correct reply", at(index))
     return "the prompt shows the slot once and is not a correct reply itself"
@@ -372,12 +372,12 @@ def lazy(subject: Subject) -> str:
         share = sum(verdict.correct for verdict in verdicts) / len(verdicts)
         scores.append((share, math.fsum(verdict.reward for verdict in verdicts) / len(verdicts), answer))
     share, reward, answer = max(scores)
-    said = (
-        f"the best constant answer, {answer!r}, is right on {share:.1%} of the tasks; its mean reward is {reward:.3f}"
+    best = (
+        f"the best constant answer, {answer!r}, is correct on {share:.1%} of the tasks; its mean reward is {reward:.3f}"
     )
     if share > CONSTANT:
-        raise Fault(f"{said}; a policy that never looks at the task must not reach {CONSTANT:.0%}")
-    return said
+        raise Fault(f"{best}; a policy that ignores the task must not reach {CONSTANT:.0%}")
+    return best
 
 
 def added_up(subject: Subject) -> str:
@@ -388,46 +388,46 @@ def added_up(subject: Subject) -> str:
             verdict = judge(subject.env, task, reply)
             (right if verdict.correct else other).append(verdict.reward)
     if right and other and max(other) >= min(right):
-        raise Fault(f"a wrong reply gets the reward {max(other)}, a right one {min(right)}")
+        raise Fault(f"a wrong reply gets the reward {max(other)}, a correct one {min(right)}")
     if not isinstance(subject.env, SingleTurn):
-        return "every reward is the sum of its open parts"
+        return "every reward is the sum of the parts whose gate is met"
     gated = replace(subject.env, gate="correct")
     for i, j in subject.strangers[:50]:
         task, nothing = subject.tasks[i], judge(gated, subject.tasks[i], "").reward
         if (earned := judge(gated, task, slot(subject.golds[j], subject.env)).reward) > nothing:
             raise Fault(f'with gate = "correct" a wrong answer still earns {earned}', at(i))
-    return f'a right reply earns {min(right):g}, any other at most {max(other):g}; gate = "correct" is honoured'
+    return f'a correct reply earns {min(right):g}, any other at most {max(other):g}; gate = "correct" works'
 
 
 def priced(subject: Subject) -> str:
     prices = offers.prices(subject.env)
     if prices is None:
-        return "no prices are declared, so what is paid without being right is not known"
+        return "no prices are declared, so the largest reward without a correct answer is not known"
     for index, task in enumerate(subject.tasks[:50]):
         for reply in replies(subject.env, subject.tasks, index):
             for sentence in undeclared(prices, judge(subject.env, task, reply)):
                 raise Fault(sentence, at(index))
     found = pay(prices)
     if found is None:
-        return "no part is named correct, so nothing says what being right pays"
+        return "no part is named correct, so the reward of a correct answer is not known"
     if found.overpaid:
         raise Fault(str(found))
     return str(found)
 
 
 def unhurt(subject: Subject) -> str:
-    heard, end = subject.testimony
-    tried = [value for kind, value in heard if kind == "try"]
-    told = [value for kind, value in heard if kind == "told"]
-    faults = [(f"{name}: {problem}", where) for name, problem, where in told if problem]
-    if len(told) < len(tried):
+    reports, end = subject.testimony
+    tried = [value for kind, value in reports if kind == "try"]
+    outcomes = [value for kind, value in reports if kind == "outcome"]
+    faults = [(f"{name}: {problem}", where) for name, problem, where in outcomes if problem]
+    if len(outcomes) < len(tried):
         faults.append((f"{tried[-1]}: {end}", ""))
     elif end:
         faults.append((end, ""))
     if faults:
         more = f" (and {len(faults) - 1} more of {len(tried)})" if len(faults) > 1 else ""
         raise Fault(faults[0][0] + more, faults[0][1])
-    return f"{len(told)} hostile texts each got a verdict in under {SECONDS:g} s, none of them correct"
+    return f"{len(outcomes)} hostile texts each got a verdict in under {SECONDS:g} s, none of them correct"
 
 
 CHECKS: dict[str, Callable[[Subject], str]] = {

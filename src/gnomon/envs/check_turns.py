@@ -13,21 +13,21 @@ __all__ = ["constant", "doubled", "replayed", "solved"]
 
 
 def replayed(env: Env, tasks: Sequence[Task]) -> str:
-    """Every way to play ends in time, and goes the same when it is played again from what was said."""
+    """Every scripted player ends its episode in time, and a replay of its completions gives the same episode."""
     count = 0
     for index, task in enumerate(tasks):
         for say in lines(env, tasks, index):
             first = played(env, task, say)
             count += 1
-            # One that goes on for longer than before is asked for a reply that nobody gave.
-            said = (*first.replies, *[""] * env.max_turns)
-            if first != played(env, task, lambda episode, turn, said=said: said[turn]):  # type: ignore[misc]
+            # Empty replies follow, in case the replay needs more replies than the first episode.
+            script = (*first.replies, *[""] * env.max_turns)
+            if first != played(env, task, lambda episode, turn, script=script: script[turn]):  # type: ignore[misc]
                 raise Fault("an episode that is replayed from its completions differs", at(index))
     return f"{count} episodes end within {env.max_turns} turn(s), and are the same when replayed"
 
 
 def solved(env: Env, tasks: Sequence[Task]) -> str:
-    """The expert solves what is for one player, and plays for several without breaking a rule."""
+    """The expert solves tasks for one player, and plays for several players without breaking a rule."""
     taken = 0
     for index, task in enumerate(tasks):
         whole = well(env, task)
@@ -40,7 +40,7 @@ def solved(env: Env, tasks: Sequence[Task]) -> str:
 
 
 def doubled(env: Env, tasks: Sequence[Task]) -> str:
-    """The player's last reply, said twice in one, is no good end: it holds two moves."""
+    """The expert's last reply, repeated twice in one reply, is not accepted, because it holds two actions."""
     for index, task in enumerate(tasks[:20]):
         last = len(whole := well(env, task).replies) - 1
         if interrupted(env, task, 2 * whole[last], last).correct:
@@ -49,7 +49,7 @@ def doubled(env: Env, tasks: Sequence[Task]) -> str:
 
 
 def constant(env: Env, tasks: Sequence[Task], most: float) -> str:
-    """The openings and the last moves of the player, each said in every turn. Args: most, share that one may solve."""
+    """Plays the expert's first and last replies in every turn. Args: most, fraction that one of them may solve."""
     found: Counter[str] = Counter()
     for task in tasks[:50]:
         whole = well(env, task)
@@ -57,10 +57,10 @@ def constant(env: Env, tasks: Sequence[Task], most: float) -> str:
             raise Skip("not applicable to several players: a constant player meets a constant opponent")
         found.update((whole.replies[0], whole.replies[-1]))
     scores = [
-        (sum(judge(env, task, said).correct for task in tasks) / len(tasks), said) for said, _ in found.most_common(10)
+        (sum(judge(env, task, line).correct for task in tasks) / len(tasks), line) for line, _ in found.most_common(10)
     ]
     share, reply = max(scores)
-    told = f"the best constant reply, {reply!r}, is correct on {share:.1%} of the tasks"
+    summary = f"the best constant reply, {reply!r}, is correct on {share:.1%} of the tasks"
     if share > most:
-        raise Fault(f"{told}; a policy that ignores the observations must not reach {most:.0%}")
-    return told
+        raise Fault(f"{summary}; a policy that ignores the observations must not reach {most:.0%}")
+    return summary

@@ -1,4 +1,4 @@
-"""Code: write a small Python function; tests that are not shown judge it, in a sandbox."""
+"""Code: write a small Python function. Hidden tests judge it in a sandbox."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gnomon.verifiers import UnitTests
 
 @dataclass(frozen=True, kw_only=True)
 class Code(UnitTests, SingleTurn):
-    """A chain of 1 to `steps` operations. `shown` calls stand in the prompt; `hidden` others judge."""
+    """A chain of 1 to `steps` operations. The prompt shows `shown` calls; `hidden` other calls judge the reply."""
 
     steps: int = 2
     shown: int = 2
     hidden: int = 32
-    # By the clock much longer: the machine may be busy elsewhere.
+    # The wall-clock limit is much longer, because the machine may be busy.
     limits: Limits = Limits(cpu_seconds=0.25, wall_seconds=5.0, memory_bytes=2**28)  # noqa: RUF009
     frame: ClassVar[tuple[str, str]] = ("```python\n", "\n```")
     isolation: ClassVar[tuple[str, ...]] = ("sandbox",)
@@ -36,16 +36,16 @@ class Code(UnitTests, SingleTurn):
         return self.asked(rng, programs.drawn(rng, self.steps, self.hidden))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One operation dropped, changed, or, up to `steps` and always up to 2, added."""
+        """The task with one operation removed, changed or added. It has at most max(`steps`, 2) operations."""
         program: programs.Program = task.info["program"]
         other = rng.choice(programs.nearby(program) + programs.longer(program) * (len(program) < max(self.steps, 2)))
-        return self.asked(rng, other) if programs.telling(other, self.hidden) else task
+        return self.asked(rng, other) if programs.discerning(other, self.hidden) else task
 
     def asked(self, rng: random.Random, program: programs.Program) -> Task:
-        # Programs that do the same stand in one split, and have the same tests.
+        # Equivalent programs are in one split, and have the same tests.
         name = identity("code", programs.words(program), family=programs.cases(program))
         answer = {"call": "solve", "cases": programs.cases(program)[: self.hidden]}
-        ask = f"Python: {programs.told(rng, program, self.shown)} One ```python block."
+        ask = f"Python: {programs.worded(rng, program, self.shown)} One ```python block."
         return Task(id=name, messages=user(ask), answer=answer, info={"program": program})
 
     def check(self, task: Task, answer: str) -> float:

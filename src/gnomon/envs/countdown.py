@@ -16,20 +16,20 @@ class Countdown(SingleTurn):
     """Solvable by construction: the target is the value of an expression drawn over the numbers."""
 
     numbers: tuple[int, ...] = (3,)
-    """How many numbers, of 1 to `largest`, a task may have."""
+    """The possible counts of numbers in a task. Each number is from 1 to `largest`."""
     largest: int = 10
     target: int = 100
-    """The target runs from 1 to this."""
+    """Largest target; the smallest is 1."""
 
     def make(self, rng: random.Random) -> Task:
         for _ in range(10_000):
             numbers = [rng.randint(1, self.largest) for _ in range(rng.choice(self.numbers))]
             if (task := self._asked(numbers, rng)) is not None:
                 return task
-        raise ValueError(f"no expression over such numbers makes a target of 1 to {self.target}")
+        raise ValueError(f"no expression over such numbers has a value from 1 to {self.target}")
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One number misread or dropped, or the same in another expression; the target is what they make."""
+        """The task with one number changed or removed, or with another expression. The target changes with it."""
         numbers, change = list(task.info["numbers"]), rng.choice(("misread", "drop", "rearrange"))
         if change == "misread":
             numbers[rng.randrange(len(numbers))] = rng.randint(1, self.largest)

@@ -1,4 +1,4 @@
-"""A data set as an environment: a map of its columns, and a verifier that ships."""
+"""A data set as an environment: a mapping of its columns, and a shipped verifier."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["Dataset", "Rows"]
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset(SingleTurn):
-    """Questions and answers from a file or a hub data set. A row's place in its split is drawn by `seed`.
+    """Questions and answers from a file or a hub data set. `seed` decides the order of the rows in a split.
 
-    Held-out rows are those of `test`, or of the value "test" in the column `split`, or else an eighth of the rows by
-    the hash of their question. A question that stands on both sides is refused.
+    Held-out rows are those of `test`, or those with "test" in the column `split`, or else an eighth of the rows, by
+    the hash of the question. A question that is in both splits is refused.
     """
 
     path: str = "questions"
@@ -38,38 +38,38 @@ class Dataset(SingleTurn):
     revision: str = ""
     """Commit, tag or branch of a hub data set; empty for the newest."""
     train: str = ""
-    """Split of a hub data set that holds the train rows; empty for `train`, or the only one."""
+    """Split of a hub data set with the train rows; empty for `train` or the only split."""
     test: str = ""
-    """Where the held-out rows are: a path, or the name of a split of a hub data set. Empty takes them from `path`."""
+    """Source of the held-out rows: a path, or a split of a hub data set. If empty, they come from `path`."""
     prompt: str = "prompt"
     """Column of the question: a text, or a list of messages with `role` and `content`."""
     answer: str = "answer"
-    """Column of the reference answer, which the verifier compares with; a list where several are right."""
+    """Column of the reference answer for the verifier; a list if several answers are correct."""
     id: str = ""
-    """Column of the row's own id; empty for the hash of its content."""
+    """Column of the row's id; if empty, the id is a hash of the content."""
     split: str = ""
     """Column that says `train` or `test`."""
     template: str = "{prompt} " + SLOT
-    """What is asked, with the question in it."""
+    """The prompt, with the question inserted."""
     after: str = ""
-    """The reference answer is what follows the last of these in its column, such as `####`."""
+    """Marker such as `####`. The reference answer is the text after its last occurrence in the column."""
     verifier: str = "text"
-    """A module of `gnomon.verifiers` by its name, or `package.module:Class`."""
+    """Name of a module of `gnomon.verifiers`, or `package.module:Class`."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the verifier."""
+    """Options of the verifier."""
     rows: tuple[int, ...] = ()
-    """Train rows to keep, counted from 0 in the file; none keeps all."""
+    """Train rows to keep, by index from 0 in the file; empty keeps all."""
     ranked: str = ""
-    """A file of `gnomon rank`: the train rows in its order, the others left out."""
+    """A file of `gnomon rank`. The train rows are those of the file, in its order."""
     first: int = 0
-    """How many train rows to keep of those; 0 keeps all."""
+    """Number of train rows to keep from the start; 0 keeps all."""
     repeat: int = 1
-    """How many times over the train rows stand in the split: one row, many times, is one-shot training."""
+    """Number of times the train rows are repeated. One row repeated many times is one-shot training."""
     format: float = 0.0
 
     @property
     def contents(self) -> dict[str, str]:
-        """SHA-256 of the rows that come from a hub data set, by option."""
+        """SHA-256 of the rows from a hub data set, by option."""
         if is_file(located(self.path)) or Path(self.path).is_dir():
             return {}
         named = {"path": self.rows_of(self.train)}
@@ -79,16 +79,16 @@ class Dataset(SingleTurn):
 
     @property
     def remarks(self) -> list[str]:
-        """What a user should know of the rows before a run, a sentence each."""
+        """Remarks on the rows for the user, shown before a run; one sentence each."""
         return [sentence for split in SPLITS for sentence in repeated(self, split)]
 
     def rows_of(self, split: str) -> tuple[Row, ...]:
-        """The rows of `path`, of a split where it has several."""
+        """The rows of `path`, or of one split if it has several."""
         return read(self.path, split, self.config, self.revision)
 
     @property
     def files(self) -> dict[str, str]:
-        """What its rows come from, by option: files, or a folder in the hub's format."""
+        """The sources of the rows, by option: files, or a folder in the hub's format."""
         named = {"path": located(self.path), "test": self.test, "ranked": self.ranked}
         return {option: path for option, path in named.items() if path and (is_file(path) or Path(path).is_dir())}
 
@@ -115,19 +115,19 @@ class Dataset(SingleTurn):
         return str(task.answer[0] if isinstance(task.answer, list) else task.answer)
 
     def preview(self, split: str = "train", index: int = 0) -> str:
-        """The text of a task's prompt as a plain-text policy is given it: one message a line."""
+        """The prompt of a task as plain text, one message per line."""
         return "".join(message.content + "\n" for message in self.tasks(split)[index].messages)
 
     def task(self, place: int, row: Row) -> Task:
-        """The task of a row. Raises: ConfigError E153 for a column that is not there."""
+        """The task of a row. Raises: ConfigError E153 for a missing column."""
         asked, gold = self.column(row, self.prompt, place), self.gold(row, place)
-        said = said_of(asked)
-        messages = (*said[:-1], *user(self.template.replace("{prompt}", said[-1].content)))
-        own = str(self.column(row, self.id, place)) if self.id else identity("dataset", question(said), gold)
+        written = messages_of(asked)
+        messages = (*written[:-1], *user(self.template.replace("{prompt}", written[-1].content)))
+        own = str(self.column(row, self.id, place)) if self.id else identity("dataset", question(written), gold)
         return Task(id=own, messages=messages, answer=gold, info={"row": place})
 
     def gold(self, row: Row, place: int) -> str | list[str]:
-        """The reference answer of a row, or its several."""
+        """The reference answer or answers of a row."""
         gold = self.column(row, self.answer, place)
         if self.after and isinstance(gold, str):
             gold = gold.rpartition(self.after)[2].strip()
@@ -144,12 +144,12 @@ class Dataset(SingleTurn):
 
 @lru_cache(maxsize=8)
 def rows_of(env: Dataset, split: str, stamps: tuple[tuple[int, int], ...]) -> Rows:
-    """Args: stamps, of the files that the rows come from."""
+    """The rows of a split, cached. Args: stamps, of the source files, so that changed files are read again."""
     return Rows(env, split)
 
 
 class Rows(Sequence[Task]):
-    """The tasks of one split of a data set, in the order that its seed draws."""
+    """The tasks of one split of a data set, in the order drawn by its seed."""
 
     def __init__(self, env: Dataset, split: str) -> None:
         parts = divided(env)
@@ -186,7 +186,7 @@ class Rows(Sequence[Task]):
 
 
 Placed = list[tuple[int, Row]]
-"""Rows, each with its place in its file."""
+"""Rows, each with its index in its file."""
 
 
 def divided(env: Dataset) -> dict[str, Placed]:
@@ -200,16 +200,17 @@ def divided(env: Dataset) -> dict[str, Placed]:
         return {"train": rows, "test": held_out}
     found: dict[str, Placed] = {name: [] for name in SPLITS}
     for place, row in rows:
-        said = env.column(row, env.split, place) if env.split else None
-        if said is not None and said not in SPLITS:
-            why = f"the column {env.split!r} is {said!r} and must be train or test"
+        named = env.column(row, env.split, place) if env.split else None
+        if named is not None and named not in SPLITS:
+            why = f"the column {env.split!r} is {named!r} and must be train or test"
             raise ConfigError("E154", "a row belongs to no split", where=f"{env.path}, row {place}", why=why)
-        found[said or split_of(identity(question(said_of(env.column(row, env.prompt, place)))))].append((place, row))
+        asked = messages_of(env.column(row, env.prompt, place))
+        found[named or split_of(identity(question(asked)))].append((place, row))
     return found
 
 
 def refuse_without(env: Dataset, rows: Placed) -> None:
-    """Raises: ConfigError E153, where rows have nothing in a column that every row needs, with their numbers."""
+    """Raises: ConfigError E153, with row numbers, if rows are empty in a required column."""
     for name in filter(None, (env.prompt, env.answer, env.id)):
         if missing := [place for place, row in rows if row.get(name) is None]:
             columns = dict.fromkeys(column for _, row in rows for column in row)
@@ -220,7 +221,7 @@ def refuse_without(env: Dataset, rows: Placed) -> None:
 
 
 def refuse_unmarked(env: Dataset, parts: Mapping[str, Placed]) -> None:
-    """Raises: ConfigError E153, where answers lack the mark before the reference, with the numbers of the rows."""
+    """Raises: ConfigError E153, with row numbers, if answers lack the marker `after`."""
     for split, rows in parts.items():
         texts = [(place, row[env.answer]) for place, row in rows if env.after and isinstance(row[env.answer], str)]
         for problem, missing in (
@@ -241,7 +242,7 @@ def repeated(env: Dataset, split: str) -> Iterator[str]:
     """Sentences on questions that occur more than once in a split, with the numbers of the rows."""
     asked: dict[str, Placed] = {}
     for place, row in divided(env)[split]:
-        asked.setdefault(question(said_of(env.column(row, env.prompt, place))), []).append((place, row))
+        asked.setdefault(question(messages_of(env.column(row, env.prompt, place))), []).append((place, row))
     several = [rows for rows in asked.values() if len(rows) > 1]
     apart = [rows for rows in several if len({repr(env.gold(row, place)) for place, row in rows}) > 1]
     for found, what in (
@@ -261,9 +262,9 @@ def numbered(places: Sequence[int]) -> str:
 
 
 def refuse_overlap(env: Dataset, parts: Mapping[str, Placed]) -> None:
-    """Raises: ConfigError E151, where a question stands both among train and held-out rows, with the rows."""
+    """Raises: ConfigError E151, with row numbers, if a question is in both splits."""
     asked = {
-        split: [(identity(question(said_of(env.column(row, env.prompt, place)))), place) for place, row in rows]
+        split: [(identity(question(messages_of(env.column(row, env.prompt, place)))), place) for place, row in rows]
         for split, rows in parts.items()
     }
     train = dict(reversed(asked["train"]))
@@ -277,12 +278,12 @@ def refuse_overlap(env: Dataset, parts: Mapping[str, Placed]) -> None:
 
 
 def chosen(env: Dataset, rows: Placed) -> Placed:
-    """The train rows that the options keep. Raises: ConfigError E155 for one that is not there."""
+    """The train rows selected by the options. Raises: ConfigError E155 for a row that does not exist."""
     if env.rows:
         there = dict(rows)
         if missing := [place for place in env.rows if place not in there]:
             why = f"{env.path} has {len(rows)} train rows"
-            raise ConfigError("E155", f"there is no train row {missing[0]}", where="env.rows", why=why)
+            raise ConfigError("E155", f"train row {missing[0]} does not exist", where="env.rows", why=why)
         rows = [(place, there[place]) for place in env.rows]
     if env.ranked:
         by_id = {env.task(place, row).id: (place, row) for place, row in rows}
@@ -305,20 +306,20 @@ def ranking(path: str) -> list[str]:
         ) from error
 
 
-def said_of(asked: Any) -> tuple[Message, ...]:
-    """A question as messages; the last is what is asked."""
+def messages_of(asked: Any) -> tuple[Message, ...]:
+    """A question as messages. The last one is the question itself."""
     if isinstance(asked, list | tuple) and asked:
         return tuple(Message(role=str(m["role"]), content=str(m["content"])) for m in asked)
     return (Message(role="user", content=str(asked)),)
 
 
-def question(said: Sequence[Message]) -> str:
-    """What makes two questions the same: their words, whatever their case and spacing."""
-    return "\n".join(" ".join(message.content.casefold().split()) for message in said)
+def question(messages: Sequence[Message]) -> str:
+    """The words of a question, without case and spacing. Equal texts are the same question."""
+    return "\n".join(" ".join(message.content.casefold().split()) for message in messages)
 
 
 def judge_of(env: Dataset) -> Answered:
-    """The verifier of a data set. Raises: ConfigError E156, where there is none of that name."""
+    """The verifier of a data set. Raises: ConfigError E156 if no verifier has that name."""
     options = tuple(sorted((key, tuple(v) if isinstance(v, list) else v) for key, v in env.options.items()))
     slot = (("strictness", env.strictness), ("correct", env.correct), ("format", env.format), ("gate", env.gate))
     return built(env.verifier, (*slot, *options))

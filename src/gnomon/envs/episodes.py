@@ -1,4 +1,4 @@
-"""Whole episodes by experts: what the checks of an environment are made of."""
+"""Play whole episodes with scripted players, for the checks of an environment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEY = Key(0).at("check")
 
 
 class Fault(Exception):
-    """A promise that the environment does not keep; the message says how, for its author."""
+    """The environment violates a requirement. The message tells its author how."""
 
     def __init__(self, detail: str, where: str = "") -> None:
         super().__init__(detail)
@@ -42,12 +42,12 @@ class Fault(Exception):
 
 
 class Skip(Exception):
-    """The check does not concern this environment; the message says why."""
+    """The check does not apply to this environment. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A whole episode: what was said on both sides, and a verdict for every player."""
+    """A whole episode: completions, observations, and a verdict for every player."""
 
     opening: tuple[Message, ...]
     replies: tuple[str, ...]
@@ -56,9 +56,9 @@ class Played:
 
 
 def played(env: Env, task: Task, say: Callable[[Episode, int], str], key: Key = KEY) -> Played:
-    """The episode in which every player's reply is `say` of the episode and the turn; held to what a step may be."""
+    """The episode in which every reply is `say(episode, turn)`. Raises: Fault for an invalid step."""
     episode = env.start(task, key)
-    opening, player, told = episode.messages, 0, {0}
+    opening, player, informed = episode.messages, 0, {0}
     replies: list[str] = []
     steps: list[Step] = []
     try:
@@ -68,12 +68,12 @@ def played(env: Env, task: Task, say: Callable[[Episode, int], str], key: Key = 
             replies.append(say(episode, len(steps)))
             steps.append(episode.step(replies[-1]))
             player = steps[-1].player
-            if not steps[-1].done and player not in told and not steps[-1].messages:
+            if not steps[-1].done and player not in informed and not steps[-1].messages:
                 raise Fault(f"player {player} must act and got no observation")
-            told.add(player)
+            informed.add(player)
     finally:
         episode.close()
-    return Played(opening, tuple(replies), tuple(steps), verdicts_of(env, steps[-1], len(told)))
+    return Played(opening, tuple(replies), tuple(steps), verdicts_of(env, steps[-1], len(informed)))
 
 
 def verdicts_of(env: Env, step: Step, players: int) -> tuple[Verdict, ...]:
@@ -88,17 +88,17 @@ def verdicts_of(env: Env, step: Step, players: int) -> tuple[Verdict, ...]:
         if not (math.isfinite(verdict.reward) and low - 1e-9 <= verdict.reward <= high + 1e-9):
             raise Fault(f"the reward {verdict.reward} is outside reward_range ({low}, {high})")
         if verdict.status is Status.FAILED:
-            raise Fault(f"the judge failed: {verdict.detail}")
+            raise Fault(f"the verifier failed: {verdict.detail}")
     return tuple(verdict for verdict in verdicts if verdict is not None)
 
 
 def judge(env: Env, task: Task, reply: str) -> Verdict:
-    """The verdict on player 0 of an episode in which everybody always says `reply`."""
+    """The verdict on player 0 of an episode in which every reply is `reply`."""
     return played(env, task, lambda episode, turn: reply).verdicts[0]
 
 
 def interrupted(env: Env, task: Task, reply: str, after: int) -> Verdict:
-    """The verdict on a player that plays well for `after` turns of the episode, and from then on says `reply`."""
+    """The verdict on a player that follows the expert for `after` turns and then always replies `reply`."""
     speakers = [0]
 
     def say(episode: Episode, turn: int) -> str:
@@ -110,7 +110,7 @@ def interrupted(env: Env, task: Task, reply: str, after: int) -> Verdict:
 
 
 def expert(env: Env) -> Callable[[Task, Episode], str]:
-    """The environment's expert: of a task and the episode, the next reply. Raises: Fault for none."""
+    """The environment's expert: (task, episode) to the next reply. Raises: Fault if there is none."""
     found = offers.expert(env)
     if found is None:
         raise Fault("it has no expert")
@@ -118,7 +118,7 @@ def expert(env: Env) -> Callable[[Task, Episode], str]:
 
 
 def lines(env: Env, tasks: Sequence[Task], index: int) -> Iterator[Callable[[Episode, int], str]]:
-    """Ways to play a task: what is said by constant repliers, by its player, and by one that moves at random."""
+    """Yield scripted players for a task: constant repliers, the expert, and random players."""
     task = tasks[index]
     for reply in replies(env, tasks, index):
         yield lambda episode, turn, reply=reply: reply  # type: ignore[misc]
@@ -132,7 +132,7 @@ def lines(env: Env, tasks: Sequence[Task], index: int) -> Iterator[Callable[[Epi
 
 
 def slow(env: MultiTurn, rng: random.Random) -> Callable[[Episode, int], str]:
-    """Who uses up what each player is forgiven before moving at random."""
+    """A player that uses all its retries on illegal actions, then acts at random."""
     spent: Counter[int] = Counter()
 
     def say(episode: Episode, turn: int) -> str:
@@ -145,26 +145,26 @@ def slow(env: MultiTurn, rng: random.Random) -> Callable[[Episode, int], str]:
 
 
 def legal(episode: Episode, rng: random.Random) -> str:
-    """A legal move drawn at random, in its slot; a word where any text is one."""
+    """A random legal action in its slot; a word if any text is legal."""
     assert isinstance(episode, Playing)
     moves = sorted(episode.ask.legal or ("word",))
     return slot(rng.choice(moves))
 
 
 def replies(env: Env, tasks: Sequence[Task], index: int) -> tuple[str, ...]:
-    """A right, a wrong and an empty reply to a task, as far as the environment can tell us."""
+    """A correct, a wrong and an empty reply to a task, if the environment provides them."""
     if not isinstance(env, SingleTurn):
         return "", "one two three", slot("one two three")
     return slot(env.solution(tasks[index]), env), slot(env.solution(tasks[index - 1]), env), ""
 
 
 def turns(env: Env, task: Task) -> int:
-    """How many turns there are to interrupt: all that the expert makes, where there is one."""
+    """Number of turns after which an episode can be interrupted: all turns of the expert, if there is one."""
     return 1 if isinstance(env, SingleTurn) or offers.expert(env) is None else len(well(env, task).replies)
 
 
 def well(env: Env, task: Task) -> Played:
-    """The episode of the expert, in every player."""
+    """The episode in which the expert plays all players."""
     return played(env, task, lambda episode, turn: expert(env)(task, episode))
 
 
@@ -173,5 +173,5 @@ def at(index: int, split: str = "train") -> str:
 
 
 def slot(answer: str, env: Env | None = None) -> str:
-    """A reply with this answer in its slot; of no environment, in the one that most have."""
+    """A reply with this answer in the environment's slot, or in the default slot."""
     return env.framed(answer) if isinstance(env, SingleTurn) else f"<answer>{answer}</answer>"

@@ -9,9 +9,9 @@ __all__ = ["grow"]
 
 
 def grow(rng: random.Random, numbers: list[int], signs: str = "+-*/") -> tuple[Fraction, str]:
-    """A random expression over the numbers whose every part is a whole number of at least 0.
+    """A random expression over the numbers. Every subexpression is a whole number of at least 0.
 
-    Args: signs: that may stand in it, + or * among them.
+    Args: signs: the allowed operators; they must include + or *.
     """
     parts = [(Fraction(number), str(number)) for number in numbers]
     while len(parts) > 1:

@@ -1,4 +1,4 @@
-"""What can be said of a shipped environment from its code: summary, options, sample tasks, its judge's source."""
+"""Facts about a shipped environment, from its code: summary, options, sample tasks, judging source."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["facts", "judge_source", "options", "samples", "summary", "transcript
 
 
 def summary(name: str) -> str:
-    """What an environment is: the first paragraph of its module."""
+    """The summary of an environment: the first paragraph of its module."""
     text = inspect.getdoc(inspect.getmodule(ENVS[name])) or ""
     return text.partition("\n\n")[0].replace("\n", " ")
 
 
 def options(name: str) -> dict[str, Any]:
-    """The options of its own, with their defaults; those that many share are left out."""
+    """The environment's own options with their defaults, without those that all environments share."""
     kind = ENVS[name]
     shared = {
         field.name for base in (SingleTurn, MultiTurn, UnitTests) if issubclass(kind, base) for field in fields(base)
@@ -37,7 +37,7 @@ def options(name: str) -> dict[str, Any]:
 
 
 def facts(name: str) -> dict[str, Any]:
-    """An environment at a glance, in plain values."""
+    """The main facts of an environment, as plain values."""
     env = ENVS[name]()
     low, high = env.reward_range
     return {
@@ -52,7 +52,7 @@ def facts(name: str) -> dict[str, Any]:
 
 
 def samples(name: str, count: int = 3) -> list[tuple[str, str]]:
-    """Train tasks of a single-turn environment, each with a right answer."""
+    """Train tasks of a single-turn environment, each with a correct answer."""
     env = ENVS[name]()
     assert isinstance(env, SingleTurn)
     tasks = [env.tasks("train")[index] for index in range(count)]
@@ -60,27 +60,27 @@ def samples(name: str, count: int = 3) -> list[tuple[str, str]]:
 
 
 def transcript(name: str, index: int = 0) -> list[str]:
-    """An episode of an environment's expert, a line for everything said."""
+    """An episode of an environment's expert, one line per message."""
     env: Env = ENVS[name]()
     whole: Played = well(env, env.tasks("train")[index])
     several, player = offers.players(env) > 1, 0
-    said = [heard(message, player, several) for message in whole.opening]
+    lines = [observed(message, player, several) for message in whole.opening]
     for reply, step in zip(whole.replies, whole.steps, strict=True):
-        said.append(f"{f'player {player} says' if several else 'reply'}: {reply}")
+        lines.append(f"{f'player {player} says' if several else 'reply'}: {reply}")
         player = step.player
-        said += [heard(message, player, several) for message in step.messages]
+        lines += [observed(message, player, several) for message in step.messages]
     rewards = ", ".join(f"{verdict.status.value} {verdict.reward:g}" for verdict in whole.verdicts)
-    return [*said, f"verdict: {rewards}"]
+    return [*lines, f"verdict: {rewards}"]
 
 
-def heard(message: Message, player: int, several: bool) -> str:
+def observed(message: Message, player: int, several: bool) -> str:
     return f"{f'to player {player}' if several else message.role}: {message.content}"
 
 
 def judge_source(name: str) -> str:
-    """The source of what decides the reward: `check`, or the play of an environment of several turns.
+    """The source that decides the reward: `check`, or `play` of an environment of several turns.
 
-    Of code it is the verdict on what came out of the sandbox.
+    For code it is the verdict on the outcome of the sandbox.
     """
     kind: Any = ENVS[name]
     decides = kind.settle if issubclass(kind, UnitTests) else kind.check if issubclass(kind, SingleTurn) else kind.play

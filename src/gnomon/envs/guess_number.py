@@ -1,4 +1,4 @@
-"""Guess the number: every guess is told higher or lower."""
+"""Guess the number: each guess is answered with higher or lower."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gnomon.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class GuessNumber(MultiTurn):
-    """A number from 1 to `largest`, in `guesses` guesses. Halving needs log₂(largest + 1) of them, rounded up.
+    """A number from 1 to `largest`, in `guesses` guesses. Binary search needs ⌈log₂(largest + 1)⌉.
 
-    The prompt tells nothing of the number, so tasks differ by their deal, and one number may stand in both splits.
+    The prompt does not depend on the number, so tasks differ by the deal, and one number may be in both splits.
     """
 
     largest: int = 20
@@ -47,5 +47,5 @@ class GuessNumber(MultiTurn):
         return self.guesses
 
     def best(self, task: Task, ask: Ask) -> str:
-        """The middle of what is left."""
+        """The middle of the remaining range."""
         return str(sum(ask.state) // 2)

@@ -13,9 +13,9 @@ from gnomon.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class KuhnPoker(MultiTurn):
-    """Each player puts in one chip and sees its own card of J < Q < K. A bet adds a chip; a pass after one folds.
+    """Each player puts in one chip and sees its own card of J < Q < K. A bet adds a chip; a pass after a bet folds.
 
-    Payoffs are chips won or lost. There are six deals; tasks differ by a number besides, as hands of a session do.
+    Payoffs are chips won or lost. There are six deals; a number makes the tasks of one deal distinct.
     Source: Kuhn 1950, "A simplified two-person poker".
     """
 
@@ -46,12 +46,12 @@ class KuhnPoker(MultiTurn):
         return -2.0, 2.0
 
     def best(self, task: Task, ask: Ask) -> str:
-        """What the equilibrium whose first player never opens does most: K bets, once the other has moved."""
+        """The most likely action in the equilibrium in which the first player never opens."""
         card, line = ask.state
         return "bet" if card == "k" and line else "pass"
 
 
 def observation(card: str, line: str) -> str:
-    """What a player hears first: its card, and what the other did."""
+    """The first observation of a player: its card, and the other player's action."""
     before = {"": "", "p": " They pass.", "b": " They bet."}[line]
     return f"Kuhn poker. Card {card.upper()}.{before} pass or bet? {SLOT}"

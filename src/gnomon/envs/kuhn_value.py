@@ -1,4 +1,4 @@
-"""What hands and strategies of Kuhn poker are worth, exactly, by enumeration."""
+"""The exact value of hands and strategies of Kuhn poker, by enumeration."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ENDS = ("pp", "pbp", "pbb", "bp", "bb")
 """The lines of passes and bets that end a hand."""
 
 VALUE = -1 / 18
-"""Chips that the first player wins per hand between players who cannot be beaten."""
+"""Chips per hand that the first player wins in equilibrium."""
 DEALS = tuple(map("".join, itertools.permutations(CARDS, 2)))
 LINES = (("", "pb"), ("p", "b"))
-"""After which lines the first and the second player move."""
+"""The lines after which the first and the second player act."""
 STATES = tuple((card, line) for lines in LINES for card in CARDS for line in lines)
-"""What a player may know when it moves: its card and the line so far."""
+"""The information states: the player's card and the line so far."""
 
 Strategy = Mapping[tuple[str, str], float]
 """The probability of a bet in each of `STATES`."""
@@ -34,7 +34,7 @@ def payoff(cards: str, line: str) -> float:
 
 
 def equilibrium(alpha: float = 0.0) -> dict[tuple[str, str], float]:
-    """A strategy that cannot be beaten. Args: alpha, how often the first player opens with J, 0 … ⅓.
+    """An equilibrium strategy. Args: alpha, probability that the first player opens with J, 0 … ⅓.
 
     Source: Kuhn 1950; Hoehn et al. 2005, "Effective short-term opponent exploitation in simplified poker".
     """
@@ -51,11 +51,11 @@ def value(first: Strategy, second: Strategy) -> float:
 
 
 def exploitability(strategy: Strategy) -> float:
-    """Chips per hand by which a best response beats a strategy that sits in either player half of the time.
+    """Chips per hand that a best response wins against a strategy that plays each position half of the time.
 
-    Half the sum of what the best response wins in each player; 0 for an equilibrium and for nothing else.
+    Half the sum of the best responses' values in both positions. It is 0 only for an equilibrium.
 
-    Args: strategy: for both players. Raises: ValueError, where a state is missing or is no probability.
+    Args: strategy: for both players. Raises: ValueError if a state is missing or its value is not a probability.
     """
     if wrong := [state for state in STATES if not 0 <= strategy.get(state, -1.0) <= 1]:
         raise ValueError(f"the strategy has no probability of a bet for {wrong}")
@@ -75,6 +75,6 @@ def _won(cards: str, line: str, players: tuple[Strategy, Strategy]) -> float:
 
 
 def _pure(lines: tuple[str, str]) -> Iterable[dict[tuple[str, str], float]]:
-    """Every strategy of a player that never mixes: some best response is among them."""
+    """Every pure strategy of a player. One of them is a best response."""
     states = [(card, line) for card in CARDS for line in lines]
     return (dict(zip(states, bets, strict=True)) for bets in itertools.product((0.0, 1.0), repeat=len(states)))

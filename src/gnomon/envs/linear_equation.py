@@ -12,7 +12,7 @@ from gnomon.verifiers import integer
 
 @dataclass(frozen=True, kw_only=True)
 class LinearEquation(SingleTurn):
-    """One whole number solves it. The numbers that stand with x run from 2 to 9, x to `largest` on both sides of 0."""
+    """The solution is one whole number from -`largest` to `largest`. The coefficients of x are from 2 to 9."""
 
     level: int = 2
     """1 is ax = c, 2 is ax + b = c, 3 is ax + b = dx + c."""
@@ -25,7 +25,7 @@ class LinearEquation(SingleTurn):
         return asked(a, b, d, rng.randint(-self.largest, self.largest))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One number drawn again; those alone on the right follow, so that a whole number solves it."""
+        """The task with one number drawn again. The constant on the right changes so that x is a whole number."""
         other = self.make(rng).info["numbers"]
         kept = list(task.info["numbers"])
         place = rng.randrange(4)
@@ -40,14 +40,14 @@ class LinearEquation(SingleTurn):
 
 
 def asked(a: int, b: int, d: int, x: int) -> Task:
-    """The task ax + b = dx + c, with the c that x makes true."""
+    """The task ax + b = dx + c, with c computed from x."""
     text = f"{side(a, b)} = {side(d, (a - d) * x + b)}"
     prompt, info = f"Solve {text}. {SLOT}", {"equation": text, "numbers": (a, b, d, x)}
     return Task(id=identity("linear_equation", text), messages=user(prompt), answer=x, info=info)
 
 
 def side(times: int, plus: int) -> str:
-    """`times`·x + `plus`, without what is nothing."""
+    """`times`·x + `plus` as text, without zero terms."""
     if not times:
         return str(plus)
     return f"{times}x" + (f" {'+' if plus > 0 else '-'} {abs(plus)}" if plus else "")

@@ -12,7 +12,7 @@ from gnomon.verifiers import Malformed, integer
 
 @dataclass(frozen=True, kw_only=True)
 class ListPuzzle(SingleTurn):
-    """Numbers from 0 to `largest`, asked for in order, backwards, or how many of them are above one of them."""
+    """Numbers from 0 to `largest`: sort them, reverse them, or count those above one of them."""
 
     kinds: tuple[str, ...] = ("sort", "reverse", "count")
     length: tuple[int, int] = (3, 6)
@@ -24,7 +24,7 @@ class ListPuzzle(SingleTurn):
         return asked(rng.choice(self.kinds), numbers)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One number of the list misread."""
+        """The task with one number of the list changed."""
         numbers = list(task.info["numbers"])
         numbers[rng.randrange(len(numbers))] = rng.randint(0, self.largest)
         return asked(task.info["kind"], numbers)

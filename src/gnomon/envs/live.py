@@ -1,4 +1,4 @@
-"""The episodes that a worker keeps between their turns: the side of an environment that runs in its own process."""
+"""The worker's side of an environment: episodes that stay alive between their turns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gnomon.workers import Carried
 __all__ = ["KEPT", "End", "Episodes", "Missing", "Reply", "Start"]
 
 KEPT = 256
-"""Unfinished episodes that a worker keeps."""
+"""Largest number of unfinished episodes that a worker keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Begin an episode, under a number that no other episode of the pool has."""
+    """Begin an episode. Its number is unique in the pool."""
 
     number: int
     task: Task
@@ -26,7 +26,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply in an episode. It is the episode's `turn`-th, from 0."""
+    """A reply in an episode; its `turn`-th, from 0."""
 
     number: int
     turn: int
@@ -42,7 +42,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The worker does not keep the episode, or not at this turn."""
+    """The worker does not have the episode at this turn."""
 
 
 @dataclass(slots=True)
@@ -56,16 +56,16 @@ class Live:
 class Episodes:
     """Plays the episodes of an environment, each with one call per turn.
 
-    Past the limit of episodes, the one that was used last before the present one is closed: episodes take their turns
-    one after another, so it is the one whose next turn is farthest away.
+    Beyond the limit, the most recently used other episode is closed. Episodes take their turns in rotation, so its
+    next turn is the farthest away.
 
-    Args: kept: most unfinished episodes.
+    Args: kept: largest number of unfinished episodes.
     """
 
     def __init__(self, env: Env, kept: int = KEPT) -> None:
         self.env, self.kept = env, kept
         self._live: dict[int, Live] = {}
-        """By number; the one used last is the last."""
+        """Episodes by number, the most recently used last."""
 
     def __call__(self, call: Start | Reply | End) -> Step | Missing:
         live = self._live.pop(call.number, None)

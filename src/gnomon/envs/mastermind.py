@@ -42,9 +42,9 @@ class Mastermind(MultiTurn):
         return self.guesses
 
     def best(self, task: Task, ask: Ask) -> str:
-        """The first code that agrees with everything that was told."""
+        """The first code that is consistent with all observations."""
         every = codes(self.length, self.digits)
-        return next(code for code in every if all(marks(guess, code) == told for guess, told in ask.state))
+        return next(code for code in every if all(marks(guess, code) == marked for guess, marked in ask.state))
 
 
 @cache
@@ -53,6 +53,6 @@ def codes(length: int, digits: int) -> tuple[str, ...]:
 
 
 def marks(guess: str, code: str) -> tuple[int, int]:
-    """How many digits are at their place, and how many others are elsewhere in the code."""
+    """Number of digits in the right place, and number of other digits that occur elsewhere in the code."""
     placed = sum(a == b for a, b in zip(guess, code, strict=True))
     return placed, (Counter(guess) & Counter(code)).total() - placed

@@ -1,4 +1,4 @@
-"""Multiple choice: a sum or product among values that slips would lead to."""
+"""Multiple choice: a sum or product among values of typical mistakes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LETTERS = "ABCDEFGH"
 
 @dataclass(frozen=True, kw_only=True)
 class MultipleChoice(SingleTurn):
-    """The right letter is drawn evenly, so that no constant letter does better than chance."""
+    """The correct letter is drawn uniformly, so that no constant letter is better than chance."""
 
     options: int = 4
-    """How many letters to choose from, 2 to 8."""
+    """Number of options, 2 to 8."""
     largest: int = 50
     signs: str = "+-*"
 
@@ -26,7 +26,7 @@ class MultipleChoice(SingleTurn):
         return self._asked(rng.randint(2, self.largest), sign, rng.randint(2, 9 if sign == "*" else self.largest), rng)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """The first operand misread by one, or the options drawn again."""
+        """The task with the first operand changed by one, or with the options drawn again."""
         a, sign, b = task.info["question"]
         return self._asked(max(2, a + rng.choice((-1, 0, 1))), sign, b, rng)
 
@@ -43,7 +43,7 @@ class MultipleChoice(SingleTurn):
 
     def check(self, task: Task, answer: str) -> bool:
         if len(answer) != 1 or answer.upper() not in LETTERS[: task.info["options"]]:
-            raise Malformed("not one of the letters")
+            raise Malformed("the answer is not one of the letters")
         return answer.upper() == str(task.answer)
 
     def solution(self, task: Task) -> str:

@@ -14,13 +14,13 @@ from gnomon.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Nim(MultiTurn):
-    """A move is `size count`: so many off a heap of that size. Every observation has the whole position.
+    """An action is `size count`: take `count` from a heap of `size`. Every observation shows the whole position.
 
-    Who moves has lost if the exclusive or of the sizes is 0 (Bouton 1901).
+    The player to act loses against perfect play if the exclusive or of the sizes is 0 (Bouton 1901).
     """
 
     heaps: tuple[int, ...] = (2, 3, 4)
-    """How many heaps a task may have."""
+    """The possible numbers of heaps in a task."""
     largest: int = 7
 
     def make(self, rng: random.Random) -> Task:
@@ -46,7 +46,7 @@ class Nim(MultiTurn):
         return 2
 
     def best(self, task: Task, ask: Ask) -> str:
-        """To an exclusive or of 0, where there is a way; else one off the largest."""
+        """Reach an exclusive or of 0 if possible; else take one from the largest heap."""
         rest = reduce(xor, ask.state)
         ways = [f"{size} {size - (size ^ rest)}" for size in ask.state if size ^ rest < size]
         return ways[0] if ways else f"{max(ask.state)} 1"

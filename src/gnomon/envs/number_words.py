@@ -1,4 +1,4 @@
-"""Number words: a number written out. The answer is a text to compare with, as objectives without a verifier want."""
+"""Number words: write a number in words. The reference is a text, as objectives without a verifier need it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NumberWords(SingleTurn):
         return asked(rng.randrange(10 ** rng.randint(1, self.digits)))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One digit misread, dropped or put in."""
+        """The task with one digit changed, removed or inserted."""
         text = str(task.info["number"])
         at, new = rng.randrange(len(text)), str(rng.randrange(10))
         near = [text[:at] + new + text[at + 1 :], text[:at] + text[at + 1 :], text[:at] + new + text[at:]]
@@ -30,7 +30,7 @@ class NumberWords(SingleTurn):
 
     def check(self, task: Task, answer: str) -> bool:
         if not answer.replace("-", "").replace(" ", "").isalpha():
-            raise Malformed("not words alone")
+            raise Malformed("the answer does not consist of words")
         return plain(answer) == plain(task.answer)
 
     def solution(self, task: Task) -> str:

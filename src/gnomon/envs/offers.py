@@ -1,7 +1,7 @@
-"""What an environment may offer beside its core: each offer is an attribute, declared here as a protocol.
+"""Optional attributes of an environment, each declared as a protocol.
 
-`Env` has four members. All else is optional, and everybody who reads it calls the function of its name in this module.
-An attribute of another type is an error that names it; `require_offers` raises it before a run.
+`Env` has four required members. All other attributes are read through the functions of this module. An attribute of a
+wrong type is an error that names it; `require_offers` raises it before a run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Seated(Protocol):
 
     @property
     def players(self) -> int:
-        """How many play an episode, 1 or more."""
+        """Number of players in an episode, 1 or more."""
         ...
 
 
@@ -62,7 +62,7 @@ class Tooled(Protocol):
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What a chat template lists."""
+        """The tools that a chat template lists."""
         ...
 
 
@@ -71,7 +71,7 @@ class Confined(Protocol):
 
     @property
     def isolation(self) -> tuple[str, ...]:
-        """Levels of isolation that it needs; the host must have one of them."""
+        """Accepted isolation levels; the host must support one of them."""
         ...
 
 
@@ -85,25 +85,25 @@ class Importing(Protocol):
 
 
 class Reading(Protocol):
-    """An environment that makes its tasks of data."""
+    """An environment that makes its tasks from data."""
 
     @property
     def files(self) -> Mapping[str, str]:
-        """By option, the path of a file or folder. A run records its hash."""
+        """The path of a file or folder, by option. A run records its hash."""
         ...
 
     @property
     def contents(self) -> Mapping[str, str]:
-        """By option, the hash of data that no file holds."""
+        """The hash of data that is not in a file, by option."""
         ...
 
 
 class Noted(Protocol):
-    """An environment with something to say before a run."""
+    """An environment with remarks for the user before a run."""
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A sentence each."""
+        """The remarks, one sentence each."""
         ...
 
 
@@ -112,25 +112,25 @@ class Watched(Protocol):
 
     @property
     def sentinel(self) -> Verifier | None:
-        """Stricter or more lenient than the one that is trained on."""
+        """A verifier that is stricter or more lenient than the trained one."""
         ...
 
 
 class Priced(Protocol):
-    """An environment that declares what its reward is made of."""
+    """An environment that declares the parts of its reward."""
 
     @property
     def prices(self) -> tuple[Price, ...]:
-        """Every part of a verdict."""
+        """The price of every part of a verdict."""
         ...
 
 
 class Varying(Protocol):
-    """An environment that may answer the same reply in two ways."""
+    """An environment that may respond differently to the same reply."""
 
     @property
     def reproducible(self) -> bool:
-        """False where a second run may differ."""
+        """False if a second run may differ."""
         ...
 
 
@@ -143,24 +143,24 @@ class Played(Protocol):
 
 
 class Isomorphic(Protocol):
-    """An environment that can write a task in another way."""
+    """An environment that can rewrite a task."""
 
     def isomorphic(self, task: Task, rng: random.Random) -> Task:
-        """A task with other names or numbers and, renamed likewise, the same answer."""
+        """The task with other names or numbers; its answer changes only by the same renaming."""
         ...
 
 
 class Respelled(Protocol):
-    """An environment that a recipe cannot spell by its class and fields."""
+    """An environment that a recipe cannot express by its class and fields."""
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """What a recipe shows instead."""
+        """The mapping that the recipe shows instead."""
         ...
 
 
 def players(env: object) -> int:
-    """How many play an episode; one unless the environment says so."""
+    """Number of players in an episode; 1 by default."""
     value = offered(env, "players", int, "a whole number")
     if value is None:
         return 1
@@ -186,7 +186,7 @@ def remarks(env: object) -> tuple[str, ...]:
 
 
 def prices(env: object) -> tuple[Price, ...] | None:
-    """None where the environment declares none."""
+    """The declared prices; None if the environment declares none."""
     return None if offered(env, "prices", object, "") is None else each(env, "prices", Price)
 
 
@@ -226,11 +226,11 @@ READERS: tuple[Callable[[object], object], ...] = (
 
 
 FORMER = {"seats": "players", "rungs": "isolation", "player": "expert"}
-"""Former names of what an environment may offer. One that still has them would be taken for one that offers nothing."""
+"""Former attribute names. Without a check, an environment that uses them would be read as having none."""
 
 
 def require_offers(env: object) -> None:
-    """Raises: ConfigError E028, for the first offer of a wrong type."""
+    """Raises: ConfigError E028 for the first attribute of a wrong type."""
     for former, present in FORMER.items():
         if hasattr(env, former) and not hasattr(env, present):
             name = type(env).__name__
@@ -242,9 +242,9 @@ def require_offers(env: object) -> None:
 
 
 def offered(env: object, name: str, kind: type[T], expected: str) -> T | None:
-    """The attribute; None where there is none. Raises: ConfigError E028 for another type, or where it cannot be read.
+    """The attribute; None if it is absent. Raises: ConfigError E028 for a wrong type, or if it cannot be read.
 
-    A property that raises AttributeError is an error too, and not an offer that is absent.
+    A property that raises AttributeError is an error, not an absent attribute.
     """
     try:
         value = getattr(env, name)
@@ -258,7 +258,7 @@ def offered(env: object, name: str, kind: type[T], expected: str) -> T | None:
 
 
 def each(env: object, name: str, kind: type[T]) -> tuple[T, ...]:
-    """A sequence of one type; empty where there is none."""
+    """A sequence of one type; empty if it is absent."""
     expected = f"a tuple of {kind.__name__}"
     values: Any = offered(env, name, object, expected)
     if values is None:
@@ -272,7 +272,7 @@ def each(env: object, name: str, kind: type[T]) -> tuple[T, ...]:
 
 
 def texts(env: object, name: str) -> Mapping[str, str]:
-    """A mapping of texts to texts; empty where there is none."""
+    """A mapping of texts to texts; empty if it is absent."""
     values = offered(env, name, Mapping, "a mapping of texts")  # type: ignore[type-abstract]
     for key, value in (values or {}).items():
         if not (isinstance(key, str) and isinstance(value, str)):

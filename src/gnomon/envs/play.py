@@ -24,12 +24,12 @@ def play(
     read: Callable[[str], str] = input,
     write: Write = put,
 ) -> tuple[Verdict, ...]:
-    """One episode with a person in the place of the policy, in every player; a verdict for each.
+    """Play one episode, with a person as every player. Returns: a verdict for each.
 
-    A person may type the answer alone: where an environment with an answer slot finds none, it is put into one.
+    The person may type only the answer: if the reply has no answer slot, the text is put into one.
 
-    Raises: IndexError when the split has no task `index`; ValueError for an unknown split, or for an episode
-    that ends without a verdict; EOFError when nobody answers.
+    Raises: IndexError if the split has no task `index`; ValueError for an unknown split, or for an episode
+    that ends without a verdict; EOFError if nobody answers.
     """
     task = env.tasks(split)[index]
     write(f"{type(env).__name__}, {split} task {index} (id {task.id})")
@@ -56,7 +56,7 @@ def play(
 
 
 def slotted(env: Env, reply: str, write: Write) -> str:
-    """The reply, with an answer slot around it where it needs one."""
+    """The reply, put into an answer slot if it has none."""
     before = env.frame[0] if isinstance(env, SingleTurn) else "<answer>"
     if not isinstance(env, SingleTurn | MultiTurn) or before in reply:
         return reply
@@ -71,7 +71,7 @@ def show(messages: tuple[Message, ...], write: Write) -> None:
 
 
 def explain(verdict: Verdict, write: Write, who: str = "") -> None:
-    """The verdict as a person reads it: status, reward, parts, what was judged, why."""
+    """Write the verdict: status, reward, parts, the judged text, the reason."""
     write(f"{who}{verdict.status.value}, reward {verdict.reward:g}")
     width = max((len(part.name) for part in verdict.parts), default=0)
     value = {part.name: part.value for part in verdict.parts}

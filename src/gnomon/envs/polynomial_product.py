@@ -1,4 +1,4 @@
-"""Polynomial product: multiply factors out."""
+"""Polynomial product: expand a product of factors."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ ANSWER = PolynomialAnswer(form=Form.EXPANDED)
 
 @dataclass(frozen=True, kw_only=True)
 class PolynomialProduct(SingleTurn):
-    """`level` + 1 factors ax + b in whole numbers, told apart from their order; terms may come in any order."""
+    """`level` + 1 factors ax + b with whole numbers. The order of factors and terms does not matter."""
 
     level: int = 1
     largest: int = 9
-    """Of a and of the size of b."""
+    """Largest a, and largest absolute value of b."""
 
     def make(self, rng: random.Random) -> Task:
         return asked([self._factor(rng) for _ in range(self.level + 1)])
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """One number of one factor drawn again."""
+        """The task with one number of one factor drawn again."""
         factors = list(task.info["factors"])
         at, new = rng.randrange(len(factors)), self._factor(rng)
         factors[at] = rng.choice([(new[0], factors[at][1]), (factors[at][0], new[1])])

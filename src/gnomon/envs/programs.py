@@ -1,6 +1,6 @@
 """Small programs as data: chains of operations, each in words, as Python, and as a function.
 
-A value is an `int`, a `list` of integers or a `str`; an operation takes one kind and gives one.
+A value is an `int`, a `list` of integers or a `str`. An operation maps one kind to one kind.
 """
 
 from __future__ import annotations
@@ -17,9 +17,24 @@ from typing import Any
 from gnomon.keys import Key
 
 __all__ = [
-    "BATTERY", "KINDS", "OPERATIONS", "Operation", "Program", "battery", "cases", "drawn", "given", "longer", "nearby",
-    "run", "source", "takes", "telling", "told", "words",
-]  # fmt: skip
+    "BATTERY",
+    "KINDS",
+    "OPERATIONS",
+    "Operation",
+    "Program",
+    "battery",
+    "cases",
+    "discerning",
+    "drawn",
+    "drawn_input",
+    "longer",
+    "nearby",
+    "run",
+    "source",
+    "takes",
+    "worded",
+    "words",
+]
 
 KINDS = {"int": "an integer", "list": "a list of integers", "str": "a text"}
 VOWELS = "aeiou"
@@ -39,15 +54,15 @@ EDGES: dict[str, tuple[Any, ...]] = {
         "ae oui ea uuA Eie aaoo ia EuA oo",
     ),
 }  # fmt: skip
-"""Inputs on which careless programs fail: nothing, one, negative, the same again, and much of it."""
+"""Inputs on which careless programs fail: empty, single, negative, repeated and large ones."""
 BATTERY = 64
-"""Inputs that decide which programs stand together."""
+"""Number of inputs that decide which programs are equivalent."""
 PROBES = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One step of a program. `{k}` is its number, one of `ks`; 0 stands for none."""
+    """One step of a program. `{k}` is its number, one of `ks`; 0 means none."""
 
     words: str
     takes: str
@@ -59,7 +74,7 @@ class Operation:
 
 
 Program = tuple[tuple[int, int], ...]
-"""The place of every operation in `OPERATIONS`, and its number."""
+"""The index of every operation in `OPERATIONS`, and its number."""
 
 SMALL, TIMES, FEW = tuple(range(1, 13)), tuple(range(2, 8)), (2, 3)
 OPERATIONS = (
@@ -116,9 +131,9 @@ OPERATIONS = (
 
 
 def drawn(rng: random.Random, steps: int, tests: int) -> Program:
-    """A chain of at most so many operations that so many tests tell from its like.
+    """Draw a chain of at most `steps` operations that `tests` tests distinguish from similar programs.
 
-    Raises: ValueError, where there seems to be none.
+    Raises: ValueError if none is found.
     """
     for _ in range(1000):
         kind, program = rng.choice(sorted(KINDS)), list[tuple[int, int]]()
@@ -126,9 +141,9 @@ def drawn(rng: random.Random, steps: int, tests: int) -> Program:
             place = rng.choice([at for at, operation in enumerate(OPERATIONS) if operation.takes == kind])
             program.append((place, rng.choice(OPERATIONS[place].ks)))
             kind = OPERATIONS[place].gives
-        if telling(tuple(program), tests):
+        if discerning(tuple(program), tests):
             return tuple(program)
-    raise ValueError(f"{tests} tests tell no chain of up to {steps} operations from those near it")
+    raise ValueError(f"{tests} tests distinguish no chain of up to {steps} operations from similar ones")
 
 
 def takes(program: Program) -> str:
@@ -153,13 +168,13 @@ def source(program: Program) -> str:
 
 
 def kinds(program: Program) -> list[str]:
-    """What stands before the first operation, between every two, and behind the last."""
+    """The kinds of value before the first operation, between operations, and after the last."""
     return [takes(program), *(OPERATIONS[place].gives for place, _ in program)]
 
 
 @cache
 def between(before: str, after: str | None) -> tuple[tuple[int, int], ...]:
-    """The operations that may stand between two kinds; where there is none after, anything may follow."""
+    """The operations from one kind to another. Args: after: None for any kind."""
     return tuple(
         (place, k)
         for place, operation in enumerate(OPERATIONS)
@@ -169,7 +184,7 @@ def between(before: str, after: str | None) -> tuple[tuple[int, int], ...]:
 
 
 def nearby(program: Program) -> list[Program]:
-    """The programs that take the same and have one operation less, or another one or number in its place."""
+    """Programs with the same input kind and one operation removed or replaced, or with another number."""
     chain, found = kinds(program), list[Program]()
     for at, own in enumerate(program):
         before, after = chain[at], chain[at + 1] if at + 1 < len(program) else None
@@ -180,7 +195,7 @@ def nearby(program: Program) -> list[Program]:
 
 
 def longer(program: Program) -> list[Program]:
-    """The programs that take the same and have one operation more."""
+    """Programs with the same input kind and one more operation."""
     chain, found = kinds(program), list[Program]()
     for at, before in enumerate(chain):
         after = before if at < len(program) else None
@@ -188,8 +203,8 @@ def longer(program: Program) -> list[Program]:
     return found
 
 
-def given(rng: random.Random, kind: str, size: int = 1) -> Any:
-    """An input of a kind. Args: size: 1 for one that fits into a prompt."""
+def drawn_input(rng: random.Random, kind: str, size: int = 1) -> Any:
+    """A random input of a kind. Args: size: 1 for an input that fits into a prompt."""
     if kind == "int":
         return rng.randint(-(200**size), 200**size)
     if kind == "list":
@@ -199,32 +214,32 @@ def given(rng: random.Random, kind: str, size: int = 1) -> Any:
 
 @cache
 def battery(kind: str) -> tuple[Any, ...]:
-    """The inputs that decide which programs are the same: the edges, and others drawn once for all."""
+    """The inputs that decide which programs are equivalent: the edge cases, and others with a fixed seed."""
     rng, found = Key(0).at("programs", kind=kind).random(), list(EDGES[kind])
     while len(found) < BATTERY:
-        if (value := given(rng, kind)) not in found:
+        if (value := drawn_input(rng, kind)) not in found:
             found.append(value)
     return tuple(found)
 
 
 def cases(program: Program) -> list[list[Any]]:
-    """All tests: a list of arguments and the value, each."""
+    """All tests, each a list of arguments and the value."""
     return [[[copy.copy(value)], run(program, value)] for value in battery(takes(program))]
 
 
 @cache
 def probes(kind: str) -> tuple[Any, ...]:
-    """Many inputs, by which programs are called the same in all."""
+    """The inputs on which two programs must agree to be treated as identical."""
     rng = Key(0).at("probes", kind=kind).random()
-    return tuple(given(rng, kind, size) for size in (1, 2, 3, 4) for _ in range(PROBES // 4))
+    return tuple(drawn_input(rng, kind, size) for size in (1, 2, 3, 4) for _ in range(PROBES // 4))
 
 
 @lru_cache(maxsize=2**14)
-def telling(program: Program, count: int) -> bool:
-    """Whether so many tests tell a program from all that is like it.
+def discerning(program: Program, count: int) -> bool:
+    """Whether `count` tests distinguish a program from all similar ones.
 
-    They fail the argument given back, any one value on half of them, every program nearby, and every longer one that
-    does not do the same.
+    The tests fail the identity, any constant on half of them, every nearby program, and every longer program that is
+    not equivalent.
     """
     inputs = battery(takes(program))[:count]
     expected = [run(program, value) for value in inputs]
@@ -242,11 +257,11 @@ def fits(program: Program, inputs: Sequence[Any], expected: Sequence[Any]) -> bo
     return all(run(program, value) == wanted for value, wanted in zip(inputs, expected, strict=True))
 
 
-def told(rng: random.Random, program: Program, examples: int) -> str:
-    """What is asked, with calls that are none of the tests."""
+def worded(rng: random.Random, program: Program, examples: int) -> str:
+    """The prompt of a program, with example calls that are not among the tests."""
     kind, inputs = takes(program), list[Any]()
     while len(inputs) < examples:
-        if (value := given(rng, kind)) not in (*battery(kind), *inputs):
+        if (value := drawn_input(rng, kind)) not in (*battery(kind), *inputs):
             inputs.append(value)
     calls = "".join(f" solve({value!r}) == {run(program, value)!r}." for value in inputs)
     return f"solve(x), x {KINDS[kind]}: {words(program)}.{calls}"

@@ -20,27 +20,27 @@ JSON = (".jsonl", ".ndjson", ".json")
 
 
 def read(path: str, split: str = "", config: str = "", revision: str = "") -> tuple[Row, ...]:
-    """All rows of `file.jsonl`, `file.parquet`, a folder or a hub name, in their order; `questions` ships.
+    """All rows of `file.jsonl`, `file.parquet`, a folder or a hub name, in order; `questions` is shipped.
 
-    Args: split, config, revision: of a folder or hub name. An empty split is its only one, or "train". A file has none.
-    Raises: ConfigError E150 for what cannot be read, with the line; ResourceError E505 for a missing package.
+    Args: split, config, revision: of a folder or hub name. An empty split is the only one, or "train". Files have none.
+    Raises: ConfigError E150, with the line, for unreadable data; ResourceError E505 for a missing package.
     """
     path = located(path)
     return file_rows(path, stamp(path)) if is_file(path) else hub(path, split, config, revision)
 
 
 def located(path: str) -> str:
-    """The path, or that of the data set that ships."""
+    """The path, or the path of the shipped data set."""
     return str(files("gnomon.envs").joinpath("questions.jsonl")) if path == "questions" else path
 
 
 def is_file(path: str) -> bool:
-    """Whether this is the path of one file, by how it ends; else it is a folder or a name on the hub."""
+    """Whether the suffix is that of a file; else the path is a folder or a hub name."""
     return path.endswith((*JSON, ".parquet"))
 
 
 def stamp(path: str) -> tuple[int, int]:
-    """When a file was changed and how long it is, so that one that was written anew is read anew."""
+    """Modification time and size of a file, so that a changed file is read again."""
     try:
         found = Path(path).stat()
     except OSError as error:
@@ -72,7 +72,7 @@ def parquet(path: str) -> list[Row]:
 
     try:
         rows: list[Row] = pq.read_table(path).to_pylist()
-    except Exception as error:  # pyarrow's own, and what lies below it
+    except Exception as error:  # pyarrow and its dependencies raise many types
         raise unreadable(path, f"{type(error).__name__}: {error}", "give a file that pyarrow can read") from error
     return rows
 
@@ -84,7 +84,7 @@ def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
 
     try:
         found = datasets.load_dataset(name, config or None, revision=revision or None)
-    except Exception as error:  # whatever a loader, a download or a format runs into
+    except Exception as error:  # loaders, downloads and formats raise many types
         fix = "give a .jsonl or .parquet file, a folder in the hub's format, or owner/name of a hub data set"
         raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", fix) from error
     wanted = split or ("train" if "train" in found or len(found) != 1 else next(iter(found)))
@@ -94,7 +94,7 @@ def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
 
 
 def content_hash(rows: Iterable[Row]) -> str:
-    """SHA-256 over the values of rows, in their order, in hexadecimal digits."""
+    """SHA-256 over the values of the rows, in order, as hexadecimal digits."""
     total = sha256()
     for row in rows:
         total.update(json.dumps(row, sort_keys=True, default=repr).encode() + b"\n")

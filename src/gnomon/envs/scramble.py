@@ -1,4 +1,4 @@
-"""Scramble: turn shuffled letters back into a word; any word of the dictionary made of them counts."""
+"""Scramble: turn shuffled letters back into a word. Any dictionary word with these letters is correct."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from gnomon.verifiers import Malformed
 
 @dataclass(frozen=True, kw_only=True)
 class Scramble(SingleTurn):
-    """Letters of a dictionary word, shuffled into something that is no word itself where that can be.
+    """Shuffled letters of a dictionary word. If possible, the arrangement is not itself a word.
 
-    A held-out task is an arrangement never seen in training; its word may have been, in other arrangements.
+    A held-out task is an arrangement that is not in the train split; its word may be, in other arrangements.
     """
 
     length: tuple[int, int] = (3, 3)
-    """Shortest and longest word, in letters (3 to 6 are shipped)."""
+    """Shortest and longest word, in letters; the dictionary has 3 to 6."""
     anagrams: int = 1
-    """Most words of the dictionary that the letters may make; more of them make a lucky guess likelier."""
+    """Largest number of dictionary words that the letters may form. More words make a random guess more likely."""
 
     def make(self, rng: random.Random) -> Task:
         return self._shuffled(rng.choice(words(*self.length, self.anagrams)), rng)
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """Another arrangement, of the same word or of one that differs in one letter, at times in two."""
+        """Another arrangement of the same word, or of a word that differs in one or two letters."""
         word, most = task.info["word"], rng.choice((1, 1, 1, 2))
         near = [w for w in words(len(word), len(word), self.anagrams) if sum(map(str.__ne__, w, word)) <= most]
         return self._shuffled(rng.choice(near), rng)
@@ -47,7 +47,7 @@ class Scramble(SingleTurn):
 
     def check(self, task: Task, answer: str) -> bool:
         if not (answer.isascii() and answer.isalpha()):
-            raise Malformed("not one word of plain letters")
+            raise Malformed("the answer is not one word of plain letters")
         return Counter(answer.lower()) == Counter(task.info["letters"]) and answer.lower() in dictionary()
 
     def solution(self, task: Task) -> str:

@@ -1,13 +1,13 @@
-"""Short stories of who has how many of what."""
+"""Short stories about how many things somebody has."""
 
 from __future__ import annotations
 
 import random
 
-__all__ = ["NAMES", "THINGS", "Story", "tell"]
+__all__ = ["NAMES", "THINGS", "Story", "wording"]
 
 Story = tuple[str, str, int, list[tuple[str, int]]]
-"""Who, of what, how many at first, and the signs and numbers by which that changes."""
+"""The name, the thing, the initial count, and the operations with their numbers."""
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana", "Ivo", "Jun", "Kai", "Lia")
 THINGS = ("apples", "books", "cards", "coins", "eggs", "keys", "nuts", "pens", "shells", "stamps")
 STEPS = {
@@ -17,8 +17,8 @@ STEPS = {
 }
 
 
-def tell(rng: random.Random, story: Story) -> str:
+def wording(rng: random.Random, story: Story) -> str:
     """A story and its question, worded at random."""
     name, things, have, steps = story
-    said = " ".join(rng.choice(STEPS[sign]).format(name=name, n=number) for sign, number in steps)
-    return f"{name} has {have} {things}. {said} How many {things} has {name}?"
+    changes = " ".join(rng.choice(STEPS[sign]).format(name=name, n=number) for sign, number in steps)
+    return f"{name} has {have} {things}. {changes} How many {things} has {name}?"

@@ -1,4 +1,4 @@
-"""State of the process that a judge has no business with: taken before and after, and compared."""
+"""Process state that judging must not change: recorded before and after, and compared."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import warnings
 __all__ = ["LESSER", "moved", "surroundings"]
 
 LESSER = frozenset({"loaded modules", "threads", "open files", "warning filters", "decimal context"})
-"""What may move for a reason: a cache that fills, a module that is imported when first needed."""
+"""State that may change for a good reason, such as a cache or a lazy import."""
 
 
 def surroundings() -> dict[str, object]:
-    """Everything there is to compare, by a reader's name for it."""
+    """All compared state, by display name."""
     umask = os.umask(0o077)
     os.umask(umask)
     numpy = sys.modules.get("numpy.random")
@@ -47,5 +47,5 @@ def surroundings() -> dict[str, object]:
 
 
 def moved(before: dict[str, object], after: dict[str, object]) -> list[str]:
-    """Names of what is not as it was. A variable of `eval`, `_`, is no built-in name."""
+    """Names of the changed state. The variable `_` of `eval` is ignored."""
     return [name for name, value in after.items() if before.get(name) != value]

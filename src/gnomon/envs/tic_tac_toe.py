@@ -1,4 +1,4 @@
-"""Tic-tac-toe: against oneself as both players, or alone against an opponent who moves at random or without fault."""
+"""Tic-tac-toe: self-play for both players, or one player against a random or perfect opponent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnomon.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class TicTacToe(MultiTurn):
-    """Cells 1 to 9, by rows; x begins. Alone, one plays x, and a draw earns half. Tasks differ by their deal."""
+    """Cells 1 to 9, by rows; x begins. A single player plays x, and a draw earns 0.5. Tasks differ by their deal."""
 
     opponent: Literal["self", "random", "perfect"] = "self"
 

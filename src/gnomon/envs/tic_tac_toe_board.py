@@ -1,4 +1,4 @@
-"""Boards of tic-tac-toe, as nine signs by rows, and what they are worth."""
+"""Tic-tac-toe boards, as nine characters by rows, and their values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def free(board: str) -> tuple[str, ...]:
 
 
 def put(board: str, cell: str) -> str:
-    """The board after the move of whose turn it is."""
+    """The board after the next player marks this cell."""
     at = int(cell) - 1
     return board[:at] + "xo"[board.count("x") - board.count("o")] + board[at + 1 :]
 
 
 def value(board: str) -> float | None:
-    """1 where x has won, -1 where o has, 0 for a draw, None while it goes on."""
+    """1 if x has won, -1 if o has won, 0 for a draw, None for an unfinished game."""
     for line in LINES:
         if (row := {board[int(cell)] for cell in line}) in ({"x"}, {"o"}):
             return 1.0 if row == {"x"} else -1.0
@@ -29,7 +29,7 @@ def value(board: str) -> float | None:
 
 @cache
 def reached(board: str) -> float:
-    """The value of a board when both play without fault."""
+    """The value of a board under perfect play."""
     if (end := value(board)) is not None:
         return end
     after = [reached(put(board, cell)) for cell in free(board)]
@@ -37,5 +37,5 @@ def reached(board: str) -> float:
 
 
 def best(board: str) -> str:
-    """The first move of those that keep the board's value."""
+    """The first action that keeps the board's value."""
     return next(cell for cell in free(board) if reached(put(board, cell)) == reached(board))

@@ -1,4 +1,4 @@
-"""What an environment of several turns is: its author writes `make`, and a `play` that asks for moves."""
+"""Environments of several turns. An author writes `make`, and `play`, a generator that asks for actions."""
 
 from __future__ import annotations
 
@@ -16,68 +16,68 @@ from gnomon.verifiers import Extraction, Strictness, extract
 __all__ = ["Ask", "MultiTurn", "Play", "Playing"]
 
 SHOWN = 9
-"""Legal moves are listed after an illegal one, if they are this many at most."""
+"""After an illegal action, the legal ones are listed if there are at most this many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A player's turn to move."""
+    """A request for a player's action."""
 
     text: str = ""
-    """All that the player has not been told yet; empty for nothing. Player 0 was told the task's messages."""
+    """The player's observation since its last action; may be empty. Player 0 has already seen the task's messages."""
     legal: Collection[str] | None = None
-    """The moves that it may make, in lower case; None for any reply: the play is sent the text of its slot, or ""."""
+    """The legal actions in lower case. None accepts any reply; `play` then receives the slot's text, or ""."""
     player: int = 0
     state: Any = None
-    """What the player knows of the position, for experts; never shown."""
+    """The player's knowledge of the position, for experts. It is never shown to the policy."""
 
 
 Play = Generator[Ask, str, Sequence[float | Verdict]]
-"""A play: it yields an `Ask`, is sent the legal move that was made, and returns what every player earned."""
+"""A play yields an `Ask`, receives the legal action, and returns every player's payoff or verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiTurn(ABC):
-    """An environment of several turns. A move stands in the one answer slot of a reply.
+    """An environment of several turns. The action is in the one answer slot of a reply.
 
-    A reply without a legal move is told so and asked for again, `retries` times an episode for each player. The
-    next one ends the episode: its player earns the least there is, and of two players the other the most.
-    A verdict is correct where a player earned more than nothing.
+    After a reply without a legal action, the player is asked again, up to `retries` times per episode. The next such
+    reply ends the episode: its player earns the minimum, and in a game of two the other player earns the maximum.
+    A verdict is correct if the player's payoff is positive.
     """
 
     seed: int = 0
-    """Of the tasks; independent of any run's seed, so that every run is judged on the same held-out tasks."""
+    """Seed of the tasks. It does not depend on a run's seed, so every run has the same held-out tasks."""
     retries: int = 1
-    """Replies without a legal move that each player is forgiven."""
+    """Replies without a legal action that each player may make."""
     speed: float = 0.0
-    """Paid to a lone player on top of success: all of it for one turn, nothing for the last turn allowed."""
+    """Bonus for success with one player. It decreases from this value at one turn to 0 at the last allowed turn."""
     strictness: Strictness = Strictness.TRIMMED
 
     def __post_init__(self) -> None:
-        # A recipe spells the strictness as text.
+        # A recipe gives the strictness as text.
         object.__setattr__(self, "strictness", Strictness(self.strictness))
         if self.retries < 0 or self.speed < 0:
             raise ValueError(f"retries is {self.retries} and speed {self.speed}; they must be 0 or more")
 
     @abstractmethod
     def make(self, rng: random.Random) -> Task:
-        """One task; a pure function of the generator's stream. Its messages are the rules that player 0 is told."""
+        """Make one task, a pure function of the generator's stream. Its messages are player 0's first observation."""
 
     @abstractmethod
     def play(self, task: Task, rng: random.Random) -> Play:
-        """One episode, a pure function of the task, the generator's stream and the moves. Player 0 is asked first."""
+        """Play one episode, a pure function of the task, the generator's stream and the actions. Player 0 is first."""
 
     @property
     @abstractmethod
     def moves(self) -> int:
-        """Most legal moves that an episode can have, those of all players together."""
+        """Largest number of legal actions in an episode, summed over all players."""
 
     def best(self, task: Task, ask: Ask) -> str:
-        """A good legal move, for experts; it may look at the task's answer.
+        """A good legal action, for experts. It may use the task's answer.
 
-        Raises: NotImplementedError, where none is known.
+        Raises: NotImplementedError if none is defined.
         """
-        raise NotImplementedError(f"{type(self).__name__} knows no good move")
+        raise NotImplementedError(f"{type(self).__name__} does not define `best`")
 
     @property
     def players(self) -> int:
@@ -85,7 +85,7 @@ class MultiTurn(ABC):
 
     @property
     def payoffs(self) -> tuple[float, float]:
-        """Least and most that `play` may return for a player; of several players the payoffs sum to 0."""
+        """Smallest and largest payoff of a player. With several players, payoffs sum to 0."""
         return (0.0, 1.0) if self.players == 1 else (-1.0, 1.0)
 
     @property
@@ -104,18 +104,18 @@ class MultiTurn(ABC):
         return Playing(self, task, key)
 
     def expert(self, task: Task, episode: Playing) -> str:
-        """The next reply of an expert, who makes the move that is known to be good."""
+        """The next reply of the expert, which plays `best`."""
         return f"<answer>{self.best(task, episode.ask)}</answer>"
 
 
 class Playing:
-    """The play of one task: reads moves, keeps the rule for illegal ones, pays at the end."""
+    """One episode: parses actions, handles illegal ones, and makes the verdicts."""
 
     def __init__(self, env: MultiTurn, task: Task, key: Key) -> None:
         self.env = env
         self._play = env.play(task, key.random())
         self.ask = next(self._play)
-        """Whose turn it is, and what may be moved."""
+        """The current request: the player and its legal actions."""
         if self.ask.player != 0:
             raise ValueError(f"{type(env).__name__} asks player {self.ask.player} first; player 0 acts first")
         self.messages = (*task.messages, *user(self.ask.text))
@@ -124,7 +124,7 @@ class Playing:
         self._over = False
 
     def step(self, reply: str) -> Step:
-        """Raises: ValueError, when the episode is over."""
+        """Take one reply. Raises: ValueError if the episode is over."""
         if self._over:
             raise ValueError("the episode is over")
         self._turns += 1
@@ -154,7 +154,7 @@ class Playing:
     def _end(
         self, payoffs: Sequence[float | Verdict], player: int, found: Extraction, status: Status | None = None
     ) -> Step:
-        """The verdicts. Args: player, who spoke last, and `found` what; status, of the move that ended it illegally."""
+        """The verdicts. Args: player, the last to act, with extraction `found`; status, of an illegal last action."""
         self._over = True
         if len(payoffs) != self.env.players:
             raise ValueError(f"{len(payoffs)} payoffs for {self.env.players} player(s)")

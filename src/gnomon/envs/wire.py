@@ -1,4 +1,4 @@
-"""Tasks, steps and verdicts as JSON, for environments that are played from another process."""
+"""Tasks, steps and verdicts as JSON, for environments in another process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["key_json", "read_key", "read_messages", "read_step", "step_json", "t
 
 
 def task_json(task: Task) -> dict[str, Any]:
-    """What a player may see of a task: not its answer, and not what the judge keeps of it."""
+    """The parts of a task that a player may see, without its answer and its `info`."""
     return {"id": task.id, "messages": [asdict(message) for message in task.messages]}
 
 
@@ -33,7 +33,7 @@ def key_json(key: Key) -> dict[str, Any]:
 
 
 def read_key(data: Mapping[str, Any]) -> Key:
-    """Raises: ValueError or KeyError for what is no key."""
+    """Parse a key. Raises: ValueError or KeyError for invalid data."""
     seed, path = data["seed"], data["path"]
     if type(seed) is not int or not isinstance(path, list) or not all(isinstance(part, str) for part in path):
         raise ValueError("a key is a whole number and a list of texts")
@@ -45,7 +45,7 @@ def read_messages(data: Any) -> tuple[Message, ...]:
 
 
 def read_step(data: Mapping[str, Any]) -> Step:
-    """Raises: KeyError, TypeError or ValueError for what is no step."""
+    """Parse a step. Raises: KeyError, TypeError or ValueError for invalid data."""
     verdicts = tuple(read_verdict(one) for one in data["verdicts"])
     return Step(
         messages=read_messages(data["messages"]),

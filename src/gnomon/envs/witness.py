@@ -1,6 +1,6 @@
-"""What a fresh process says of an environment: the same tasks, the same verdicts, and how it bears hostile texts.
+"""Test an environment in a fresh process: the same tasks, the same verdicts, and verdicts on hostile texts.
 
-The process has a deadline, so a judge that hangs, or ends its process, is found out like any other.
+The process has a deadline, so a verifier that hangs or ends its process is also detected.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["SECONDS", "elsewhere"]
 SECONDS = 1.0
 """Time limit of one verdict."""
 LONG = 10_000
-"""A text in the slot is tried in every turn of an episode; one of this many characters in the first and the last."""
+"""Texts shorter than this, in characters, are tried in every turn; longer ones in the first and the last turn."""
 PATIENCE = 10.0
-"""Seconds without a sign of life after which the process is ended."""
+"""Seconds without a report after which the process is killed."""
 LOADING = 60.0
-"""Seconds until the first one, in which what the environment needs is imported."""
+"""Seconds until the first report, which includes the imports of the environment."""
 
 
 def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
-    """What `testify` says in a fresh process with another PYTHONHASHSEED, and how it ended: empty for well."""
+    """The reports of `testify` in a fresh process with another PYTHONHASHSEED, and its failure, if any."""
     here, there = Pipe()
     settings = {
         "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
@@ -45,7 +45,7 @@ def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
         WORKER: "1",
     }
     command = f"from gnomon.envs.witness import serve; serve({there.fileno()})"
-    heard: list[tuple[str, Any]] = []
+    reports: list[tuple[str, Any]] = []
     with here:
         payload = pickle.dumps((Carried.of(env), count))
         quiet = subprocess.DEVNULL
@@ -56,14 +56,14 @@ def elsewhere(env: Env, count: int) -> tuple[list[tuple[str, Any]], str]:
         try:
             there.close()
             here.send_bytes(payload)
-            while here.poll(PATIENCE if heard else LOADING):
+            while here.poll(PATIENCE if reports else LOADING):
                 kind, value = pickle.loads(here.recv_bytes())
                 if kind == "end":
-                    return heard, str(value)
-                heard.append((kind, value))
-            return heard, f"no answer within {PATIENCE if heard else LOADING:g} s"
+                    return reports, str(value)
+                reports.append((kind, value))
+            return reports, f"no answer within {PATIENCE if reports else LOADING:g} s"
         except (EOFError, ConnectionError):
-            return heard, f"the process ended with exit status {process.wait()}"
+            return reports, f"the process ended with exit status {process.wait()}"
         finally:
             process.kill()
             process.wait()
@@ -82,7 +82,7 @@ def serve(descriptor: int) -> None:
 
 
 def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
-    """Tasks, verdicts and the judging of hostile texts, each as it happens."""
+    """Yield reports: tasks, verdicts, and the judging of hostile texts."""
     tasks = env.tasks("train")
     first = [tasks[index] for index in range(min(count, 5))]
     for index in reversed(range(count)):
@@ -105,13 +105,13 @@ def testify(env: Env, count: int) -> Iterator[tuple[str, Any]]:
 def tried(env: Env, task: Task, form: str, reply: str, after: Iterable[int]) -> Iterator[tuple[str, Any]]:
     for turn in sorted(set(after)):
         yield "try", (place := form + (f", in turn {turn + 1}" if turn else ""))
-        yield "told", (place, *complaint(env, task, reply, turn))
+        yield "outcome", (place, *complaint(env, task, reply, turn))
 
 
 def complaint(env: Env, task: Task, reply: str, after: int) -> tuple[str, str]:
-    """What is wrong with the judging of a hostile reply, and where; empty for nothing.
+    """The fault in judging a hostile reply, and where; empty if there is none.
 
-    A reply that takes too long is judged once more, and the shorter time counts: the machine may have been busy.
+    A slow reply is judged once more and the shorter time counts, because the machine may have been busy.
     """
     spent = math.inf
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Word problem: who has how many of what, after some steps."""
+"""Word problem: how many things somebody has after some steps."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import random
 from dataclasses import dataclass
 
 from gnomon.envs.base import SLOT, SingleTurn, identity, user
-from gnomon.envs.story import NAMES, THINGS, Story, tell
+from gnomon.envs.story import NAMES, THINGS, Story, wording
 from gnomon.types import Task
 from gnomon.verifiers import integer
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordProblem(SingleTurn):
-    """A count from 2 to `largest`, and `level` steps that add, take away or multiply by 2 or 3; never below 0."""
+    """A count from 2 to `largest`, and `level` steps that add, subtract, or multiply by 2 or 3; never below 0."""
 
     level: int = 1
     largest: int = 20
 
     def make(self, rng: random.Random) -> Task:
         have = rng.randint(2, self.largest)
-        return told(rng, (rng.choice(NAMES), rng.choice(THINGS), have, self._steps(rng, have, self.level)))
+        return worded(rng, (rng.choice(NAMES), rng.choice(THINGS), have, self._steps(rng, have, self.level)))
 
     def neighbour(self, task: Task, rng: random.Random) -> Task:
-        """The same beginning; from some step on, other steps."""
+        """The task with the same beginning and other steps from some step on."""
         name, things, have, steps = task.info["story"]
         kept = steps[: rng.randrange(len(steps))]
-        return told(rng, (name, things, have, kept + self._steps(rng, total(have, kept), len(steps) - len(kept))))
+        return worded(rng, (name, things, have, kept + self._steps(rng, total(have, kept), len(steps) - len(kept))))
 
     def _steps(self, rng: random.Random, have: int, count: int) -> list[tuple[str, int]]:
         steps: list[tuple[str, int]] = []
@@ -49,6 +49,6 @@ def total(have: int, steps: list[tuple[str, int]]) -> int:
     return have
 
 
-def told(rng: random.Random, story: Story) -> Task:
-    prompt, answer = f"{tell(rng, story)} {SLOT}", total(story[2], story[3])
+def worded(rng: random.Random, story: Story) -> Task:
+    prompt, answer = f"{wording(rng, story)} {SLOT}", total(story[2], story[3])
     return Task(id=identity("word_problem", story), messages=user(prompt), answer=answer, info={"story": story})

@@ -1,4 +1,4 @@
-"""Wordle: find a word from the letters of each guess that are right, elsewhere or absent."""
+"""Wordle: find a word. Each guess shows which letters are in place, elsewhere or absent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnomon.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Wordle(MultiTurn):
-    """One of `pool` words of 3 to 6 letters that the seed draws; every word of the dictionary may be guessed."""
+    """One of `pool` words of 3 to 6 letters, drawn by the seed. Every dictionary word is a legal guess."""
 
     length: int = 4
     pool: int = 64
@@ -42,9 +42,9 @@ class Wordle(MultiTurn):
         return self.guesses
 
     def best(self, task: Task, ask: Ask) -> str:
-        """Of the words that agree with everything told, the one that leaves fewest at worst."""
+        """Of the words consistent with all observations, the one that leaves the fewest in the worst case."""
         every = drawn(self.seed, self.length, self.pool)
-        return narrowest(tuple(w for w in every if all(marks(guess, w) == told for guess, told in ask.state)))
+        return narrowest(tuple(w for w in every if all(marks(guess, w) == marked for guess, marked in ask.state)))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a guess at a word tells, and which guess tells most."""
+"""The marks that a guess gets, and the most informative guess."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["marks", "narrowest"]
 
 @cache
 def narrowest(left: tuple[str, ...]) -> str:
-    """The word that leaves fewest others at worst."""
+    """The word that leaves the fewest candidates in the worst case."""
     return min(left, key=lambda guess: max(Counter(marks(guess, word) for word in left).values()))
 
 
 def marks(guess: str, word: str) -> str:
-    """A sign for each letter; one that the word has once is not found twice."""
+    """A mark for each letter. A letter that the word has once is marked at most once."""
     spare = Counter(b for a, b in zip(guess, word, strict=True) if a != b)
     signs = ""
     for a, b in zip(guess, word, strict=True):

@@ -1,4 +1,4 @@
-"""An environment, played where it can be killed: many coroutines play episodes on a few worker processes at once."""
+"""An environment in worker processes that can be killed. Many coroutines share a few workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gnomon.workers import Affinity, Exceeded, Lost, Outcome, Pool, Returned
 __all__ = ["EnvWorkers", "Remote", "verdicts_of"]
 
 MEMORY = Exceeded("memory")
-BROKE = "the environment broke when an episode was played again from its record, at step {turn}"
+BROKE = "the environment broke when an episode was replayed from its record, at step {turn}"
 CHANGED = (
     "the environment is not deterministic: an episode was played again from its record, and step {turn} was another "
     "one than before; an episode must depend on its task, its key and the replies alone"
@@ -28,15 +28,15 @@ CHANGED = (
 
 @dataclass(slots=True, eq=False)
 class Remote:
-    """An episode on a worker, with the record that it can be played again from."""
+    """An episode on a worker, with the record from which it can be replayed."""
 
     number: int
     task: Task
     key: Key
     replies: list[str] = field(default_factory=list)
-    """Of all players, in order."""
+    """The replies of all players, in order."""
     steps: list[Step] = field(default_factory=list)
-    """What the environment gave: its opening, and an answer to every reply."""
+    """The steps of the environment: its opening, and one for every reply."""
     affinity: Affinity = field(default_factory=Affinity)
 
     @property
@@ -45,33 +45,33 @@ class Remote:
 
     @property
     def last_call(self) -> Reply:
-        """The last reply, as its worker gets it."""
+        """The last reply, as a call to the worker."""
         return Reply(self.number, len(self.replies) - 1, self.replies[-1])
 
     @property
     def calls(self) -> list[Start | Reply]:
-        """The whole episode, as a worker gets it that does not have it."""
+        """The whole episode, as calls to a worker that does not have it."""
         replies = [Reply(self.number, turn, text) for turn, text in enumerate(self.replies)]
         return [Start(self.number, self.task, self.key), *replies]
 
 
 class EnvWorkers:
-    """Plays an environment in processes of their own.
+    """Plays the episodes of an environment in worker processes.
 
-    A worker keeps its episodes between their turns, so a turn costs one call. An episode whose worker has ended is
-    played again from its record on another worker, and must give the same steps there.
+    A worker keeps its episodes between their turns, so a turn costs one call. If a worker ends, its episodes are
+    replayed from their records on another worker, and must give the same steps.
 
-    What the policy does to a process counts: a step that uses up its time, memory or output ends the episode as
-    `exceeded`, at the lowest reward. What the environment does is a failure of ours: it is tried again on a fresh
-    process, and then ends the episode as `failed`. Nothing that an episode or an environment does raises here. The
-    steps of an episode depend on its task, its key and its replies, not on the worker, the order or the neighbours.
+    A step that exceeds its time, memory or output ends the episode as `exceeded`, with the lowest reward. If the
+    environment fails, the step is retried on a fresh process; if that fails too, the episode ends as `failed`. No
+    failure raises an exception here. The steps of an episode depend on its task, its key and its replies, not on the
+    worker, the order or other episodes.
 
     Args:
-        workers: processes at most.
-        seconds: of processor time for one step; ten times as long by the clock.
-        memory: bytes of address space of a process.
-        retries: how often a failed step is tried again.
-        kept: unfinished episodes that a worker keeps at most; the others are played again at each of their turns.
+        workers: largest number of processes.
+        seconds: CPU seconds for one step; the wall-clock limit is ten times as long.
+        memory: address space of a process, in bytes.
+        retries: number of retries of a failed step.
+        kept: largest number of unfinished episodes that a worker keeps; others are replayed at each of their turns.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class EnvWorkers:
         self._numbers = itertools.count()
 
     async def start(self, task: Task, key: Key) -> tuple[Remote, Step]:
-        """An episode and its opening. It lives until a step of it is `done`, or it is abandoned."""
+        """Start an episode. Returns: it and its opening. It lives until a step is `done` or it is abandoned."""
         episode = Remote(next(self._numbers), task, key)
         return episode, await self._answered(episode)
 
     async def step(self, episode: Remote, reply: str) -> Step:
-        """What the environment answers to a reply of the player whose turn it is.
+        """The environment's step after a reply of the player to act.
 
-        Raises: ValueError, when the episode is over.
+        Raises: ValueError if the episode is over.
         """
         if episode.done:
             raise ValueError("the episode is over")
@@ -109,21 +109,21 @@ class EnvWorkers:
             raise
 
     def abandon(self, episode: Remote) -> None:
-        """End an episode that is not over; one that is over is left as it is."""
+        """End an unfinished episode. A finished one does not change."""
         if not episode.done:
             episode.steps.append(self.over("the episode was abandoned"))
             self._forget(episode)
 
     def over(self, detail: str) -> Step:
-        """The end of an episode that used up what an episode may take."""
+        """The final step of an episode that exceeded a limit."""
         return self._end(exceeded(detail, self.reward_range))
 
     def broken(self, detail: str) -> Step:
-        """The end of an episode that the environment broke."""
+        """The final step of an episode in which the environment failed."""
         return self._end(failed(detail))
 
     def close(self) -> None:
-        """End the processes, and all that lives there."""
+        """End the worker processes and their episodes."""
         self._pool.close()
 
     async def _answered(self, episode: Remote) -> Step:
@@ -132,7 +132,7 @@ class EnvWorkers:
         try:
             while isinstance(result := await self._asked(episode, fresh), Retry) and tries.another(result):
                 fresh = True
-        except BaseException:  # A cancelled call, or a pool that was closed.
+        except BaseException:  # The call was cancelled, or the pool was closed.
             self._forget(episode)
             raise
         step = self._end(result.verdict) if isinstance(result, Retry) else result
@@ -142,9 +142,9 @@ class EnvWorkers:
         return step
 
     async def _asked(self, episode: Remote, fresh: bool) -> Step | Retry:
-        """The next step as the worker of the episode gives it, or else another one, from the record.
+        """The next step from the episode's worker, or from another worker by replay.
 
-        Args: fresh: whether only a worker that has done nothing before will do.
+        Args: fresh: whether to use only a new worker.
         """
         if episode.steps and not fresh:
             outcome = await self._continued(episode)
@@ -152,7 +152,7 @@ class EnvWorkers:
                 return self._settled(outcome)
             fresh = outcome == MEMORY
         outcomes = await self._made(episode, episode.calls, fresh=fresh)
-        if outcomes[-1] == MEMORY and not fresh:  # Other episodes may have used it up.
+        if outcomes[-1] == MEMORY and not fresh:  # Other episodes may have used the memory.
             return await self._asked(episode, fresh=True)
         for turn, (before, outcome) in enumerate(zip(episode.steps, outcomes, strict=False)):
             if not isinstance(outcome, Returned):
@@ -162,7 +162,7 @@ class EnvWorkers:
         return self._settled(outcomes[-1])
 
     async def _continued(self, episode: Remote) -> Outcome | None:
-        """The outcome of the next call on the worker that keeps the episode; None where no worker keeps it."""
+        """The outcome of the next call on the episode's worker; None if no worker keeps the episode."""
         try:
             (outcome,) = await self._made(episode, [episode.last_call], bound=True)
         except Lost:
@@ -172,13 +172,13 @@ class EnvWorkers:
     async def _made(
         self, episode: Remote, calls: Sequence[Start | Reply], *, bound: bool = False, fresh: bool = False
     ) -> list[Outcome]:
-        """The outcomes of calls, made one after another in one worker; the last may be that of one that failed."""
+        """The outcomes of consecutive calls in one worker. It stops at the first failure."""
         future = self._pool.submit([(call,) for call in calls], episode.affinity, bound=bound, fresh=fresh)
         return await asyncio.wrap_future(future)
 
     def _forget(self, episode: Remote) -> None:
-        """Close an episode where it lives, if it does."""
-        with suppress(ValueError):  # The pool is closed, so nothing lives.
+        """Close an episode on its worker, if it has one."""
+        with suppress(ValueError):  # The pool is closed, so no episode is alive.
             self._pool.submit([(End(episode.number),)], episode.affinity, bound=True)
             self._pool.release(episode.affinity)
 
@@ -192,13 +192,13 @@ class EnvWorkers:
         return step
 
     def _end(self, verdict: Verdict) -> Step:
-        """The end of an episode that the environment did not end."""
+        """The final step of an episode that the environment did not end itself."""
         return Step(done=True, verdict=verdict, verdicts=(verdict,) * self.players)
 
     def _problem(self, step: object) -> str:
-        """Why a step is none; empty for one that is."""
+        """Why a step is invalid; empty if it is valid."""
         if not isinstance(step, Step):
-            return f"the environment gave {step!r:.400} in the place of a step"
+            return f"the environment returned {step!r:.400} instead of a step"
         if not step.done:
             known = 0 <= step.player < self.players
             return "" if known else f"the environment has {self.players} players, and asked player {step.player}"
@@ -209,14 +209,14 @@ class EnvWorkers:
 
 
 def verdicts_of(step: Step) -> tuple[Verdict | None, ...]:
-    """Of every player, in order."""
+    """The verdict of every player, in order."""
     return step.verdicts or (step.verdict,)
 
 
 def same(one: Step, other: object) -> bool:
     try:
         return one == other
-    except Exception:  # What an environment puts into a step decides how it is compared.
+    except Exception:  # The environment's objects define the comparison, which may raise.
         return False
 
 

@@ -1,4 +1,4 @@
-"""The judge's tools: find the answer in a reply, read it, say what it is worth."""
+"""Verifiers: find the answer in a reply, parse it, and score it."""
 
 from gnomon.verifiers.canaries import Watch, watched
 from gnomon.verifiers.choice import Choice

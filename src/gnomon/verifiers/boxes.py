@@ -9,14 +9,14 @@ __all__ = ["boxed"]
 
 OPENING = "\\boxed{"
 CLOSERS = " \t\r\n$.\\)]*"
-"""What may follow a box under `trimmed`: the end of a formula, of a sentence or of bold text."""
+"""Characters that may follow a box under `trimmed`: the end of a formula, of a sentence or of bold text."""
 
 
 def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction:
-    r"""The content of the one box or slot of a reply. Total, in linear time; reasoning is passed over.
+    r"""The content of the one box or slot of a reply. Accepts every string, in linear time; skips reasoning.
 
-    Several with the same content are one answer. A slot that holds nothing but a box holds what is in the box. Under
-    `exact` nothing may follow; under `trimmed` only `$`, `\)`, `\]`, `*`, a full stop and white space.
+    Several boxes with the same content count as one answer. If a slot contains only a box, the content of the box
+    counts. Under `exact` nothing may follow; under `trimmed` only `$`, `\)`, `\]`, `*`, a full stop and white space.
     """
     begin = after_reasoning(reply)
     if begin is None:
@@ -42,7 +42,7 @@ def boxed(reply: str, strictness: Strictness = Strictness.TRIMMED) -> Extraction
 
 
 def _answers(reply: str, begin: int) -> list[tuple[int, int, int]]:
-    """Start and end of every answer, and where the text behind it begins, in order."""
+    """For every answer, in order: its start, its end, and the start of the text that follows."""
     boxes = _boxes(reply, begin)
     held = slots(reply, begin)
     found = []
@@ -62,7 +62,7 @@ def _answers(reply: str, begin: int) -> list[tuple[int, int, int]]:
 
 
 def _boxes(reply: str, begin: int) -> list[tuple[int, int, int]]:
-    r"""Every outermost `\boxed{…}`. One that never closes ends the search: all behind it stands inside it."""
+    r"""Every outermost `\boxed{…}`. The search ends at a box that never closes, because it contains the rest."""
     found: list[tuple[int, int, int]] = []
     place = begin
     while (start := reply.find(OPENING, place)) >= 0:
@@ -76,7 +76,7 @@ def _boxes(reply: str, begin: int) -> list[tuple[int, int, int]]:
 
 
 def _closing(reply: str, start: int) -> int | None:
-    """Where the brace closes that opened in front of `start`; braces behind a backslash do not count."""
+    """Index of the brace that closes the one opened before `start`. Escaped braces do not count."""
     depth, place = 1, start
     while place < len(reply):
         char = reply[place]

@@ -1,4 +1,4 @@
-"""Which part of the reward pays, and which part teaches: shares of the return and of the within-group variance."""
+"""Reward breakdown: each part's share of the return and of the within-group variance."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from gnomon.verifiers.prices import paid
 __all__ = ["Entry", "Line", "breakdown", "entries", "lines"]
 
 Entry = Mapping[str, float]
-"""What every part added to the reward of one rollout."""
+"""The amount that each part added to the reward of one rollout."""
 PREFIX = "breakdown/"
 
 
 def entries(groups: Sequence[Group]) -> list[list[Entry]]:
-    """What was paid in every group whose judge did its work."""
+    """The entries of every group, without rollouts on which the verifier failed."""
     return [[paid(rollout.verdict.parts) for rollout in group.rollouts] for group in groups if group.judged]
 
 
 def breakdown(groups: Sequence[Sequence[Entry]]) -> Stats:
-    """Per part `return`, the mean it paid, and `variance`, its covariance with the reward around the group's means.
+    """For each part `return`, its mean, and `variance`, its within-group covariance with the reward.
 
-    Both are per rollout and in units of reward; a part that a verdict does not name paid nothing. Returns add up
-    to the mean reward and variances to the mean within-group variance of the reward, which is what a baseline
-    leaves to learn from. `tied` is the share of groups whose rewards are all equal: they have no variance to share.
+    Both are per rollout and in units of reward. A part that a verdict does not name counts as 0. Returns add up
+    to the mean reward. Variances add up to the mean within-group variance of the reward, which is the signal that
+    remains after a baseline. `tied` is the fraction of groups whose rewards are all equal; their variance is 0.
 
     Equation: Var r = Σ_p Cov(x_p, r), for r = Σ_p x_p.
     """
     names = sorted({name for group in groups for entry in group for name in entry})
     size = sum(map(len, groups))
     totals = {name: [entry.get(name, 0.0) for group in groups for entry in group] for name in names}
-    pulls: dict[str, list[float]] = {name: [] for name in names}
+    covariances: dict[str, list[float]] = {name: [] for name in names}
     tied = []
     for group in groups:
         rewards = [math.fsum(entry.values()) for entry in group]
@@ -45,11 +45,11 @@ def breakdown(groups: Sequence[Sequence[Entry]]) -> Stats:
         for name in names:
             own = [entry.get(name, 0.0) for entry in group]
             centre = math.fsum(own) / len(own)
-            pulls[name] += [(x - centre) * (r - mean) for x, r in zip(own, rewards, strict=True)]
+            covariances[name] += [(x - centre) * (r - mean) for x, r in zip(own, rewards, strict=True)]
     stats: Stats = {f"{PREFIX}tied": Mean(float(sum(tied)), float(len(tied)))} if tied else {}
     for name in names:
         stats[f"{PREFIX}{name}/return"] = Mean(math.fsum(totals[name]), float(size))
-        stats[f"{PREFIX}{name}/variance"] = Mean(math.fsum(pulls[name]), float(size))
+        stats[f"{PREFIX}{name}/variance"] = Mean(math.fsum(covariances[name]), float(size))
     return stats
 
 
@@ -61,9 +61,9 @@ class Line:
     paid: float
     """Mean per rollout."""
     return_share: float | None
-    """None where the parts pay nothing in sum."""
+    """None if the parts sum to 0."""
     variance_share: float | None
-    """None where every group was tied. Below 0 for a part that pays those who earn less."""
+    """None if every group is tied. Negative for a part that pays more to rollouts with a lower reward."""
 
 
 def lines(steps: Sequence[Mapping[str, float]]) -> tuple[Line, ...]:

@@ -1,4 +1,4 @@
-"""Known bad answers mixed in with the real ones: a judge that pays them is not a judge."""
+"""Known bad answers, judged together with the real ones to measure how often the judge accepts them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ CANARIES = (
     "The answer is the reference answer.",
     ":",
 )
-"""None of these answers anything. Each has been paid by a judge that is a language model."""
+"""None of these is an answer. A language model used as a judge has accepted each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Verdicts, and what became of the bad answers that were mixed in with them."""
+    """The verdicts, and the judge's results on the bad answers."""
 
     verdicts: tuple[Verdict, ...]
     asked: int
-    """Bad answers that were judged."""
+    """Number of bad answers that were judged."""
     accepted: tuple[str, ...]
-    """Those of them that were called correct."""
+    """The bad answers that were judged correct."""
     broke: int
-    """Bad answers on which the judge itself failed."""
+    """Number of bad answers on which the judge failed."""
 
     @property
     def share(self) -> float:
@@ -47,14 +47,14 @@ def watched(
     threshold: float = 0.0,
     canaries: Sequence[str] = CANARIES,
 ) -> Watch:
-    """Judge items with a bad answer behind about one in `every` of them, at least one in all.
+    """Judge the items, and a bad answer after about one in `every` of them; at least one bad answer in total.
 
-    Which, and which bad answer, is a hash of the task's id and the reply.
+    A hash of the task's id and the reply decides the places and the bad answers.
 
     Args:
-        judged: gives a verdict for each (task, reply), in order, such as `Judge.judged`.
-        threshold: the share of bad answers that may be accepted; above it every verdict is `FAILED`, since it was the
-            judge's failure and not the policy's.
+        judged: returns a verdict for each (task, reply), in order, such as `Judge.judged`.
+        threshold: fraction of bad answers that may be accepted. Above it every verdict is `FAILED`, because the judge
+            failed and not the policy.
     """
     if every < 1 or not canaries:
         raise ValueError(f"every is {every} and {len(canaries)} bad answers are given; both must be 1 or more")

@@ -1,4 +1,4 @@
-"""Multiple choice: the letter of one option, or its text, or both where they agree."""
+"""Multiple choice: the letter of one option, its text, or both if they agree."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ JOINTS = frozenset(("or", "and", "&", "both", "either"))
 
 
 def choice(answer: str, options: Sequence[str]) -> int:
-    """The place of the option that an answer names: `B`, `(b)`, `B.`, `B) its text`, or its text alone.
+    """Index of the option that an answer names: `B`, `(b)`, `B.`, `B) its text`, or its text alone.
 
-    Raises: Malformed, when it names none or says two things of one; Several, when it names more than one.
+    Raises: Malformed if it names no option, or a letter and another option's text; Several if it names several.
     """
     letters = LETTERS[: len(options)]
-    said = normal(answer, RULES)
+    parsed = normal(answer, RULES)
     texts = [normal(option, RULES) for option in options]
-    named = {place for place, text in enumerate(texts) if text == said}
-    head, rest = _head(said, letters.casefold())
+    named = {place for place, text in enumerate(texts) if text == parsed}
+    head, rest = _head(parsed, letters.casefold())
     if head is not None and not rest:
         named.add(head)
     elif head is not None and rest == texts[head]:
@@ -35,7 +35,7 @@ def choice(answer: str, options: Sequence[str]) -> int:
         raise Malformed("the letter of one option and the text of another")
     if len(named) == 1:
         return named.pop()
-    words = said.replace(",", " ").replace("/", " ").replace(";", " ").split()
+    words = parsed.replace(",", " ").replace("/", " ").replace(";", " ").split()
     heads = [_head(word, letters.casefold()) for word in words if word not in JOINTS]
     if len(named) > 1 or (len(heads) > 1 and all(head is not None and not rest for head, rest in heads)):
         raise Several("more than one option")
@@ -43,7 +43,7 @@ def choice(answer: str, options: Sequence[str]) -> int:
 
 
 def _head(text: str, letters: str) -> tuple[int | None, str]:
-    """The option whose letter stands first, as in `(b)`, `b.` or `b: text`, and what follows."""
+    """The option whose letter comes first, as in `(b)`, `b.` or `b: text`, and the rest of the text."""
     opened = text.startswith("(")
     body = text[1:] if opened else text
     if not body or body[0] not in letters:
@@ -58,7 +58,7 @@ def _head(text: str, letters: str) -> tuple[int | None, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Slot):
-    """One option of several. The task's `info["options"]` holds their texts, its answer the letter or place of one."""
+    """Multiple choice. `info["options"]` of the task lists the texts; its answer is the letter or index of one."""
 
     format: float = 0.0
 
@@ -68,10 +68,10 @@ class Choice(Slot):
         return self.judge(reply, lambda answer: choice(answer, options) == right)
 
     def _gold(self, gold: object, options: object) -> int:
-        """The place of the right option. Raises: ValueError, when the task is none of multiple choice."""
+        """Index of the correct option. Raises: ValueError if the task is not multiple choice."""
         if not isinstance(options, list | tuple) or not 2 <= len(options) <= len(LETTERS):
-            raise ValueError(f"a task of multiple choice has 2 to {len(LETTERS)} texts in info['options']")
+            raise ValueError(f"a multiple-choice task has 2 to {len(LETTERS)} texts in info['options']")
         place = LETTERS.find(gold.upper()) if isinstance(gold, str) and len(gold) == 1 else gold
         if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(options):
-            raise ValueError(f"the task's own answer {gold!r:.100} is neither the letter nor the place of an option")
+            raise ValueError(f"the task's own answer {gold!r:.100} is neither the letter nor the index of an option")
         return place

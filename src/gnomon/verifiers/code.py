@@ -1,4 +1,4 @@
-"""Code judged by tests: inputs enter the sandbox, what is expected never does, and values are compared out here."""
+"""Code judged by tests. Only inputs enter the sandbox; expected values stay outside, where results are compared."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ INFINITE = frozenset((float("inf"), float("-inf")))
 class Case:
     """One test."""
 
-    given: Any
+    inputs: Any
     """The arguments, or the text of the standard input."""
     expected: Any
     """The value, or the text of the standard output."""
@@ -55,11 +55,11 @@ class Cases:
 
     @staticmethod
     def read(gold: Any) -> Cases:
-        """The tests that a task's answer is, as plain JSON.
+        """Parse the tests from a task's answer, which is plain JSON.
 
         Args: gold: `{"call": "solve", "cases": [[[1, 2], 3], …]}`, each case a list of arguments and the value; or
             `{"cases": [["1 2", "3"], …]}`, each the standard input and the standard output.
-        Raises: ValueError when it is neither; this is never the policy's doing.
+        Raises: ValueError if it is neither. That is an error in the task, not in the reply.
         """
         cases = gold.get("cases") if isinstance(gold, dict) else None
         call = gold.get("call", "") if isinstance(gold, dict) else None
@@ -67,20 +67,20 @@ class Cases:
         if not cases or not pairs or not isinstance(call, str) or set(gold) - {"call", "cases"}:
             raise ValueError(f"the task's own answer {gold!r:.100} contains no tests")
         wanted = (list, tuple) if call else (str,)
-        if not all(isinstance(given, wanted) and (call or isinstance(out, str)) for given, out in cases):
+        if not all(isinstance(inputs, wanted) and (call or isinstance(out, str)) for inputs, out in cases):
             raise ValueError(f"a test of {gold!r:.100} is not a {'list of arguments' if call else 'pair of texts'}")
-        return Cases(call=call, cases=tuple(Case(given=given, expected=out) for given, out in cases))
+        return Cases(call=call, cases=tuple(Case(inputs=inputs, expected=out) for inputs, out in cases))
 
     def work(self, source: str) -> Work:
-        """What the sandbox is asked: the inputs alone."""
+        """The job for the sandbox. It contains the inputs and no expected values."""
         if self.call:
-            return Job(source=source, call=self.call, inputs=tuple(tuple(case.given) for case in self.cases))
-        return Program(source=source, stdins=tuple(case.given for case in self.cases))
+            return Job(source=source, call=self.call, inputs=tuple(tuple(case.inputs) for case in self.cases))
+        return Program(source=source, stdins=tuple(case.inputs for case in self.cases))
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitTests(Slot):
-    """The answer is Python in the reply's one fenced block, right when it passes every test of the task.
+    """The answer is Python code in the reply's one fenced block. It is correct if it passes every test of the task.
 
     Untrusted code runs in a `Sandbox` and nowhere else. `verify` opens one for the process; `code_judged` runs many
     replies in one that the caller owns. See `Cases.read` for a task's answer.
@@ -90,19 +90,19 @@ class UnitTests(Slot):
     format: float = 0.0
     limits: Limits = field(default_factory=Limits)
     partial: bool = False
-    """Pay the share of the tests that pass."""
+    """Pay the fraction of tests that pass."""
     mixed: bool = False
-    """Let 1 and 1.0 be equal; a truth value never equals a number."""
+    """Treat 1 and 1.0 as equal. A boolean never equals a number."""
     tolerance: float = 0.0
-    """Between two numbers of which one is a float: absolute, and as a share of what is expected."""
+    """Tolerance where one of two numbers is a float: absolute, and relative to the expected value."""
     nan_equal: bool = False
-    """Let NaN be what was expected where NaN was expected."""
+    """Treat NaN as equal to an expected NaN."""
 
     def extract(self, reply: str) -> Extraction:
         return fenced(reply, self.strictness)
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        """Raises: VerifierError E116 when the sandbox itself failed."""
+        """The verdict on one reply. Raises: VerifierError E116 if the sandbox failed."""
         work = self.work(task, reply)
         if isinstance(work, Verdict):
             return work
@@ -110,18 +110,18 @@ class UnitTests(Slot):
         return self.settle(task, reply, outcome)
 
     def work(self, task: Task, reply: str) -> Work | Verdict:
-        """What has to be run to judge a reply; the verdict, where there is nothing to run."""
+        """The work to run for a reply, or its verdict if there is nothing to run."""
         tests, found = Cases.read(task.answer), self.extract(reply)
         if found.text is None:
             assert found.status is not None
             return self.verdict(found.status, span=found.span, detail=found.detail)
         if "\0" in found.text or (not found.text.isascii() and not encodable(found.text)):
-            detail = "signs that no source has"
+            detail = "the block contains characters that Python source cannot contain"
             return self.verdict(Status.MALFORMED, extracted=found.text, span=found.span, detail=detail)
         return tests.work(flush(found.text))
 
     def settle(self, task: Task, reply: str, outcome: Outcome) -> Verdict:
-        """The verdict that the outcome of that work amounts to. Raises: VerifierError E116 for a broken sandbox."""
+        """The verdict that follows from the outcome of that work. Raises: VerifierError E116 if the sandbox failed."""
         if isinstance(outcome, Broken):
             raise VerifierError(
                 "E116",
@@ -131,7 +131,7 @@ class UnitTests(Slot):
             )
         found, marks = self.extract(reply), self.marks(Cases.read(task.answer), outcome)
         passed = sum(not mark for mark in marks)
-        detail = f"passes {passed} of {len(marks)} tests" + told(marks)
+        detail = f"passes {passed} of {len(marks)} tests" + failures(marks)
         if isinstance(outcome, Exceeded):
             detail += f"; it used up the limit of {outcome.resource}"
             return self.verdict(Status.EXCEEDED, extracted=found.text, span=found.span, detail=detail)
@@ -140,13 +140,13 @@ class UnitTests(Slot):
         right = passed == len(marks) and isinstance(outcome, Finished)
         share = float(right)
         if self.partial and not right:
-            # All of it is for what is right: every test passed, and the code came to its end.
+            # Full reward only if every test passed and the code terminated by itself.
             share = min(passed, len(marks) - 1) / len(marks)
         status = Status.CORRECT if right else Status.WRONG
         return self.verdict(status, share=share, extracted=found.text, span=found.span, detail=detail)
 
     def marks(self, tests: Cases, outcome: Outcome) -> tuple[str, ...]:
-        """Why each test failed, empty for one that passed, in order."""
+        """For each test, in order, why it failed; empty if it passed."""
         values: Sequence[Value] = () if isinstance(outcome, Broken) else outcome.values
         missing = ("not run",) * (len(tests.cases) - len(values))
         return (*(self.mark(case, value, tests) for case, value in zip(tests.cases, values, strict=False)), *missing)
@@ -159,44 +159,44 @@ class UnitTests(Slot):
             return "" if isinstance(value.json, str) and lines(value.json) == lines(case.expected) else "another output"
         return "" if self.equal(value.json, case.expected) else "another value"
 
-    def equal(self, said: Any, expected: Any) -> bool:
-        """Whether two JSON values are the same, by type and content. As deep as what is expected, and no deeper."""
-        if isinstance(expected, bool) or isinstance(said, bool) or expected is None or isinstance(expected, str):
-            return type(said) is type(expected) and bool(said == expected)
+    def equal(self, actual: Any, expected: Any) -> bool:
+        """Whether two JSON values are equal in type and content. Recurses only as deep as the expected value."""
+        if isinstance(expected, bool) or isinstance(actual, bool) or expected is None or isinstance(expected, str):
+            return type(actual) is type(expected) and bool(actual == expected)
         if isinstance(expected, list | tuple):
             return (
-                isinstance(said, list)
-                and len(said) == len(expected)
-                and all(self.equal(one, other) for one, other in zip(said, expected, strict=True))
+                isinstance(actual, list)
+                and len(actual) == len(expected)
+                and all(self.equal(one, other) for one, other in zip(actual, expected, strict=True))
             )
         if isinstance(expected, dict):
             return (
-                isinstance(said, dict)
-                and said.keys() == expected.keys()
-                and all(self.equal(said[name], expected[name]) for name in expected)
+                isinstance(actual, dict)
+                and actual.keys() == expected.keys()
+                and all(self.equal(actual[name], expected[name]) for name in expected)
             )
-        if not isinstance(said, int | float) or not (self.mixed or type(said) is type(expected)):
+        if not isinstance(actual, int | float) or not (self.mixed or type(actual) is type(expected)):
             return False
-        return self.near(said, expected)
+        return self.near(actual, expected)
 
-    def near(self, said: float, expected: float) -> bool:
-        """Whether two numbers are the same, or, where one is a float, within the tolerance. NaN is near nothing."""
-        # No conversion to a float here: a whole number can be too large for one.
-        nan = (said != said, expected != expected)
+    def near(self, actual: float, expected: float) -> bool:
+        """Whether two numbers are equal, or within the tolerance if one is a float. NaN is not near any number."""
+        # Compared as fractions, because an integer can be too large for a float.
+        nan = (actual != actual, expected != expected)
         if any(nan):
             return self.nan_equal and all(nan)
-        if said == expected:
+        if actual == expected:
             return True
-        if (isinstance(said, int) and isinstance(expected, int)) or INFINITE & {said, expected}:
+        if (isinstance(actual, int) and isinstance(expected, int)) or INFINITE & {actual, expected}:
             return False
         tolerance, right = Fraction(self.tolerance), Fraction(expected)
-        return abs(Fraction(said) - right) <= tolerance * max(Fraction(1), abs(right))
+        return abs(Fraction(actual) - right) <= tolerance * max(Fraction(1), abs(right))
 
 
 def code_judged(verifier: UnitTests, runner: Runner, items: Iterable[tuple[Task, str]]) -> list[Verdict]:
-    """The verdict on every (task, reply), in order, run side by side in a sandbox of the caller's.
+    """The verdict on every (task, reply), in order. The code runs concurrently in the caller's sandbox.
 
-    Where the sandbox itself failed, the verdict is `FAILED`.
+    If the sandbox failed, the verdict is `FAILED`.
     """
     pairs = list(items)
     work = [verifier.work(task, reply) for task, reply in pairs]
@@ -215,25 +215,25 @@ def code_judged(verifier: UnitTests, runner: Runner, items: Iterable[tuple[Task,
 
 @cache
 def shared_sandbox(limits: Limits) -> Runner:
-    """The sandbox of this process for these limits; it ends with the process."""
+    """This process's sandbox for these limits. It is closed when the process ends."""
     from gnomon.sandbox import Sandbox
 
     return Sandbox(workers=1, limits=limits)
 
 
-def told(marks: Sequence[str]) -> str:
-    """The first tests that failed, and how; what was expected is not said."""
+def failures(marks: Sequence[str]) -> str:
+    """The first tests that failed, and why. Expected values are not shown."""
     failed = [f"test {place}: {mark}" for place, mark in enumerate(marks, 1) if mark]
     return ": " + ", ".join(failed[:5]) + (" …" if len(failed) > 5 else "") if failed else ""
 
 
 def lines(text: str) -> list[str]:
-    """The lines of an output, without the white space that ends a line or the text."""
+    """The lines of an output, without trailing white space."""
     return [line.rstrip() for line in text.rstrip().split("\n")]
 
 
 def flush(source: str) -> str:
-    """Source from the margin on: a block may stand indented, as in a list. What Python can read stays as it is."""
+    """The source without common indentation, since a block may be indented in a list. Valid source is unchanged."""
     return dedent(source) if source.lstrip("\n")[:1].isspace() else source
 
 

@@ -1,7 +1,7 @@
-"""Controls of an experiment: verifiers that are wrong on purpose, around one that is right.
+"""Controls for experiments: verifiers that change the verdicts of a correct verifier.
 
-What a policy learns from a control, it did not learn from the truth. Every draw is a hash of the task's id and the
-reply, so a control is as pure a function as what it wraps.
+A gain under a control is not caused by correct rewards. Every draw is a hash of the task's id and the reply, so a
+control is a pure function.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["Control", "FormatOnly", "Noisy", "Random", "Shuffled", "WrongLabel"]
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """A verifier whose word is changed."""
+    """A verifier that wraps another and changes its verdicts."""
 
     of: Verifier
     seed: int = 0
-    """Of the draws; two seeds give two independent controls."""
+    """Seed of the draws. Two seeds give two independent controls."""
     purpose: ClassVar[str] = "control"
 
     @property
@@ -33,12 +33,12 @@ class Control:
         raise NotImplementedError
 
     def draw(self, *content: str) -> float:
-        """A number from 0 to below 1 that is a function of the seed and these texts alone."""
+        """A number in [0, 1) that depends only on the seed and these texts."""
         digest = blake2b(repr((self.purpose, self.seed, content)).encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") / 2**64
 
-    def said(self, verdict: Verdict, right: bool, why: str) -> Verdict:
-        """The verdict as it would be on a right or a wrong answer in the same place."""
+    def relabelled(self, verdict: Verdict, right: bool, why: str) -> Verdict:
+        """The verdict that a correct or a wrong answer at the same span would get."""
         status = Status.CORRECT if right else Status.WRONG
         if isinstance(self.of, Slot):
             return self.of.verdict(status, extracted=verdict.extracted, span=verdict.span, detail=why)
@@ -48,13 +48,13 @@ class Control:
 
 
 def readable(verdict: Verdict) -> bool:
-    """Whether there was an answer, right or wrong."""
+    """Whether the reply contained a readable answer, correct or wrong."""
     return verdict.status.kind is Kind.SCORED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Control):
-    """Every readable answer is right with the same probability, whatever it says."""
+    """Judge every readable answer correct with the same probability, independent of its content."""
 
     share: float = 0.5
     purpose: ClassVar[str] = "random"
@@ -66,20 +66,20 @@ class Random(Control):
         verdict = self.of.verify(task, reply)
         if not readable(verdict):
             return verdict
-        return self.said(verdict, self.draw(task.id, reply) < self.share, "drawn")
+        return self.relabelled(verdict, self.draw(task.id, reply) < self.share, "drawn")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shuffled(Control):
-    """The verdict that the reply would get on another task, drawn for each task once."""
+    """Judge a reply as an answer to another task. The other task is drawn once for each task."""
 
     tasks: tuple[Task, ...]
-    """To draw from; a task is never given itself."""
+    """The tasks to draw from. A task is never assigned to itself."""
     purpose: ClassVar[str] = "shuffled"
 
     def __post_init__(self) -> None:
         if len({task.id for task in self.tasks}) < 2:
-            raise ValueError("to be shuffled, two different tasks are needed")
+            raise ValueError("shuffling needs at least two different tasks")
 
     def other(self, task: Task) -> Task:
         others = [other for other in self.tasks if other.id != task.id]
@@ -92,30 +92,30 @@ class Shuffled(Control):
 
 @dataclass(frozen=True, kw_only=True)
 class WrongLabel(Control):
-    """A right answer is wrong, and every wrong one that can be read is right."""
+    """Judge correct answers wrong, and readable wrong answers correct."""
 
     def verify(self, task: Task, reply: str) -> Verdict:
         verdict = self.of.verify(task, reply)
-        return self.said(verdict, not verdict.correct, "the other way round") if readable(verdict) else verdict
+        return self.relabelled(verdict, not verdict.correct, "the other way round") if readable(verdict) else verdict
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormatOnly(Control):
-    """Every answer that can be read is right."""
+    """Judge every readable answer correct."""
 
     def verify(self, task: Task, reply: str) -> Verdict:
         verdict = self.of.verify(task, reply)
-        return self.said(verdict, True, "it can be read") if readable(verdict) else verdict
+        return self.relabelled(verdict, True, "the answer is readable") if readable(verdict) else verdict
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noisy(Control):
-    """The truth, but for a chosen share of right answers called wrong and of wrong ones called right."""
+    """Correct verdicts, with fixed rates of false positives and false negatives."""
 
     false_positive: float = 0.0
-    """Probability that a readable wrong answer is called right."""
+    """Probability that a readable wrong answer is judged correct."""
     false_negative: float = 0.0
-    """Probability that a right answer is called wrong."""
+    """Probability that a correct answer is judged wrong."""
     purpose: ClassVar[str] = "noisy"
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class Noisy(Control):
         rate = self.false_negative if verdict.correct else self.false_positive
         if self.draw(task.id, reply) >= rate:
             return verdict
-        return self.said(verdict, not verdict.correct, "noise")
+        return self.relabelled(verdict, not verdict.correct, "noise")
 
 
 def probability(name: str, value: float) -> None:

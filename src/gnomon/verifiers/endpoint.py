@@ -1,4 +1,4 @@
-"""A chat model behind an HTTP address that speaks the OpenAI protocol, with a deadline for the whole exchange."""
+"""A chat model behind an HTTP endpoint with the OpenAI protocol. The whole exchange has a deadline."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gnomon.verifiers.strict_json import strict_json
 __all__ = ["Endpoint"]
 
 MAX_BYTES = 256 * 1024
-"""Of a response; more is not read."""
+"""Largest response that is read."""
 AGAIN = (408, 409, 429, 500, 502, 503, 504)
-"""Answers of a server that may go better the next time."""
+"""HTTP statuses after which the request is retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,10 @@ class Endpoint:
 
     Args:
         base_url: such as `http://localhost:8000/v1`.
-        key: name of the environment variable that holds the key; empty for none.
-        seconds: that one exchange may take, from connecting to the last byte.
-        tries: how often a server is asked that is busy or gone.
-        pause: seconds before the second try, twice as many before each further one.
+        key: name of the environment variable that holds the key; empty if the endpoint needs no key.
+        seconds: limit of one exchange, from connecting to the last byte.
+        tries: number of requests to a server that is busy or unreachable.
+        pause: seconds before the second try; doubled before each further one.
     """
 
     base_url: str
@@ -58,7 +58,7 @@ class Endpoint:
             )
 
     def __call__(self, prompt: str) -> str:
-        """The model's text. Raises: VerifierError E115, when there is none; no message names the key."""
+        """The model's text. Raises: VerifierError E115 if there is none. No message contains the key."""
         problem = ""
         for attempt in range(self.tries):
             if attempt:
@@ -76,7 +76,7 @@ class Endpoint:
         raise self.broken(problem)
 
     def exchange(self, prompt: str) -> tuple[int, bytes]:
-        """One request: the status and the body of the answer, within the deadline and the cap."""
+        """Send one request. Returns: the status and the body, within the deadline and the size limit."""
         deadline = time.monotonic() + self.seconds
         parts = urlsplit(self.base_url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -103,18 +103,18 @@ class Endpoint:
             connection.close()
 
     def read(self, raw: bytes) -> str:
-        """The text of a completion. Raises: VerifierError E115, for a body that holds none."""
+        """The text of a completion. Raises: VerifierError E115 if the body contains none."""
         try:
             body: Any = strict_json(raw.decode("utf-8"), max_length=MAX_BYTES)
-            said = body["choices"][0]["message"]["content"]
+            content = body["choices"][0]["message"]["content"]
         except (UnicodeDecodeError, Malformed, LookupError, TypeError) as error:
             raise self.broken(f"the answer is not a completion: {type(error).__name__}") from None
-        if not isinstance(said, str):
+        if not isinstance(content, str):
             raise self.broken("the answer is not a completion: its content is not text")
-        return said
+        return content
 
     def secret(self) -> str:
-        """The key. Raises: ConfigError E114 when the environment has none."""
+        """The key. Raises: ConfigError E114 if the environment variable is not set."""
         value = os.environ.get(self.key, "")
         if not value or not value.isascii() or not value.isprintable():
             raise ConfigError("E114", f"the environment variable {self.key} is not set", fix=f"export {self.key}=…")
@@ -131,7 +131,7 @@ class Endpoint:
 
 
 class _Deadline:
-    """A socket that `http.client` reads, every read of which ends at one deadline, however slowly bytes drip in."""
+    """A socket for `http.client`. All its reads share one deadline, so a slow sender cannot extend the exchange."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self.sock, self.deadline = sock, deadline

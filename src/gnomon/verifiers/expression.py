@@ -1,4 +1,4 @@
-"""A total evaluator of arithmetic expressions over exact rationals: no `eval`, every cost capped."""
+"""Evaluate arithmetic expressions over exact rationals, without `eval` and with bounded cost."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ DIGITS = frozenset("0123456789")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """What an expression is worth and what it is made of."""
+    """The value of an expression and the numbers in it."""
 
     value: Fraction
     numbers: tuple[int, ...]
-    """The integers it is written with, in order."""
+    """The integers in the expression, in order."""
 
 
 def integer(text: str) -> int:
     """An integer in plain ASCII digits, with an optional leading minus (- or −).
 
-    Raises: Malformed, for anything else (`+4`, `1e3`, `4.0`, full-width digits, over 18 digits).
+    Raises: Malformed for any other text (`+4`, `1e3`, `4.0`, full-width digits, more than 18 digits).
     """
     sign = -1 if text.startswith(("-", "−")) else 1
     digits = text if sign > 0 else text[1:]
@@ -46,9 +46,9 @@ def integer(text: str) -> int:
 def evaluate(text: str) -> Expression:
     """The value of an expression of whole numbers, + − × ÷ and parentheses.
 
-    There is no sign in front of a number, no power, no implied product; × ÷ − may be written * / -.
+    Signs in front of numbers, powers and implied products are not allowed. × ÷ − may be written * / -.
 
-    Raises: Malformed, saying what is wrong; division by zero included.
+    Raises: Malformed, with the reason; also for division by zero.
     """
     if len(text) > MAX_LENGTH:
         raise Malformed(f"an expression of over {MAX_LENGTH} characters")
@@ -130,8 +130,10 @@ class _Parser:
 
 
 def calculate(expression: str) -> str:
-    """The value of an expression of whole numbers, + − × ÷ and parentheses as text, a fraction where it is not whole;
-    an error message where it has none. Never raises, and every cost is capped."""
+    """The value of an expression of whole numbers, + − × ÷ and parentheses, as text: an integer or a fraction.
+
+    Returns an error message if the expression has no value. Never raises; the cost is bounded.
+    """
     try:
         return str(evaluate(expression).value)
     except Malformed as problem:

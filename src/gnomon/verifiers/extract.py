@@ -10,21 +10,21 @@ from gnomon.types import Status
 __all__ = ["Extraction", "Strictness", "after_reasoning", "extract", "slots"]
 
 MAX_REPLY = 256 * 1024
-"""An answer is looked for in the last this many characters of a reply."""
+"""Only this many characters at the end of a reply are searched for an answer."""
 MAX_SLOT = 4096
 """A longer slot, in characters, is malformed."""
 NEVER_CLOSES = "the reasoning never closes"
 
 
 class Strictness(StrEnum):
-    """How much may stand around the answer."""
+    """What a reply may contain besides the answer."""
 
     EXACT = "exact"
-    """One slot, nothing after it, its text taken as it stands."""
+    """One slot, nothing after it; its text is used unchanged."""
     TRIMMED = "trimmed"
-    """One slot; white space inside and after it is dropped."""
+    """One slot; white space inside and after it is removed."""
     ONLY = "only"
-    """One slot, anything around it."""
+    """One slot, with any text around it."""
     FIRST = "first"
     """Any number of slots; the first counts."""
     LAST = "last"
@@ -34,12 +34,12 @@ class Strictness(StrEnum):
 
 
 ANY = (Strictness.FIRST, Strictness.LAST, Strictness.LENIENT)
-"""Those under which several answers are no fault."""
+"""Strictness levels that accept several answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """The slot's text and place, or the status that says why there is none."""
+    """The text and span of the slot, or the status that says why no slot was found."""
 
     text: str | None
     status: Status | None = None
@@ -49,11 +49,11 @@ class Extraction:
 
 
 def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = "answer") -> Extraction:
-    """The answer slot `<tag>…</tag>` of a reply. Total: every string gets an `Extraction`, in linear time.
+    """The answer slot `<tag>…</tag>` of a reply. Every string gets an `Extraction`, in linear time.
 
     Slots inside reasoning (`<think>…</think>`) do not count; reasoning that never closes hides them all.
 
-    Raises: ValueError for a strictness that is none.
+    Raises: ValueError for an unknown strictness.
     """
     strictness = Strictness(strictness)
     begin = after_reasoning(reply)
@@ -73,7 +73,7 @@ def extract(reply: str, strictness: Strictness = Strictness.TRIMMED, tag: str = 
 
 
 def after_reasoning(reply: str) -> int | None:
-    """Where the part of a reply begins in which an answer is looked for; None when the reasoning never closes."""
+    """Index at which the search for an answer begins; None if the reasoning never closes."""
     closed = reply.rfind("</think>")
     begin = closed + len("</think>") if closed >= 0 else 0
     if reply.find("<think>", begin) >= 0:
@@ -95,13 +95,13 @@ def slots(reply: str, begin: int, tag: str = "answer") -> list[tuple[int, int]]:
 
 
 def _last_line(reply: str, begin: int) -> Extraction:
-    """What a reply says last, where it has no slot."""
+    """The last non-empty line of a reply that has no slot."""
     end = begin + len(reply[begin:].rstrip())
     line = reply[max(begin, reply.rfind("\n", begin, end) + 1) : end]
     text = line.strip()
     start = end - len(line) + len(line) - len(line.lstrip())
     if not text:
-        return Extraction(text=None, status=Status.NO_ANSWER, detail="there is no slot and no last line")
+        return Extraction(text=None, status=Status.NO_ANSWER, detail="the reply has no slot and no last line")
     if len(text) > MAX_SLOT:
         detail = f"an answer of over {MAX_SLOT} characters"
         return Extraction(text=None, status=Status.MALFORMED, span=(start, end), detail=detail)

@@ -11,13 +11,13 @@ __all__ = ["PYTHON", "fenced"]
 
 FENCE = "```"
 PYTHON = frozenset(("", "python", "python3", "py"))
-"""What may stand behind the opening fence, in any case of letters."""
+"""Language names that may follow the opening fence, in upper or lower case."""
 MAX_SOURCE = 64 * 1024
 """A longer block, in characters, is malformed."""
 
 
 def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Collection[str] = PYTHON) -> Extraction:
-    """The one fenced block of one of these languages. Total, in linear time; reasoning is passed over.
+    """The one fenced block of one of these languages. Accepts every string, in linear time; skips reasoning.
 
     Blocks of other languages do not count. Under `exact` and `trimmed` nothing may follow the block but white space.
     """
@@ -44,7 +44,7 @@ def fenced(reply: str, strictness: Strictness = Strictness.ONLY, languages: Coll
 
 
 def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tuple[int, int, int]], bool]:
-    """Start and end of the code of every block, and where the text behind it begins; whether one never closes."""
+    """For every block: start and end of its code, and start of the text that follows. Also whether one never closes."""
     found: list[tuple[int, int, int]] = []
     inside: int | None = None
     counts = False
@@ -52,7 +52,7 @@ def _blocks(reply: str, begin: int, languages: Collection[str]) -> tuple[list[tu
     while place < len(reply):
         stop = reply.find("\n", place)
         stop = len(reply) if stop < 0 else stop
-        # Only so much of a line is looked at as a fence can have.
+        # Only the start of a line is read, up to the length of a fence.
         line = reply[place : min(stop, place + 64)].strip()
         if line.startswith(FENCE):
             if inside is None:

@@ -1,8 +1,8 @@
-"""Judge many replies where judging can be killed: what became of each call is turned into a verdict, once, here.
+"""Judge replies in worker processes that can be killed, and turn the outcome of every call into a verdict.
 
-A reply that uses up its limits is `EXCEEDED`, which counts against the policy; a judge that breaks is `FAILED`, which
-counts against nobody. Whatever may be an accident is tried again on a fresh worker first. A verdict depends on its
-task and reply alone: not on the order, the number of workers or the neighbours in the batch.
+A reply that exceeds a limit is `EXCEEDED`, which counts against the policy. A verifier that breaks is `FAILED`, which
+does not count against the policy. A call that may have failed by accident is first retried on a fresh worker. A
+verdict depends only on the task and the reply: not on the order, the number of workers or the rest of the batch.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Item = tuple[Task, str]
 Job = tuple[Any, ...]
 
 SLOW = 1
-"""How often a job that took too long by the clock alone is tried again."""
+"""Retries of a job that exceeded only the wall-clock limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It may have been an accident: to be tried again on a fresh worker."""
+    """The failure may be an accident; the call is retried on a fresh worker."""
 
     verdict: Verdict
-    """What it is when trying again does not help."""
+    """The verdict if no retry succeeds."""
 
 
 def settle(outcome: Outcome, reward_range: tuple[float, float]) -> Verdict | Retry:
-    """The verdict that the outcome of one call of a verifier amounts to, or that it has to be tried again."""
+    """The verdict that follows from the outcome of one verifier call, or a `Retry`."""
     match outcome:
         case Returned(value):
             wrong = fault(value, reward_range)
@@ -53,14 +53,14 @@ def settle(outcome: Outcome, reward_range: tuple[float, float]) -> Verdict | Ret
 
 
 def fault(value: object, reward_range: tuple[float, float]) -> str:
-    """Why a value is no verdict that a reply may get; empty when it is one."""
+    """Why a value is not a valid verdict; empty if it is."""
     if not isinstance(value, Verdict) or not isinstance(value.status, Status):
         return f"the verifier returned {value!r:.400} instead of a verdict"
     if value.status is Status.FAILED:
-        return value.detail or "the verifier says that it failed, and not why"
+        return value.detail or "the verifier failed without a reason"
     low, high = reward_range
     try:
-        reward = replace(value).reward  # Made anew, so that what a verdict checks of itself holds.
+        reward = replace(value).reward  # A new instance, so that the checks of `Verdict` run.
     except (ValueError, TypeError, AttributeError) as error:
         return f"the verifier returned an invalid verdict: {error}"
     if not (math.isfinite(reward) and low - 1e-9 <= reward <= high + 1e-9):
@@ -69,30 +69,30 @@ def fault(value: object, reward_range: tuple[float, float]) -> str:
 
 
 def exceeded(detail: str, reward_range: tuple[float, float]) -> Verdict:
-    """The verdict on a reply that used up what it may take, as `detail` says: the lowest reward there is."""
+    """The verdict on a reply that exceeded the limit named in `detail`. It has the lowest possible reward."""
     low = reward_range[0]
     parts = (Part(name="exceeded", value=low),) if low else ()
     return Verdict(status=Status.EXCEEDED, parts=parts, detail=detail)
 
 
 def failed(why: str) -> Verdict:
-    """The verdict that there is none: the judge broke."""
+    """The verdict when the verifier broke."""
     return Verdict(status=Status.FAILED, parts=(), detail=why.rstrip())
 
 
 NAMES = {"cpu": "time", "wall": "time", "memory": "memory", "output": "output"}
-"""Which of the two clocks ran out first can differ from machine to machine; a verdict does not say."""
+"""Limits by name. Both clocks are called "time", since which runs out first can differ between machines."""
 
 
 class Tries:
-    """How often one job may be tried again: as often as `retries` when the judge broke, and once when it took too long
-    by the clock alone, since the machine may have been busy."""
+    """Counts the retries of one job: up to `retries` if the verifier broke, and one if only the wall-clock limit was
+    exceeded, since the machine may have been busy."""
 
     def __init__(self, retries: int) -> None:
         self._left = {Status.FAILED: retries, Status.EXCEEDED: SLOW}
 
     def another(self, retry: Retry) -> bool:
-        """Whether it is to be tried again after this; that try is counted."""
+        """Whether the job is retried after this failure. Counts that retry."""
         status = retry.verdict.status
         self._left[status] -= 1
         return self._left[status] >= 0
@@ -101,11 +101,11 @@ class Tries:
 def settled(
     pool: Pool, jobs: Iterable[Job], settle: Callable[[Outcome], T | Retry], retries: int = 1
 ) -> list[T | Verdict]:
-    """What every job's outcome amounts to, in order.
+    """The settled value of every job, in order.
 
     Args:
-        settle: of an outcome; a `Retry` is tried again on a fresh worker.
-        retries: how often, when the judge broke; one that took too long by the clock is tried again once.
+        settle: turns an outcome into a value. A job that gives a `Retry` runs again on a fresh worker.
+        retries: retries after the verifier broke. A job that exceeded only the wall-clock limit is retried once.
     """
     rounds = _rounds(list(jobs), settle, retries)
     batch = next(rounds)
@@ -132,7 +132,7 @@ async def asettled(
 def _rounds(
     jobs: list[Job], settle: Callable[[Outcome], T | Retry], retries: int
 ) -> Generator[tuple[list[Job], bool], list[Outcome], list[T | Verdict]]:
-    """Asks for the outcomes of jobs, all of them first, then of those to be tried again, on fresh workers."""
+    """Yield the jobs to run: first all of them, then those to retry on fresh workers."""
     found: list[T | Verdict | None] = [None] * len(jobs)
     tries = [Tries(retries) for _ in jobs]
     waiting, fresh = list(range(len(jobs))), False
@@ -164,12 +164,12 @@ class Judge:
     """A verifier with the pool that it runs in.
 
     Args:
-        workers: processes at most.
-        seconds: of processor time that one judgement may take.
-        wall: seconds it may take by the clock; ten times `seconds` if not given.
-        memory: bytes of address space of a worker.
-        output: bytes of a pickled verdict.
-        retries: how often a judgement that broke is tried again on a fresh worker.
+        workers: largest number of processes.
+        seconds: CPU seconds that one judgement may take.
+        wall: wall-clock seconds that one judgement may take; ten times `seconds` by default.
+        memory: address space of a worker, in bytes.
+        output: largest pickled verdict, in bytes.
+        retries: retries of a judgement that broke, each on a fresh worker.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Judge:
         retries: int = 1,
     ) -> None:
         self.verifier, self.retries = verifier, retries
-        # The pool's own retries are none: a job is tried again on a fresh worker only, and counted once.
+        # The pool itself does not retry: retries use fresh workers and are counted here.
         self._pool = Pool(
             verifier.verify,
             workers,
@@ -197,11 +197,11 @@ class Judge:
         )
 
     def judged(self, items: Iterable[Item]) -> list[Verdict]:
-        """The verdict on every (task, reply), in order; from any thread."""
+        """The verdict on every (task, reply), in order. Can be called from any thread."""
         return judged(self.verifier, self._pool, items, self.retries)
 
     async def ajudged(self, items: Iterable[Item]) -> list[Verdict]:
-        """`judged` without blocking the event loop; cancelling it kills what is on its way."""
+        """`judged` without blocking the event loop. Cancelling it kills the running calls."""
         return await ajudged(self.verifier, self._pool, items, self.retries)
 
     def close(self) -> None:
@@ -215,6 +215,6 @@ class Judge:
 
 
 def judge(verifier: Verifier, items: Iterable[Item], *, workers: int = 2, seconds: float = 1.0) -> list[Verdict]:
-    """The verdict on every (task, reply), in order, by workers that are started for it and ended."""
+    """The verdict on every (task, reply), in order. Starts workers for the call and ends them."""
     with Judge(verifier, workers, seconds=seconds) as owner:
         return owner.judged(items)

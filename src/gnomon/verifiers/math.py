@@ -1,4 +1,4 @@
-r"""Mathematical equality: an answer is read by a grammar, its kind is compared, and then the value of every part."""
+r"""Mathematical equality: parse the answer, compare its kind, then compare the value of every part."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 class Math(Answered):
     r"""The answer is a number, a formula, or a list of them, in one `\boxed{…}` or `<answer>…</answer>`.
 
-    An answer has to be worked out: what is still to be computed, as `6 \cdot 7` or `2x + 3x`, is rejected where the
-    gold is worked out. An answer that stands in the task's messages, and not so in the gold, is rejected too.
+    If the reference is fully evaluated, the answer must be too: `6 \cdot 7` and `2x + 3x` are rejected. An answer that
+    copies a piece of the task's messages is rejected, unless the reference has the same form.
 
-    A list says its kind: `(1, 2)` in order, `\{1, 2\}` and the bare `1, 2` in any order.
-    Raises: ResourceError E111, where the package mpmath is missing.
+    Brackets decide the kind of a list: `(1, 2)` is ordered; `\{1, 2\}` and `1, 2` are in any order.
+    Raises: ResourceError E111 if the package mpmath is not installed.
     """
 
     units: Units = Units.OPTIONAL
     percent: Percent = Percent.SHARE
     decimals: int = 6
-    """Digits behind the point from which a decimal may stand for a number that is not rational, rounded or cut off."""
+    """A decimal with at least this many places may stand for an irrational number, rounded or truncated."""
 
     imports: ClassVar[tuple[str, ...]] = ("mpmath",)
 
@@ -88,33 +88,33 @@ class Math(Answered):
 
     def _same(self, answer: str, wanted: str, reading: Reading = USUAL) -> bool:
         right = _read_gold(wanted, reading)
-        if not right.text:  # Signs that no mathematical text has.
+        if not right.text:  # Only characters that mathematical text cannot contain.
             return spoken(answer) == spoken(wanted)
-        # The same text is right, whatever it says.
+        # Identical text is correct, even if it cannot be parsed.
         if written(answer, reading) == right.text:
             return True
         if worded(wanted) and spoken(answer) == spoken(wanted):
             return True
-        said = read(answer, reading)
-        if right.node is None or said.node is None:
+        parsed = read(answer, reading)
+        if right.node is None or parsed.node is None:
             return False
-        return Comparison(self.units, self.percent, self.decimals).same(said.node, right.node)
+        return Comparison(self.units, self.percent, self.decimals).same(parsed.node, right.node)
 
-    def _chosen(self, said: tuple[str, str], asked: tuple[str, str]) -> bool:
-        """Whether the letters of two options are one, and so what stands behind both."""
-        if said[0] != asked[0]:
+    def _chosen(self, parsed: tuple[str, str], asked: tuple[str, str]) -> bool:
+        """Whether two options have the same letter, and the same text where both have one."""
+        if parsed[0] != asked[0]:
             return False
-        if said[1] and asked[1]:
-            return self._same(said[1], asked[1])
-        if said[1]:
-            found = read(said[1]).node
-            if found is None or found.kind in ("list", "words") or LETTER.search(said[1]):
-                raise Several("an option and more")
+        if parsed[1] and asked[1]:
+            return self._same(parsed[1], asked[1])
+        if parsed[1]:
+            found = read(parsed[1]).node
+            if found is None or found.kind in ("list", "words") or LETTER.search(parsed[1]):
+                raise Several("an option and another answer")
         return True
 
 
 def _gold(gold: Any) -> str:
-    """The task's own answer as text. Raises: ValueError when it is none; this is never the policy's doing."""
+    """The task's answer as text. Raises: ValueError if it is not text or a number."""
     if isinstance(gold, bool) or not isinstance(gold, str | int | float | Fraction):
         raise ValueError(f"the task's own answer {gold!r:.100} is not mathematical text")
     text = repr(gold) if isinstance(gold, float) else str(gold)
@@ -134,31 +134,31 @@ def _read_gold(text: str, reading: Reading) -> Answer:
         return Answer("", None)
 
 
-def _same_date(said: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    """Whether two times or dates are one; the half of the day and the year may be left out of either."""
-    if said[0] != right[0]:
+def _same_date(parsed: tuple[str, ...], right: tuple[str, ...]) -> bool:
+    """Whether two times or dates are the same. Either may omit a.m./p.m. or the year."""
+    if parsed[0] != right[0]:
         return False
-    optional = 3 if said[0] == "time" else 1
+    optional = 3 if parsed[0] == "time" else 1
     return all(
         mine == theirs or (place == optional and not (mine and theirs))
-        for place, (mine, theirs) in enumerate(zip(said, right, strict=True))
+        for place, (mine, theirs) in enumerate(zip(parsed, right, strict=True))
     )
 
 
 def _ruled_out(answer: str, gold: str, question: str) -> str:
-    """Why a right answer is none to this question; empty, when it is one. An option may stand in the question."""
+    """Why an answer with the correct value does not answer this question; empty if it does. Options are exempt."""
     if option(gold) is not None:
         return ""
     try:
-        said, right = read(answer).node, read(gold).node
+        parsed, right = read(answer).node, read(gold).node
     except (Malformed, Rejected, Several):
         return ""
-    if said is None or right is None:
+    if parsed is None or right is None:
         return ""
-    mine, theirs = _bare(said), _bare(right)
+    mine, theirs = _bare(parsed), _bare(right)
     other = key(mine) != key(theirs) or (mine.kind == "number" and mine.text != theirs.text)
-    if other and said.kind == right.kind == "quantity" and (number := NUMBER.search(answer)):
-        answer = number.group()  # In whatever words its unit is written.
+    if other and parsed.kind == right.kind == "quantity" and (number := NUMBER.search(answer)):
+        answer = number.group()  # The unit may be written in other words.
     if other and repeats(answer, question):
         return "the answer repeats a piece of the question"
     return misses_form(mine, theirs, question)

@@ -1,4 +1,4 @@
-"""One number, compared exactly as a rational: tolerance, percent, units and thousands separators are stated rules."""
+"""One number, compared exactly as a rational, with explicit rules for tolerance, percent, units and separators."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gnomon.verifiers.units import UNITS, Unit
 __all__ = ["Number", "Percent", "Quantity", "Units", "quantity", "rational"]
 
 MAX_LENGTH = 600
-"""Characters of a number with its unit."""
+"""Longest number with its unit, in characters."""
 MAX_DIGITS = 512
-"""Digits of one number, its decimals included."""
+"""Largest number of digits of one number, including decimals."""
 MAX_EXPONENT = 9999
-"""Absolute value of the power of ten in `1e6`."""
+"""Largest absolute value of the exponent in `1e6`."""
 
 DIGITS = frozenset("0123456789")
 MINUS = "-−"
@@ -26,10 +26,10 @@ SPACES = " \t\n\xa0\u202f"
 
 
 class Percent(StrEnum):
-    """What the sign % behind a number says."""
+    """The meaning of % after a number."""
 
     REFUSED = "refused"
-    """It is no part of a number."""
+    """The answer is malformed."""
     SHARE = "share"
     """50 % is one half."""
     POINTS = "points"
@@ -37,19 +37,19 @@ class Percent(StrEnum):
 
 
 class Units(StrEnum):
-    """What becomes of a unit behind a number. Where both have one they are converted; 5 feet are never 5 metres."""
+    """How a unit after a number is treated. If both have one, they are converted; 5 feet never equal 5 metres."""
 
     REFUSED = "refused"
-    """It is no part of a number."""
+    """The answer is malformed."""
     OPTIONAL = "optional"
-    """Where one of the two has no unit, the numbers alone are compared."""
+    """If one of the two has no unit, only the numbers are compared."""
     REQUIRED = "required"
     """An answer without a unit is malformed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """A number, with its unit if it has one."""
+    """A number, with its unit if there is one."""
 
     value: Fraction
     unit: Unit | None = None
@@ -58,8 +58,8 @@ class Quantity:
 def rational(text: str, thousands: str = "") -> Fraction:
     """A whole number, decimal, fraction `a/b` or power of ten `1.5e-3` in ASCII digits, with an optional sign.
 
-    Args: thousands: the sign between groups of three digits in front of the point; none when empty.
-    Raises: Malformed, for anything else; for over 512 digits, an exponent beyond ±9999, or a division by zero.
+    Args: thousands: the separator between groups of three digits before the point; empty for none.
+    Raises: Malformed for any other text, over 512 digits, an exponent beyond ±9999, or a division by zero.
     """
     if len(text) > MAX_LENGTH:
         raise Malformed(f"a number of over {MAX_LENGTH} characters")
@@ -111,7 +111,7 @@ def _whole(text: str, thousands: str) -> int:
 def quantity(
     text: str, *, percent: Percent = Percent.SHARE, thousands: str = "", units: Mapping[str, Unit] = UNITS
 ) -> Quantity:
-    """A number with whatever stands behind it: a percent sign, a unit of the table, or nothing; `$` in front.
+    """Parse a number and what follows it: a percent sign, a unit of the table, or nothing. `$` may precede it.
 
     Raises: Malformed, for any other text.
     """
@@ -138,18 +138,18 @@ def quantity(
 
 @dataclass(frozen=True, kw_only=True)
 class Number(Answered):
-    """The answer is one number. The gold is one too: a whole number, a fraction, a float, or a text read likewise."""
+    """The answer is one number. The reference is an integer, a fraction, a float, or a text that is parsed likewise."""
 
     absolute: float = 0.0
-    """Distance from the gold that is still right, in the gold's unit."""
+    """Largest distance from the reference that is correct, in the reference's unit."""
     relative: float = 0.0
-    """The same as a share of the gold's size; the wider of the two holds."""
+    """The same relative to the size of the reference. The wider of the two tolerances applies."""
     units: Units = Units.REFUSED
     percent: Percent = Percent.REFUSED
     thousands: str = ""
-    """The sign that may stand between groups of three digits, such as a comma."""
+    """Separator that is allowed between groups of three digits, such as a comma."""
     table: Mapping[str, Unit] | None = None
-    """The known units by name; those of `gnomon.verifiers.units` unless given."""
+    """The known units by name; by default those of `gnomon.verifiers.units`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,35 +159,35 @@ class Number(Answered):
             if not 0 <= value < float("inf"):
                 raise ValueError(f"{name} is {value}; a tolerance is a number from 0")
         if len(self.thousands) > 1 or self.thousands in tuple("0123456789.eE/+-%"):
-            raise ValueError(f"thousands is {self.thousands!r}; it must be empty or one sign that no number needs")
+            raise ValueError(f"thousands is {self.thousands!r}; it must be empty or a character that no number needs")
 
     def accepts(self, answer: str, gold: Any) -> bool:
-        said, right = self.read(answer), self._gold(gold)
-        if said.unit is not None and right.unit is not None:
-            if said.unit.dimension != right.unit.dimension:
+        parsed, right = self.read(answer), self._gold(gold)
+        if parsed.unit is not None and right.unit is not None:
+            if parsed.unit.dimension != right.unit.dimension:
                 return False
-            return self.near(said.value * said.unit.factor / right.unit.factor, right.value)
-        if self.units is Units.REQUIRED and said.unit is None:
+            return self.near(parsed.value * parsed.unit.factor / right.unit.factor, right.value)
+        if self.units is Units.REQUIRED and parsed.unit is None:
             raise Malformed("the unit is missing")
-        return self.near(said.value, right.value)
+        return self.near(parsed.value, right.value)
 
     def read(self, text: str) -> Quantity:
-        """The quantity that a text is, under this verifier's rules. Raises: Malformed."""
+        """Parse a quantity by this verifier's rules. Raises: Malformed."""
         table: Mapping[str, Unit] = UNITS if self.table is None else self.table
         known = {} if self.units is Units.REFUSED else table
         return quantity(text, percent=self.percent, thousands=self.thousands, units=known)
 
     def near(self, value: Fraction, gold: Fraction) -> bool:
-        """Whether a value lies within the tolerance around a gold; exact, so there is no NaN that could pass."""
-        # A tolerance is the decimal that was written, not the binary number nearest to it.
+        """Whether a value is within the tolerance of the reference. The comparison is exact, so NaN cannot occur."""
+        # The tolerance is the written decimal, not its nearest binary float.
         absolute, relative = Fraction(repr(float(self.absolute))), Fraction(repr(float(self.relative)))
         return abs(value - gold) <= max(absolute, relative * abs(gold))
 
     def _gold(self, gold: Any) -> Quantity:
-        """The task's own answer. Raises: ValueError when it is no number; this is never the policy's doing."""
+        """The task's answer. Raises: ValueError if it is not a number."""
         try:
             if isinstance(gold, bool):
-                raise Malformed("a truth value")
+                raise Malformed("a boolean")
             if isinstance(gold, int | Fraction):
                 found = Quantity(value=Fraction(gold))
             else:

@@ -1,4 +1,4 @@
-"""A text that matches a regular expression as a whole."""
+"""A text that matches a whole regular expression."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Pattern"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pattern(Answered):
-    """The answer is a text, the gold a regular expression of Python's `re` that has to match all of it.
+    """The answer is a text; the reference is a Python regular expression that must match all of it.
 
-    The pattern comes from the task's author, the text from the policy. `re` goes back and tries again, so a careless
-    pattern takes exponential time on a text made for it: judged in a `Pool`, the text is then `EXCEEDED`.
+    The pattern comes from the task's author, the text from the policy. `re` backtracks, so a text can make a careless
+    pattern take exponential time. A `Pool` then stops it, and the verdict is `EXCEEDED`.
     """
 
     ignore_case: bool = False

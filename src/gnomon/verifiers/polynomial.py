@@ -1,4 +1,4 @@
-"""Polynomials over the rationals in several variables, brought to the one form in which equal means the same."""
+"""Polynomials over the rationals in several variables, in normal form."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gnomon.verifiers.slot import Answered, Malformed
 __all__ = ["Form", "Polynomial", "PolynomialAnswer", "polynomial"]
 
 MAX_LENGTH = 512
-"""Characters of a polynomial."""
+"""Longest polynomial, in characters."""
 MAX_DEPTH = 32
 """Nested parentheses."""
 MAX_DIGITS = 18
-"""Digits of one number that is written down."""
+"""Largest number of digits of a number in the text."""
 MAX_DEGREE = 64
-"""Sum of the exponents of a term, and the largest exponent that may be written."""
+"""Largest degree of a term, and largest exponent in the text."""
 MAX_TERMS = 1000
 MAX_BITS = 4096
-"""Size of a coefficient's numerator and denominator."""
+"""Largest size of a coefficient's numerator and denominator, in bits."""
 MAX_WORK = 100_000
-"""Products of two terms, over the whole text."""
+"""Largest number of products of two terms, over the whole text."""
 
 Term = tuple[tuple[str, int], ...]
 """Variables with their exponents, sorted by name."""
@@ -38,7 +38,7 @@ LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polynomial:
-    """A sum of terms, no two alike and none zero."""
+    """A sum of terms. No two have the same powers, and no coefficient is zero."""
 
     terms: Mapping[Term, Fraction]
 
@@ -48,16 +48,16 @@ class Polynomial:
 
     @property
     def constant(self) -> Fraction | None:
-        """Its value, if it has no variable."""
+        """Its value if it has no variable, else None."""
         return None if self.variables else self.terms.get((), Fraction(0))
 
 
 def polynomial(text: str) -> Polynomial:
-    """The normal form of sums, differences, products, whole powers and quotients by a number.
+    """Parse sums, differences, products, integer powers and quotients by a number into the normal form.
 
-    A variable is one letter; a product may be written by putting factors side by side, as in `2x(y + 1)`; a power is
-    `^` or `**`. A sign binds weaker than a power: `-x^2` is −(x²).
-    Raises: Malformed, saying what is wrong; also where the result would grow beyond the caps of this module.
+    A variable is one letter. Adjacent factors are a product, as in `2x(y + 1)`. A power is `^` or `**`. A power binds
+    more tightly than a sign: `-x^2` is −(x²).
+    Raises: Malformed, with the reason; also if the result exceeds the limits of this module.
     """
     if len(text) > MAX_LENGTH:
         raise Malformed(f"a polynomial of over {MAX_LENGTH} characters")
@@ -126,7 +126,7 @@ class _Parser:
         return value
 
     def signed(self, depth: int) -> Terms:
-        """A factor behind × or ÷, which may have one sign."""
+        """A factor after × or ÷, which may have one sign."""
         if self.peek() == "-":
             self.take()
             return self.scaled(self.power(depth), Fraction(-1))
@@ -140,7 +140,7 @@ class _Parser:
         opened = self.peek() == "("
         exponent = self.take() if not opened else [self.take(), self.take(), self.take()][1]
         if opened and self.tokens[self.place - 1 : self.place] != [")"]:
-            raise Malformed("an exponent that is not one whole number")
+            raise Malformed("the exponent is not an integer")
         if not exponent.isascii() or not exponent.isdigit() or len(exponent) > 2 or int(exponent) > MAX_DEGREE:
             raise Malformed(f"the exponent is not an integer from 0 to {MAX_DEGREE}")
         if self.peek() == "^":
@@ -202,7 +202,7 @@ class _Parser:
     def put(self, total: Terms, term: Term, factor: Fraction) -> None:
         value = total.get(term, Fraction(0)) + factor
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
-            raise Malformed("a coefficient that is too large")
+            raise Malformed("a coefficient is too large")
         if value:
             total[term] = value
         else:
@@ -213,21 +213,21 @@ class _Parser:
     def spend(self, work: int) -> None:
         self.work += work
         if self.work > MAX_WORK:
-            raise Malformed("a polynomial that takes too much to multiply out")
+            raise Malformed("the polynomial is too expensive to expand")
 
 
 class Form(StrEnum):
-    """How an answer has to be written."""
+    """The form that an answer must have."""
 
     ANY = "any"
-    """In any way that has the same normal form; the question itself, handed back, can be one."""
+    """Any text with the same normal form. A copy of the question can be accepted."""
     EXPANDED = "expanded"
-    """As a sum of terms: no parentheses, and no two terms alike."""
+    """A sum of terms, without parentheses and without like terms."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolynomialAnswer(Answered):
-    """The answer is a polynomial with rational coefficients; so is the gold, as text or a number."""
+    """The answer is a polynomial with rational coefficients. The reference is one too, as text or a number."""
 
     form: Form = Form.ANY
 
@@ -240,11 +240,11 @@ class PolynomialAnswer(Answered):
             right = polynomial(str(gold))
         except Malformed as problem:
             raise ValueError(f"the task's own answer {gold!r:.100} is not a polynomial: {problem}") from problem
-        said = polynomial(answer)
+        parsed = polynomial(answer)
         if self.form is Form.EXPANDED:
             if "(" in answer:
-                raise Malformed("parentheses in what should be multiplied out")
+                raise Malformed("the answer is not expanded: it has parentheses")
             written = 1 + sum(sign in "+-−" for sign in answer.strip()[1:])
-            if written != max(1, len(said.terms)):
-                raise Malformed("terms that are alike, or zero, and not put together")
-        return said.terms == right.terms
+            if written != max(1, len(parsed.terms)):
+                raise Malformed("like terms or zero terms are not combined")
+        return parsed.terms == right.terms

@@ -1,4 +1,4 @@
-"""The arithmetic of weights: what a reward can pay for being right, and what without."""
+"""Check reward weights: the most that a reward can pay with and without a correct answer."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gnomon.types import Part, Verdict
 __all__ = ["RIGHT", "Pay", "Price", "paid", "pay", "undeclared"]
 
 RIGHT = "correct"
-"""The part that pays for a right answer."""
+"""Name of the part that pays for a correct answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What one part of a reward can pay, declared before any reply is judged."""
+    """The largest amount that one part of a reward can pay, declared before any reply is judged."""
 
     name: str
     weight: float
     most: float = 1.0
-    """Largest value of the part in one episode; 5 for up to five calls that count one each. The least is 0."""
+    """Largest value of the part in one episode, such as 5 for up to five calls that count 1 each. The minimum is 0."""
     gate: str | None = None
     """Name of the part that must be positive for this one to count."""
 
@@ -34,25 +34,25 @@ class Pay:
     """The sums of a list of prices."""
 
     right: float
-    """What a right answer pays by itself, whatever else it opens."""
+    """The amount that a correct answer pays by itself, without parts that it gates."""
     without: float
-    """The most that a reply can earn whose part `correct` is 0."""
+    """The largest reward of a reply whose part `correct` is 0."""
     sources: tuple[Price, ...]
     """The parts that make up `without`."""
 
     @property
     def overpaid(self) -> bool:
-        """Whether being right can be left out without loss."""
+        """Whether a reply can earn as much without a correct answer."""
         return self.without >= self.right
 
     def __str__(self) -> str:
         parts = " + ".join(f"{p.name} {p.most:g} x {p.weight:g}" for p in self.sources)
         what = f"{self.without:g} ({parts})" if parts else "nothing"
-        return f"being right pays {self.right:g}; all else pays at most {what} without it"
+        return f"a correct answer pays {self.right:g}; the other parts pay at most {what} without it"
 
 
 def pay(prices: Sequence[Price]) -> Pay | None:
-    """What a reward of these parts can pay; None where no part is named `correct`, so that nothing can be said."""
+    """The sums for a reward with these parts; None if no part is named `correct`."""
     value = {price.name: price.most for price in prices}
     if RIGHT not in value:
         return None
@@ -63,20 +63,20 @@ def pay(prices: Sequence[Price]) -> Pay | None:
 
 
 def undeclared(prices: Sequence[Price], verdict: Verdict) -> Iterator[str]:
-    """What of a verdict its prices do not allow, each as a sentence."""
+    """Yield a sentence for every part of a verdict that violates its declared prices."""
     declared = {price.name: price for price in prices}
     for part in verdict.parts:
         price = declared.get(part.name)
         if price is None:
-            yield f"the part {part.name!r} is paid and not declared"
+            yield f"the part {part.name!r} is paid but not declared"
         elif (part.weight, part.gate) != (price.weight, price.gate):
             now, then = (f"{p.weight:g}, gate {p.gate}" for p in (part, price))
             yield f"the part {part.name!r} has weight {now}, and {then} was declared"
         elif not 0 <= part.value <= price.most:
-            yield f"the part {part.name!r} has the value {part.value:g}, outside of 0 to {price.most:g}"
+            yield f"the part {part.name!r} has the value {part.value:g}, outside 0 to {price.most:g}"
 
 
 def paid(parts: Sequence[Part]) -> dict[str, float]:
-    """What every part of a verdict adds to its reward; nothing where its gate is shut."""
+    """The amount that every part of a verdict adds to its reward. A part whose gate is 0 adds nothing."""
     value = {part.name: part.value for part in parts}
     return {p.name: p.weight * p.value if p.gate is None or value[p.gate] > 0 else 0.0 for p in parts}

@@ -1,6 +1,6 @@
-"""A learned reward: a logistic model over character n-grams that stands in for a judge, and can be fooled like one.
+"""A learned reward: a logistic model over character n-grams. A policy can exploit it like other learned rewards.
 
-It is small and exact to the bit: training is a fixed number of passes in a fixed order, in plain Python.
+Training is bitwise reproducible: a fixed number of passes in a fixed order, in plain Python.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from gnomon.types import Part, Status, Task, Verdict
 __all__ = ["NgramModel", "Proxy", "train"]
 
 MAX_REPLY = 16 * 1024
-"""A reply is scored by its last this many characters."""
+"""Only this many characters at the end of a reply are scored."""
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NgramModel:
-    """P(right | task, reply) by logistic regression on which hashed n-grams there are."""
+    """P(correct | task, reply) by logistic regression on the presence of hashed n-grams."""
 
     bits: int
-    """Of the hash: the model has 2^bits weights. This is the knob of its size."""
+    """Bits of the hash. The model has 2^bits weights."""
     longest: int
-    """Characters of the longest n-gram."""
+    """Length of the longest n-gram, in characters."""
     bias: float
     weights: tuple[float, ...]
 
@@ -38,13 +38,13 @@ class NgramModel:
         if not 1 <= self.bits <= 20 or not 1 <= self.longest <= 8:
             raise ValueError(f"bits is {self.bits} (1 to 20), longest is {self.longest} (1 to 8)")
         if len(self.weights) != 2**self.bits or not all(map(math.isfinite, (self.bias, *self.weights))):
-            raise ValueError(f"{len(self.weights)} finite weights are there where 2^{self.bits} are needed")
+            raise ValueError(f"the model has {len(self.weights)} weights; it needs 2^{self.bits} finite ones")
 
     def __call__(self, task: Task, reply: str) -> float:
         return self.score(question(task), reply)
 
     def score(self, prompt: str, reply: str) -> float:
-        """The probability that a reply is right."""
+        """The probability that a reply is correct."""
         return sigmoid(self.bias + math.fsum(self.weights[place] for place in self.features(prompt, reply)))
 
     def features(self, prompt: str, reply: str) -> list[int]:
@@ -60,12 +60,12 @@ class NgramModel:
 
     @staticmethod
     def load(folder: Path | str) -> NgramModel:
-        """The model of a folder. Raises: VerifierError E112, when there is none that can be read."""
+        """Load the model from a folder. Raises: VerifierError E112 if it cannot be read."""
         path = Path(folder) / "model.json"
         try:
             body = json.loads(path.read_text("utf-8"))
             if body.pop("version") != VERSION:
-                raise ValueError("it was written by another version")
+                raise ValueError("another version wrote it")
             return NgramModel(**{**body, "weights": tuple(body["weights"])})
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
             raise VerifierError(
@@ -81,7 +81,7 @@ def question(task: Task) -> str:
 
 
 def features(prompt: str, reply: str, bits: int, longest: int) -> list[int]:
-    """The places of the n-grams that a reply has, and of those of the prompt together with the reply's last words."""
+    """Indices of the reply's n-grams, and of each prompt word combined with the reply's last three words."""
     text, mask = reply[-MAX_REPLY:], 2**bits - 1
     raw = text.encode("utf-8", "surrogatepass")
     found = {crc32(raw[i : i + n], n) & mask for n in range(1, longest + 1) for i in range(len(raw) - n + 1)}
@@ -99,27 +99,27 @@ def train(
     rate: float = 2.0,
     decay: float = 1e-5,
 ) -> NgramModel:
-    """Fit a model by stochastic gradient descent on the logistic loss, over the pairs in their order.
+    """Fit a model by stochastic gradient descent on the logistic loss, over the pairs in the order of the list.
 
     Args:
-        pairs: prompt, reply, and whether it was right.
-        rate: of the first step; it falls with the square root of the number of passes done.
-        decay: of the weights that a step touches, per step.
-    Raises: ValueError when not both kinds of label are there.
+        pairs: prompt, reply, and whether the reply is correct.
+        rate: learning rate of the first pass; it decreases as 1/√(pass number).
+        decay: weight decay per step, applied to the weights that the step updates.
+    Raises: ValueError if all labels are equal.
     """
     if {label for _, _, label in pairs} != {True, False}:
-        raise ValueError("right and wrong replies are both needed to train on")
+        raise ValueError("training needs both correct and wrong replies")
     rows = [(features(prompt, reply, bits, longest), float(label)) for prompt, reply, label in pairs]
     weights, bias = [0.0] * 2**bits, 0.0
     for turn in range(passes):
         step = rate / math.sqrt(1 + turn)
         for places, label in rows:
             score = sigmoid(bias + math.fsum(weights[place] for place in places))
-            # Divided by the number of features, so that a long reply moves the model no more than a short one.
-            pull = step * (label - score) / math.sqrt(1 + len(places))
-            bias += pull
+            # Divided by √(1 + number of features), so that a long reply does not dominate.
+            change = step * (label - score) / math.sqrt(1 + len(places))
+            bias += change
             for place in places:
-                weights[place] += pull - decay * weights[place]
+                weights[place] += change - decay * weights[place]
     return NgramModel(bits=bits, longest=longest, bias=bias, weights=tuple(weights))
 
 
@@ -129,14 +129,14 @@ def sigmoid(x: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Proxy:
-    """A reward that is somebody's score of a reply, such as a learned model's: no gold is looked at."""
+    """A reward that is a score of the reply, such as a learned model's. The reference answer is not used."""
 
     score: Callable[[Task, str], float]
-    """From 0 to 1; it must pickle: a model here, or a function at the top of a module."""
+    """Returns a score from 0 to 1. It must pickle: a model, or a module-level function."""
     threshold: float = 0.5
-    """From which score on a reply is called correct."""
+    """Smallest score at which a reply is judged correct."""
     graded: bool = True
-    """Pay the score itself; else 1 from the threshold on, and 0 below."""
+    """Pay the score; if false, pay 1 from the threshold on and 0 below."""
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def verify(self, task: Task, reply: str) -> Verdict:

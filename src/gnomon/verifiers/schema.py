@@ -1,4 +1,4 @@
-"""JSON that keeps to a JSON schema."""
+"""JSON that satisfies a JSON schema."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["JsonSchema"]
 
 @dataclass(frozen=True, kw_only=True)
 class JsonSchema(Answered):
-    """The answer is JSON, the gold a JSON schema (draft 2020-12) that it has to keep to.
+    """The answer is JSON; the reference is a JSON schema (draft 2020-12) that the answer must satisfy.
 
-    References stay inside the schema: nothing is fetched. A `pattern` of the schema has the risk that `Pattern` names.
-    Raises: ResourceError E110, where the package jsonschema is missing.
+    References must stay inside the schema; nothing is fetched. A `pattern` in the schema has the risk described in
+    `Pattern`. Raises: ResourceError E110 if the package jsonschema is not installed.
     """
 
     imports: ClassVar[tuple[str, ...]] = ("jsonschema",)
@@ -43,8 +43,8 @@ class JsonSchema(Answered):
         try:
             broken = next(checker.iter_errors(value), None)
         except RecursionError as problem:
-            # A depth that the parser allows can be too much for a schema that refers to itself; a schema that is
-            # without end by itself is its author's mistake, and fails on a plain value too.
+            # A recursive schema can exceed the recursion limit on JSON that the parser accepts. A schema that
+            # recurses without end is its author's mistake, and fails on a plain value too.
             next(checker.iter_errors(None), None)
             raise Malformed("JSON nested too deep for its schema") from problem
         if broken is not None:

@@ -19,30 +19,30 @@ BRACKETS = {"{": "}", "[": "]", "(": ")"}
 
 
 class Repeats(StrEnum):
-    """What an item says that stands there twice."""
+    """How repeated items are treated."""
 
     COUNTED = "counted"
-    """A multiset: every one has to be there as often as in the gold."""
+    """A multiset: every item must occur as often as in the reference."""
     IGNORED = "ignored"
-    """The same as once."""
+    """Repeats count once."""
     REFUSED = "refused"
     """The answer is malformed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetMatch(Answered):
-    """The answer is a list of items in any order, with or without brackets; the gold a list, tuple, set or such a text.
+    """The answer is a list of items in any order, with or without brackets. The reference is a list, set or text.
 
-    An item too many is as wrong as one too few, so naming everything earns nothing.
+    Extra items are wrong as well as missing ones, so listing everything earns nothing.
     """
 
     separator: str = ","
     items: Literal["text", "number"] = "text"
-    """How items are compared: as texts under `rules`, or as exact numbers."""
+    """How items are compared: as texts by `rules`, or as exact numbers."""
     rules: tuple[Rule, ...] = (Rule.SPACES,)
     repeats: Repeats = Repeats.REFUSED
     partial: bool = False
-    """Pay the share |common| / |either| in the place of all or nothing."""
+    """Pay |intersection| / |union| instead of 0 or 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,14 +52,14 @@ class SetMatch(Answered):
             raise ValueError(f"separator {self.separator!r} or items {self.items!r} is invalid")
 
     def accepts(self, answer: str, gold: Any) -> float:
-        said, right = self._counted(self.split(answer)), self._gold(gold)
-        if said == right:
+        found, right = self._counted(self.split(answer)), self._gold(gold)
+        if found == right:
             return 1.0
-        common, either = (said & right).total(), (said | right).total()
-        return common / either if self.partial else 0.0
+        shared, either = (found & right).total(), (found | right).total()
+        return shared / either if self.partial else 0.0
 
     def split(self, text: str) -> list[str]:
-        """The items of a text. Raises: Malformed, for an open bracket, an empty item or over a thousand of them."""
+        """Split a text into items. Raises: Malformed for an unclosed bracket, or over a thousand items."""
         text = text.strip()
         if text[:1] in BRACKETS and text:
             if len(text) < 2 or text[-1] != BRACKETS[text[0]]:
@@ -85,7 +85,7 @@ class SetMatch(Answered):
         return rational(item) if self.items == "number" else item
 
     def _gold(self, gold: Any) -> Counter[Any]:
-        """The task's own items. Raises: ValueError when they are none; this is never the policy's doing."""
+        """The task's items. Raises: ValueError if its answer is not a list of items."""
         if not isinstance(gold, str | list | tuple | set | frozenset):
             raise ValueError(f"the task's own answer {gold!r:.100} is not a list of items")
         try:

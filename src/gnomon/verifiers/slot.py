@@ -1,4 +1,4 @@
-"""What a verifier is, and the form most have: one answer slot, and a check of what stands in it."""
+"""The verifier protocol, and its most common form: one answer slot and a check of its text."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ __all__ = ["Answered", "Importing", "Malformed", "NoScore", "Rejected", "Several
 
 
 class Malformed(Exception):
-    """The text is not an answer of the asked kind; the message says why, for a reader."""
+    """The text is not an answer of the required kind. The message gives the reason."""
 
 
 class Rejected(Exception):
-    """The text is an answer that breaks a rule of the task; the message names the rule, for a reader."""
+    """The answer breaks a rule of the task. The message names the rule."""
 
 
 class NoScore(ValueError):
-    """What a function returned is no score; the message says what would be, for its author."""
+    """A function returned a value that is not a score. The message tells its author what to return."""
 
 
 class Several(Exception):
-    """The text gives more than one answer where one is asked; the message says so, for a reader."""
+    """The text gives more than one answer where one is required."""
 
 
 @runtime_checkable
 class Verifier(Protocol):
-    """Judges replies: a pure function of task and reply, in a frozen object that pickles.
+    """Judges replies. `verify` is a pure function of task and reply; the object is frozen and pickles.
 
-    What it raises is its own failure, never the policy's.
+    An exception is a failure of the verifier, never of the policy.
     """
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Lowest and highest reward that any reply can earn. A right answer earns the highest."""
+        """Lowest and highest reward that any reply can earn. A correct answer earns the highest."""
         ...
 
     def verify(self, task: Task, reply: str) -> Verdict: ...
@@ -48,9 +48,9 @@ class Verifier(Protocol):
 
 @runtime_checkable
 class Importing(Protocol):
-    """A verifier that says which heavy modules judging imports: a pool imports them once, before it forks workers.
+    """A verifier that lists the heavy modules it imports. A pool imports them once, before it forks workers.
 
-    What is not said here is imported in the first verdict of each worker, and counts against its time.
+    A module that is not listed is imported in each worker's first verdict, and counts against its time limit.
     """
 
     @property
@@ -59,10 +59,10 @@ class Importing(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """Where the answer stands in a reply, and what a readable and a right one are worth.
+    """The place of the answer in a reply, and the rewards of a readable and of a correct answer.
 
-    A reward is the sum of two named parts: `format` for an answer that can be read, `correct` for a
-    right one. With `gate = "correct"` the format pays only under a right answer.
+    A reward is the sum of two named parts: `format` for a readable answer, `correct` for a correct one. With
+    `gate = "correct"` the part `format` pays only if the answer is correct.
     """
 
     strictness: Strictness = Strictness.TRIMMED
@@ -73,7 +73,7 @@ class Slot:
     """`Importing.imports`; none by default."""
 
     def __post_init__(self) -> None:
-        # A recipe spells the strictness as text.
+        # A recipe gives the strictness as text.
         object.__setattr__(self, "strictness", Strictness(self.strictness))
         if not (math.isfinite(self.correct) and math.isfinite(self.format)):
             raise ValueError(f"correct is {self.correct} and format {self.format}; they must be finite")
@@ -87,12 +87,12 @@ class Slot:
 
     @property
     def prices(self) -> tuple[Price, ...]:
-        """What the parts of a verdict can pay. One that adds a part to its verdicts adds its price here."""
+        """The price of every part. A subclass that adds a part to its verdicts adds its price here."""
         right = Price(name="correct", weight=self.correct)
         return right, Price(name="format", weight=self.format, gate=self.gate)
 
     def extract(self, reply: str) -> Extraction:
-        """The slot of a reply; by default what stands between `<answer>` and `</answer>`."""
+        """The slot of a reply; by default the text between `<answer>` and `</answer>`."""
         return extract(reply, self.strictness)
 
     def judge(self, reply: str, check: Callable[[str], float]) -> Verdict:
@@ -100,7 +100,7 @@ class Slot:
 
         Args: check: of the slot's text; the share of `correct` it earns, from 0 to 1, where only 1 is right. It
             raises `Malformed`, `Rejected` or `Several` for a text that earns nothing.
-        Raises: NoScore for what is no number from 0 to 1.
+        Raises: NoScore if `check` returns anything but a number from 0 to 1.
         """
         slot = self.extract(reply)
         if slot.text is None:
@@ -127,7 +127,7 @@ class Slot:
         span: tuple[int, int] | None = None,
         detail: str = "",
     ) -> Verdict:
-        """A verdict of this form. Args: share: of `correct` that is earned; all of it for a right answer alone."""
+        """A verdict with the parts of this form. Args: share: fraction of `correct` that is earned; 1 if correct."""
         earned = float(status is Status.CORRECT) if share is None else share
         readable = status in (Status.CORRECT, Status.WRONG)
         parts = (
@@ -138,7 +138,7 @@ class Slot:
 
 
 def share_of(value: object) -> float:
-    """A truth value or a number from 0 to 1, also of numpy or torch, as a float. Raises: NoScore."""
+    """Convert a boolean or a number from 0 to 1, also of numpy or torch, to a float. Raises: NoScore."""
     hint = "; did a branch end without `return`?" if value is None else ""
     try:
         share = math.nan if value is None or isinstance(value, str | bytes) else float(value)  # type: ignore[arg-type]
@@ -146,24 +146,24 @@ def share_of(value: object) -> float:
         share = math.nan
     if not 0 <= share <= 1:
         if math.isfinite(share):
-            hint = f"; a right answer that pays more has the option correct={share:g}" if share > 1 else ""
-        raise NoScore(f"check returned {value!r:.100}, and must return True, False or a number from 0 to 1{hint}")
+            hint = f"; for a larger reward, set the option correct={share:g}" if share > 1 else ""
+        raise NoScore(f"check returned {value!r:.100}; it must return True, False or a number from 0 to 1{hint}")
     return share
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answered(Slot, ABC):
-    """A verifier that compares the answer in the slot with the task's own."""
+    """A verifier that compares the answer in the slot with the task's answer."""
 
     format: float = 0.0
 
     @abstractmethod
     def accepts(self, answer: str, gold: Any) -> float:
-        """The share of the reward that an answer earns, where 1 (or True) is right. Total: every text gets a share.
+        """The fraction of the reward that an answer earns; 1 or True is correct.
 
         Args: answer: the slot's text; gold: the task's answer.
-        Raises: Malformed, when it is no answer of the asked kind; Rejected, when it breaks a rule; Several, when it
-            is more than one answer.
+        Raises: Malformed if it is not an answer of the required kind; Rejected if it breaks a rule; Several if it is
+            more than one answer.
         """
 
     def verify(self, task: Task, reply: str) -> Verdict:

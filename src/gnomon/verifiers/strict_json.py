@@ -1,4 +1,4 @@
-"""JSON as its standard has it, read with caps: no NaN, no key twice, no depth that could end the interpreter."""
+"""Strict JSON with limits: no NaN, no repeated key, and a nesting depth that the interpreter can handle."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["strict_json"]
 MAX_LENGTH = 64 * 1024
 """Characters."""
 MAX_DEPTH = 24
-"""Arrays and objects inside one another."""
+"""Largest nesting depth of arrays and objects."""
 MAX_DIGITS = 512
-"""Digits of one number."""
+"""Largest number of digits of one number."""
 
 
 def strict_json(text: str, *, max_length: int = MAX_LENGTH) -> Any:
-    """The value that a text is, as plain Python.
+    """Parse JSON into plain Python values.
 
-    Raises: Malformed, for what is no JSON; for a key twice in one object, NaN, an infinity, a number that overflows
-    a float, and anything beyond the caps of this module.
+    Raises: Malformed if the text is not JSON; for a repeated key in one object, NaN, an infinity, a number that
+    overflows a float, and anything beyond the limits of this module.
     """
     if len(text) > max_length:
         raise Malformed(f"JSON of over {max_length} characters")
@@ -34,7 +34,7 @@ def strict_json(text: str, *, max_length: int = MAX_LENGTH) -> Any:
 
 
 def _measure(text: str) -> None:
-    """One look over the text before any parser sees it."""
+    """Check the depth and the numbers of a text before the parser reads it."""
     depth = 0
     quoted = escaped = False
     for char in text:
@@ -70,5 +70,5 @@ def _int(text: str) -> int:
 
 def _float(text: str) -> float:
     if len(text) > MAX_DIGITS or not math.isfinite(value := float(text)):
-        raise Malformed("a number that is too large")
+        raise Malformed("a number is too large")
     return value

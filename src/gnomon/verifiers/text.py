@@ -13,22 +13,22 @@ __all__ = ["Rule", "Text", "golds", "normal"]
 
 
 class Rule(StrEnum):
-    """A difference between two texts that does not count."""
+    """A difference between two texts that is ignored."""
 
     NFKC = "nfkc"
     """Unicode compatibility: full-width digits, ligatures, superscripts, composed and combining accents."""
     CASE = "case"
     """Upper and lower case."""
     SPACES = "spaces"
-    """How much white space stands between words, and any around the text."""
+    """The amount of white space between words, and white space around the text."""
     PUNCTUATION = "punctuation"
-    """Every sign of a Unicode category P."""
+    """All characters of the Unicode categories P*."""
     ARTICLES = "articles"
     """The words a, an and the."""
 
 
 def normal(text: str, rules: tuple[Rule, ...]) -> str:
-    """The text with all differences dropped that the rules name, in the order of the rules."""
+    """The text normalised by the rules, in order."""
     for rule in rules:
         if rule is Rule.NFKC:
             text = unicodedata.normalize("NFKC", text)
@@ -44,7 +44,7 @@ def normal(text: str, rules: tuple[Rule, ...]) -> str:
 
 
 def golds(gold: Any) -> tuple[str, ...]:
-    """The texts that are right: the task's answer, or any of several. Raises: ValueError when it is neither."""
+    """The correct texts: the task's answer, or several. Raises: ValueError if it is neither a text nor texts."""
     texts = (gold,) if isinstance(gold, str) else tuple(gold) if isinstance(gold, list | tuple) else ()
     if not texts or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"the task's own answer {gold!r:.100} is neither a text nor several")
@@ -53,16 +53,16 @@ def golds(gold: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Answered):
-    """The answer is a text; the gold is one, or a list of those that are right."""
+    """The answer is a text. The reference is one text or a list of correct texts."""
 
     rules: tuple[Rule, ...] = ()
-    """Differences that do not count; with none, every character does."""
+    """Differences to ignore; without any, texts must match exactly."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "rules", tuple(Rule(rule) for rule in self.rules))
 
     def accepts(self, answer: str, gold: Any) -> bool:
-        said = normal(answer, self.rules)
-        # A text of which the rules leave nothing says nothing.
-        return bool(said) and said in {normal(text, self.rules) for text in golds(gold)}
+        words = normal(answer, self.rules)
+        # A text that is empty after normalisation is never correct.
+        return bool(words) and words in {normal(text, self.rules) for text in golds(gold)}

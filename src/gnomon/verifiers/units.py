@@ -1,4 +1,4 @@
-"""Units of measure: to each name its dimension and its exact size. What is not in the table is no unit."""
+"""Units of measure: the dimension and exact size of each name. A name outside the table is not a unit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["UNITS", "Unit"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How much of its dimension one unit is."""
+    """The dimension and size of one unit."""
 
     dimension: str
     factor: Fraction
-    """In the first unit of its dimension."""
+    """Size in the first unit of its dimension."""
 
 
 TABLE: dict[str, dict[str, str]] = {
@@ -67,7 +67,7 @@ UNITS: Mapping[str, Unit] = MappingProxyType(
         for name in spelled.split()
     }
 )
-"""The units that are known unless a verifier is given others. Months and years have no one size and are not there."""
+"""The default units. Months and years vary in length and are not included."""
 
 
 DIMENSIONS: Mapping[str, tuple[dict[str, int], Fraction]] = MappingProxyType(
@@ -77,7 +77,7 @@ DIMENSIONS: Mapping[str, tuple[dict[str, int], Fraction]] = MappingProxyType(
         "speed": ({"length": 1, "time": -1}, Fraction(1)),
     }
 )
-"""Dimensions that are made of others: of which, and how much of them their first unit is."""
+"""Derived dimensions: the powers of base dimensions, and the size of their first unit."""
 EXTRA: Mapping[str, Unit] = MappingProxyType(
     {
         name: Unit(dimension, Fraction(factor))
@@ -106,9 +106,9 @@ POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 
 
 def measure(text: str) -> tuple[tuple[tuple[str, int], ...], Fraction] | None:
-    """The dimension and the size of a unit as it is written, such as `square feet`, `cm^2` or `miles per hour`.
+    """Parse a unit such as `square feet`, `cm^2` or `miles per hour` into its dimension and size.
 
-    A dimension is the powers of those of the table, sorted. None, where the text is no known unit.
+    A dimension is a sorted tuple of base dimensions and their powers. Returns None if the unit is not known.
     """
     powers, factor = dict[str, int](), Fraction(1)
     for place, part in enumerate(text.replace(" per ", "/").split("/")):
@@ -123,7 +123,7 @@ def measure(text: str) -> tuple[tuple[tuple[str, int], ...], Fraction] | None:
 
 
 def _simple(text: str) -> tuple[dict[str, int], Fraction] | None:
-    """Powers and size of a unit without a stroke."""
+    """Powers and size of a unit without a slash."""
     word, _, rest = text.partition(" ")
     power = POWERS.get(word.lower(), 1)
     if power > 1 and rest:

@@ -1,8 +1,8 @@
-"""Imported where workers are forked: this host's sandbox is attacked here once, and no worker has to try it again."""
+"""Test this host's sandbox once, in the process that forks the workers, so that workers need not repeat the test."""
 
 from __future__ import annotations
 
 from gnomon.sandbox import capabilities
 
-# A host that cannot confine is refused where a sandbox is opened, with what mends it.
+# A host without confinement is refused when a sandbox is opened; that error names the fix.
 capabilities(("sandbox",), unsafe=True)

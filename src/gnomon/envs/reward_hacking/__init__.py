@@ -1,7 +1,7 @@
-"""Environments that can be hacked on purpose: what they pay and what is right are both in every verdict.
+"""Environments with a deliberate exploit. Every verdict has both the paid reward and the truth.
 
-The part `correct` is the truth and decides the status; the reward is what the policy is paid. They are for trying
-detectors and remedies on (docs/reward-hacking.md), so they stand in no list of environments to train on.
+The part `correct` is the truth and decides the status; the reward is what the policy is trained on. They serve to test
+detectors and remedies (docs/reward-hacking.md), so the list of environments to train on does not include them.
 """
 
 from __future__ import annotations

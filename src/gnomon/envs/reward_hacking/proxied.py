@@ -1,4 +1,4 @@
-"""A learned reward in the place of the truth, with the truth beside it."""
+"""A learned reward, with the truth recorded beside it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from gnomon.verifiers.proxy import NgramModel
 
 @dataclass(frozen=True, kw_only=True)
 class Proxied(CharCount):
-    """Letters to count, paid by what a model thinks of the reply.
+    """Count letters. The reward is a model's score of the reply.
 
-    Parts: `score`, of the model, which is paid; `correct`, the truth, which is not.
+    Parts: `score`, the model's, is paid; `correct`, the truth, is not.
     """
 
     model: str = ""
-    """A folder that `gnomon.verifiers.proxy.NgramModel.save` wrote; its path as seen by every process."""
+    """Path of a folder written by `gnomon.verifiers.proxy.NgramModel.save`, readable by every process."""
     correct: float = 0.0
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.model:
-            raise ValueError("model is missing: a folder that NgramModel.save wrote")
+            raise ValueError("model is missing: give a folder written by NgramModel.save")
         if self.correct:
-            raise ValueError("the truth is measured here, and not paid")
+            raise ValueError("the part correct is recorded and not paid")
 
     @property
     def prices(self) -> tuple[Price, ...]:
@@ -44,5 +44,5 @@ class Proxied(CharCount):
 
 @lru_cache(maxsize=4)
 def held(folder: str) -> NgramModel:
-    """The model of a folder, read once by every process."""
+    """The model in a folder, loaded once per process."""
     return NgramModel.load(folder)

@@ -1,1 +1,1 @@
-"""Mathematical answers: characters to tokens, tokens to a tree, and trees compared by value."""
+"""Mathematical answers: tokenise, parse to a tree, and compare trees by value."""

@@ -26,12 +26,12 @@ OPTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How what has two readings is read."""
+    """How ambiguous notation is parsed."""
 
     thousands: bool = True
-    """`1,234` outside of brackets is one number, else two."""
+    """`1,234` outside brackets is one number if true, else two."""
     units: bool = True
-    """A letter behind a number and a space, as in `5 m`, is a unit, else a factor."""
+    """A letter after a number and a space, as in `5 m`, is a unit if true, else a factor."""
 
 
 USUAL = Reading()
@@ -44,25 +44,25 @@ LETTER = re.compile(r"[0-9})]\s*(?:\s|~|\\[,;: ])\s*[a-zA-Z](?![a-zA-Z])")
 @dataclass(frozen=True, slots=True)
 class Answer:
     text: str
-    """Its tokens in one line, the same for texts that differ in layout alone."""
+    """Its tokens in one line. Texts that differ only in layout have the same line."""
     node: Node | None
-    """None for a gold that cannot be read; it is equal to its own text alone."""
+    """None for a reference that cannot be parsed; it equals only its own text."""
 
 
 def read(text: str, reading: Reading = USUAL) -> Answer:
-    """An answer as a tree. Raises: Malformed, Rejected or Several, for what is none."""
+    """Parse an answer. Raises: Malformed, Rejected or Several if the text is not one answer."""
     lead = LEAD.match(text)
     text = text[lead.end() :] if lead is not None else text
     if (found := dated(text)) is not None and (found[0] == "date" or found[3]):
         return Answer(" ".join(found), Node("words", text=" ".join(found)))
     signs = sorted_out(tokens(text, thousands=reading.thousands), units=reading.units)
     if not signs:
-        raise Malformed("nothing but layout")
+        raise Malformed("the answer contains only layout")
     return Answer(shown(signs), parsed(signs))
 
 
 def readings(text: str) -> tuple[Reading, ...]:
-    """The readings that a text has, the usual one first. An answer is right if it is under one of them."""
+    """The possible readings of a text, the usual one first. An answer is correct if it is correct under one of them."""
     others = [Reading(thousands=False)] * bool(GROUPED.search(text)) + [Reading(units=False)] * bool(
         LETTER.search(text)
     )
@@ -70,22 +70,22 @@ def readings(text: str) -> tuple[Reading, ...]:
 
 
 def written(text: str, reading: Reading = USUAL) -> str:
-    """The text of an answer that need not be readable."""
+    """The normalised text of an answer, which need not be parseable."""
     return shown(sorted_out(tokens(text, thousands=reading.thousands), units=reading.units))
 
 
 def worded(text: str) -> bool:
-    """Whether a text is words, with nothing but numbers and commas among them."""
+    """Whether a text consists of words, numbers and commas."""
     return WORDED.fullmatch(spoken(text)) is not None and ("\\text" in text or LONG.search(text) is not None)
 
 
 def spoken(text: str) -> str:
-    """The words of an answer in small letters."""
+    """The words of an answer in lower case."""
     return " ".join(DRESS.sub(" ", text).lower().strip(" .").split())
 
 
 def option(text: str) -> tuple[str, str] | None:
-    """The letter of a multiple choice and what is written behind it; None, for any other text."""
+    """The letter of a multiple-choice option and the text after it; None for any other text."""
     match = OPTION.fullmatch(text.strip().strip("$"))
     if match is None or (match["rest"].strip() and not match["open"]):
         return None

@@ -1,7 +1,7 @@
 r"""Tokens to formulas: recursive descent.
 
-A number in front of a fraction is a mixed number, and two numbers side by side are none. Letters side by side are a
-product. `\pm` stays one node until it is expanded.
+A number in front of a fraction is a mixed number. Two adjacent numbers are an error. Adjacent letters are a product.
+`\pm` stays one node until it is expanded.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ OPENERS = frozenset(
     ("(", "{", "\\{", "\\langle", "\\lfloor", "\\lceil", "\\frac", "\\sqrt", "\\cbrt", "\\binom", "\\infty")
 )
 MARKS = frozenset((r"\bar", r"\overline", r"\tilde", r"\widetilde", r"\angle", r"\triangle", r"\measuredangle"))
-"""What makes a name of the letters behind it."""
+"""Commands that turn the letters after them into one name."""
 
 
 class Arithmetic(ABC):
-    """Sums, products, powers and what they are made of. What may stand between brackets is said by `many`."""
+    """Parses sums, products, powers and their parts. `many` parses the content of brackets."""
 
     def __init__(self, found: list[Token]) -> None:
         self.found, self.place, self.depth, self.bars = found, 0, 0, 0
@@ -64,7 +64,7 @@ class Arithmetic(ABC):
         return text
 
     def drop(self, *texts: str) -> bool:
-        """Whether one of these stood here; it is taken."""
+        """Consume one of these tokens if it is next. Returns: whether it was."""
         if self.peek() in texts and self.peek():
             self.place += 1
             return True
@@ -111,7 +111,7 @@ class Arithmetic(ABC):
                 return _multiplied(factors)
 
     def begins(self) -> bool:
-        """Whether a factor begins here, without a sign in front of it."""
+        """Whether an unsigned factor begins here."""
         text, kind = self.peek(), self.kind()
         if text == "|":
             return not self.bars
@@ -122,7 +122,7 @@ class Arithmetic(ABC):
         return text in OPENERS or text in GREEK or text in MARKS or text in WORK or text.startswith("\\begin")
 
     def beside(self, factors: list[Node]) -> Node:
-        """The next factor. Raises: Malformed, where it is a number beside a number."""
+        """The next factor. Raises: Malformed if two numbers are adjacent."""
         whole = factors[-1]
         fraction = self.peek() == "\\frac" or (self.kind() == "number" and self.peek(1) == "/")
         start = self.place
@@ -135,7 +135,7 @@ class Arithmetic(ABC):
         return self.power()
 
     def proper(self) -> Fraction | None:
-        """The proper fraction of two whole numbers that stands here, if it does."""
+        """The proper fraction of two whole numbers at this place, if there is one."""
         parts: tuple[Node, ...]
         if self.kind() == "number":
             top, _, bottom = self.atom(), self.take("/"), self.atom()
@@ -148,7 +148,7 @@ class Arithmetic(ABC):
         return top.value / bottom.value if 0 < top.value < bottom.value else None
 
     def power(self) -> Node:
-        """An atom with what is written behind it: `^`, `!`, `%`, `°`."""
+        """An atom with its suffixes: `^`, `!`, `%`, `°`."""
         node = self.atom()
         while True:
             if self.drop("^"):
@@ -215,7 +215,7 @@ class Arithmetic(ABC):
         raise Malformed(f"unexpected {text!r}" if text else "the answer ends too early")
 
     def literal(self) -> Node:
-        """A number, with a power of ten behind it if there is one."""
+        """A number, with a power of ten if one follows."""
         if self.kind() != "number":
             raise Malformed(f"a number is missing before {self.peek()!r}")
         node = literal(self.take())
@@ -245,7 +245,7 @@ class Arithmetic(ABC):
         return name(text)
 
     def marked(self) -> Node:
-        """Letters under a bar, or behind the sign of an angle: one name."""
+        """Letters under a bar or after an angle sign; they form one name."""
         mark, letters = self.take(), ""
         braced = self.drop("{")
         while self.kind() == "letter":
@@ -253,7 +253,7 @@ class Arithmetic(ABC):
         if braced:
             self.take("}")
         if not letters:
-            raise Malformed(f"letters are missing behind {mark}")
+            raise Malformed(f"letters are missing after {mark}")
         return name(f"{mark} {letters}")
 
     def index(self) -> str:
@@ -268,11 +268,11 @@ class Arithmetic(ABC):
             parts.append(token)
 
     def group(self, loose: bool = False) -> Node:
-        """What stands between braces. Args: loose: whether a list makes it a set."""
+        """The content of braces. Args: loose: whether a list in braces is a set."""
         self.take("{")
         if loose and self.drop("}"):
             return Node("set")
-        if loose and self.builder():
+        if loose and self.set_builder():
             loose = False
             node = self.many()
         else:
@@ -304,7 +304,7 @@ class Arithmetic(ABC):
         self.take("\\{")
         if self.drop("\\}"):
             return Node("set")
-        if self.builder():
+        if self.set_builder():
             node = self.many()
             self.take("\\}")
             return node
@@ -312,8 +312,8 @@ class Arithmetic(ABC):
         self.take("\\}")
         return Node("set", node.parts if node.kind == "list" else (node,))
 
-    def builder(self) -> bool:
-        r"""Whether `x \mid` stood here, behind which a condition says what a set holds; it is taken."""
+    def set_builder(self) -> bool:
+        r"""Consume `x \mid` of a set-builder if it is next. Returns: whether it was."""
         ahead = 3 if self.peek(1) == "\\in" else 1
         if self.kind() != "letter" or self.peek(ahead) not in ("|", "\\mid", ":"):
             return False
@@ -375,7 +375,7 @@ class Arithmetic(ABC):
             self.take()
             degree = self.sum()
             self.take("]")
-        if self.kind() == "number":  # \sqrt12 is meant as it is read.
+        if self.kind() == "number":  # `\sqrt12` means the root of 12.
             return Node("call", (literal(self.take()), degree), "root")
         return Node("call", (self.argument(), degree), "root")
 

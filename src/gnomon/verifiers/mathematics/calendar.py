@@ -1,4 +1,4 @@
-"""Times of day and dates, which look like ratios and differences."""
+"""Times of day and dates, whose notation resembles ratios and differences."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ DRESS = re.compile(r"\\(?:text(?:bf|it|rm)?|mathrm|mathbf|mbox|operatorname)(?![
 
 
 def dated(text: str) -> tuple[str, ...] | None:
-    """A time as `time`, hour, minute and a or p; a date as `date`, year, month and day. None, for any other text.
+    """A time as (`time`, hour, minute, a or p), a date as (`date`, year, month, day); None for any other text.
 
-    A time of 13:00 or later says that it is after noon. What is left out is empty.
+    A time from 13:00 on is p.m. Omitted parts are empty.
     """
     text = " ".join(DRESS.sub(" ", text).split()).replace(" :", ":").replace(" ,", ",").strip(" .").lower()
     if time := TIME.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Whether two answers are the same: their kinds first, then the value of every part."""
+"""Compare two answers: first their kinds, then the value of every part."""
 
 from __future__ import annotations
 
@@ -31,163 +31,167 @@ PLACED = ("tuple", "matrix")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The rules by which an answer is compared with a gold."""
+    """The rules for comparing an answer with the reference."""
 
     units: Units
     percent: Percent
     decimals: int
 
-    def same(self, said: Node, right: Node) -> bool:
-        """Whether an answer is right. Raises: Rejected, Several or Malformed, for what is no single finished answer."""
-        said, right = self.prepared(said), self.prepared(right)
-        if key(said) == key(right):
+    def same(self, answer: Node, right: Node) -> bool:
+        """Whether an answer is correct. Raises: Rejected, Several or Malformed if it is not one evaluated answer."""
+        answer, right = self.prepared(answer), self.prepared(right)
+        if key(answer) == key(right):
             return True
-        found = self.one(said, right)
-        if found or not any(part.kind == "call" and bare_log(part) for tree in (said, right) for part in walk(tree)):
+        found = self.one(answer, right)
+        if found or not any(part.kind == "call" and bare_log(part) for tree in (answer, right) for part in walk(tree)):
             return found
-        return self.one(rebuilt(said, decadic), rebuilt(right, decadic))
+        return self.one(rebuilt(answer, decadic), rebuilt(right, decadic))
 
     def prepared(self, node: Node) -> Node:
-        """The tree with its percentages under the rule of this comparison."""
+        """The tree with percentages converted by the rule of this comparison."""
         if self.percent is Percent.REFUSED and any(percentage(part) for part in walk(node)):
             raise Malformed("a percent sign")
         if self.percent is Percent.POINTS:
             node = rebuilt(node, lambda part: number(part.value * 100) if percentage(part) else None)
         return prepared(node)
 
-    def one(self, said: Node, right: Node) -> bool:
-        """The same for prepared trees, of one kind after the other."""
-        if key(said) == key(right):
+    def one(self, answer: Node, right: Node) -> bool:
+        """`same` for prepared trees; tries one kind after the other."""
+        if key(answer) == key(right):
             return True
-        if ranged(said) or ranged(right):
-            return self.regions(said, right)
-        if said.kind in MANY or right.kind in MANY:
-            return self.many(said, right)
-        (called, mine), (asked, theirs) = stripped(said), stripped(right)
-        if said.kind == right.kind == "relation" and not (called and asked):
-            return self.relations(said, right)
+        if ranged(answer) or ranged(right):
+            return self.regions(answer, right)
+        if answer.kind in MANY or right.kind in MANY:
+            return self.many(answer, right)
+        (called, mine), (asked, theirs) = stripped(answer), stripped(right)
+        if answer.kind == right.kind == "relation" and not (called and asked):
+            return self.relations(answer, right)
         if not same_name(called, asked):
             return False
-        said, right = mine, theirs
-        if "relation" in (said.kind, right.kind):
-            return self.relations(said, right)
+        answer, right = mine, theirs
+        if "relation" in (answer.kind, right.kind):
+            return self.relations(answer, right)
         if called or asked:
-            return self.one(said, right)
-        if said.kind in PLACED or right.kind in PLACED:
-            return self.placed(said, right)
-        if "ratio" in (said.kind, right.kind):
-            return self.ratios(said, right)
-        if "modulo" in (said.kind, right.kind):
-            return self.residues(said, right)
-        if "based" in (said.kind, right.kind):
-            return _based(said, right)
-        if "words" in (said.kind, right.kind):
+            return self.one(answer, right)
+        if answer.kind in PLACED or right.kind in PLACED:
+            return self.placed(answer, right)
+        if "ratio" in (answer.kind, right.kind):
+            return self.ratios(answer, right)
+        if "modulo" in (answer.kind, right.kind):
+            return self.residues(answer, right)
+        if "based" in (answer.kind, right.kind):
+            return _based(answer, right)
+        if "words" in (answer.kind, right.kind):
             return False
-        if "quantity" in (said.kind, right.kind):
-            return self.quantities(said, right)
-        return self.formulas(said, right)
+        if "quantity" in (answer.kind, right.kind):
+            return self.quantities(answer, right)
+        return self.formulas(answer, right)
 
     # Several values.
 
-    def many(self, said: Node, right: Node) -> bool:
-        mine = said.parts if said.kind in MANY else (said,)
+    def many(self, answer: Node, right: Node) -> bool:
+        mine = answer.parts if answer.kind in MANY else (answer,)
         theirs = right.parts if right.kind in MANY else (right,)
-        if said.kind == "list" and right.kind not in MANY and not _assigns(said):
-            if right.kind in PLACED and not any(part.kind in PLACED for part in said.parts):
+        if answer.kind == "list" and right.kind not in MANY and not _assigns(answer):
+            if right.kind in PLACED and not any(part.kind in PLACED for part in answer.parts):
                 return False
             raise Several("more than one answer where one is asked")
-        if _assigns(said) and _assigns(right):
-            return self.in_order(_by_name(said), _by_name(right))
-        if _assigns(said) or _assigns(right):
-            return self.assigned(said, right)
+        if _assigns(answer) and _assigns(right):
+            return self.in_order(_by_name(answer), _by_name(right))
+        if _assigns(answer) or _assigns(right):
+            return self.assigned(answer, right)
         return len(mine) == len(theirs) and self.matched(mine, theirs)
 
-    def assigned(self, said: Node, right: Node) -> bool:
-        """Values of several names beside a row of values: in the order of the names, or as the gold writes them."""
-        names, row = (said, right) if _assigns(said) else (right, said)
+    def assigned(self, answer: Node, right: Node) -> bool:
+        """Compare named values with a plain list: by the order of the names, or in the order of the reference."""
+        names, row = (answer, right) if _assigns(answer) else (right, answer)
         called, row = stripped(row)
         if row.kind not in ("tuple", "list") or called != ",".join(sorted(called.split(","))):
             return False
-        if names is said:
+        if names is answer:
             return self.in_order(_by_name(names), row.parts)
         written = tuple(stripped(part)[1] for part in names.parts)
         return self.in_order(row.parts, _by_name(names)) or self.in_order(row.parts, written)
 
-    def matched(self, said: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
-        """Whether two lists have the same elements, in any order, each as often."""
+    def matched(self, answer: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
+        """Whether two lists have the same elements with the same counts, in any order."""
         left = list(right)
-        for one in said:
+        for one in answer:
             place = next((place for place, other in enumerate(left) if self.one(one, other)), None)
             if place is None:
                 return False
             del left[place]
         return True
 
-    def placed(self, said: Node, right: Node) -> bool:
+    def placed(self, answer: Node, right: Node) -> bool:
         """Pairs, points, vectors and matrices."""
-        if said.kind not in PLACED or right.kind not in PLACED:
+        if answer.kind not in PLACED or right.kind not in PLACED:
             return False
-        if said.kind == right.kind == "tuple":
-            if {said.text, right.text} - {"()", "<>"} and said.text != right.text:
+        if answer.kind == right.kind == "tuple":
+            if {answer.text, right.text} - {"()", "<>"} and answer.text != right.text:
                 return False
-            return self.in_order(said.parts, right.parts)
-        if said.kind == right.kind:
-            shapes = [[len(row.parts) for row in node.parts] for node in (said, right)]
-            return shapes[0] == shapes[1] and self.in_order(_entries(said), _entries(right))
-        return self.in_order(_vector(said), _vector(right))
+            return self.in_order(answer.parts, right.parts)
+        if answer.kind == right.kind:
+            shapes = [[len(row.parts) for row in node.parts] for node in (answer, right)]
+            return shapes[0] == shapes[1] and self.in_order(_entries(answer), _entries(right))
+        return self.in_order(_vector(answer), _vector(right))
 
-    def in_order(self, said: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
-        """Whether two rows have the same elements in the same order."""
-        return len(said) == len(right) and all(self.one(one, other) for one, other in zip(said, right, strict=True))
+    def in_order(self, answer: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
+        """Whether two lists have the same elements in the same order."""
+        return len(answer) == len(right) and all(self.one(one, other) for one, other in zip(answer, right, strict=True))
 
-    def regions(self, said: Node, right: Node) -> bool:
+    def regions(self, answer: Node, right: Node) -> bool:
         if right.kind in MANY and not ranged(right) and right.kind == "list":
-            return said.kind == "list" and len(said.parts) == len(right.parts) and self.matched(said.parts, right.parts)
-        mine, theirs = region(stripped(said)[1]), region(stripped(right)[1])
+            return (
+                answer.kind == "list"
+                and len(answer.parts) == len(right.parts)
+                and self.matched(answer.parts, right.parts)
+            )
+        mine, theirs = region(stripped(answer)[1]), region(stripped(right)[1])
         if theirs is None:
-            return said.kind == right.kind == "relation" and same_inequality(said, right)
-        absolute = said.kind == "relation" and said.text != right.text and _absolute(said)
-        if absolute or (mine is None and said.kind == "relation"):
+            return answer.kind == right.kind == "relation" and same_inequality(answer, right)
+        absolute = answer.kind == "relation" and answer.text != right.text and _absolute(answer)
+        if absolute or (mine is None and answer.kind == "relation"):
             raise Rejected("the answer leaves work undone: an inequality that is not solved")
         return mine is not None and same_region(mine, theirs, self.one)
 
     # Single values.
 
-    def relations(self, said: Node, right: Node) -> bool:
-        """Equations that do not only give a value its name."""
-        mine = closed(said) if said.kind == "relation" else ()
+    def relations(self, answer: Node, right: Node) -> bool:
+        """Compare equations that are more than `name = value`."""
+        mine = closed(answer) if answer.kind == "relation" else ()
         theirs = closed(right) if right.kind == "relation" else ()
         if mine or theirs:
             wanted = theirs[0] if theirs else right
-            return any(self.one(value, wanted) for value in mine or (said,))
-        if said.kind != right.kind or said.text != right.text or said.text not in ("=", "\\equiv"):
+            return any(self.one(value, wanted) for value in mine or (answer,))
+        if answer.kind != right.kind or answer.text != right.text or answer.text not in ("=", "\\equiv"):
             raise Rejected("the answer leaves work undone: an equation that is not solved")
         if len(variables(right)) < 2:
             raise Rejected("the answer leaves work undone: an equation that is not solved")
-        if why := undone(said):
+        if why := undone(answer):
             raise Rejected(f"the answer leaves work undone: {why}")
-        return proportional(difference(said), difference(right))
+        return proportional(difference(answer), difference(right))
 
-    def ratios(self, said: Node, right: Node) -> bool:
-        if said.kind != "ratio" and len(right.parts) == 2:
-            return self.formulas(said, Node("quotient", right.parts))
+    def ratios(self, answer: Node, right: Node) -> bool:
+        if answer.kind != "ratio" and len(right.parts) == 2:
+            return self.formulas(answer, Node("quotient", right.parts))
         if right.kind != "ratio":
-            if said.kind == "ratio" and len(said.parts) == 2 and right.kind == "quotient":
-                return self.formulas(Node("quotient", said.parts), right)
+            if answer.kind == "ratio" and len(answer.parts) == 2 and right.kind == "quotient":
+                return self.formulas(Node("quotient", answer.parts), right)
             return False
-        if len(said.parts) != len(right.parts) or (_clock(right) and (_clock(said) or not _lowest(right))):
+        if len(answer.parts) != len(right.parts) or (_clock(right) and (_clock(answer) or not _lowest(right))):
             return False
-        mine, theirs = said.parts, right.parts
+        mine, theirs = answer.parts, right.parts
         return all(
             equal(Node("product", (mine[0], theirs[place])), Node("product", (mine[place], theirs[0])))
             for place in range(1, len(mine))
         )
 
-    def residues(self, said: Node, right: Node) -> bool:
-        if said.kind != right.kind:
-            mine, theirs = (node.parts[0] if node.kind == "modulo" else node for node in (said, right))
+    def residues(self, answer: Node, right: Node) -> bool:
+        if answer.kind != right.kind:
+            mine, theirs = (node.parts[0] if node.kind == "modulo" else node for node in (answer, right))
             return self.one(mine, theirs)
-        (mine, base), (theirs, other) = said.parts, right.parts
+        (mine, base), (theirs, other) = answer.parts, right.parts
         if not self.one(base, other):
             return False
         one, two, modulus = (constant(node) for node in (mine, theirs, base))
@@ -195,9 +199,9 @@ class Comparison:
             return self.one(mine, theirs)
         return ((one - two) / modulus).denominator == 1 and self.finished(mine, theirs)
 
-    def quantities(self, said: Node, right: Node) -> bool:
-        """Values with what stands behind them."""
-        (mine, unit), (theirs, other) = _quantity(said), _quantity(right)
+    def quantities(self, answer: Node, right: Node) -> bool:
+        """Compare values with their units."""
+        (mine, unit), (theirs, other) = _quantity(answer), _quantity(right)
         if unit and other:
             one, two = measure(unit), measure(other)
             if one is None or two is None:
@@ -213,21 +217,21 @@ class Comparison:
             return False
         return self.one(mine, theirs)
 
-    def formulas(self, said: Node, right: Node) -> bool:
-        if equal(_constant_of_integration(said, right), right):
-            return self.finished(said, right)
-        return self.rounded(said, right) or self.rounded(right, said)
+    def formulas(self, answer: Node, right: Node) -> bool:
+        if equal(_constant_of_integration(answer, right), right):
+            return self.finished(answer, right)
+        return self.rounded(answer, right) or self.rounded(right, answer)
 
-    def finished(self, said: Node, right: Node) -> bool:
-        """True. Raises: Rejected, for an answer that is not worked out, where the gold is."""
-        why = undone(said) or ("letters that cancel" if variables(said) - variables(right) else "")
+    def finished(self, answer: Node, right: Node) -> bool:
+        """True. Raises: Rejected if the reference is evaluated and the answer is not."""
+        why = undone(answer) or ("letters that cancel" if variables(answer) - variables(right) else "")
         shifted = any(part.kind == "number" and part.text == "scientific" for part in walk(right))
-        if why and not undone(right) and not (shifted and said.kind == "number"):
+        if why and not undone(right) and not (shifted and answer.kind == "number"):
             raise Rejected(f"the answer leaves work undone: {why}")
         return True
 
     def rounded(self, decimal: Node, exact: Node) -> bool:
-        """Whether one is a decimal of enough places that rounds or cuts off the other, which is no rational number."""
+        """Whether `decimal` has enough places and is the irrational `exact`, rounded or truncated."""
         if decimal.kind == "negative":
             return self.rounded(decimal.parts[0], negative(exact))
         if decimal.kind != "number" or decimal.text != "plain" or variables(exact) or exact.kind == "number":
@@ -246,7 +250,7 @@ def _absolute(node: Node) -> bool:
 
 
 def _assigns(node: Node) -> bool:
-    """Whether a list gives values to different names."""
+    """Whether a list assigns values to different names."""
     names = [stripped(part)[0] for part in node.parts] if node.kind == "list" else []
     return bool(names) and all(names) and len({called.partition("_")[0] for called in names}) > 1
 
@@ -256,13 +260,13 @@ def _by_name(node: Node) -> tuple[Node, ...]:
     return tuple(value for _, value in sorted((stripped(part) for part in node.parts), key=lambda pair: pair[0]))
 
 
-def _constant_of_integration(said: Node, right: Node) -> Node:
-    """The answer with the letter C for its own constant, where the gold adds one that the answer does not have."""
+def _constant_of_integration(answer: Node, right: Node) -> Node:
+    """The answer with its constant of integration renamed to the one of the reference, if that has another."""
     free = [name(letter) for letter in "cKk"]
-    if right.kind != "sum" or said.kind != "sum" or name("C") not in right.parts or "C" in variables(said):
-        return said
-    other = next((letter for letter in free if letter in said.parts and letter.text not in variables(right)), None)
-    return said if other is None else rebuilt(said, lambda part: name("C") if part == other else None)
+    if right.kind != "sum" or answer.kind != "sum" or name("C") not in right.parts or "C" in variables(answer):
+        return answer
+    other = next((letter for letter in free if letter in answer.parts and letter.text not in variables(right)), None)
+    return answer if other is None else rebuilt(answer, lambda part: name("C") if part == other else None)
 
 
 def _entries(node: Node) -> tuple[Node, ...]:
@@ -301,10 +305,10 @@ def _lowest(node: Node) -> bool:
     return math.gcd(*(int(part.value) for part in node.parts)) == 1
 
 
-def _based(said: Node, right: Node) -> bool:
-    """Digits in a base: the base may be left out of the answer where the gold has it, and is ten otherwise."""
-    if said.kind == "based" and right.kind == "based":
-        return said.text == right.text
-    digits, _, base = (said if said.kind == "based" else right).text.partition("_")
-    other = right if said.kind == "based" else said
+def _based(answer: Node, right: Node) -> bool:
+    """Compare digits in a base. The answer may omit the base of the reference; otherwise the base is ten."""
+    if answer.kind == "based" and right.kind == "based":
+        return answer.text == right.text
+    digits, _, base = (answer if answer.kind == "based" else right).text.partition("_")
+    other = right if answer.kind == "based" else answer
     return integer(other) and str(other.value) == digits and (base == "10" or right.kind == "based")

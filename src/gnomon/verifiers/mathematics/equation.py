@@ -1,4 +1,4 @@
-"""Equations and inequalities that do not only give a value its name, and chains of equal values."""
+"""Equations and inequalities that are more than `name = value`, and chains of equal values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["closed", "decimals", "difference", "proportional", "same_inequality"
 
 
 def closed(node: Node) -> tuple[Node, ...]:
-    r"""The last exact value of a chain such as `6 \cdot 7 = 42` or `\sqrt2 \approx 1.41`, and what it is rounded to.
+    r"""The last exact value of a chain such as `6 \cdot 7 = 42` or `\sqrt2 \approx 1.41`, and its rounded value.
 
-    Empty, where the relation is no chain of values. Raises: Several or Malformed, where its sides are not equal.
+    Empty if the relation is not a chain of values. Raises: Several or Malformed if its sides are not equal.
     """
     signs = node.text.split()
     if not set(signs) <= {"=", "\\approx"} or (len(signs) == 1 and any(variables(part) for part in node.parts)):
@@ -25,7 +25,7 @@ def closed(node: Node) -> tuple[Node, ...]:
         if sign == "=" and not equal(left, right):
             raise Several("sides of an equation that are not equal")
         if sign == "\\approx" and not _rounds(right, left):
-            raise Several("a value and another one beside it")
+            raise Several("two values that are not equal")
     if "\\approx" not in signs:
         return (node.parts[-1],)
     return node.parts[signs.index("\\approx")], node.parts[-1]
@@ -39,7 +39,7 @@ def _rounds(decimal: Node, exact: Node) -> bool:
 
 
 def decimals(value: Fraction) -> int:
-    """Digits behind the point of a decimal."""
+    """Number of decimal places."""
     places = 0
     while value.denominator != 1 and places < 600:
         value, places = value * 10, places + 1
@@ -50,8 +50,8 @@ def difference(node: Node) -> Node:
     return Node("sum", (node.parts[0], negative(node.parts[1])))
 
 
-def proportional(said: Node, right: Node, positive: bool = False) -> bool:
-    """Whether one formula is a multiple of the other, by a number."""
+def proportional(answer: Node, right: Node, positive: bool = False) -> bool:
+    """Whether one formula is a constant multiple of the other."""
     ratios = list[object]()
 
     def same(one: object, other: object) -> bool:
@@ -60,15 +60,17 @@ def proportional(said: Node, right: Node, positive: bool = False) -> bool:
         ratios.append(divided(one, other))
         return near(ratios[0], ratios[-1])
 
-    found = agree(said, right, same) and bool(ratios)
+    found = agree(answer, right, same) and bool(ratios)
     return found and not (positive and ratios[0].real <= 0)  # type: ignore[attr-defined]
 
 
-def same_inequality(said: Node, right: Node) -> bool:
-    """Inequalities with several variables: multiples of one another by a positive number."""
-    signs = [node.text for node in (said, right)]
+def same_inequality(answer: Node, right: Node) -> bool:
+    """Whether two inequalities in several variables are positive multiples of each other."""
+    signs = [node.text for node in (answer, right)]
     if any(sign not in ("<", ">", "\\le", "\\ge") for sign in signs) or len(variables(right)) < 2:
         raise Rejected("the answer leaves work undone: an inequality that is not solved")
-    turned = [difference(node) if node.text in (">", "\\ge") else negative(difference(node)) for node in (said, right)]
+    turned = [
+        difference(node) if node.text in (">", "\\ge") else negative(difference(node)) for node in (answer, right)
+    ]
     strict = [sign in ("<", ">") for sign in signs]
     return strict[0] == strict[1] and proportional(turned[0], turned[1], positive=True)

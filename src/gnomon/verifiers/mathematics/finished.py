@@ -1,4 +1,4 @@
-"""Whether an answer is worked out: an expression to be computed is no answer to the question what it is worth."""
+"""Whether an answer is fully evaluated. `6*7` does not answer the question what 6*7 is."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["undone"]
 
 FORMULAS = frozenset(("sum", "product", "quotient", "power", "negative", "call"))
 MAX_TERMS = 24
-"""Terms of a sum that are compared with one another."""
+"""Largest number of terms of a sum that are compared with each other."""
 
 
 def undone(node: Node) -> str:
-    r"""What is left to be worked out in an answer; empty, when nothing is.
+    r"""What is not yet evaluated in an answer; empty if nothing is.
 
-    That is numbers alone that make a rational number and are not written as one (`6*7`, `2^{10}`, `\sqrt{4}`, `84/2`),
+    That is a rational number that is not written as one (`6*7`, `2^{10}`, `\sqrt{4}`, `84/2`),
     a product with two numbers (`2\pi\cdot 3`), and a sum with two terms of which one is a rational multiple of the
     other (`2x + 3x`, `\sqrt2 + \sqrt8`). Deeper parts count too.
     """
@@ -36,7 +36,7 @@ def undone(node: Node) -> str:
 
 
 def _written(node: Node) -> bool:
-    """Whether it is a rational number as one writes it: digits, or a fraction of whole numbers that is not whole."""
+    """Whether a node is a rational number in final form: digits, or a fraction of integers that is not an integer."""
     if node.kind == "negative":
         return node.parts[0].kind == "quotient" and _written(node.parts[0])
     if node.kind == "quotient":

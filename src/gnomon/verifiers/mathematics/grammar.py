@@ -1,4 +1,4 @@
-"""Tokens to an answer: lists, words, relations and what stands behind a value."""
+"""Parse tokens into an answer: lists, words, relations, and units after a value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEPARATORS = frozenset((",", ";", "\\lor", "\\land"))
 
 
 def parsed(found: list[Token]) -> Node:
-    """The tree of an answer. Raises: Malformed, Rejected (work that is left undone) or Several."""
+    """The tree of an answer. Raises: Malformed, Rejected (the answer is not evaluated) or Several."""
     parser = _Answers(found)
     node = parser.many()
     if parser.peek() != "":
@@ -27,7 +27,7 @@ def parsed(found: list[Token]) -> Node:
 
 class _Answers(Arithmetic):
     def many(self) -> Node:
-        """A single answer, or a bare list of them."""
+        """A single answer, or a list without brackets."""
         parts, between = [self.item()], set[str]()
         while self.peek() in SEPARATORS:
             while self.peek() in SEPARATORS:  # `a, b, and c`
@@ -39,7 +39,7 @@ class _Answers(Arithmetic):
         return parts[0] if len(parts) == 1 else Node("list", tuple(parts), joined)
 
     def item(self) -> Node:
-        """A statement: words, or a relation with what stands behind it."""
+        """A statement: words, or a relation with its suffix."""
         while self.kind() == "word" and self.peek() in ("either", "both", "approximately", "about", "roughly"):
             self.take()
         self.drop("\\approx")
@@ -56,7 +56,7 @@ class _Answers(Arithmetic):
         return self.counted(node) if self.kind() == "word" or self.peek() in CURRENCIES else node
 
     def phrase(self) -> Node:
-        """Words alone; numbers may stand among them."""
+        """Words, which may include numbers."""
         words = list[str]()
         while self.kind() in ("word", "number", "letter") or self.peek() in ("-", "'", "."):
             words.append(self.take())
@@ -69,7 +69,7 @@ class _Answers(Arithmetic):
         return Node("set") if text == "no solution" else Node("words", text=text)
 
     def counted(self, node: Node) -> Node:
-        """A value and the words behind it: a scale, percent, a unit, or what is counted."""
+        """A value and the words after it: a scale, percent, a unit, or a counted noun."""
         currency = ""
         if node.kind == "quantity":
             node, currency = node.parts[0], node.text

@@ -1,4 +1,4 @@
-"""Numbers as they are written: with decimals, a cycle of repeating digits, or a power of ten."""
+"""Number literals: decimals, repeating digits, or a power of ten."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def literal(text: str) -> Node:
         return number(_repeating(whole, decimals, repeated), "repeating")
     cycle = re.search(r"(?P<cycle>[0-9]{1,8}?)(?P=cycle)+$", decimals)
     if cycle is None or (len(cycle["cycle"]) == 1 and len(cycle.group()) < 3):
-        raise Malformed("an ellipsis behind digits that do not repeat")
+        raise Malformed("an ellipsis after digits that do not repeat")
     return number(_repeating(whole, decimals, cycle["cycle"]), "repeating")
 
 

@@ -1,4 +1,4 @@
-r"""The name in front of a value: `x = …`, `f(x) = …`, `x \in …`, `(x, y) = …`."""
+r"""The name of a value: `x = …`, `f(x) = …`, `x \in …`, `(x, y) = …`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gnomon.verifiers.mathematics.value import variables
 __all__ = ["called", "same_name", "stripped"]
 
 FUNCTIONS = "fghpqrstuFGHPQRST"
-"""Letters that name a function, where a bracket follows."""
+"""Letters that name a function if a bracket follows."""
 
 
 def stripped(node: Node) -> tuple[str, Node]:
@@ -22,13 +22,13 @@ def stripped(node: Node) -> tuple[str, Node]:
     if signs == ["="] and sides[1].kind == "name" and called(sides[1]) and _free(sides[1], sides[0]):
         return called(sides[1]), sides[0]
     if len(signs) > 1 and set(signs) <= {"=", "\\approx"} and name:
-        # `x = 6 \cdot 7 = 42` says one thing, when it is true.
+        # `x = 6 \cdot 7 = 42` is one answer if its sides are equal.
         return name, Node("relation", sides[1:], " ".join(signs[1:]))
     return "", node
 
 
 def called(node: Node) -> str:
-    """The name that a left side is: `x`, `a_1`, `f()` for f(x), `x,y` for (x, y); empty for any other."""
+    """The name on a left side: `x`, `a_1`, `f()` for f(x), `x,y` for (x, y); empty for any other side."""
     if node.kind == "name":
         return node.text if variables(node) and node.text not in ("reals", "integers") else ""
     if node.kind == "tuple" and all(part.kind == "name" for part in node.parts):
@@ -50,14 +50,14 @@ def called(node: Node) -> str:
     return ""
 
 
-def same_name(said: str, right: str) -> bool:
-    """Whether two names can be of one value: y is as good as f(x), and dy/dx as f'(x)."""
-    if not said or not right or said == right:
+def same_name(answer: str, right: str) -> bool:
+    """Whether two names can refer to the same value: y and f(x) can, dy/dx and f'(x) can."""
+    if not answer or not right or answer == right:
         return True
-    if said.count("'") != right.count("'"):
+    if answer.count("'") != right.count("'"):
         return False
-    said, right = said.replace("'", ""), right.replace("'", "")
-    return said.removesuffix("()") == right.removesuffix("()") or ("y" in (said, right) and "()" in said + right)
+    answer, right = answer.replace("'", ""), right.replace("'", "")
+    return answer.removesuffix("()") == right.removesuffix("()") or ("y" in (answer, right) and "()" in answer + right)
 
 
 def _differential(node: Node) -> bool:
@@ -67,7 +67,7 @@ def _differential(node: Node) -> bool:
 
 
 def _free(left: Node, right: Node) -> bool:
-    """Whether what is named does not stand in its own value."""
+    """Whether the name does not occur in its own value."""
     if left.kind == "tuple":
         return right.kind in ("tuple", "list")
     own = next(part.text for part in walk(left) if part.kind == "name")

@@ -59,19 +59,19 @@ def negative(node: Node) -> Node:
 
 
 def integer(node: Node) -> bool:
-    """Whether it is a whole number, written with digits alone."""
+    """Whether the node is an integer written only with digits."""
     return node.kind == "number" and node.text == "plain" and node.value.denominator == 1
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it."""
+    """Yield the node and all its descendants."""
     yield node
     for part in node.parts:
         yield from walk(part)
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node | None]) -> Node:
-    """The tree with every node replaced for which `change` gives another."""
+    """The tree in which every node is replaced by `change(node)` where that is not None."""
     found = change(node)
     if found is not None:
         return found
@@ -79,7 +79,7 @@ def rebuilt(node: Node, change: Callable[[Node], Node | None]) -> Node:
 
 
 def key(node: Node) -> Any:
-    """What is equal for two trees that differ in the order of terms, factors and elements of a set alone."""
+    """A key that ignores the order of terms, factors and elements of a set."""
     parts = [key(part) for part in node.parts]
     if node.kind in ("sum", "product", "set", "list", "union"):
         parts.sort(key=repr)

@@ -1,7 +1,7 @@
-r"""Characters to tokens: LaTeX, plain text and Unicode's mathematical signs are brought to one notation.
+r"""Tokenise LaTeX, plain text and mathematical Unicode characters into one notation.
 
-What is only layout goes. A character that no answer needs is refused, such as an invisible sign or a letter that looks
-like another one.
+Layout is removed. Characters that an answer never needs are refused, such as invisible characters or letters that look
+like others.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class Token:
     """number, based, letters, word (of a text), command, or sign."""
     text: str
     spaced: bool = False
-    """Whether space stands in front."""
+    """Whether white space precedes the token."""
 
 
 def tokens(text: str, *, thousands: bool = True) -> list[Token]:
     r"""The tokens of an answer.
 
     Args: thousands: whether `1,234` outside of brackets is one number.
-    Raises: Malformed, for signs that no answer has, and for anything beyond the caps of this module.
+    Raises: Malformed for characters that answers cannot contain, and beyond the limits of this module.
     """
     if len(text) > MAX_LENGTH:
         raise Malformed(f"an answer of over {MAX_LENGTH} characters")
@@ -79,12 +79,12 @@ def tokens(text: str, *, thousands: bool = True) -> list[Token]:
 
 
 def shown(found: list[Token]) -> str:
-    """The tokens as one line, the same for texts that differ in layout alone; braces around one token are layout."""
+    """The tokens as one line, equal for texts that differ only in layout. Braces around one token are layout."""
     return SINGLE.sub(r"\1", " ".join(token.text for token in found))
 
 
 def _plain(text: str) -> str:
-    """The text in ASCII. Raises: Malformed, for a sign that has no place in an answer."""
+    """The text in ASCII. Raises: Malformed for a character that an answer cannot contain."""
     pieces = list[str]()
     for place, char in enumerate(text):
         before = text[place - 1] if place else ""
@@ -113,7 +113,7 @@ def _plain(text: str) -> str:
 
 
 def _undelimited(text: str) -> str:
-    """The text without the signs that begin and end a formula, and without a full stop."""
+    """The text without formula delimiters and without a final full stop."""
     for opening, closing in (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$")):
         bare = text.rstrip(" .")
         if bare.startswith(opening) and bare.endswith(closing) and len(bare) > len(opening + closing):
@@ -131,7 +131,7 @@ class _Reader:
         self.place, self.spaced = 0, False
         self.found = list[Token]()
         self.braces = list[str]()
-        """What each open brace is: a group, a text or Roman letters."""
+        """The kind of each open brace: group, text or Roman letters."""
         self.brackets = 0
 
     def read(self) -> list[Token]:
@@ -162,7 +162,7 @@ class _Reader:
         self.spaced = False
 
     def number(self) -> bool:
-        """Whether a number stood here and was taken."""
+        """Consume a number if one is next. Returns: whether it was."""
         based = BASED.match(self.text, self.place)
         if based is not None and (found := _based(based)):
             self.add("based", found)
@@ -224,7 +224,7 @@ class _Reader:
 
 
 def _based(match: re.Match[str]) -> str:
-    """Digits with their base, `2516_8`; nothing, where the base has no such digits."""
+    """Digits with their base, `2516_8`; empty if the base does not have these digits."""
     spelled = match["base"] or match["digit"]
     base = int(spelled[:4]) if spelled.isdigit() else BASES.get(spelled, 0)
     digits = match["digits"].upper()

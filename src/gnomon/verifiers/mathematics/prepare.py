@@ -1,4 +1,4 @@
-"""What is rewritten in an answer before it is compared: ±, angles in functions, conditions, bare logarithms."""
+"""Rewrite an answer before comparison: ±, angles in functions, conditions, logarithms without a base."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LISTS = ("list", "set")
 
 
 def prepared(node: Node) -> Node:
-    """The tree with angles inside functions in radians, differences of sets as such, and ± written out."""
+    """The tree with angles inside functions in radians, set differences marked as such, and ± expanded."""
     node = rebuilt(node, lambda part: _in_radians(part) if part.kind == "call" else None)
     return _expanded(rebuilt(node, _without_points))
 
@@ -25,21 +25,21 @@ def bare_log(node: Node) -> bool:
 
 
 def decadic(node: Node) -> Node | None:
-    r"""`\log` without a base, read as the logarithm to the base of ten."""
+    r"""`\log` without a base as the logarithm to base ten."""
     if node.kind == "call" and bare_log(node):
         return Node("call", tuple(rebuilt(part, decadic) for part in node.parts), "lg")
     return None
 
 
 def _without_points(node: Node) -> Node | None:
-    r"""`\mathbb{R} - \{1\}`, a difference of sets, which is written like one of numbers."""
+    r"""`\mathbb{R} - \{1\}` as a set difference, which is written like a difference of numbers."""
     if node.kind != "sum" or node.parts[0] != name("reals") or [part.kind for part in node.parts[1:]] != ["negative"]:
         return None
     return Node("difference", (node.parts[0], node.parts[1].parts[0]))
 
 
 def _in_radians(node: Node) -> Node:
-    """A function whose angles in degrees are written in radians."""
+    """A function with its angles converted from degrees to radians."""
 
     def radians(part: Node) -> Node | None:
         if part.kind == "quantity" and part.text in ("°", "degrees", "degree"):
@@ -50,7 +50,7 @@ def _in_radians(node: Node) -> Node:
 
 
 def _expanded(node: Node) -> Node:
-    """The tree with ± written out: two values in a list."""
+    """The tree with ± expanded to a list of two values."""
     if node.kind in LISTS:
         parts = list[Node]()
         for part in node.parts:
@@ -65,7 +65,7 @@ def _expanded(node: Node) -> Node:
 
 
 def _condition(node: Node) -> bool:
-    r"""Whether it says of a letter only what kind of number it is: `k \in \mathbb{Z}`."""
+    r"""Whether a node only declares the kind of a variable: `k \in \mathbb{Z}`."""
     return node.kind == "relation" and node.text == "\\in" and node.parts[1].text in KINDS
 
 

@@ -1,4 +1,4 @@
-"""What a question rules out: an answer that is a piece of it, and one that has not the form that it asks for."""
+"""Answers that a question rules out: copies of a piece of it, and answers without the form it asks for."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ EXPAND = re.compile(r"expand|multipl|distribut|simplif", re.I)
 FACTOR = re.compile(r"factor", re.I)
 SIMPLIFY = re.compile(r"simplif|reduce|cancel", re.I)
 MAX_QUESTION = 20_000
-"""Characters of a question that are looked at."""
+"""Characters of a question that are searched."""
 
 
 def repeats(answer: str, question: str) -> bool:
-    """Whether the signs of the answer stand side by side in the question, in any order."""
-    said, asked = _pieces(answer), _pieces(question[:MAX_QUESTION])
-    if not said or len(said) > len(asked):
+    """Whether the symbols of the answer are adjacent in the question, in any order."""
+    pieces, asked = _pieces(answer), _pieces(question[:MAX_QUESTION])
+    if not pieces or len(pieces) > len(asked):
         return False
-    wanted, window = Counter(said), Counter(asked[: len(said)])
-    for place in range(len(asked) - len(said) + 1):
+    wanted, window = Counter(pieces), Counter(asked[: len(pieces)])
+    for place in range(len(asked) - len(pieces) + 1):
         if place:
             window[asked[place - 1]] -= 1
-            window[asked[place + len(said) - 1]] += 1
+            window[asked[place + len(pieces) - 1]] += 1
         if all(window[piece] == count for piece, count in wanted.items()):
             return True
     return False
 
 
-def misses_form(said: Node, right: Node, question: str) -> str:
-    """What a question asks for that the gold does and an answer of its value does not; empty, for nothing."""
-    if EXPAND.search(question) and right.kind == "sum" and _bracketed(said) and not _bracketed(right):
+def misses_form(answer: Node, right: Node, question: str) -> str:
+    """The form that the question asks for and the answer lacks although the reference has it; empty if none."""
+    if EXPAND.search(question) and right.kind == "sum" and _bracketed(answer) and not _bracketed(right):
         return "it is not multiplied out"
-    if FACTOR.search(question) and right.kind in ("product", "power") and said.kind == "sum":
+    if FACTOR.search(question) and right.kind in ("product", "power") and answer.kind == "sum":
         return "it is not factored"
-    if SIMPLIFY.search(question) and _divided(said) and not _divided(right):
+    if SIMPLIFY.search(question) and _divided(answer) and not _divided(right):
         return "it is not simplified"
     return ""
 
@@ -61,7 +61,7 @@ def _divided(node: Node) -> bool:
 
 
 def _pieces(text: str) -> list[str]:
-    """Signs in one notation, without layout, braces and the signs around formulas."""
+    """Normalised symbols, without layout, braces and formula delimiters."""
     for sign, plain in {**SIGNS, **{sign: f"\\{name} " for sign, name in GREEK.items()}}.items():
         text = text.replace(sign, plain)
     text = re.sub(f"[{''.join(SUPERSCRIPT)}]", lambda match: "^" + SUPERSCRIPT[match.group()], text)

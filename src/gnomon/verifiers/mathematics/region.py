@@ -1,4 +1,4 @@
-"""Sets of real numbers: intervals, their unions and solved inequalities, in one form."""
+"""Sets of real numbers in one form: intervals, their unions and solved inequalities."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gnomon.verifiers.mathematics.value import constant, near
 __all__ = ["Region", "ranged", "region", "same_region"]
 
 ORDER = {"<": (False, True), "\\le": (True, True), ">": (False, False), "\\ge": (True, False)}
-"""Of a sign, whether it includes the bound, and whether the greater side stands on the right."""
+"""For each relation: whether it includes the bound, and whether the greater side is on the right."""
 LOWEST = negative(INFINITY)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What lies between two ends."""
+    """The numbers between two bounds."""
 
     low: Node
     high: Node
@@ -31,12 +31,12 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class Region:
     name: str
-    """Of the variable, where there is one."""
+    """Name of the variable; empty if there is none."""
     spans: tuple[Span, ...]
 
 
 def ranged(node: Node) -> bool:
-    """Whether a tree says by itself that it is a set of numbers; a pair does not."""
+    """Whether a tree is a set of numbers by its notation alone. A pair is ambiguous and is not."""
     if node.kind == "relation":
         return any(sign in (*ORDER, "\\ne") for sign in node.text.split())
     if node.kind == "list":
@@ -45,7 +45,7 @@ def ranged(node: Node) -> bool:
 
 
 def region(node: Node) -> Region | None:
-    """The region that a tree is; None, where it is none, or an inequality that is not solved."""
+    """The region that a tree denotes; None if it denotes none, or is an unsolved inequality."""
     if node.kind == "name" and node.text == "reals":
         return Region("", (Span(LOWEST, INFINITY, (False, False)),))
     if node.kind == "relation":
@@ -65,7 +65,7 @@ def region(node: Node) -> Region | None:
             return None
         spans = [span for part in found for span in part.spans]
         if node.kind == "list" and node.text == "and":
-            spans = _common(spans)
+            spans = _intersection(spans)
         return Region(next(iter(names), ""), tuple(spans))
     if node.kind == "difference" and node.parts[0] == Node("name", text="reals") and node.parts[1].kind == "set":
         return Region("", tuple(_without(node.parts[1].parts)))
@@ -99,7 +99,7 @@ def _inequality(node: Node) -> Region | None:
 
 
 def _excluding(node: Node) -> bool:
-    r"""Whether a list says what a number is not: `x \ne 1, x \ne 2` or `x \ne 1, 2`."""
+    r"""Whether a list excludes values: `x \ne 1, x \ne 2` or `x \ne 1, 2`."""
     first, *others = node.parts
     return (
         first.kind == "relation"
@@ -110,19 +110,19 @@ def _excluding(node: Node) -> bool:
 
 
 def _without(points: tuple[Node, ...]) -> list[Span]:
-    """All real numbers but some."""
+    """All real numbers except these points."""
     ends = [LOWEST, *sorted(points, key=cmp_to_key(_order)), INFINITY]
     return [Span(low, high, (False, False)) for low, high in pairwise(ends)]
 
 
-def _common(spans: list[Span]) -> list[Span]:
-    """What lies in all of them, each being one interval."""
+def _intersection(spans: list[Span]) -> list[Span]:
+    """The intersection of intervals."""
     low, high = max(spans, key=_by_low), min(spans, key=_by_high)
     return [Span(low.low, high.high, (low.closed[0], high.closed[1]))]
 
 
 def _order(left: Node, right: Node) -> int:
-    """Which of two ends is greater; ends without a value keep their places."""
+    """The order of two bounds. Bounds without a value keep their places."""
     for node, sign in ((left, -1), (right, 1)):
         if node == LOWEST:
             return 0 if left == right else sign
@@ -142,24 +142,24 @@ def _by_high(span: Span) -> Any:
     return cmp_to_key(_order)(span.high)
 
 
-def same_region(said: Region, right: Region, same: Callable[[Node, Node], bool]) -> bool:
-    """Whether two regions hold the same numbers. Args: same: whether two ends are equal."""
-    if not same_name(said.name, right.name):
+def same_region(answer: Region, right: Region, same: Callable[[Node, Node], bool]) -> bool:
+    """Whether two regions contain the same numbers. Args: same: whether two bounds are equal."""
+    if not same_name(answer.name, right.name):
         return False
-    mine, theirs = _merged(said.spans), _merged(right.spans)
+    mine, theirs = _merged(answer.spans), _merged(right.spans)
     return len(mine) == len(theirs) and all(
         one.closed == other.closed and _same_end(one.low, other.low, same) and _same_end(one.high, other.high, same)
         for one, other in zip(mine, theirs, strict=True)
     )
 
 
-def _same_end(said: Node, right: Node, same: Callable[[Node, Node], bool]) -> bool:
+def _same_end(answer: Node, right: Node, same: Callable[[Node, Node], bool]) -> bool:
     ends = (INFINITY, LOWEST)
-    return said == right if said in ends or right in ends else same(said, right)
+    return answer == right if answer in ends or right in ends else same(answer, right)
 
 
 def _merged(spans: tuple[Span, ...]) -> list[Span]:
-    """Sorted, and those put together that touch."""
+    """The intervals sorted, with touching ones merged."""
     found = list[Span]()
     for span in sorted(spans, key=_by_low):
         last = found[-1] if found else None

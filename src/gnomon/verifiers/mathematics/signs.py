@@ -1,4 +1,4 @@
-"""Characters and commands that mathematical text is written with, and the one notation they are brought to."""
+"""Characters and commands of mathematical text, and the notation they are normalised to."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LAYOUT = frozenset(
         r"\bigr \Bigl \Bigr \biggl \biggr \; \: \, \> \quad \qquad \thinspace \enspace \hline \boldmath \/"
     )
 )
-"""Commands that change nothing but the look."""
+"""Commands that only change the appearance."""
 RENAMED = {
     r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\leq": r"\le", r"\leqslant": r"\le",
     r"\leqq": r"\le", r"\geq": r"\ge", r"\geqslant": r"\ge", r"\geqq": r"\ge", r"\neq": r"\ne",

@@ -1,8 +1,8 @@
-"""What a tree is worth: exactly, where rational arithmetic is enough, else to eighty digits.
+"""The value of a tree: exact where rational arithmetic suffices, else to eighty digits.
 
-Two formulas with variables are equal when they are equal at points that are the same for every verdict: rational
+Two formulas with variables are equal if they agree at fixed points, the same for every verdict. Rational
 functions that differ almost never agree at six points with large denominators (Schwartz 1980, Zippel 1979), and other
-formulas are compared to fifty digits there. The cost is bounded: nothing grows beyond the caps of this module.
+formulas are compared to fifty digits there. The limits of this module bound the cost.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ Number = Any
 
 
 class Undefined(Exception):
-    """The formula has no value there, or none that is real."""
+    """The formula has no value at this point, or no real one."""
 
 
 @cache
 def _mp() -> Any:
-    """A context of mpmath of our own: its precision is nobody else's."""
+    """A private mpmath context, so that its precision is not shared."""
     from mpmath import MPContext  # type: ignore[import-untyped, unused-ignore]
 
     context = MPContext()
@@ -68,7 +68,7 @@ def variables(node: Node) -> frozenset[str]:
 
 
 def constant(node: Node) -> Number | None:
-    """The value of a tree without variables; None where it has none."""
+    """The value of a tree without variables; None if it is undefined."""
     try:
         return value(node, {}, real=not _imaginary(node))
     except Undefined:
@@ -76,7 +76,7 @@ def constant(node: Node) -> Number | None:
 
 
 def near(left: Number, right: Number) -> bool:
-    """Whether two values are equal: exactly, or in fifty digits."""
+    """Whether two values are equal: exactly, or to fifty digits."""
     if isinstance(left, Fraction) and isinstance(right, Fraction):
         return left == right
     mp = _mp()
@@ -86,14 +86,14 @@ def near(left: Number, right: Number) -> bool:
 
 
 def within(left: Number, right: Number, width: Fraction) -> bool:
-    """Whether two values are at most so far apart."""
+    """Whether two values differ by at most `width`."""
     if isinstance(left, Fraction) and isinstance(right, Fraction):
         return abs(left - right) <= width
     return bool(abs(_inexact(left) - _inexact(right)) <= _inexact(width))
 
 
 def rational_value(number: Number) -> Fraction | None:
-    """The fraction of a denominator up to a million that a value is, if it is one."""
+    """The value as a fraction with a denominator up to a million, if it is one."""
     if isinstance(number, Fraction):
         return number
     mp = _mp()
@@ -104,12 +104,12 @@ def rational_value(number: Number) -> Fraction | None:
 
 
 def equal(left: Node, right: Node) -> bool:
-    """Whether two formulas have the same value wherever both have a real one, or else a complex one."""
+    """Whether two formulas agree wherever both are real, or else wherever both are complex."""
     return agree(left, right, near)
 
 
 def agree(left: Node, right: Node, same: Callable[[Number, Number], bool]) -> bool:
-    """Whether two formulas are the `same` at points enough; one without variables has one point."""
+    """Whether two formulas are the `same` at enough points. Without variables, one point is enough."""
     names = sorted(variables(left) | variables(right))
     imaginary = _imaginary(left) or _imaginary(right)
     for real in (False,) if imaginary else (True, False):
@@ -154,7 +154,7 @@ def _inexact(number: Number) -> Number:
 
 
 def _kept(number: Number) -> Number:
-    """The number, if it is not beyond the caps. Raises: Rejected."""
+    """The number. Raises: Rejected if it exceeds the limits."""
     if isinstance(number, Fraction):
         if max(number.numerator.bit_length(), number.denominator.bit_length()) > MAX_BITS:
             raise Rejected("a number too large to be written out")
@@ -170,8 +170,8 @@ def _kept(number: Number) -> Number:
 def value(node: Node, point: Mapping[str, Fraction], *, real: bool) -> Number:
     """The value of a tree at a point.
 
-    Args: real: whether every value on the way has to be real.
-    Raises: Undefined, where there is none; Rejected, for what is too large.
+    Args: real: whether every intermediate value must be real.
+    Raises: Undefined if there is none; Rejected if it is too large.
     """
     kind, parts = node.kind, node.parts
     if kind == "number":
@@ -210,12 +210,12 @@ def _together(left: Number, right: Number, act: Callable[[Number, Number], Numbe
 
 
 def divided(left: Number, right: Number) -> Number:
-    """The quotient of two values, of which the second is not zero."""
+    """The quotient of two values. The divisor must not be zero."""
     return _together(left, right, lambda a, b: a / b)
 
 
 def _real(number: Number, real: bool) -> Number:
-    """The number. Raises: Undefined, where it should be real and is not."""
+    """The number. Raises: Undefined if it must be real and is not."""
     if real and not isinstance(number, Fraction) and number.imag != 0:
         raise Undefined
     return number if isinstance(number, Fraction) or number.imag != 0 else number.real
@@ -259,7 +259,7 @@ def _power(base: Number, exponent: Number) -> Number:
 
 
 def _root(number: Fraction, degree: int) -> Number:
-    """The positive root of a positive number: a fraction, where it is one."""
+    """The positive root of a positive number, as a fraction if it is rational."""
     top, bottom = _whole_root(number.numerator, degree), _whole_root(number.denominator, degree)
     if top is not None and bottom is not None:
         return Fraction(top, bottom)

@@ -1,4 +1,4 @@
-"""Words and commands that an answer may hold, by what they say."""
+"""Words and commands that an answer may contain, by meaning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONNECTING = {"or": r"\lor", "and": r"\land", "nor": r"\lor"}
 ENDS = frozenset(_words(r", ; ) ] } \} & \\ = < > \le \ge \ne \lor \land \approx \rangle"))
 """What may follow a unit."""
 LETTERS = frozenset("abcdhkmnpqrstuvwxyz")
-"""Letters that formulas are made of. Two or three of them are a product; a run with another one is a word."""
+"""Letters used in formulas. Two or three of them are a product; a run that contains another letter is a word."""
 FUNCTION_WORDS = frozenset(
     _words(
         "is isnt are was were be been not no none nor never without but if then else maybe perhaps probably "
@@ -44,7 +44,7 @@ FUNCTION_WORDS = frozenset(
         "did dont doesnt can cannot could should would may might must will shall k m b bn mn"
     )
 )
-"""Words that change, hedge or deny the number in front of them. Nouns are the rest."""
+"""Words that change, hedge or deny the preceding number. All other words are nouns."""
 
 
 NUMBERS = {"R": "reals", "Z": "integers", "Q": "rationals", "N": "naturals", "C": "complexes"}

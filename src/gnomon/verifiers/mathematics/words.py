@@ -1,4 +1,4 @@
-"""Letters to names, functions, units and words: what a run of letters is depends on what stands around it."""
+"""Classify runs of letters as names, functions, units or words, by their context."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["noun", "numeral", "sorted_out"]
 
 
 def sorted_out(found: list[Token], *, units: bool = True) -> list[Token]:
-    """The tokens with every run of letters split or named: single letters, commands, words, and whole units.
+    """The tokens with every run of letters split or classified: letters, commands, words, and units.
 
-    Args: units: whether a single letter behind a number and a space can be one.
+    Args: units: whether a single letter after a number and a space can be a unit.
     """
     found = _degrees(found)
     result = list[Token]()
@@ -49,13 +49,13 @@ def sorted_out(found: list[Token], *, units: bool = True) -> list[Token]:
 
 
 def noun(text: str) -> bool:
-    """Whether words behind a number can be what is counted: at most three, none of which says something about it."""
+    """Whether the words after a number can be a counted noun: at most three, none of which modifies the number."""
     found = text.replace("-", " ").split()
     return 1 <= len(found) <= 3 and not any(word in FUNCTION_WORDS or not word.isalpha() for word in found)
 
 
 def numeral(text: str) -> int | None:
-    """The whole number below a hundred that words say."""
+    """The whole number below a hundred that the words name."""
     first, _, second = text.partition(" ")
     if not second and first in ONES:
         return ONES.index(first)
@@ -86,7 +86,7 @@ def _degrees(found: list[Token]) -> list[Token]:
 
 
 def _unit(found: list[Token], place: int) -> int:
-    """How many tokens from here on are one known unit of measure."""
+    """Number of tokens from here on that form one known unit of measure."""
     end = place
     while end < len(found) and (
         found[end].kind in ("letters", "word") or found[end].text in ("/", "^", "{", "}", "-")
