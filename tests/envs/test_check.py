@@ -325,7 +325,7 @@ FAULTS: list[tuple[type[Sound], str, str]] = [
     (Hangs, "hostile replies", "LaTeX power tower, in the slot: no answer within 2 s"),
     (Quits, "hostile replies", "LaTeX power tower, in the slot: the process ended with exit status 0"),
     (Exits, "solutions", "SystemExit"),
-    (Fails, "hostile replies", "the judge failed: no idea"),
+    (Fails, "hostile replies", "the verifier failed: no idea"),
     (NoTasks, "tasks", "KeyError"),
     (OwnIds, "tasks", "question 17"),
     (Uncarried, "another process", "pickle"),

@@ -195,14 +195,14 @@ def test_a_bubblewrap_that_hangs_or_fails_is_told(script, tmp_path, monkeypatch)
     """Also where what it started holds its pipes open after it was killed."""
     import time
 
-    from gnomon.sandbox import cell
+    from gnomon.sandbox import worker
 
     program = tmp_path / "bwrap"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(cell, "PATIENCE", 0.5)
-    monkeypatch.setattr(cell, "LEAVE", 0.5)
+    monkeypatch.setattr(worker, "PATIENCE", 0.5)
+    monkeypatch.setattr(worker, "LEAVE", 0.5)
     monkeypatch.setattr(probes, "WORD", 0.5)
     began = time.monotonic()
     for level in ("sandbox", "session"):
@@ -216,4 +216,4 @@ def test_a_bubblewrap_that_hangs_or_fails_is_told(script, tmp_path, monkeypatch)
 def test_a_probe_that_hangs_is_a_property_that_does_not_hold(monkeypatch):
     monkeypatch.setattr(probes, "SECONDS", 0.001)
     (found,) = probes.worker({})
-    assert not found.holds and found.needed and "no answer within" in found.said
+    assert not found.holds and found.needed and "no answer within" in found.got

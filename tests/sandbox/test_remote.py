@@ -46,7 +46,7 @@ def test_jobs_and_programs_elsewhere():
         ("while True: pass", Exceeded(resource="cpu")),
         ("import time; time.sleep(60)", Exceeded(resource="wall")),
         ("import os; os._exit(0)", Raised(error="Exit: ended before input 0 was answered")),
-        ("import os; os.kill(os.getppid(), 9)", Raised(error="Forged: the sandbox did not answer in form")),
+        ("import os; os.kill(os.getppid(), 9)", Raised(error="Forged: the reply of the sandbox is malformed")),
     ],
 )
 def test_hostile_source_elsewhere(source, outcome):

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from gnomon.sandbox import Broken, Err, Exceeded, Finished, Job, Limits, Ok, Program, Raised, Sandbox
+from gnomon.sandbox.reports import Reports
 from gnomon.sandbox.run import HEAD, NONCE, framed
-from gnomon.sandbox.told import Told
 from sandbox.conftest import LIMITS, descendants
 
 
@@ -298,12 +298,12 @@ def test_a_job_holds_no_descriptor_but_its_own(sandbox):
 )
 def test_lines_that_break_the_form_are_the_end_of_all_reading(line, forged):
     nonce = b"n" * NONCE
-    told = Told(nonce, 2**20)
+    reports = Reports(nonce, 2**20)
     good = framed(["ready"], nonce) + framed(["ok", {"a": [1.5, None]}], nonce)
     stream = good + len(line).to_bytes(HEAD, "little") + nonce + line + framed(["ok", 2], nonce)
     for start in range(0, len(stream), 7):
-        told.feed(stream[start : start + 7])
-    assert told.values == [Ok({"a": [1.5, None]})] and forged in told.forged
+        reports.feed(stream[start : start + 7])
+    assert reports.values == [Ok({"a": [1.5, None]})] and forged in reports.forged
 
 
 def test_a_cancelled_call_kills_its_jobs(sandbox):

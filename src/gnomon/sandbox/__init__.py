@@ -1,4 +1,4 @@
-"""Run untrusted code without Docker, and refuse to where it could get out."""
+"""Run untrusted code without Docker. A host that cannot confine it is refused."""
 
 from __future__ import annotations
 

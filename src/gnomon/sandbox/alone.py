@@ -1,4 +1,4 @@
-"""One job in a sandbox of its own, apart from all others: for probes and for checks of ourselves."""
+"""Run one job in a new sandbox, for probes and self-tests."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ import selectors
 import time
 from typing import Any
 
-from gnomon.sandbox.cell import Cell, Plan
-from gnomon.sandbox.flight import Flight, Lost
+from gnomon.sandbox.execution import Execution, Lost
 from gnomon.sandbox.job import Broken, Outcome, Work
+from gnomon.sandbox.worker import Plan, SandboxWorker
 
 __all__ = ["alone"]
 
 
 def alone(plan: Plan, work: Work) -> tuple[Outcome, dict[str, Any]]:
-    """Run a job in a fresh sandbox that is ended after it. Returns: its outcome, and what the sandbox said it became.
+    """Run a job in a new sandbox and end the sandbox. Returns: the outcome, and the sandbox's report on its setup.
 
-    Raises: ResourceError, E521, where no sandbox can be built.
+    Raises: ResourceError E521 if no sandbox can be built.
     """
-    cell, flight = Cell.start(plan), Flight(work, 0, plan.limits)
+    worker, execution = SandboxWorker.start(plan), Execution(work, 0, plan.limits)
     with selectors.DefaultSelector() as selector:
         try:
-            flight.board(cell, selector)
-            while flight.outcome is None:
-                for key, _ in selector.select(max(0.0, flight.due - time.monotonic())):
-                    if flight.outcome is None:
-                        flight.hear(key.data[1])
-                if flight.outcome is None and time.monotonic() >= flight.due:
-                    flight.look(time.monotonic())
+            execution.begin(worker, selector)
+            while execution.outcome is None:
+                for key, _ in selector.select(max(0.0, execution.due - time.monotonic())):
+                    if execution.outcome is None:
+                        execution.receive(key.data[1])
+                if execution.outcome is None and time.monotonic() >= execution.due:
+                    execution.check_limits(time.monotonic())
         finally:
-            flight.leave()
-            cell.kill()
-    return (Broken(reason="its sandbox died") if isinstance(flight.outcome, Lost) else flight.outcome), cell.report
+            execution.leave()
+            worker.kill()
+    return (
+        Broken(reason="its sandbox died") if isinstance(execution.outcome, Lost) else execution.outcome
+    ), worker.report

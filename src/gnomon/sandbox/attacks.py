@@ -1,6 +1,6 @@
-"""What untrusted code would try, tried. Each attack returns what it got, or nothing; run inside what it attacks.
+"""Attacks on a sandbox, run inside it. Each returns what it obtained, or an empty text if it failed.
 
-Needs the standard library only and no other module of ours, so that its text can be run as a job.
+The module needs only the standard library, so that its source can run as a job.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Facts = dict[str, Any]
 
 
 def attack(level: str, facts: Facts) -> dict[str, tuple[bool, str]]:
-    """Try everything that a level must withstand. Returns: per property, whether it is needed, and what was got."""
+    """Run every attack that a level must withstand. Returns: per property, whether it is required, and the result."""
     tried = {**EVERYWHERE, **(WORKER if level == "worker" else WALLED)}
     found = {}
     for name, attempt in tried.items():
         try:
-            said = attempt(facts)
+            taken = attempt(facts)
         except (OSError, MemoryError):
-            said = ""
-        found[name] = True, said
+            taken = ""
+        found[name] = True, taken
     return found
 
 
@@ -94,7 +94,7 @@ def kernel_features(facts: Facts) -> str:
     got = []
     for name, number in (("bpf", BPF), ("io_uring", URING), ("perf", PERF), ("userfault", FAULT), ("keys", KEYCTL)):
         result = LIBC.syscall(number, 0, 0, 0, 0, 0)
-        if result >= 0 or ctypes.get_errno() not in (1, 38):  # EPERM by the filter; ENOSYS where there is none.
+        if result >= 0 or ctypes.get_errno() not in (1, 38):  # EPERM from the filter; ENOSYS if the call is missing.
             got.append(name)
     return f"the kernel answers to {', '.join(got)}" if got else ""
 

@@ -1,7 +1,7 @@
-"""The wall: how bubblewrap is called, and what of the host is seen through it.
+"""Call bubblewrap, and decide what a sandbox sees of the host.
 
-Seen, read-only: /usr, the interpreter, the modules that were asked for. Writable: one tmpfs of a fixed size. Nothing
-else of the host's files, none of its processes, no network, no environment.
+Read-only: /usr, the interpreter, the requested modules. Writable: one tmpfs of a fixed size. A sandbox sees no other
+files of the host, none of its processes, no network and no environment variables.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from gnomon.errors import ResourceError
 __all__ = ["ENVIRONMENT", "SCRATCH", "Wall", "nobody", "spawn", "way"]
 
 SCRATCH = "/scratch"
-"""The one writable folder inside, and the working folder of every job."""
+"""The only writable folder inside, and the working folder of every job."""
 OURS = "/opt/gnomon"
 ALTERNATIVES = "/etc/alternatives"
-"""Where Debian says which program a name such as vim or awk stands for."""
+"""Folder of Debian's links from generic program names, such as vim or awk, to programs."""
 FIRST_UID = 2_000_000_000
-"""Sandboxes of a trainer that is root run under user ids from here on, which no distribution hands out."""
+"""First user id for sandboxes of a root trainer. No distribution assigns ids from here on."""
 UIDS = count()
 ENVIRONMENT = {
     "HOME": SCRATCH,
@@ -43,28 +43,28 @@ ENVIRONMENT = {
     "TMPDIR": SCRATCH,
     "TZ": "UTC",
 }
-"""All that confined code finds in its environment, the same on every host."""
+"""The environment variables of confined code, the same on every host."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 START = "import sys; sys.path.insert(0, sys.argv[1]); from gnomon.sandbox.inside import main; main()"
 ENTER = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1"; shift; n=$((n-1)); done; exec "$@"'
-"""Join control groups before anything else: what is started later is born inside."""
+"""Shell code that joins the control groups first, so that all later processes are in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wall:
-    """What a sandbox can see and keep."""
+    """The files that a sandbox can read and write."""
 
     scratch_bytes: int
     readable: tuple[str, ...] = ()
-    """Paths of the host that are seen at the same place inside, read-only."""
+    """Paths of the host that are visible inside at the same place, read-only."""
     terminal: bool = False
-    """Give it /proc of its own processes and /dev with terminals: for sessions."""
+    """Mount /proc for its own processes and /dev with terminals, for sessions."""
 
 
 def way() -> str:
-    """How sandboxes are built for this process: `root`, with a real change of user, or `user`, in a user namespace.
+    """The kind of sandboxes for this process: `root`, with a real change of user, or `user`, in a user namespace.
 
-    Raises: ResourceError, without bubblewrap.
+    Raises: ResourceError if bubblewrap is not installed.
     """
     if shutil.which("bwrap") is None:
         raise ResourceError(
@@ -78,7 +78,7 @@ def way() -> str:
 
 
 def command(wall: Wall, kind: str) -> list[str]:
-    """The call of bwrap, up to the program inside."""
+    """The bwrap command line, up to the program inside."""
     here = Path(__file__).parent
     words = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += ["--hostname", "sandbox", "--as-pid-1", "--new-session", "--clearenv"]
@@ -93,7 +93,7 @@ def command(wall: Wall, kind: str) -> list[str]:
         elif os.path.isdir(name):
             words += ["--ro-bind", name, name]
     seen = minimal([os.path.realpath(sys.base_prefix), *wall.readable])
-    # Folders on the way to a mount are made for their maker alone, who is not the one who runs inside.
+    # bwrap makes parent folders of a mount private to its own user, which differs from the user inside.
     mounts = (*seen, "/dev/null", f"{OURS}/gnomon/sandbox/run.py", *([ALTERNATIVES] if wall.terminal else []))
     for folder in sorted({str(above) for path in mounts for above in Path(path).parents}):
         words += ["--perms", "0755", "--dir", folder] if folder != "/" else []
@@ -117,7 +117,7 @@ def command(wall: Wall, kind: str) -> list[str]:
 
 
 def minimal(paths: Iterable[str]) -> list[str]:
-    """Paths that exist, without those that /usr or another of them already shows."""
+    """Existing paths, without those inside /usr or inside another path."""
     kept: list[str] = []
     for path in sorted({os.path.abspath(path) for path in paths if os.path.exists(path)}):
         if not any(path == seen or path.startswith(f"{seen}/") for seen in ("/usr", *kept)):
@@ -135,7 +135,7 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a sandbox's first process, with one end of a socket and its standard streams.
 
-    Args: doors: of control groups to enter first; folder: to work in, where there is no wall (`kind` is `bare`).
+    Args: doors: files of control groups to join first; folder: working folder if `kind` is `bare`.
     """
     python = [os.path.realpath(sys.executable), "-S", "-s", "-P", "-B", "-c", START]
     if kind == "bare":
@@ -156,5 +156,5 @@ def spawn(
 
 
 def nobody() -> int:
-    """A user id for one sandbox, shared with no other that is likely to be there."""
+    """A user id for one sandbox that no other is likely to use."""
     return FIRST_UID + (os.getpid() * 4096 + next(UIDS) % 4096) % 100_000_000

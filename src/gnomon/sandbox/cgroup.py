@@ -1,6 +1,6 @@
-"""Control groups where the host lends them: a cap on memory and on processes of a whole sandbox, either version.
+"""Control groups, version 1 or 2, if the host permits: limits on memory and processes of a whole sandbox.
 
-A group stands below the one this process is in, so that no limit set on us is escaped.
+A group is a child of this process's own group, so that the limits of that group still apply.
 Source: Linux, Documentation/admin-guide/cgroup-v1/memory.rst, pids.rst and cgroup-v2.rst.
 """
 
@@ -28,14 +28,14 @@ KILLS = {1: "memory.oom_control", 2: "memory.events"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The control groups of one sandbox: none, one of both controllers, or one of each."""
+    """The control groups of one sandbox: none, one for both controllers, or one for each."""
 
     folders: dict[str, tuple[int, Path]]
-    """Version of the hierarchy and folder in it, of `memory` and `pids` as far as they can be had."""
+    """For `memory` and `pids`, if available: the version of the hierarchy and the folder in it."""
 
     @classmethod
     def open(cls, memory: int, processes: int) -> Self:
-        """Make what can be made. Args: memory: bytes; processes: tasks, threads counted."""
+        """Create the available groups. Args: memory: bytes; processes: tasks, including threads."""
         folders: dict[str, tuple[int, Path]] = {}
         name = f"gnomon-{os.getpid()}-{next(NUMBERS)}"
         for controller, value in (("memory", memory), ("pids", processes)):
@@ -59,7 +59,7 @@ class Group:
         return sorted({str(folder / "cgroup.procs") for _, folder in self.folders.values()})
 
     def kills(self) -> int:
-        """How many processes the memory cap has ended so far."""
+        """Number of processes that the memory limit has killed so far."""
         if "memory" not in self.folders:
             return 0
         version, folder = self.folders["memory"]
@@ -71,7 +71,7 @@ class Group:
         return 0
 
     def close(self) -> None:
-        """Remove the groups; their processes are gone, or just going."""
+        """Remove the groups. Their processes have ended or are ending."""
         for _, folder in self.folders.values():
             for _ in range(200):
                 try:
@@ -85,7 +85,7 @@ class Group:
 
 
 def sweep(parent: Path) -> None:
-    """Remove groups of owners that were killed. One in use cannot be removed."""
+    """Remove groups whose owners were killed. The kernel does not remove groups in use."""
     for folder in parent.glob("gnomon-*"):
         if not Path("/proc", folder.name.split("-")[1]).exists():
             with suppress(OSError):
@@ -93,7 +93,7 @@ def sweep(parent: Path) -> None:
 
 
 def places(controller: str) -> list[tuple[int, Path]]:
-    """Where this process stands in the hierarchies that may govern a controller: version and folder."""
+    """The groups of this process in the hierarchies that may have a controller: version and folder."""
     found = []
     with suppress(OSError):
         standing = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]

@@ -1,7 +1,7 @@
-"""What a process can give up for good, by system calls alone: rights, files, calls, resources.
+"""Permanent restrictions of a process, by system calls: privileges, files, calls, resources.
 
-No package of ours is needed here but the filter, and no library but the C library, so that it runs on both sides of a
-sandbox's wall. Everything is inherited by children and cannot be taken back.
+The module needs only the filter module and the C library, so that it runs inside and outside a sandbox. Children
+inherit every restriction, and none can be undone.
 Source: Linux, Documentation/userspace-api/landlock.rst and prctl(2).
 """
 
@@ -27,17 +27,17 @@ CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 EXECUTE, WRITE, READ, LIST, TRUNCATE, DEVICE_IOCTL = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 ON_FILES = EXECUTE | WRITE | READ | TRUNCATE | DEVICE_IOCTL
 RIGHTS = {1: 2**13 - 1, 2: 2**14 - 1, 3: 2**15 - 1, 4: 2**15 - 1, 5: 2**16 - 1}
-"""All rights on files that an ABI version knows; later versions add none."""
+"""All file rights of each ABI version. Later versions add none."""
 TCP = 0b11
-"""Binding and connecting TCP sockets, from ABI 4."""
+"""Bind and connect TCP sockets, from ABI 4."""
 SCOPES = 0b11
-"""Abstract unix sockets of others, and signals to others, from ABI 6."""
+"""Abstract unix sockets and signals of other processes, from ABI 6."""
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/zero", "/dev/urandom")
-"""What a running interpreter reads: libraries, and devices that hold nothing."""
+"""Paths that a running interpreter reads: libraries, and devices without data."""
 
 
 def call(name: str, *words: object) -> int:
-    """A C function's result. Raises: OSError, when it is negative."""
+    """A C function's result. Raises: OSError if it is negative."""
     result = int(getattr(LIBC, name)(*words))
     if result < 0:
         number = ctypes.get_errno()
@@ -50,25 +50,25 @@ def prctl(option: int, value: int) -> int:
 
 
 def lock_privileges() -> None:
-    """No program it starts gains rights, nobody else of its user looks into it, and a crash leaves no image."""
+    """Forbid privilege gains by started programs, tracing by other processes of the user, and core dumps."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     prctl(PR_SET_DUMPABLE, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, and the means to gain one by starting a program."""
+    """Drop every capability, also from the bounding set."""
     for number in range(64):
         try:
             prctl(PR_CAPBSET_DROP, number)
-        except OSError:  # Past the last one, or without the right to do so, which is the point.
+        except OSError:  # After the last capability, or without the privilege to drop it.
             break
     version_3 = struct.pack("=Ii", 0x20080522, 0)
     call("capset", version_3, bytes(24))
 
 
 def limit(*, memory: int = 0, file: int = 0, descriptors: int = 0, processes: int = 0, cpu: int = 0) -> None:
-    """Set resource limits, soft and hard. Args: cpu: seconds; memory, file: bytes. Zero leaves one as it is."""
+    """Set resource limits, soft and hard. Args: cpu: seconds; memory, file: bytes. Zero means unchanged."""
     for name, value in (
         ("AS", memory),
         ("FSIZE", file),
@@ -84,7 +84,7 @@ def limit(*, memory: int = 0, file: int = 0, descriptors: int = 0, processes: in
 
 
 def landlock_abi() -> int:
-    """Version of Landlock that the kernel speaks; 0 for none."""
+    """Landlock ABI version of the kernel; 0 if it has none."""
     try:
         return call("syscall", CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     except OSError:
@@ -92,11 +92,11 @@ def landlock_abi() -> int:
 
 
 def landlock(readable: Iterable[str], writable: Iterable[str] = (), *, tcp: bool = False) -> int:
-    """Allow reading and running below some paths, and everything below others. Paths that do not exist are left out.
+    """Allow reading and executing below some paths, and all access below others. Missing paths are skipped.
 
-    Args: tcp: leave TCP as it is, for the inside of a network namespace.
+    Args: tcp: do not restrict TCP, for a process inside a network namespace.
     Returns: the ABI version used.
-    Raises: OSError, EOPNOTSUPP, where the kernel has no Landlock.
+    Raises: OSError EOPNOTSUPP if the kernel has no Landlock.
     """
     abi = landlock_abi()
     if not abi:
@@ -129,17 +129,18 @@ def allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def load_filter(program: bytes) -> None:
-    """Put a system-call filter on this process. It needs no right once `lock_privileges` was called."""
+    """Install a system-call filter. After `lock_privileges` this needs no privilege."""
     array = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(array))
     call("prctl", PR_SET_SECCOMP, ctypes.c_ulong(2), header, ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
 def harden(readable: Iterable[str]) -> None:
-    """Confine this process where it stands, in the host's namespaces: no network, no new process, no signal, no write,
-    and no read but of system libraries and of `readable`.
+    """Confine this process in the host's namespaces: no network, no new process, no signals, no writes.
 
-    Raises: OSError, where the kernel lacks Landlock or the architecture has no filter.
+    It can read only system libraries and `readable`.
+
+    Raises: OSError if the kernel has no Landlock or the architecture has no filter.
     """
     program = filter_program(WORKER, platform.machine())
     lock_privileges()

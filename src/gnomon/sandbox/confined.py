@@ -1,4 +1,4 @@
-"""A session that starts only on a host that can confine it."""
+"""A sandbox session that first checks whether the host can confine it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Session"]
 
 
 class Session(RawSession):
-    """Args: unsafe: do not ask first whether the host can confine; the others as of `RawSession`.
+    """A `RawSession` on a host that can confine it. Args: unsafe: skip the check of the host.
 
-    Raises: ResourceError, E520 to E522, where the host cannot confine.
+    Raises: ResourceError, E520 to E522, if the host cannot confine.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""End everything that a process started, also what left its session. Standard library only: a host runs it by its path.
+"""End all descendants of a process, also those that left its session. Needs only the standard library.
 
-A process that has called `adopt` becomes the parent of every orphan below it (Linux's child subreaper), so no
-descendant can leave its tree by forking twice or by a session of its own.
+After `adopt`, a process becomes the parent of every orphan below it (Linux's child subreaper). A descendant cannot
+escape by forking twice or by starting a session. Hosts run this module by its path.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt() -> None:
-    """Become the parent of the orphans among this process's descendants."""
+    """Become the parent of all orphaned descendants."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent() -> None:
-    """Be killed when the parent ends. The parent must fork from a thread that lives as long as it."""
+    """Kill this process when its parent ends. The parent must fork from a thread that lives as long as it does."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def end_all() -> None:
-    """Kill all descendants of this process, which has called `adopt`, and wait until they are gone."""
+    """Kill all descendants of this process and wait until they are gone. Call `adopt` first."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     while True:
         with suppress(ChildProcessError):
@@ -46,13 +46,13 @@ def end_all() -> None:
 
 
 def descendants() -> list[int]:
-    """Process ids of all that descends from this process."""
+    """Process ids of all descendants of this process."""
     below: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError, IndexError, ValueError):
                 with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                    # The name of a program stands in brackets, and may hold any sign.
+                    # The program name is in parentheses, and may contain any character.
                     parent = int(file.read().rpartition(")")[2].split()[1])
                 below.setdefault(parent, []).append(int(name))
     found, open_ = [], [os.getpid()]
@@ -64,9 +64,9 @@ def descendants() -> list[int]:
 
 
 def kept(run: Callable[[], None], channel: int) -> None:
-    """Run something in a child, until it ends or the other end of the channel closes; then end all that it started.
+    """Run a function in a child until it ends or the channel closes; then end all its descendants.
 
-    A busy child is ended too, since it is this process that listens. Returns when nothing is left.
+    This process watches the channel, so a busy child is ended too. Returns when no descendant is left.
     """
     adopt()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,7 +1,7 @@
-"""The far side of a sandbox's wall: the first process there, which gives up every right and forks a process per job.
+"""The first process inside a sandbox. It drops all privileges and forks a process for each job.
 
-It is started by `gnomon.sandbox.cell` or `gnomon.sandbox.session` and hears from them over one socket. When the socket
-closes it ends, and as the first process of its namespace it takes all others with it.
+`gnomon.sandbox.worker` or `gnomon.sandbox.session` starts it and sends messages over one socket. It ends when the
+socket closes. As it is the first process of its namespace, all others end with it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ DESCRIPTORS = 256
 
 
 def main() -> None:
-    """Entry: the socket is the descriptor named by the last argument; the first message says what to be."""
-    # The kernel keeps from the first process what it has no handler for; the interpreter's own is one too many.
+    """Entry point. The last argument is the descriptor of the socket; the first message is the plan."""
+    # The kernel delivers to the first process only signals with a handler, so Python's own handler is removed.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[-1]))
     plan, _ = receive(control)
@@ -52,14 +52,14 @@ def main() -> None:
 
 
 def settle(plan: dict[str, Any]) -> dict[str, Any]:
-    """Become nobody. Returns: what was given up where that depends on the host."""
+    """Drop all privileges. Returns: the restrictions that depend on the host."""
     report: dict[str, Any] = {"landlock": 0, "user_namespace": plan["way"] == "user"}
     os.umask(0o022)
     if plan["way"] == "root":
         os.setgroups([])
         os.setresgid(plan["uid"], plan["uid"], plan["uid"])
         os.setresuid(plan["uid"], plan["uid"], plan["uid"])
-        # Nothing is mapped into it: the rights it would give are over nothing, and are dropped next.
+        # No user is mapped into the namespace, so its privileges have no effect; they are dropped next.
         report["user_namespace"] = confine.LIBC.unshare(ctypes.c_int(CLONE_NEWUSER)) == 0
     confine.lock_privileges()
     confine.drop_capabilities()
@@ -71,7 +71,7 @@ def settle(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(control: socket.socket, plan: dict[str, Any]) -> None:
-    """Fork a process for the next job and say when it began and how it ended."""
+    """Fork a process for every job, and report its start and its exit status."""
     work, descriptors = receive(control)
     child = os.fork()
     if child == 0:
@@ -95,12 +95,12 @@ def serve(control: socket.socket, plan: dict[str, Any]) -> None:
 
 
 def wait_for(handle: int, control: socket.socket, seconds: float | None = None) -> list[int]:
-    """Which of the two has something to say, as descriptors."""
+    """The descriptors, of the two, that are ready."""
     return select.select([handle, control.fileno()], [], [], seconds)[0]
 
 
 def survivors() -> bool:
-    """Whether any process of the job is still there."""
+    """Whether any process of the job is alive."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -110,7 +110,7 @@ def survivors() -> bool:
 
 
 def littered() -> bool:
-    """Whether the job left any file, or a folder that does not say."""
+    """Whether the job left a file, or a folder that cannot be read."""
     try:
         return bool(os.listdir("."))
     except OSError:
@@ -118,7 +118,7 @@ def littered() -> bool:
 
 
 def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any]) -> int:
-    """A job's own process, from its birth to its end. Returns: the status to leave with."""
+    """The body of a job's process. Returns: its exit status."""
     result, out, err = descriptors
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -139,13 +139,13 @@ def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any
     confine.limit(**plan["limits"] | {"cpu": work["cpu"], "descriptors": DESCRIPTORS})
     nonce = bytes.fromhex(work["nonce"])
 
-    def tell(told: list[Any]) -> None:
-        rest = framed(told, nonce)
+    def send(line: list[Any]) -> None:
+        rest = framed(line, nonce)
         while rest:
             rest = rest[os.write(result, rest) :]
 
-    tell(["ready"])
-    status = run(work, tell)
+    send(["ready"])
+    status = run(work, send)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):
             stream.flush()
@@ -153,7 +153,7 @@ def work_alone(work: dict[str, Any], descriptors: list[int], plan: dict[str, Any
 
 
 def session(control: socket.socket, plan: dict[str, Any], report: dict[str, Any], own: int) -> None:
-    """Start one program, stay its first process until it ends or its time is over, and end everything with it."""
+    """Start one program and wait until it ends or its time is over; then end all processes."""
     handles = [own]
     if plan["pty"]:
         near, far = os.openpty()
@@ -181,29 +181,29 @@ def session(control: socket.socket, plan: dict[str, Any], report: dict[str, Any]
         os.close(far)
     nothing = os.open(os.devnull, os.O_RDWR)
     for place in (0, 1, 2):
-        os.dup2(nothing, place)  # So that its own copy does not keep a pipe open whose writers are gone.
+        os.dup2(nothing, place)  # This process must not keep the pipes of the program open.
     watch(control, child, plan["wall"])
 
 
 def watch(control: socket.socket, child: int, wall: float) -> None:
-    """Reap until the child, the other side or the time is gone; then say the child's status and end."""
+    """Reap processes until the child ends, the socket closes or the time is over; then report the child's status."""
     handle = os.pidfd_open(child)
-    told: dict[str, int | None] = {"ended": None}
+    line: dict[str, int | None] = {"ended": None}
     if handle in wait_for(handle, control, wall):
-        told = {"ended": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
+        line = {"ended": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
     with contextlib.suppress(OSError):
-        control.sendall(pack(told))
+        control.sendall(pack(line))
     os._exit(0)
 
 
 def pack(message: dict[str, Any]) -> bytes:
-    """A message as it goes over the socket."""
+    """A message encoded for the socket."""
     body = json.dumps(message).encode()
     return len(body).to_bytes(HEAD, "little") + body
 
 
 def receive(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """The next message and the descriptors with it. Ends the process when the other side is gone."""
+    """The next message and its descriptors. Ends the process if the socket is closed."""
     head, descriptors, *_ = socket.recv_fds(control, HEAD, 3)
     rest = bytearray()
     size = int.from_bytes(head, "little")

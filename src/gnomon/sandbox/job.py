@@ -1,9 +1,9 @@
-"""What a sandbox is asked and what it answers: untrusted source with its inputs, and what became of each.
+"""Jobs for a sandbox, and their outcomes: untrusted source with inputs, and the result of each.
 
     Job(source="def solve(x): return x + 1", call="solve", inputs=((1,), (2,)))  →  Finished(values=(Ok(2), Ok(3)))
     Program(source="print(int(input()) + 1)", stdins=("1", "2"))  →  Finished(values=(Ok("2\\n"), Ok("3\\n")))
 
-What is expected of an answer never enters a sandbox: values come out and are compared outside.
+Expected values never enter a sandbox. Results are compared outside.
 """
 
 from __future__ import annotations
@@ -32,50 +32,50 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one job may use. All are above zero."""
+    """The resource limits of one job. All are positive."""
 
     cpu_seconds: float = 2.0
-    """Processor time of a process, per input; that of loading the source counts with the first input."""
+    """CPU seconds of a process, per input. Loading the source counts with the first input."""
     wall_seconds: float = 10.0
-    """Time by the clock per input, asleep or starved; loading the source counts with the first input."""
+    """Wall-clock seconds per input. Loading the source counts with the first input."""
     memory_bytes: int = 512 * 2**20
-    """Address space of a process; where the host lends control groups, also memory of all processes together."""
+    """Address space of a process. With control groups, also the memory of all processes together."""
     processes: int = 16
     """Processes and threads at the same time, the first one included."""
     file_bytes: int = 16 * 2**20
     """Size of one file, and of all files together."""
     output_bytes: int = 2**20
-    """Standard output and standard error together, and, apart from them, the values."""
+    """Limit of standard output and error together. The values have a separate limit of the same size."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; a limit is above zero")
+                raise ValueError(f"{name} is {getattr(self, name)}; a limit must be positive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A function of untrusted source, called with every input in turn, in one fresh process."""
+    """A function in untrusted source, called with every input in turn, in one new process."""
 
     source: str
-    """Python. It is executed once, before the first call, with `__name__` other than `__main__`."""
+    """Python source. It is executed once before the first call; `__name__` is not `__main__`."""
     call: str
-    """The name it must define; a method is written `Solution().solve`."""
+    """The name of the function; a method is written `Solution().solve`."""
     inputs: tuple[tuple[Any, ...], ...]
-    """Positional arguments, one tuple per call, of plain JSON values. Each call gets its own copy."""
+    """Positional arguments as JSON values, one tuple per call. Each call gets its own copy."""
     seed: int = 0
-    """Of the module `random`."""
+    """Seed of the module `random`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A script that reads its standard input and answers on its standard output, in a fresh process per input."""
+    """A script that reads standard input and writes standard output, in a new process per input."""
 
     source: str
-    """Python, executed as `__main__`."""
+    """Python source, executed as `__main__`."""
     stdins: tuple[str, ...]
     seed: int = 0
-    """Of the module `random`."""
+    """Seed of the module `random`."""
 
 
 Work = Job | Program
@@ -88,17 +88,17 @@ class Ok:
     json: Any
     """The value as plain JSON: None, bool, int, float (also not finite), str, list, dict with text keys.
 
-    A tuple comes out as a list and a subclass as its plain base, so that nothing in it can decide how it compares.
-    For a `Program`, the text of its standard output, with U+FFFD for what is not UTF-8.
+    A tuple becomes a list and a subclass its plain base type, so that the value cannot define its own comparison.
+    For a `Program`, the text of its standard output, with U+FFFD for bytes that are not UTF-8.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Err:
-    """The call raised, or returned what is no JSON value, or the program ended with another status than 0."""
+    """The call raised or did not return a JSON value, or the program ended with a non-zero status."""
 
     type: str
-    """Name of the exception's class; `Exit` or `Signal` where a program ended by itself."""
+    """Name of the exception's class; `Exit` or `Signal` if the process ended by itself."""
     message: str
 
 
@@ -108,41 +108,41 @@ Resource = Literal["cpu", "wall", "memory", "processes", "files", "output"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The source loaded and every input was run to an end, good or bad."""
+    """The source loaded, and every input has a result or an error."""
 
     values: tuple[Value, ...]
     """One per input, in order."""
     stdout: str = ""
-    """What it wrote; the program's outputs one after the other. Never evidence of anything."""
+    """Its standard output, for programs concatenated over inputs. For display only; it is not trusted."""
     stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """There is no value for some input, by the source's own doing: it did not load, or its process ended early."""
+    """The source failed: it did not load, or its process ended early, so some inputs have no value."""
 
     error: str
     """Type and message."""
     values: tuple[Value, ...] = ()
-    """Of the inputs before."""
+    """Values of the inputs before the failure."""
     stdout: str = ""
     stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exceeded:
-    """The job used more than it may and was ended."""
+    """The job exceeded a limit and was killed."""
 
     resource: Resource
     values: tuple[Value, ...] = ()
-    """Of the inputs before."""
+    """Values of the inputs before the failure."""
     stdout: str = ""
     stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """Our own failure, on every try: the job was not judged, and no job can bring this about."""
+    """The sandbox failed on every try. The job has no result, and a job cannot cause this."""
 
     reason: str
 
@@ -151,12 +151,12 @@ Outcome = Finished | Raised | Exceeded | Broken
 
 
 class Runner(Protocol):
-    """Somewhere to run untrusted source: a sandbox on this host, a container, a machine elsewhere."""
+    """Runs untrusted source: a sandbox on this host, a container, or a remote machine."""
 
     def map(self, jobs: Iterable[Work]) -> list[Outcome]:
-        """One outcome per job, in order, whatever the order they end in."""
+        """One outcome per job, in the order of the jobs."""
         ...
 
     def close(self) -> None:
-        """End all that still runs."""
+        """End all running jobs."""
         ...

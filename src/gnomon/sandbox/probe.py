@@ -1,4 +1,4 @@
-"""What this host can really confine: attacks on every level, run here, and a refusal where a needed wall is missing.
+"""Test by attacks what this host can confine, and refuse an isolation level that lacks a required property.
 
 print(as_text(capabilities()))
 """
@@ -22,56 +22,56 @@ from typing import Any
 from gnomon.errors import ResourceError
 from gnomon.sandbox.alone import alone
 from gnomon.sandbox.bubble import way
-from gnomon.sandbox.cell import Plan
 from gnomon.sandbox.cgroup import Group
 from gnomon.sandbox.job import Finished, Job, Limits, Ok
 from gnomon.sandbox.session import RawSession
+from gnomon.sandbox.worker import Plan
 
 __all__ = ["LEVELS", "NO_SANDBOX", "Capabilities", "Probe", "as_text", "capabilities"]
 
 LEVELS = ("worker", "sandbox", "session")
 NO_SANDBOX = "a sandbox"
-"""Name of the property that a sandbox can be built at all."""
+"""Name of the property that a sandbox can be built."""
 WORD = 10.0
-"""Seconds that bubblewrap may take to say its version."""
+"""Seconds that bubblewrap may take to print its version."""
 SECONDS = 60.0
-"""Longest that the probes of one level may take, on a machine that is busy elsewhere."""
+"""Time limit of the probes of one level, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One property of a level, as an attack found it."""
+    """One property of a level, as tested by an attack."""
 
     name: str
     holds: bool
     needed: bool
-    """Whether the level is refused without it."""
-    said: str = ""
-    """What the attack got, where it got through."""
+    """Whether the level requires it."""
+    got: str = ""
+    """What the attack obtained; empty if it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What the levels of this host were found to hold; for a run's manifest."""
+    """The tested properties of the isolation levels on this host."""
 
     kernel: str
     machine: str
     bubblewrap: str
-    """Its version; empty where there is none."""
+    """Version of bubblewrap; empty if it is not installed."""
     user: str
     """`root` or `user`."""
     levels: dict[str, tuple[Probe, ...]]
     unsafe: bool = False
-    """Untrusted code is run although a needed property is missing, or might be."""
+    """Untrusted code runs although a required property may be missing."""
 
     def missing(self, level: str) -> list[Probe]:
-        """The needed properties that a level lacks."""
+        """The required properties that a level lacks."""
         return [probe for probe in self.levels[level] if probe.needed and not probe.holds]
 
     def body(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         levels = {
-            level: {probe.name: {"holds": probe.holds, "needed": probe.needed, "said": probe.said} for probe in probes}
+            level: {probe.name: {"holds": probe.holds, "needed": probe.needed, "got": probe.got} for probe in probes}
             for level, probes in self.levels.items()
         }
         return {
@@ -97,10 +97,10 @@ FIXES = {
 
 
 def capabilities(levels: Iterable[str] = LEVELS, *, unsafe: bool = False) -> Capabilities:
-    """Attack the levels that are asked for, once per process, and say what held.
+    """Attack the requested levels, once per process, and return which properties hold.
 
-    Args: unsafe: report what is missing, instead of refusing.
-    Raises: ResourceError, E520 without bubblewrap, E521 where a sandbox cannot be built, E522 where a needed property
+    Args: unsafe: report missing properties instead of raising.
+    Raises: ResourceError E520 without bubblewrap, E521 if a sandbox cannot be built, E522 if a required property
         is missing.
     """
     found: dict[str, tuple[Probe, ...]] = {}
@@ -110,7 +110,7 @@ def capabilities(levels: Iterable[str] = LEVELS, *, unsafe: bool = False) -> Cap
         except ResourceError as error:
             if not unsafe:
                 raise
-            found[level] = (Probe(name=NO_SANDBOX, holds=False, needed=True, said=error.what),)
+            found[level] = (Probe(name=NO_SANDBOX, holds=False, needed=True, got=error.what),)
     user = "root" if os.geteuid() == 0 else "user"
     matrix = Capabilities(
         kernel=platform.release(),
@@ -134,28 +134,28 @@ def refusal(level: str, missing: list[Probe]) -> ResourceError:
         "E522",
         f"untrusted code cannot run: the {level} is not secure on this host",
         where=", ".join(probe.name for probe in missing),
-        why="; ".join(f"{probe.name}: {probe.said}" for probe in missing),
+        why="; ".join(f"{probe.name}: {probe.got}" for probe in missing),
         fix="; ".join(dict.fromkeys(fixes)),
     )
 
 
 @cache
 def version(path: str) -> str:
-    """Of bubblewrap on a search path."""
+    """The version of bubblewrap on a search path."""
     program = shutil.which("bwrap", path=path)
     if program is None:
         return ""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=WORD).stdout.split()
+        got = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=WORD).stdout.split()
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return said[-1] if said else ""
+    return got[-1] if got else ""
 
 
 @cache
 def probed(level: str, path: str) -> tuple[Probe, ...]:
-    """The probes of one level. Args: path: where programs are looked for, a part of what is asked."""
-    with socket.socket() as listener:  # A service of the host that nothing confined may reach.
+    """The probes of one level, cached. Args: path: the search path for programs; part of the cache key."""
+    with socket.socket() as listener:  # A service of the host that confined code must not reach.
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         facts = {"port": listener.getsockname()[1], "pid": os.getpid(), "file": __file__, "home": str(Path.home())}
@@ -163,7 +163,7 @@ def probed(level: str, path: str) -> tuple[Probe, ...]:
 
 
 def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
-    """Of a hardened worker, in a process of its own."""
+    """The probes of a hardened worker, in a separate process."""
     code = (
         "import json, os, sys\nfrom gnomon.sandbox.confine import harden, limit\n"
         "from gnomon.sandbox.attacks import attack\n"
@@ -182,47 +182,47 @@ def worker(facts: dict[str, Any]) -> tuple[Probe, ...]:
             timeout=SECONDS,
         )
     except subprocess.TimeoutExpired:
-        said = f"no answer within {SECONDS:g} s"
-        return (Probe(name="landlock and filter", holds=False, needed=True, said=said),)
+        got = f"no answer within {SECONDS:g} s"
+        return (Probe(name="landlock and filter", holds=False, needed=True, got=got),)
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it died"])[-1]
-        return (Probe(name="landlock and filter", holds=False, needed=True, said=said),)
+        got = (done.stderr.strip().splitlines() or ["it died"])[-1]
+        return (Probe(name="landlock and filter", holds=False, needed=True, got=got),)
     return read(json.loads(done.stdout))
 
 
 def sandbox(facts: dict[str, Any]) -> tuple[Probe, ...]:
-    """Of a sandbox, by a job in one."""
+    """The probes of a sandbox, run as a job."""
     source = (Path(__file__).parent / "attacks.py").read_text()
     job = Job(source=source, call="attack", inputs=(("sandbox", facts),))
     limits = Limits(wall_seconds=SECONDS, cpu_seconds=SECONDS / 2)
     outcome, report = alone(Plan(kind=way(), limits=limits), job)
     if not isinstance(outcome, Finished) or not isinstance(outcome.values[0], Ok):
-        return (Probe(name=NO_SANDBOX, holds=False, needed=True, said=str(outcome)),)
+        return (Probe(name=NO_SANDBOX, holds=False, needed=True, got=str(outcome)),)
     return read(outcome.values[0].json) + around(report)
 
 
 def session(facts: dict[str, Any]) -> tuple[Probe, ...]:
-    """Of a session, by a program in one."""
+    """The probes of a session, run as its program."""
     source = (Path(__file__).parent / "attacks.py").read_text()
     code = f"{source}\nimport json, sys\nprint(json.dumps(attack('session', json.loads(sys.argv[1]))))"
     argv = (os.path.realpath(sys.executable), "-c", code, json.dumps(facts))
     with RawSession(argv) as going:
-        said = going.receive_all(SECONDS)
+        got = going.receive_all(SECONDS)
         report = going.report
     try:
-        return read(json.loads(said)) + around(report)
+        return read(json.loads(got)) + around(report)
     except ValueError:
-        return (Probe(name="a session", holds=False, needed=True, said=said.decode(errors="replace")[-300:]),)
+        return (Probe(name="a session", holds=False, needed=True, got=got.decode(errors="replace")[-300:]),)
 
 
 def read(found: dict[str, list[Any]]) -> tuple[Probe, ...]:
     return tuple(
-        Probe(name=name, holds=not said, needed=needed, said=said) for name, (needed, said) in sorted(found.items())
+        Probe(name=name, holds=not got, needed=needed, got=got) for name, (needed, got) in sorted(found.items())
     )
 
 
 def around(report: dict[str, Any]) -> tuple[Probe, ...]:
-    """What stands around a sandbox as second walls, good to have."""
+    """The optional additional protections of a sandbox."""
     group = Group.open(2**27, 16)
     group.close()
     second = {
@@ -231,16 +231,16 @@ def around(report: dict[str, Any]) -> tuple[Probe, ...]:
         "control group of memory": "" if "memory" in group.folders else "no controller is writable",
         "control group of processes": "" if "pids" in group.folders else "no controller is writable",
     }
-    return tuple(Probe(name=name, holds=not said, needed=False, said=said) for name, said in second.items())
+    return tuple(Probe(name=name, holds=not got, needed=False, got=got) for name, got in second.items())
 
 
 def as_text(matrix: Capabilities) -> str:
-    """The matrix as a table for a terminal."""
+    """The capabilities as a table for a terminal."""
     head = f"kernel {matrix.kernel} {matrix.machine}, bubblewrap {matrix.bubblewrap or 'none'}, as {matrix.user}"
     lines = [head + (", UNSAFE" if matrix.unsafe else "")]
     for level, probes in matrix.levels.items():
         lines.append(level)
         for probe in probes:
             sign = "holds" if probe.holds else "MISSING" if probe.needed else "absent"
-            lines.append(f"  {sign:<8} {probe.name}" + (f": {probe.said}" if probe.said else ""))
+            lines.append(f"  {sign:<8} {probe.name}" + (f": {probe.got}" if probe.got else ""))
     return "\n".join(lines)

@@ -1,6 +1,6 @@
-"""Execute untrusted source on its inputs and tell, input by input, what came of it. Runs where nothing can be lost.
+"""Execute untrusted source on its inputs, and report the result of each input. Runs only inside a sandbox.
 
-Needs the standard library only and no other module of ours, so that its text can be sent to any machine with a Python.
+The module needs only the standard library, so that its source can be sent to any machine with Python.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from typing import Any
 __all__ = ["HEAD", "NONCE", "framed", "run"]
 
 HEAD, NONCE = 4, 16
-"""Bytes of the length and of the nonce in front of every line that is told."""
+"""Sizes in bytes of the length and of the nonce before every report."""
 LONGEST = 2000
-"""Characters of an error's message that are told."""
+"""Largest number of characters of an error message that are reported."""
 FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
-Tell = Callable[[list[Any]], None]
+Report = Callable[[list[Any]], None]
 
 
-def framed(told: list[Any], nonce: bytes) -> bytes:
-    """A line with its length and nonce in front."""
-    body = json.dumps(told, check_circular=False).encode()
+def framed(report: list[Any], nonce: bytes) -> bytes:
+    """A report as JSON, with its length and nonce in front."""
+    body = json.dumps(report, check_circular=False).encode()
     return len(body).to_bytes(HEAD, "little") + nonce + body
 
 
-def run(work: dict[str, Any], tell: Tell) -> int:
+def run(work: dict[str, Any], send: Report) -> int:
     """Execute a job or one input of a program.
 
     Args:
         work: `source`, `seed`, and for a job `call` and `inputs`, each the JSON text of a list of arguments.
-        tell: takes `["ok", value]` or `["err", type, message]` per input, and `["raised", type, message]` or
-            `["exceeded", resource]` where there is no next.
-    Returns: the status to leave with.
+        send: takes `["ok", value]` or `["err", type, message]` per input, and `["raised", type, message]` or
+            `["exceeded", resource]` as the last report.
+    Returns: the exit status.
     """
     random.seed(work["seed"])
     name = "solution" if work["call"] else "__main__"
@@ -50,9 +50,9 @@ def run(work: dict[str, Any], tell: Tell) -> int:
         if work["call"]:
             function = eval(work["call"], module.__dict__)
     except SystemExit as leaving:
-        return left(leaving) if not work["call"] else refused(leaving, tell)
+        return left(leaving) if not work["call"] else refused(leaving, send)
     except BaseException as error:
-        return refused(error, tell)
+        return refused(error, send)
     if not work["call"]:
         wait_for_threads()
         return 0
@@ -60,39 +60,39 @@ def run(work: dict[str, Any], tell: Tell) -> int:
         try:
             value = function(*json.loads(text))
             only_text_keys(value)
-            told = ["ok", value]
-            json.dumps(told)
+            report = ["ok", value]
+            json.dumps(report)
         except BaseException as error:
             if resource := exhausted(error):
-                tell(["exceeded", resource])
+                send(["exceeded", resource])
                 return 1
-            told = ["err", *named(error)]
+            report = ["err", *named(error)]
         with contextlib.suppress(BaseException):
             sys.stdout.flush()
-        tell(told)
+        send(report)
     return 0
 
 
-def refused(error: BaseException, tell: Tell) -> int:
-    """Tell of what ended the source, on standard error too."""
+def refused(error: BaseException, send: Report) -> int:
+    """Report the error that ended the source, also on standard error."""
     resource = exhausted(error)
-    tell(["exceeded", resource] if resource else ["raised", *named(error)])
+    send(["exceeded", resource] if resource else ["raised", *named(error)])
     with contextlib.suppress(BaseException):
-        inner = error.__traceback__.tb_next if error.__traceback__ else None  # The first frame is ours.
+        inner = error.__traceback__.tb_next if error.__traceback__ else None  # The first frame is `run`.
         traceback.print_exception(type(error), error, inner)
     return 1
 
 
 def named(error: BaseException) -> tuple[str, str]:
-    """Type and message of an exception, however it may object."""
+    """Type and message of an exception, even if its methods raise."""
     try:
         return str(type(error).__name__), str(error)[:LONGEST]
     except BaseException:
-        return "Exception", "it cannot say why"
+        return "Exception", "it has no readable message"
 
 
 def exhausted(error: BaseException) -> str:
-    """The resource whose limit an exception speaks of; empty for any other exception."""
+    """The resource whose limit caused an exception; empty for other exceptions."""
     if isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, OSError) and error.errno in FULL:
@@ -103,7 +103,7 @@ def exhausted(error: BaseException) -> str:
 
 
 def left(leaving: SystemExit) -> int:
-    """The status that a program leaves with, as the interpreter has it."""
+    """The exit status of a SystemExit, as the interpreter computes it."""
     if leaving.code is None or isinstance(leaving.code, int):
         return int(leaving.code or 0) & 0xFF
     with contextlib.suppress(BaseException):
@@ -118,7 +118,7 @@ def wait_for_threads() -> None:
 
 
 def only_text_keys(value: Any) -> None:
-    """Raises: TypeError, where JSON would make a text of a key that is none."""
+    """Raises: TypeError if a dictionary key is not a text."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):

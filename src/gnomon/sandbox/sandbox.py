@@ -1,10 +1,10 @@
-"""A sandbox: untrusted source in namespaces of its own, a process per job, a verdict on nothing but what it computed.
+"""A sandbox: run untrusted source in separate namespaces, with one process per job.
 
     with Sandbox(workers=2, limits=Limits(cpu_seconds=2)) as sandbox:
         outcomes = sandbox.map([Job(source=source, call="solve", inputs=((1,), (2,)))])
 
-No signal is used and no thread is needed. Limits are kept by killing, so nothing that a job does makes a call wait
-longer than its limits and the start of a fresh sandbox. Linux only.
+It uses no signals and needs no threads. Limits are enforced by killing, so a call takes at most the limits of its jobs
+and the start of a new sandbox. Linux only.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Self
 from gnomon.errors import ResourceError
 from gnomon.sandbox.alone import alone
 from gnomon.sandbox.bubble import way
-from gnomon.sandbox.cell import Cell, Plan
-from gnomon.sandbox.flight import Flight, Lost
+from gnomon.sandbox.execution import Execution, Lost
 from gnomon.sandbox.job import Broken, Finished, Job, Limits, Ok, Outcome, Raised, Work
 from gnomon.sandbox.probe import NO_SANDBOX, Capabilities, capabilities
+from gnomon.sandbox.worker import Plan, SandboxWorker
 
 __all__ = ["Sandbox"]
 
@@ -34,18 +34,19 @@ CHECKED = (Ok(2),)
 
 
 class Sandbox:
-    """Runs untrusted Python where it can neither reach nor see anything.
+    """Runs untrusted Python code in isolation from the host.
 
     Args:
-        workers: sandboxes at most; they are started when needed and serve every thread that maps.
-        limits: of each job.
-        imports: modules to import once, before any job; jobs then have them at no cost, and may import what stands
-            beside them on the caller's search path. Without, jobs have the standard library.
+        workers: largest number of sandbox workers. They start on demand and are shared by all calling threads.
+        limits: resource limits of each job.
+        imports: modules to import once, before any job. Jobs can use them at no cost, and can import other modules on
+            the caller's search path. Without `imports`, jobs have only the standard library.
         readable: further paths of the host that jobs may read.
-        recycle: jobs after which a worker is replaced. One that a job was killed in, or left something in, always is.
-        retries: how often a job is tried again in a fresh sandbox when its sandbox died.
-        unsafe: run even where the host cannot confine. What is missing then stands in `capabilities`.
-    Raises: ResourceError, E520 to E522, where the host cannot confine, with what mends it.
+        recycle: number of jobs after which a worker is replaced. A worker is always replaced after a killed job or a
+            job that left files or processes.
+        retries: retries of a job in a new sandbox after its sandbox died.
+        unsafe: run even if the host cannot confine. `capabilities` then lists what is missing.
+    Raises: ResourceError, E520 to E522, with a fix, if the host cannot confine.
     """
 
     def __init__(
@@ -63,25 +64,25 @@ class Sandbox:
         self.limit, self.limits, self.recycle, self.retries = workers, limits or Limits(), recycle, retries
         self._plan = Plan(kind=self._kind(), limits=self.limits, imports=imports, readable=readable)
         self._change = Condition()
-        self._idle: list[Cell] = []
+        self._idle: list[SandboxWorker] = []
         self._count = 0
         self._closed = False
 
     def _kind(self) -> str:
-        """How sandboxes are built; without a wall only where that was wanted and there is no other way."""
+        """The kind of sandbox; unconfined only if `unsafe` is set and no sandbox can be built."""
         walled = all(probe.name != NO_SANDBOX for probe in self.capabilities.missing("sandbox"))
         return way() if walled else "bare"
 
     def map(self, jobs: Iterable[Work]) -> list[Outcome]:
-        """One outcome per job, in order, whatever the order they end in.
+        """One outcome per job, in the order of the jobs.
 
-        Raises: TypeError, ValueError, for inputs that are not JSON values.
+        Raises: TypeError or ValueError for inputs that are not JSON values.
         """
         return self._map(jobs, None)
 
     async def amap(self, jobs: Iterable[Work]) -> list[Outcome]:
-        """`map` without blocking the event loop. When cancelled, the jobs on their way are killed."""
-        import asyncio  # Every worker that judges would pay for it.
+        """`map` without blocking the event loop. Cancelling it kills the running jobs."""
+        import asyncio  # Imported here, because judging workers do not need it.
 
         mine, theirs = socket.socketpair()
         with theirs:
@@ -97,75 +98,75 @@ class Sandbox:
                 mine.close()
 
     def _map(self, jobs: Iterable[Work], stop: socket.socket | None) -> list[Outcome]:
-        flights = [Flight(job, place, self.limits) for place, job in enumerate(jobs)]
-        outcomes: list[Outcome | None] = [None] * len(flights)
-        waiting, under_way = deque(flights), set[Flight]()
+        executions = [Execution(job, place, self.limits) for place, job in enumerate(jobs)]
+        outcomes: list[Outcome | None] = [None] * len(executions)
+        waiting, busy = deque(executions), set[Execution]()
         with selectors.DefaultSelector() as selector:
             if stop is not None:
                 selector.register(stop, selectors.EVENT_READ)
             try:
-                while waiting or under_way:
-                    while waiting and (cell := self._take(wait=not under_way)) is not None:
-                        flight = waiting.popleft()
-                        under_way.add(flight)
-                        flight.board(cell, selector)
-                    self._watch(selector, under_way)
-                    for flight in [flight for flight in under_way if flight.outcome is not None]:
-                        under_way.remove(flight)
-                        outcome = self._landed(flight)
+                while waiting or busy:
+                    while waiting and (worker := self._take(wait=not busy)) is not None:
+                        execution = waiting.popleft()
+                        busy.add(execution)
+                        execution.begin(worker, selector)
+                    self._watch(selector, busy)
+                    for execution in [execution for execution in busy if execution.outcome is not None]:
+                        busy.remove(execution)
+                        outcome = self._outcome(execution)
                         if outcome is None:
-                            waiting.append(flight)
+                            waiting.append(execution)
                         else:
-                            outcomes[flight.place] = outcome
+                            outcomes[execution.place] = outcome
             finally:
-                for flight in under_way:
-                    flight.leave()
-                    self._drop(flight.cell)
+                for execution in busy:
+                    execution.leave()
+                    self._drop(execution.worker)
         return outcomes  # type: ignore[return-value]
 
-    def _watch(self, selector: selectors.BaseSelector, under_way: set[Flight]) -> None:
-        """Wait until something is to be read or is overdue, and let the flights see to it."""
-        due = min((flight.due for flight in under_way if flight.outcome is None), default=0.0)
+    def _watch(self, selector: selectors.BaseSelector, busy: set[Execution]) -> None:
+        """Wait until data arrives or a check is due, and let the executions handle it."""
+        due = min((execution.due for execution in busy if execution.outcome is None), default=0.0)
         for key, _ in selector.select(max(0.0, due - time.monotonic())):
             if key.data is None:
                 raise InterruptedError("the call was cancelled")
-            flight, name = key.data
-            if flight.outcome is None:
-                flight.hear(name)
+            execution, name = key.data
+            if execution.outcome is None:
+                execution.receive(name)
         now = time.monotonic()
-        for flight in under_way:
-            if flight.outcome is None and now >= flight.due:
-                flight.look(now)
+        for execution in busy:
+            if execution.outcome is None and now >= execution.due:
+                execution.check_limits(now)
 
-    def _landed(self, flight: Flight) -> Outcome | None:
-        """What became of a flight that has come down; None when it is to be tried again."""
-        flight.leave()
-        cell, outcome = flight.cell, flight.outcome
-        if flight.clean and cell.jobs < self.recycle and not self._closed:
+    def _outcome(self, execution: Execution) -> Outcome | None:
+        """The outcome of a finished execution; None if it will be retried."""
+        execution.leave()
+        worker, outcome = execution.worker, execution.outcome
+        if execution.clean and worker.jobs < self.recycle and not self._closed:
             with self._change:
-                self._idle.append(cell)
+                self._idle.append(worker)
                 self._change.notify()
         else:
-            self._drop(cell)
+            self._drop(worker)
         if not isinstance(outcome, Lost):
             return outcome
-        if flight.tries <= self.retries:
-            flight.outcome = None
+        if execution.tries <= self.retries:
+            execution.outcome = None
             return None
-        return self._lost(flight)
+        return self._lost(execution)
 
-    def _lost(self, flight: Flight) -> Outcome:
-        """Whose doing it was that a job's sandbox died each time: a fresh one that serves another job clears us."""
+    def _lost(self, execution: Execution) -> Outcome:
+        """The outcome of a job whose sandbox died on each try. The job is at fault if a new sandbox runs a test job."""
         try:
             again, _ = alone(self._plan, CHECK)
         except ResourceError as error:
             return Broken(reason=str(error))
         if isinstance(again, Finished) and again.values == CHECKED:
-            return Raised(error=f"Lost: its sandbox died under it {flight.tries} times, and runs other code")
+            return Raised(error=f"Lost: its sandbox died {execution.tries} times, and runs other code")
         return Broken(reason=f"sandboxes die: {again}")
 
-    def _take(self, *, wait: bool) -> Cell | None:
-        """An idle sandbox or a new one; None when all are busy and the caller would rather not wait."""
+    def _take(self, *, wait: bool) -> SandboxWorker | None:
+        """An idle or new worker; None if all are busy and `wait` is false."""
         with self._change:
             while True:
                 if self._closed:
@@ -179,27 +180,27 @@ class Sandbox:
                     return None
                 self._change.wait()
         try:
-            return Cell.start(self._plan)
+            return SandboxWorker.start(self._plan)
         except BaseException:
             with self._change:
                 self._count -= 1
                 self._change.notify()
             raise
 
-    def _drop(self, cell: Cell) -> None:
-        cell.kill()
+    def _drop(self, worker: SandboxWorker) -> None:
+        worker.kill()
         with self._change:
             self._count -= 1
             self._change.notify()
 
     def close(self) -> None:
-        """End every sandbox. Calls of `map` that still run in other threads raise ValueError."""
+        """End all workers. Running calls of `map` in other threads raise ValueError."""
         with self._change:
             self._closed = True
             idle, self._idle = self._idle, []
             self._change.notify_all()
-        for cell in idle:
-            self._drop(cell)
+        for worker in idle:
+            self._drop(worker)
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
-"""System-call filters: classic BPF programs, assembled here and loaded by `prctl`, so that no library is needed.
+"""System-call filters: classic BPF programs, assembled here and loaded by `prctl`, without a library.
 
-A filter refuses a list of calls with EPERM and lets the rest through; calls newer than the list are unknown to the
-kernel as far as the confined code can tell (ENOSYS). Source: Linux, Documentation/userspace-api/seccomp_filter.rst.
+A filter refuses the listed calls with EPERM and allows the rest. Calls newer than the list return ENOSYS, as if the
+kernel did not have them. Source: Linux, Documentation/userspace-api/seccomp_filter.rst.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 __all__ = ["JOB", "SESSION", "WORKER", "filter_program"]
 
 Table = dict[str, tuple[int | None, int | None]]
-"""Numbers of system calls on x86_64 and aarch64 (asm/unistd.h); None where one does not exist."""
+"""Numbers of system calls on x86_64 and aarch64 (asm/unistd.h); None if a call does not exist there."""
 
 ALWAYS: Table = {
     "ptrace": (101, 117),
@@ -81,7 +81,7 @@ ALWAYS: Table = {
     "lookup_dcookie": (212, 18),
     "uselib": (134, None),
 }
-"""What no confined code needs: other processes' memory, new namespaces, mounts, kernel features with a record."""
+"""Calls that confined code never needs: other processes' memory, namespaces, mounts, often exploited features."""
 
 OTHERS: Table = {
     "kill": (62, 129),
@@ -97,7 +97,7 @@ OTHERS: Table = {
     "sched_setparam": (142, 118),
     "sched_setattr": (314, 274),
 }
-"""What reaches other processes of the same user; for code that shares the host's process table."""
+"""Calls that reach other processes of the same user; for code that shares the host's process table."""
 
 SHARED: Table = {
     "shmget": (29, 194),
@@ -106,7 +106,7 @@ SHARED: Table = {
     "semget": (64, 190),
     "mq_open": (240, 180),
 }
-"""System V and POSIX memory and queues, which outlive their process and would tell one job of another."""
+"""System V and POSIX shared memory and queues. They outlive their process and could connect jobs."""
 
 STARTS: Table = {
     "fork": (57, None),
@@ -114,7 +114,7 @@ STARTS: Table = {
     "execve": (59, 221),
     "execveat": (322, 281),
 }
-"""What starts another program or process."""
+"""Calls that start another program or process."""
 
 LABELS: Table = {
     "chmod": (90, None),
@@ -144,13 +144,13 @@ SINGLE: Table = {
     "prlimit64": (302, 261),
     "ioctl": (16, 29),
 }
-"""What is refused for some arguments only."""
+"""Calls that are refused for some arguments."""
 
 
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the tables, and the kernel's name for the architecture (linux/audit.h)."""
 NEWEST = 462
-"""The last system call that was looked at (mseal, Linux 6.10). Numbers above 424 are the same everywhere."""
+"""The newest system call in the tables (mseal, Linux 6.10). Numbers above 424 are the same on all architectures."""
 FCHMODAT2 = 452
 NAMESPACES = 0x7E020080
 """All CLONE_NEW* flags."""
@@ -170,10 +170,10 @@ def filter_program(profile: str, machine: str | None = None) -> bytes:
     """The filter of a profile as an array of `struct sock_filter`.
 
     Args:
-        profile: `JOB`, no socket and nothing that outlives a process; `SESSION`, sockets of the inside of its own
-            network namespace; `WORKER`, no socket, no new process, no reach to other processes or to the labels of
-            files, for code that stays in the host's namespaces.
-    Raises: OSError, ENOSYS, on an architecture whose system calls are not listed.
+        profile: `JOB`: no sockets, and no objects that outlive a process. `SESSION`: sockets inside its own network
+            namespace. `WORKER`: no sockets, no new processes, no access to other processes or to file modes and
+            owners, for code in the host's namespaces.
+    Raises: OSError ENOSYS on an architecture without a table.
     """
     machine = machine or platform.machine()
     if machine not in MACHINES:
@@ -182,7 +182,7 @@ def filter_program(profile: str, machine: str | None = None) -> bytes:
     single = {name: numbers[column] or 0 for name, numbers in SINGLE.items()}
     code = [step(LOAD, 4), step(EQUAL, arch, 1, 0), step(RETURN, KILL), step(LOAD, 0)]
     code += [step(AT_LEAST, NEWEST + 1, 0, 1), refuse(errno.ENOSYS)]
-    # The C library falls back on clone, whose flags can be read here.
+    # The C library falls back to clone, whose flags the filter can read.
     code += [step(EQUAL, single["clone3"], 0, 1), refuse(errno.ENOSYS)]
     lists = [
         ALWAYS,
@@ -205,7 +205,7 @@ def filter_program(profile: str, machine: str | None = None) -> bytes:
 
 
 def step(code: int, operand: int, then: int = 0, otherwise: int = 0) -> bytes:
-    """One instruction. Args: then, otherwise: instructions to skip when a comparison holds, and when not."""
+    """One instruction. Args: then, otherwise: number of instructions to skip if a comparison is true or false."""
     return struct.pack("=HBBI", code, then, otherwise, operand)
 
 
@@ -214,6 +214,6 @@ def refuse(error: int = errno.EPERM) -> bytes:
 
 
 def on_argument(number: int, place: int, body: list[bytes]) -> list[bytes]:
-    """`body`, with the low half of a call's argument loaded, for one system call only."""
+    """`body` for one system call, after loading the low half of one of its arguments."""
     inner = [step(LOAD, 16 + 8 * place), *body, step(LOAD, 0)]
     return [step(EQUAL, number, 0, len(inner)), *inner]

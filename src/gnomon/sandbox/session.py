@@ -1,8 +1,8 @@
-"""A program that lives in a sandbox for a whole episode: bytes go in, bytes come out, and ending it ends everything.
+"""A program that runs in a sandbox for a whole episode, with byte streams as input and output.
 
 with RawSession(("python3", "-i"), pty=True) as session:
     session.send(b"print(6 * 7)\\n")
-    said = session.receive(timeout=1.0)
+    output = session.receive(timeout=1.0)
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any, Self
 
 from gnomon.errors import ResourceError
 from gnomon.sandbox.bubble import SCRATCH, Wall, nobody, spawn, way
-from gnomon.sandbox.cell import OWN, OWN_PROCESSES, end, reach, whole_seconds
 from gnomon.sandbox.cgroup import Group
 from gnomon.sandbox.inside import HEAD
 from gnomon.sandbox.job import Limits
 from gnomon.sandbox.seccomp import SESSION, filter_program
+from gnomon.sandbox.worker import OWN, OWN_PROCESSES, end, reach, whole_seconds
 
 __all__ = ["RawSession"]
 
@@ -36,18 +36,18 @@ PIECE = 2**16
 
 
 class RawSession:
-    """One program in a sandbox of its own, with a folder it may write to, until it ends or is ended.
+    """One program in its own sandbox with a writable folder, until it ends or is closed.
 
-    It does not ask first whether the host can confine; `gnomon.sandbox.Session` does.
+    It does not check whether the host can confine; `gnomon.sandbox.Session` does.
 
     Args:
-        argv: the program and its arguments, as seen inside.
-        limits: `cpu_seconds` per process, `wall_seconds` of the whole session, kept inside the sandbox; `output_bytes`
-            is what one `receive` returns at most. A program that writes faster than it is read waits.
-        pty: give it a terminal, as a shell wants; standard output and standard error are then one.
-        size: of the terminal, rows and columns.
-        readable: further paths of the host, seen read-only at the same place.
-        environment: variables to add to those that every sandbox has.
+        argv: the program and its arguments, with paths inside the sandbox.
+        limits: `cpu_seconds` per process; `wall_seconds` of the whole session, enforced inside the sandbox;
+            `output_bytes` per `receive`. A program that writes faster than its output is read blocks.
+        pty: run the program in a terminal, as a shell needs it. Standard output and error are then one stream.
+        size: rows and columns of the terminal.
+        readable: additional paths of the host, read-only at the same place.
+        environment: variables in addition to those of every sandbox.
     """
 
     def __init__(
@@ -112,22 +112,22 @@ class RawSession:
 
     @property
     def pid(self) -> int:
-        """Of the process, on the host, below which all of the session's stand."""
+        """Process id, on the host, of the parent of all processes of the session."""
         return self._process.pid
 
     @property
     def status(self) -> int | None:
-        """The program's exit status, negative for a signal; None while it runs, and when it was ended from outside."""
-        self._hear()
+        """The program's exit status, negative for a signal; None while it runs, and if it was ended from outside."""
+        self._update()
         return self._status
 
     @property
     def alive(self) -> bool:
-        """Whether the program is still there."""
-        self._hear()
+        """Whether the program is running."""
+        self._update()
         return not self._ended
 
-    def _hear(self) -> None:
+    def _update(self) -> None:
         if self._ended:
             return
         with suppress(BlockingIOError):
@@ -141,7 +141,7 @@ class RawSession:
                 self._status = json.loads(message[HEAD:])["ended"]
 
     def send(self, data: bytes, timeout: float = 10.0) -> int:
-        """Write to its input. Returns: bytes that were taken, fewer than given when it does not read in time or ended.
+        """Write to its input. Returns: number of bytes written; fewer if it did not read in time or has ended.
 
         Args: timeout: seconds.
         """
@@ -152,12 +152,12 @@ class RawSession:
             except BlockingIOError:
                 if not select.select([], [self._write], [], max(0.0, due - time.monotonic()))[1]:
                     break
-            except OSError:  # Nobody is there to read.
+            except OSError:  # No process reads the pipe.
                 break
         return taken
 
     def close_input(self) -> None:
-        """Let it see the end of its input."""
+        """Close its input."""
         if self.pty:
             self.send(b"\x04")
         elif self._write != self._read:
@@ -165,34 +165,34 @@ class RawSession:
             self._write = self._read
 
     def receive(self, timeout: float = 1.0) -> bytes:
-        """What it has written since, as soon as there is anything; empty after `timeout` seconds, and at its end."""
-        heard, due = bytearray(), time.monotonic() + timeout
-        while len(heard) < self.limits.output_bytes and not self._closed:
-            pause = 0.0 if heard else max(0.0, due - time.monotonic())
+        """New output, as soon as there is any; empty after `timeout` seconds or at its end."""
+        received, due = bytearray(), time.monotonic() + timeout
+        while len(received) < self.limits.output_bytes and not self._closed:
+            pause = 0.0 if received else max(0.0, due - time.monotonic())
             if not select.select([self._read], [], [], pause)[0]:
                 break
             try:
-                piece = os.read(self._read, min(PIECE, self.limits.output_bytes - len(heard)))
-            except OSError:  # A terminal whose other side is gone.
+                piece = os.read(self._read, min(PIECE, self.limits.output_bytes - len(received)))
+            except OSError:  # The other side of the terminal is closed.
                 piece = b""
             if not piece:
                 break
-            heard += piece
-        return bytes(heard)
+            received += piece
+        return bytes(received)
 
     def receive_all(self, timeout: float = 10.0) -> bytes:
-        """All it writes until its end, at most `output_bytes`, within `timeout` seconds."""
-        heard, due = bytearray(), time.monotonic() + timeout
-        while (left := due - time.monotonic()) > 0 and len(heard) < self.limits.output_bytes:
+        """All output until its end, up to `output_bytes` and for up to `timeout` seconds."""
+        received, due = bytearray(), time.monotonic() + timeout
+        while (left := due - time.monotonic()) > 0 and len(received) < self.limits.output_bytes:
             piece = self.receive(left)
             if not piece:
                 break
-            heard += piece
-        return bytes(heard[: self.limits.output_bytes])
+            received += piece
+        return bytes(received[: self.limits.output_bytes])
 
     async def areceive(self, timeout: float = 1.0) -> bytes:
         """`receive` without blocking the event loop."""
-        import asyncio  # Every worker that judges would pay for it.
+        import asyncio  # Imported here, because judging workers do not need it.
 
         return await asyncio.to_thread(self.receive, timeout)
 
@@ -201,16 +201,16 @@ class RawSession:
         fcntl.ioctl(self._write, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def interrupt(self) -> None:
-        """Press the interrupt key of its terminal. Raises: ValueError, without one."""
+        """Send the interrupt key to its terminal. Raises: ValueError if it has no terminal."""
         if not self.pty:
             raise ValueError("a session without a terminal has no interrupt key")
         self.send(b"\x03")
 
     def close(self) -> None:
-        """End it, and every process it ever started, and return when they are gone."""
+        """End the program and all its descendants, and wait until they are gone."""
         if self._closed:
             return
-        self._hear()
+        self._update()
         self._closed = self._ended = True
         end(self._process, self._first, self._control, self._group)
         for descriptor in {self._write, self._read}:

@@ -1,4 +1,4 @@
-"""Sandboxes that are not on this host: containers, and machines of others, behind the same protocol."""
+"""Runners outside this host's sandbox, with the same protocol: containers and cloud providers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Run jobs on machines of others: a script is sent, one line comes back, and it is read as a sandbox's word is.
+"""Run jobs with a provider: send a script, read one line, and parse it like the reports of a sandbox.
 
-Each run has a sandbox of its own. Whatever untrusted code does to the script's process there, it can change nothing
-but its own values.
+Each run has its own sandbox. Untrusted code that attacks the script's process can only change its own values.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from gnomon.errors import ResourceError
 from gnomon.sandbox import run as run_module
 from gnomon.sandbox.job import Broken, Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Value, Work
 from gnomon.sandbox.remote import far
+from gnomon.sandbox.reports import Reports, ending, plain, text
 from gnomon.sandbox.run import NONCE
-from gnomon.sandbox.told import Told, ending, plain, text
 
 __all__ = ["Elsewhere", "Reply", "needed"]
 
 SPARE = 30.0
-"""Seconds that a sandbox may take beyond the limit of the run in it."""
+"""Seconds that a remote sandbox may take beyond the limit of its run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the script's process elsewhere printed, whatever its status."""
+    """The output of the remote script, for any exit status."""
 
     stdout: str
 
 
 class Elsewhere(ABC):
-    """A runner whose subclass knows how to run one script in a fresh sandbox.
+    """Base class of remote runners. A subclass runs one script in a new sandbox.
 
-    Args: workers: sandboxes at the same time; limits: `processes` is kept by the provider, if at all; retries: how
-        often a run is tried again when the provider failed.
+    Args: workers: number of concurrent sandboxes; limits: only the provider can enforce `processes`; retries: number
+        of retries of a run after a failure of the provider.
     """
 
     def __init__(self, workers: int = 4, limits: Limits | None = None, *, retries: int = 2) -> None:
@@ -51,18 +50,18 @@ class Elsewhere(ABC):
 
     @abstractmethod
     def execute(self, script: str, timeout: float) -> Reply:
-        """Run a Python script in a fresh sandbox without network, and remove it. Args: timeout: seconds.
+        """Run a Python script in a new sandbox without network, and remove the sandbox. Args: timeout: seconds.
 
-        Raises: any exception, when the provider failed; `TimeoutError`, when the sandbox ran out of time.
+        Raises: TimeoutError if the sandbox ran out of time; any other exception if the provider failed.
         """
 
     def map(self, jobs: Iterable[Work]) -> list[Outcome]:
-        """One outcome per job, in order, whatever the order they end in."""
+        """One outcome per job, in the order of the jobs."""
         with ThreadPoolExecutor(self.workers) as threads:
             return list(threads.map(self._outcome, list(jobs)))
 
     def close(self) -> None:  # noqa: B027
-        """Nothing is kept between runs."""
+        """Does nothing: no state is kept between runs."""
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +85,7 @@ class Elsewhere(ABC):
         return Finished(values=tuple(values), stdout=out, stderr=err)
 
     def _run(self, work: Work, inputs: list[str], stdin: str) -> Outcome:
-        """One run, tried again while the provider fails."""
+        """One run, retried after failures of the provider."""
         nonce = secrets.token_bytes(NONCE)
         script = self._script(work, inputs, stdin, nonce)
         timeout = self.limits.wall_seconds * max(1, len(inputs)) + SPARE
@@ -125,36 +124,36 @@ class Elsewhere(ABC):
         return f"{Path(far.__file__).read_text()}\n\nprint(envelope({call}, {words[2]!r}))\n"
 
     def _read(self, work: Work, reply: Reply, inputs: int, nonce: bytes) -> Outcome:
-        """The outcome that an envelope tells of. What breaks its form is held against the job that ran beside it."""
+        """The outcome in a reply. A malformed reply counts as a failure of the job."""
         try:
             line = json.loads(reply.stdout.strip().splitlines()[-1])
-            heard = {name: base64.b64decode(line[name]) for name in ("result", "stdout", "stderr")}
+            received = {name: base64.b64decode(line[name]) for name in ("result", "stdout", "stderr")}
             status, spent = int(line["status"]), str(line["spent"])
         except (ValueError, LookupError, TypeError, RecursionError):
-            return Raised(error="Forged: the sandbox did not answer in form")
-        told = Told(nonce, self.limits.output_bytes)
-        told.feed(heard["result"])
-        output: dict[str, Any] = {"stdout": text(heard["stdout"]), "stderr": text(heard["stderr"])}
-        values = tuple(told.values[:inputs])
-        if told.full or spent in ("output", "wall"):
-            return Exceeded(resource="output" if told.full or spent == "output" else "wall", values=values, **output)
-        if isinstance(told.last, Exceeded):
-            return Exceeded(resource=told.last.resource, values=values, **output)
+            return Raised(error="Forged: the reply of the sandbox is malformed")
+        reports = Reports(nonce, self.limits.output_bytes)
+        reports.feed(received["result"])
+        output: dict[str, Any] = {"stdout": text(received["stdout"]), "stderr": text(received["stderr"])}
+        values = tuple(reports.values[:inputs])
+        if reports.full or spent in ("output", "wall"):
+            return Exceeded(resource="output" if reports.full or spent == "output" else "wall", values=values, **output)
+        if isinstance(reports.last, Exceeded):
+            return Exceeded(resource=reports.last.resource, values=values, **output)
         if -status in (signal.SIGXCPU, signal.SIGKILL):
             return Exceeded(resource="cpu", values=values, **output)
-        ended = told.last or ending(-status if status < 0 else status << 8)
+        ended = reports.last or ending(-status if status < 0 else status << 8)
         if isinstance(work, Program):
             return Finished(values=(ended or Ok(output["stdout"]),), **output)
-        if told.forged or len(told.values) > inputs:
-            return Raised(error=f"Forged: {told.forged or 'more answers than inputs'}", **output)
-        if len(values) == inputs and told.last is None:
+        if reports.forged or len(reports.values) > inputs:
+            return Raised(error=f"Forged: {reports.forged or 'more answers than inputs'}", **output)
+        if len(values) == inputs and reports.last is None:
             return Finished(values=values, **output)
         ended = ended or Err("Exit", f"ended before input {len(values)} was answered")
         return Raised(error=f"{ended.type}: {ended.message}", values=values, **output)
 
 
 def needed(package: str, extra: str) -> Any:
-    """An optional package. Raises: ResourceError, E523, with the line that installs it."""
+    """Import an optional package. Raises: ResourceError E523, with the install command."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
@@ -164,5 +163,5 @@ def needed(package: str, extra: str) -> Any:
 
 
 def refused(provider: str, why: str, fix: str) -> ResourceError:
-    """The error of a provider that does not know us."""
+    """The error for a provider that refuses the credentials."""
     return ResourceError("E524", f"{provider} cannot be used", why=why, fix=fix)

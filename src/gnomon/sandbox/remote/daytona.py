@@ -11,9 +11,9 @@ __all__ = ["DaytonaRunner"]
 
 
 class DaytonaRunner(Elsewhere):
-    """Sandboxes without network. Args: image: with a `python3` of 3.11 or newer.
+    """Sandboxes without network. Args: image: must contain `python3` 3.11 or newer.
 
-    Raises: ResourceError, E523 without the package, E524 without a key.
+    Raises: ResourceError E523 without the package, E524 without a key.
     """
 
     def __init__(self, image: str = "python:3.11-slim", workers: int = 4, limits: Limits | None = None) -> None:

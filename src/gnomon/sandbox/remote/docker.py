@@ -1,4 +1,4 @@
-"""Runs in containers of a Docker daemon, one per run, by its command line.
+"""Run jobs in Docker containers, one per run, with the command line client.
 
 Source: docs.docker.com/reference/cli/docker/container/run.
 """
@@ -15,9 +15,9 @@ __all__ = ["DockerRunner"]
 
 
 class DockerRunner(Elsewhere):
-    """Containers without network, rights or a writable root. Args: image: with a `python3` of 3.11 or newer.
+    """Containers without network, capabilities or a writable root. Args: image: must contain `python3` 3.11 or newer.
 
-    Raises: ResourceError, E524, without the command or a daemon that answers it.
+    Raises: ResourceError E524 if the command is missing or no daemon answers.
     """
 
     def __init__(self, image: str = "python:3.11-slim", workers: int = 4, limits: Limits | None = None) -> None:
@@ -31,7 +31,7 @@ class DockerRunner(Elsewhere):
             raise refused("Docker", why, "systemctl start docker, or set DOCKER_HOST")
 
     def command(self) -> list[str]:
-        """The call, up to the program inside."""
+        """The docker command line, up to the program inside."""
         limits = self.limits
         words = ["docker", "run", "--rm", "--interactive", "--init", "--network", "none", "--read-only"]
         words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534"]
@@ -44,6 +44,6 @@ class DockerRunner(Elsewhere):
             done = subprocess.run(self.command(), input=script, capture_output=True, text=True, timeout=timeout)
         except subprocess.TimeoutExpired as error:
             raise TimeoutError from error
-        if done.returncode == 125:  # Of docker itself.
+        if done.returncode == 125:  # Docker itself failed.
             raise OSError(done.stderr.strip())
         return Reply(done.stdout)

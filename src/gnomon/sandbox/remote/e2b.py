@@ -11,9 +11,9 @@ __all__ = ["E2BRunner"]
 
 
 class E2BRunner(Elsewhere):
-    """Micro-VMs without internet. Args: template: with a `python3` of 3.11 or newer; E2B's own if empty.
+    """Micro-VMs without internet. Args: template: must contain `python3` 3.11 or newer; empty for E2B's default.
 
-    Raises: ResourceError, E523 without the package, E524 without a key.
+    Raises: ResourceError E523 without the package, E524 without a key.
     """
 
     def __init__(self, template: str = "", workers: int = 4, limits: Limits | None = None) -> None:

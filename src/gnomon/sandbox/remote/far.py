@@ -1,7 +1,7 @@
-"""What runs on the machine elsewhere: one process that starts the untrusted one, keeps its limits and tells the rest.
+"""The script for a remote machine. It starts the untrusted process, enforces the limits and prints the result.
 
-Its text is sent together with that of `gnomon.sandbox.run`; it needs the standard library only. It prints one line, the
-envelope: status, result, output and errors of the untrusted process.
+Its source is sent together with that of `gnomon.sandbox.run`; it needs only the standard library. It prints one line,
+the envelope: status, result, output and errors of the untrusted process.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from gnomon_run import framed, run
 with open(sys.argv[2]) as file: work = json.load(file)
-def tell(told):
-    rest = framed(told, bytes.fromhex(work["nonce"]))
+def send(report):
+    rest = framed(report, bytes.fromhex(work["nonce"]))
     while rest: rest = rest[os.write(int(sys.argv[3]), rest):]
-tell(["ready"])
-status = run(work, tell)
+send(["ready"])
+status = run(work, send)
 for stream in (sys.stdout, sys.stderr):
     try: stream.flush()
     except BaseException: pass
@@ -62,12 +62,12 @@ def envelope(work: dict[str, Any], limits: dict[str, Any], source: str) -> str:
         os.close(theirs)
         assert child.stdout is not None and child.stderr is not None
         pipes = {result: "result", child.stdout.fileno(): "stdout", child.stderr.fileno(): "stderr"}
-        heard, spent = listen(child, pipes, limits)
+        written, spent = listen(child, pipes, limits)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         status = child.wait()
-    told: dict[str, Any] = {name: base64.b64encode(data).decode() for name, data in heard.items()}
-    return json.dumps({**told, "status": status, "spent": spent})
+    encoded: dict[str, Any] = {name: base64.b64encode(data).decode() for name, data in written.items()}
+    return json.dumps({**encoded, "status": status, "spent": spent})
 
 
 def confine(limits: dict[str, Any]) -> None:
@@ -83,8 +83,8 @@ def confine(limits: dict[str, Any]) -> None:
 def listen(
     child: subprocess.Popen[bytes], pipes: dict[int, str], limits: dict[str, Any]
 ) -> tuple[dict[str, bytearray], str]:
-    """What is written on each pipe until the process ends. Returns: that, and the limit it went over, if any."""
-    heard = {name: bytearray() for name in pipes.values()}
+    """Read all pipes until the process ends. Returns: their content, and the exceeded limit, if any."""
+    written = {name: bytearray() for name in pipes.values()}
     due, ending = time.monotonic() + limits["wall"], False
     with selectors.DefaultSelector() as selector:
         for descriptor in pipes:
@@ -94,14 +94,17 @@ def listen(
             ready = selector.select(0.0 if ending else 0.02)
             for key, _ in ready:
                 piece = os.read(key.fd, 2**16)
-                heard[pipes[key.fd]] += piece
+                written[pipes[key.fd]] += piece
                 if not piece:
                     selector.unregister(key.fd)
-            if len(heard["result"]) > limits["output"] or len(heard["stdout"] + heard["stderr"]) > limits["output"]:
-                return heard, "output"
+            if (
+                len(written["result"]) > limits["output"]
+                or len(written["stdout"] + written["stderr"]) > limits["output"]
+            ):
+                return written, "output"
             if ending and not ready:
                 break
             ending = child.poll() is not None
             if time.monotonic() > due and not ending:
-                return heard, "wall"
-    return heard, ""
+                return written, "wall"
+    return written, ""

@@ -12,9 +12,9 @@ __all__ = ["ModalRunner"]
 
 
 class ModalRunner(Elsewhere):
-    """gVisor sandboxes without network. Args: app: name of the Modal app they belong to, made when it is not there.
+    """gVisor sandboxes without network. Args: app: name of their Modal app, which is created if it does not exist.
 
-    Raises: ResourceError, E523 without the package, E524 without a token.
+    Raises: ResourceError E523 without the package, E524 without a token.
     """
 
     def __init__(self, app: str = "gnomon", workers: int = 4, limits: Limits | None = None) -> None:
@@ -38,10 +38,10 @@ class ModalRunner(Elsewhere):
             process.stdin.write(script.encode())
             process.stdin.write_eof()
             process.stdin.drain()
-            said = process.stdout.read()
-            if process.wait() == -1:  # What Modal returns for a time that ran out.
+            output = process.stdout.read()
+            if process.wait() == -1:  # Modal returns -1 after a timeout.
                 raise TimeoutError
-            return Reply(said)
+            return Reply(output)
         except modal.exception.ExecTimeoutError as error:
             raise TimeoutError from error
         finally:

@@ -1,4 +1,4 @@
-"""One sandbox process as its owner holds it: started, asked, and ended with all that lives in it."""
+"""A sandbox worker, seen from its owner: start it, send it jobs, and end it with all its processes."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from gnomon.sandbox.inside import HEAD, pack
 from gnomon.sandbox.job import Limits
 from gnomon.sandbox.seccomp import JOB, WORKER, filter_program
 
-__all__ = ["Cell", "Plan", "reach"]
+__all__ = ["Plan", "SandboxWorker", "reach"]
 
 PATIENCE = 60.0
-"""Seconds a fresh sandbox may take to import what it needs."""
+"""Seconds that a new sandbox may take for its imports."""
 LEAVE = 5.0
-"""Seconds that bubblewrap may take to end when all inside has ended, before it is killed."""
+"""Seconds after the end of all inner processes before bubblewrap is killed."""
 OWN = 64 * 2**20
-"""Bytes of memory that a sandbox needs for itself."""
+"""Memory that a sandbox itself needs, in bytes."""
 OWN_PROCESSES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How every worker of a sandbox is made."""
+    """The settings of every worker of a sandbox."""
 
     kind: str
-    """`root`, `user`, or `bare` for no wall at all."""
+    """`root`, `user`, or `bare` for no confinement."""
     limits: Limits
     imports: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
 
     def paths(self) -> list[str]:
-        """Where the modules to import are found: the caller's own search path, if there are any."""
+        """The caller's search path if there are modules to import, else nothing."""
         return [os.path.abspath(path) for path in sys.path if os.path.isdir(path)] if self.imports else []
 
     def message(self, folder: str) -> dict[str, Any]:
-        """What the first process is told."""
+        """The first message to the worker."""
         return {
             "way": self.kind,
             "uid": nobody(),
@@ -60,7 +60,7 @@ class Plan:
             "limits": {
                 "memory": self.limits.memory_bytes,
                 "file": self.limits.file_bytes,
-                # Where there is no wall, all processes of the user would count.
+                # Without namespaces, the limit would count all processes of the user.
                 "processes": 0 if self.kind == "bare" else self.limits.processes + 1,
             },
             "argv": [],
@@ -68,24 +68,24 @@ class Plan:
 
 
 @dataclass(slots=True, eq=False)
-class Cell:
-    """A sandbox with a process that forks one per job."""
+class SandboxWorker:
+    """A sandbox whose first process forks a new process for each job."""
 
     plan: Plan
     process: subprocess.Popen[bytes]
     control: socket.socket
     first: int
-    """Handle (pidfd) of its first process, whose end is the end of all others."""
+    """Handle (pidfd) of its first process. When it ends, all others end."""
     group: Group
     report: dict[str, Any]
     folder: str | None = None
     jobs: int = 0
-    heard: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
     gone: bool = False
 
     @classmethod
     def start(cls, plan: Plan) -> Self:
-        """A fresh sandbox. Raises: ResourceError, E521, when it cannot be built, with what bubblewrap said."""
+        """Start a sandbox. Raises: ResourceError E521, with bubblewrap's message, if it cannot be built."""
         limits = plan.limits
         group = Group.open(limits.memory_bytes + limits.file_bytes + OWN, limits.processes + OWN_PROCESSES)
         folder = tempfile.mkdtemp(prefix="gnomon-") if plan.kind == "bare" else None
@@ -101,7 +101,7 @@ class Cell:
         return cls(plan, process, mine, handles[0], group, report, folder)
 
     def ask(self, work: dict[str, Any], descriptors: list[int]) -> None:
-        """Send a job with its result, output and error pipes. Raises: OSError, when the sandbox is gone."""
+        """Send a job with its result, output and error pipes. Raises: OSError if the sandbox has ended."""
         self.control.setblocking(True)
         self.control.settimeout(PATIENCE)
         message = pack(work)
@@ -110,36 +110,36 @@ class Cell:
         self.control.setblocking(False)
         self.jobs += 1
 
-    def hear(self) -> tuple[list[dict[str, Any]], list[int], bool]:
-        """Messages and descriptors that arrived, and whether the sandbox is still there."""
+    def receive(self) -> tuple[list[dict[str, Any]], list[int], bool]:
+        """The messages and descriptors that arrived, and whether the sandbox is alive."""
         handles: list[int] = []
         alive = True
         try:
             piece, handles, *_ = socket.recv_fds(self.control, 2**16, 1)
             alive = bool(piece)
-            self.heard += piece
+            self.received += piece
         except BlockingIOError:
             pass
         except OSError:
             alive = False
         messages = []
-        while len(self.heard) >= HEAD and len(self.heard) >= HEAD + (
-            size := int.from_bytes(self.heard[:HEAD], "little")
+        while len(self.received) >= HEAD and len(self.received) >= HEAD + (
+            size := int.from_bytes(self.received[:HEAD], "little")
         ):
-            messages.append(json.loads(self.heard[HEAD : HEAD + size]))
-            del self.heard[: HEAD + size]
+            messages.append(json.loads(self.received[HEAD : HEAD + size]))
+            del self.received[: HEAD + size]
         return messages, handles, alive
 
     def renew(self) -> None:
-        """Put a fresh sandbox in its place."""
+        """Replace the sandbox with a new one."""
         self.kill()
-        fresh = Cell.start(self.plan)
+        fresh = SandboxWorker.start(self.plan)
         self.process, self.control, self.first, self.group = fresh.process, fresh.control, fresh.first, fresh.group
-        self.report, self.folder, self.heard = fresh.report, fresh.folder, bytearray()
+        self.report, self.folder, self.received = fresh.report, fresh.folder, bytearray()
         self.jobs, self.gone = 0, False
 
     def kill(self) -> None:
-        """End it and everything inside, and return when that is done."""
+        """Kill the sandbox and all its processes, and wait until they are gone."""
         if self.gone:
             return
         self.gone = True
@@ -151,7 +151,7 @@ class Cell:
 def reach(
     process: subprocess.Popen[bytes], control: socket.socket, plan: dict[str, Any], group: Group
 ) -> tuple[dict[str, Any], list[int]]:
-    """Tell a fresh first process what to be, and hear what it became. Raises: ResourceError, E521."""
+    """Send the plan to a new sandbox. Returns: its report and its handles. Raises: ResourceError E521."""
     control.settimeout(PATIENCE)
     data, handles = b"", list[int]()
     with suppress(OSError):
@@ -163,35 +163,35 @@ def reach(
     control.close()
     late = process.poll() is None
     process.kill()
-    said = last_words(process)
+    output = error_output(process)
     group.close()
-    raise cannot_start(said or (f"nothing for {PATIENCE:g} s" if late else ""))
+    raise cannot_start(output or (f"nothing for {PATIENCE:g} s" if late else ""))
 
 
-def last_words(process: subprocess.Popen[bytes]) -> str:
-    """What a killed process has written to its error pipe, which others may hold open."""
-    said = b""
+def error_output(process: subprocess.Popen[bytes]) -> str:
+    """The error output of a killed process. Other processes may still hold the pipe open."""
+    output = b""
     try:
-        said = process.communicate(timeout=LEAVE)[1] or b""
+        output = process.communicate(timeout=LEAVE)[1] or b""
     except subprocess.TimeoutExpired as error:
-        said = error.stderr or b""
-    return said.decode(errors="replace")
+        output = error.stderr or b""
+    return output.decode(errors="replace")
 
 
-def cannot_start(said: str) -> ResourceError:
-    """The refusal for a sandbox that could not be built, with the setting that mends it as far as its words tell."""
-    lines = [line for line in said.strip().splitlines() if line.strip()]
+def cannot_start(output: str) -> ResourceError:
+    """The error for a sandbox that cannot be built, with a fix that depends on bubblewrap's message."""
+    lines = [line for line in output.strip().splitlines() if line.strip()]
     last = lines[-1] if lines else "(no output)"
     fix = "use a machine or container that permits user namespaces, or run as root with CAP_SYS_ADMIN"
-    if ("namespace" in said and "ermi" in said) or "uid map" in said:
+    if ("namespace" in output and "ermi" in output) or "uid map" in output:
         fix = (
             "sysctl -w kernel.unprivileged_userns_clone=1 (Debian); "
             "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for bwrap (Ubuntu); "
             "sysctl -w user.max_user_namespaces=10000; in a container: --cap-add SYS_ADMIN"
         )
-    elif "ModuleNotFoundError" in said or "ImportError" in said:
+    elif "ModuleNotFoundError" in output or "ImportError" in output:
         fix = "list only modules in `imports` that this interpreter can import"
-    elif "nknown option" in said:
+    elif "nknown option" in output:
         fix = "bubblewrap 0.8 or newer: apt-get install bubblewrap"
     return ResourceError(
         "E521", "a sandbox cannot be started on this host", why=f"bubblewrap reported: {last}", fix=fix
@@ -199,7 +199,7 @@ def cannot_start(said: str) -> ResourceError:
 
 
 def end(process: subprocess.Popen[bytes], first: int, control: socket.socket, group: Group) -> None:
-    """Kill a sandbox's first process and wait until the kernel has taken down the rest."""
+    """Kill a sandbox's first process, and wait until the kernel has ended the others."""
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(first, signal.SIGKILL)
     os.close(first)
@@ -213,12 +213,12 @@ def end(process: subprocess.Popen[bytes], first: int, control: socket.socket, gr
 
 
 def processor_clock(handle: int) -> int | None:
-    """The clock of the processor time of a process, of which a handle (pidfd) is at hand; None when it is gone."""
+    """The CPU clock of a process with this handle (pidfd); None if it has ended."""
     with open(f"/proc/self/fdinfo/{handle}") as info:
         pid = next(int(line.split()[1]) for line in info if line.startswith("Pid:"))
-    return ~pid << 3 | 2 if pid > 0 else None  # Linux's clock of another process.
+    return ~pid << 3 | 2 if pid > 0 else None  # Clock id of another process on Linux.
 
 
 def whole_seconds(seconds: float) -> int:
-    """The resource limit that stands behind a limit kept by clock: a second above it."""
+    """The kernel's CPU limit behind a limit that the owner enforces: one second more."""
     return math.ceil(seconds) + 1

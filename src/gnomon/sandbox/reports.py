@@ -1,4 +1,4 @@
-"""Read what confined code says about itself, believing nothing but its form."""
+"""Parse the reports of confined code. Only their form is checked; their content is not trusted."""
 
 from __future__ import annotations
 
@@ -10,57 +10,57 @@ from typing import Any, get_args
 from gnomon.sandbox.job import Err, Exceeded, Ok, Resource, Value
 from gnomon.sandbox.run import HEAD, NONCE
 
-__all__ = ["Told", "ending"]
+__all__ = ["Reports", "ending"]
 
 RESOURCES = get_args(Resource)
 
 
 @dataclass(slots=True)
-class Told:
-    """The lines of one run, as they come in."""
+class Reports:
+    """The reports of one run, parsed as they arrive."""
 
     nonce: bytes
     cap: int
-    """Bytes of all lines together, their heads not counted."""
+    """Largest size of all reports together, in bytes, without their headers."""
     ready: bool = False
-    """The process was made ready; all that follows may be the untrusted source's word."""
+    """The process is ready. All later reports may come from untrusted code."""
     values: list[Value] = field(default_factory=list)
     last: Err | Exceeded | None = None
-    """Why there are no more values, as far as it said so: an error, or a resource."""
+    """The reported reason why no more values follow: an error or a resource."""
     forged: str = ""
-    """What is wrong with the form of a line; after it nothing is read."""
+    """The fault in the form of a report. Later data is ignored."""
     full: bool = False
-    """It said more than it may."""
+    """The reports exceeded `cap`."""
     size: int = 0
-    heard: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
 
     def feed(self, piece: bytes) -> None:
-        """Read on. A line that breaks the form is the end of all reading."""
-        heard = self.heard
-        heard += piece
-        while len(heard) >= HEAD + NONCE and not (self.forged or self.full or self.last):
-            size = int.from_bytes(heard[:HEAD], "little")
-            if bytes(heard[HEAD : HEAD + NONCE]) != self.nonce:
-                self.forged = "a line without the nonce of the job"
+        """Parse more data. Parsing stops at the first malformed report."""
+        received = self.received
+        received += piece
+        while len(received) >= HEAD + NONCE and not (self.forged or self.full or self.last):
+            size = int.from_bytes(received[:HEAD], "little")
+            if bytes(received[HEAD : HEAD + NONCE]) != self.nonce:
+                self.forged = "a report without the nonce of the job"
             elif self.size + size > self.cap:
                 self.full = True
-            elif len(heard) < HEAD + NONCE + size:
+            elif len(received) < HEAD + NONCE + size:
                 return
             else:
                 self.size += size
-                self.read(bytes(heard[HEAD + NONCE : HEAD + NONCE + size]))
-                del heard[: HEAD + NONCE + size]
+                self.read(bytes(received[HEAD + NONCE : HEAD + NONCE + size]))
+                del received[: HEAD + NONCE + size]
         if self.forged or self.full or self.last:
-            heard.clear()
+            received.clear()
 
     def read(self, line: bytes) -> None:
-        """Take one line for what it says."""
+        """Parse one report."""
         try:
-            told = json.loads(line)
+            parsed = json.loads(line)
         except (ValueError, RecursionError):
-            self.forged = "a line that is not JSON"
+            self.forged = "a report that is not JSON"
             return
-        match told:
+        match parsed:
             case ["ready"] if not self.ready:
                 self.ready = True
             case ["ok", value]:
@@ -72,11 +72,11 @@ class Told:
             case ["exceeded", resource] if resource in RESOURCES:
                 self.last = Exceeded(resource=resource)
             case _:
-                self.forged = "a line that says nothing known"
+                self.forged = "a report of an unknown kind"
 
 
 def ending(status: int) -> Err | None:
-    """What a process's wait status says; None for a plain end with status 0."""
+    """The error in a process's wait status; None for exit status 0."""
     if status & 0x7F:
         number = status & 0x7F
         try:
@@ -88,10 +88,10 @@ def ending(status: int) -> Err | None:
 
 
 def text(written: bytes | bytearray) -> str:
-    """Output as text, whatever bytes it holds."""
+    """Output bytes as text, with U+FFFD for invalid UTF-8."""
     return bytes(written).decode("utf-8", errors="replace")
 
 
 def plain(value: Any) -> str:
-    """An input as JSON. Raises: TypeError, ValueError, for what is no JSON value."""
+    """An input as JSON. Raises: TypeError or ValueError if it is not a JSON value."""
     return json.dumps(value)

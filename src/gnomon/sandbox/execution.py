@@ -1,4 +1,4 @@
-"""A job on its way through a sandbox: what is heard of it, what it has used, what became of it."""
+"""The execution of one job in a sandbox: its reports, its resource use and its outcome."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gnomon.sandbox.cell import Cell, processor_clock, whole_seconds
 from gnomon.sandbox.job import Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Resource, Value, Work
+from gnomon.sandbox.reports import Reports, ending, plain, text
 from gnomon.sandbox.run import NONCE
-from gnomon.sandbox.told import Told, ending, plain, text
+from gnomon.sandbox.worker import SandboxWorker, processor_clock, whole_seconds
 
-__all__ = ["Flight", "Lost"]
+__all__ = ["Execution", "Lost"]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The sandbox went away under the job."""
+    """The sandbox ended while the job ran."""
 
 
-class Flight:
-    """One job, which is one run with all inputs, or for a program one run per input."""
+class Execution:
+    """One job. A `Job` is one run with all inputs; a `Program` is one run per input."""
 
     def __init__(self, work: Work, place: int, limits: Limits) -> None:
         self.work, self.place, self.limits = work, place, limits
         self.tries = 0
         self.outcome: Outcome | Lost | None = None
         self.clean = False
-        """Whether its sandbox can serve another job."""
+        """Whether the sandbox can be reused for another job."""
         self.inputs = [plain(list(words)) for words in work.inputs] if isinstance(work, Job) else list(work.stdins)
         if isinstance(work, Program) and any(len(stdin) > limits.file_bytes for stdin in work.stdins):
             raise ValueError(f"a standard input is longer than file_bytes, which is {limits.file_bytes}")
         self.runs = 1 if isinstance(work, Job) else len(self.inputs)
 
-    def board(self, cell: Cell, selector: selectors.BaseSelector) -> None:
-        """Begin, in a sandbox that runs nothing else meanwhile."""
-        self.cell, self.selector = cell, selector
+    def begin(self, worker: SandboxWorker, selector: selectors.BaseSelector) -> None:
+        """Begin the job in a sandbox that runs no other job."""
+        self.worker, self.selector = worker, selector
         self.tries += 1
         self.outcome, self.clean = None, False
         self.values: list[Value] = []
         self.stdout, self.stderr = bytearray(), bytearray()
         self.pipes: dict[str, int] = {}
-        self.kills = cell.group.kills()
+        self.kills = worker.group.kills()
         self.due = time.monotonic() + self.limits.wall_seconds
-        selector.register(cell.control, selectors.EVENT_READ, (self, "control"))
+        selector.register(worker.control, selectors.EVENT_READ, (self, "control"))
         if self.runs:
             self.start()
         else:
@@ -57,7 +57,7 @@ class Flight:
     def start(self) -> None:
         """Send the next run."""
         nonce = secrets.token_bytes(NONCE)
-        self.told = Told(nonce, self.limits.output_bytes)
+        self.reports = Reports(nonce, self.limits.output_bytes)
         self.written = {"stdout": bytearray(), "stderr": bytearray()}
         self.clock: int | None = None
         self.mark(0.0)
@@ -69,7 +69,7 @@ class Flight:
             self.selector.register(mine, selectors.EVENT_READ, (self, name))
             theirs.append(other)
         try:
-            self.cell.ask(self.message(nonce), theirs)
+            self.worker.ask(self.message(nonce), theirs)
         except OSError:
             self.outcome = Lost()
         finally:
@@ -89,14 +89,14 @@ class Flight:
         }
 
     def mark(self, used: float) -> None:
-        """Begin to count time for the next input."""
+        """Start the clocks for the next input."""
         self.began, self.used = time.monotonic(), used
         self.due = self.began + min(self.limits.cpu_seconds, self.limits.wall_seconds)
 
-    def hear(self, name: str) -> None:
-        """Take what has arrived on one of the channels."""
+    def receive(self, name: str) -> None:
+        """Process the data that arrived on one channel."""
         if name == "control":
-            messages, handles, alive = self.cell.hear()
+            messages, handles, alive = self.worker.receive()
             for handle in handles:
                 self.clock = processor_clock(handle)
                 os.close(handle)
@@ -104,17 +104,17 @@ class Flight:
                 if "status" in message:
                     self.finish(message)
             if not alive and self.outcome is None:
-                self.exceed("memory") if self.cell.group.kills() > self.kills else self.lose()
+                self.exceed("memory") if self.worker.group.kills() > self.kills else self.lose()
         else:
-            answered = len(self.told.values)
+            answered = len(self.reports.values)
             self.read(name)
-            if len(self.told.values) > answered:
+            if len(self.reports.values) > answered:
                 self.mark(self.processor() or 0.0)
-            if self.told.full:
+            if self.reports.full:
                 self.exceed("output")
 
     def read(self, name: str) -> bool:
-        """Read once from a pipe. Returns: whether there may be more."""
+        """Read once from a pipe. Returns: whether more data may follow."""
         try:
             piece = os.read(self.pipes[name], 2**16)
         except (BlockingIOError, KeyError):
@@ -122,21 +122,21 @@ class Flight:
         if not piece:
             self.shut(name)
         elif name == "result":
-            self.told.feed(piece)
+            self.reports.feed(piece)
         else:
             self.written[name] += piece
             if sum(map(len, self.written.values())) > self.limits.output_bytes:
-                self.told.full = True
-        return bool(piece) and not self.told.full
+                self.reports.full = True
+        return bool(piece) and not self.reports.full
 
     def processor(self) -> float | None:
-        """Seconds of processor time its process has used; None when it is gone."""
+        """CPU seconds of the job's process; None if it has ended."""
         with suppress(OSError):
             return time.clock_gettime(self.clock) if self.clock is not None else 0.0
         return None
 
-    def look(self, now: float) -> None:
-        """See what it has used up; if nothing yet, when to look again."""
+    def check_limits(self, now: float) -> None:
+        """End the job if it has exceeded a limit; else set the time of the next check."""
         if now - self.began >= self.limits.wall_seconds:
             return self.exceed("wall")
         rest = self.limits.wall_seconds - (now - self.began)
@@ -149,13 +149,13 @@ class Flight:
         return None
 
     def finish(self, message: dict[str, Any]) -> None:
-        """The run's process is gone: judge what it left, and begin the next run if there is one."""
+        """Evaluate a finished run, and begin the next one if there is one."""
         for name in list(self.pipes):
             while self.read(name):
                 pass
             self.shut(name)
         self.clean = not message["left"]
-        status, inside = message["status"], self.told
+        status, inside = message["status"], self.reports
         if not inside.ready:
             return self.lose()
         if inside.full:
@@ -163,7 +163,7 @@ class Flight:
         if isinstance(inside.last, Exceeded):
             return self.exceed(inside.last.resource)
         if status & 0x7F in (signal.SIGKILL, signal.SIGXCPU):
-            if self.cell.group.kills() > self.kills:
+            if self.worker.group.kills() > self.kills:
                 return self.exceed("memory")
             if message["cpu"] >= self.limits.cpu_seconds:
                 return self.exceed("cpu")
@@ -175,20 +175,20 @@ class Flight:
             self.outcome = Finished(values=tuple(self.values), **self.output())
         elif self.clean:
             self.start()
-        else:  # The rest begins in a fresh sandbox: as if from here, without a try used up.
+        else:  # The remaining runs use a new sandbox. This does not count as a retry.
             self.renew()
         return None
 
     def settle(self, status: int) -> None:
-        """The outcome of a job whose process ended within its limits."""
+        """Set the outcome of a job whose process ended within its limits."""
         self.keep()
-        self.values = list(self.told.values)
+        self.values = list(self.reports.values)
         missing = ending(status) or Err("Exit", "ended with status 0")
-        if self.told.forged or len(self.values) > len(self.inputs):
-            error = f"Forged: {self.told.forged or 'more answers than inputs'}"
+        if self.reports.forged or len(self.values) > len(self.inputs):
+            error = f"Forged: {self.reports.forged or 'more answers than inputs'}"
             self.values = []
-        elif isinstance(self.told.last, Err):
-            error = f"{self.told.last.type}: {self.told.last.message}"
+        elif isinstance(self.reports.last, Err):
+            error = f"{self.reports.last.type}: {self.reports.last.message}"
         elif len(self.values) < len(self.inputs):
             error = f"{missing.type}: {missing.message} before input {len(self.values)} was answered"
         else:
@@ -197,17 +197,17 @@ class Flight:
         self.outcome = Raised(error=error, values=tuple(self.values), **self.output())
 
     def judge(self, status: int) -> Value:
-        """The value of one run of a program: its output, if it ended well."""
-        if isinstance(self.told.last, Err):
-            return self.told.last
+        """The value of one run of a program: its output if its exit status is 0."""
+        if isinstance(self.reports.last, Err):
+            return self.reports.last
         return ending(status) or Ok(text(self.written["stdout"]))
 
     def renew(self) -> None:
-        """Go on with the next run in a fresh sandbox."""
-        self.selector.unregister(self.cell.control)
-        self.cell.renew()
-        self.kills = self.cell.group.kills()
-        self.selector.register(self.cell.control, selectors.EVENT_READ, (self, "control"))
+        """Continue with the next run in a new sandbox."""
+        self.selector.unregister(self.worker.control)
+        self.worker.renew()
+        self.kills = self.worker.group.kills()
+        self.selector.register(self.worker.control, selectors.EVENT_READ, (self, "control"))
         self.start()
 
     def keep(self) -> None:
@@ -219,7 +219,7 @@ class Flight:
         return {"stdout": text(self.stdout), "stderr": text(self.stderr)}
 
     def exceed(self, resource: Resource) -> None:
-        """It is over; whatever it still runs goes with its sandbox."""
+        """End the job with `Exceeded`. Its remaining processes end with the sandbox."""
         for name in list(self.pipes):
             while self.read(name):
                 pass
@@ -227,7 +227,7 @@ class Flight:
         for name, written in self.written.items():
             self.written[name] = written[:cap]
         self.keep()
-        values = tuple(self.told.values[: len(self.inputs)] if isinstance(self.work, Job) else self.values)
+        values = tuple(self.reports.values[: len(self.inputs)] if isinstance(self.work, Job) else self.values)
         self.outcome, self.clean = Exceeded(resource=resource, values=values, **self.output()), False
 
     def lose(self) -> None:
@@ -239,8 +239,8 @@ class Flight:
             os.close(descriptor)
 
     def leave(self) -> None:
-        """Close what it holds; its sandbox is its owner's again."""
+        """Close all pipes and handles, and return the sandbox to its owner."""
         for name in list(self.pipes):
             self.shut(name)
         with suppress(KeyError, ValueError):
-            self.selector.unregister(self.cell.control)
+            self.selector.unregister(self.worker.control)
