@@ -1,1 +1,1 @@
-"""What other libraries have: their environments and rewards brought in, and environments of ours served to them."""
+"""Integrations with other libraries: import their environments and rewards, and export environments to them."""

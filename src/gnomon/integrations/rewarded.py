@@ -1,4 +1,4 @@
-"""Tasks as rows and a reward as a function, as an environment."""
+"""An environment from tasks as rows and a reward as a function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLE = '{"prompt": "What is 2 + 2? <answer>...</answer>", "answer": "4"}'
 
 @dataclass(frozen=True, kw_only=True)
 class Rewarded:
-    """Questions of one turn that somebody else wrote, judged by a function."""
+    """Tasks of one turn from a user's rows, judged by a function."""
 
     train: tuple[Task, ...]
     test: tuple[Task, ...]
@@ -54,7 +54,7 @@ class Rewarded:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What a recipe says of it: the tasks are known by their hash."""
+        """The entry in a recipe. It identifies the tasks by their hash."""
         total = sha256(
             repr([(task.messages, task.answer, dict(task.info)) for task in self.train + self.test]).encode()
         )
@@ -69,17 +69,17 @@ def rewarded(tasks: Any, reward: Callable[..., Any], reward_range: tuple[float, 
         tasks: rows; the path of a .jsonl or .parquet file of rows; a data set of the `datasets` package; or a mapping
             with the rows of `train` and `test`. A row is a `Task`, or a mapping with a prompt (a text, or messages with
             `role` and `content`) under one of `PROMPTS` and, if the reward needs it, an answer under one of `ANSWERS`.
-            Where no held-out rows are given they are an eighth of the questions, at least one, chosen by hash.
+            Without `test`, an eighth of the questions, at least one, is held out by hash.
         reward: see `FunctionReward`.
-        reward_range: lowest and highest reward; a right reply earns the highest.
-    Raises: ConfigError E162 for rows that are none, E163 for a reward that cannot be called with them, E151 for
-        questions that stand among the rows of `train` and of `test`.
+        reward_range: lowest and highest reward; a correct reply earns the highest.
+    Raises: ConfigError E162 for invalid rows, E163 for a reward that cannot be called with them, E151 for questions
+        that are in both `train` and `test`.
     """
     low, top = limits(reward_range)
-    given = splits_of(tasks)
-    columns = Columns.of(given["train"][0], label(reward), asked(reward))
+    splits = splits_of(tasks)
+    columns = Columns.of(splits["train"][0], label(reward), asked(reward))
     rows = {
-        name: [columns.task(row, f"{name}, row {i}") for i, row in enumerate(found)] for name, found in given.items()
+        name: [columns.task(row, f"{name}, row {i}") for i, row in enumerate(found)] for name, found in splits.items()
     }
     train, test = (rows["train"], rows["test"]) if "test" in rows else held_out(rows["train"])
     refuse_overlap(train, test)
@@ -122,7 +122,7 @@ def limits(reward_range: Any) -> tuple[float, float]:
 
 
 def refuse_overlap(train: Sequence[Task], test: Sequence[Task]) -> None:
-    """Raises: ConfigError E151, where a question stands both among train and held-out rows, with the rows."""
+    """Raises: ConfigError E151, with row numbers, if a question is in both splits."""
     places = {task.messages: place for place, task in reversed(list(enumerate(train)))}
     if both := [(places[task.messages], place) for place, task in enumerate(test) if task.messages in places]:
         shown = ", ".join(f"train row {a} = test row {b}" for a, b in both[:10])
@@ -135,16 +135,16 @@ def refuse_overlap(train: Sequence[Task], test: Sequence[Task]) -> None:
 
 @dataclass(frozen=True)
 class Columns:
-    """Where a row holds its prompt and its answer."""
+    """The columns of the prompt and the answer."""
 
     prompt: str = ""
     answer: str = ""
-    """Empty where the rows have none."""
+    """Empty if the rows have no answer."""
     conversational: bool = False
 
     @classmethod
     def of(cls, row: Any, name: str, asked: Collection[str]) -> Columns:
-        """As the first row has them. Args: name, and the parameters, of the reward. Raises: ConfigError E162."""
+        """The columns of the first row. Args: name, and the parameters, of the reward. Raises: ConfigError E162."""
         if not isinstance(row, Mapping):
             return cls()
         prompt, answer = column(row, PROMPTS), column(row, ANSWERS)
@@ -171,7 +171,7 @@ class Columns:
 
 
 def splits_of(tasks: Any) -> dict[str, list[Any]]:
-    """The rows of every split that is given. Raises: ConfigError E162."""
+    """The rows of every supplied split. Raises: ConfigError E162."""
     if isinstance(tasks, str | Path):
         return {"train": list(read(str(tasks)))}
     if isinstance(tasks, Mapping) and "train" in tasks:
@@ -182,7 +182,7 @@ def splits_of(tasks: Any) -> dict[str, list[Any]]:
 
 def listed(rows: Any) -> list[Any]:
     if callable(getattr(rows, "to_dict", None)) and hasattr(rows, "columns"):
-        rows = rows.to_dict("records")  # A table of pandas.
+        rows = rows.to_dict("records")  # A pandas DataFrame.
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         raise ConfigError(
             "E162", f"the tasks must be rows, not {type(rows).__name__}", where="tasks",
@@ -198,23 +198,23 @@ def messages_of(asked: Any, where: str) -> tuple[Message, ...]:
     if isinstance(asked, str) and asked.strip():
         return (Message(role="user", content=asked),)
     try:
-        said = tuple(
+        written = tuple(
             m if isinstance(m, Message) else Message(role=str(m["role"]), content=str(m["content"])) for m in asked
         )
     except (TypeError, KeyError) as error:
-        said, why = (), f"{type(error).__name__}: {error}"
+        written, why = (), f"{type(error).__name__}: {error}"
     else:
         why = "it is empty"
-    if not said:
+    if not written:
         fix = 'give text, or messages such as [{"role": "user", "content": "2 + 2?"}]'
         raise ConfigError(
             "E162", f"a prompt must be text or messages and is {asked!r:.60}", where=where, why=why, fix=fix
         )
-    return said
+    return written
 
 
 def column(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The first of some names that a row has; empty for none."""
+    """The first of these names that is a column of the row; empty if none is."""
     return next((name for name in names if row.get(name) is not None), "")
 
 
@@ -225,9 +225,9 @@ def no_column(row: Any, what: str, names: Sequence[str], where: str) -> ConfigEr
 
 
 def held_out(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
-    """Train and held-out tasks: an eighth of the different questions, at least one, by their hash.
+    """Split tasks into train and held-out ones: an eighth of the distinct questions, at least one, by hash.
 
-    Raises: ConfigError E162 where there is only one question.
+    Raises: ConfigError E162 if there is only one question.
     """
     asked = [identity([message.content for message in task.messages]) for task in tasks]
     different = sorted(set(asked))

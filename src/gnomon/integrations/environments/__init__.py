@@ -1,6 +1,6 @@
 """Environments of other libraries, behind the one interface: `rg:…`, `gem:…`, `textarena:…`, `verifiers:…`, `gym:…`.
 
-An adapter is imported when it is asked for.
+An adapter is imported on first use.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ ADAPTERS = {
     "ors": ("Ors", "url"),
     "remote": ("Remote", "url"),
 }
-"""The class behind a prefix, and which of its fields what follows the prefix gives."""
+"""The class of each prefix, and the field that takes the text after the prefix."""
 
 
 def adapter(name: str) -> tuple[type[Env], dict[str, str]] | None:
-    """The class behind a name with a known prefix, and the option that the name gives; None for another name."""
+    """The class for a name with a known prefix, and the option in the name; None for other names."""
     prefix, _, rest = name.partition(":")
     if prefix not in ADAPTERS or not rest:
         return None

@@ -1,16 +1,16 @@
-"""The far side of a hosted environment: a program for any Python from 3.10 on, which needs none of this package.
+"""The host process of an environment of another library. It runs on Python 3.10 or newer, without this package.
 
     python host.py PROCESSES KIND NAME OPTIONS
 
 PROCESSES is the path of `gnomon/sandbox/descendants.py`. Standard input is a socket. Every descriptor that arrives on
-it is one end of a conversation: a process is forked for it, so each episode has a process, and a global generator, of
-its own. A conversation ends when its other end closes, and with it everything that it started, busy or not; all of them
-end when the socket closes. A conversation is lines of JSON:
+it opens a conversation, and a process is forked for it. So each episode has its own process and its own global random
+generator. When the other end of a conversation closes, its process and all descendants are killed. When the socket
+closes, all conversations end. A conversation is lines of JSON:
 
     -> {"op": "start", "seed": 7}           <- {"text": ..., "player": 0}
     -> {"op": "step", "text": "[3]"}        <- {"text": ..., "player": 0, "done": false, "rewards": null}
 
-It is opened by a greeting with the process's id and the number of players. What goes wrong is told as
+The first line is a greeting with the process id and the number of players. Failures are reported as
 {"error": KIND, "text": ...}, where KIND is "load" or "environment".
 """
 
@@ -31,9 +31,9 @@ from collections.abc import Callable
 from typing import Any
 
 Kept = Callable[[Callable[[], None], int], None]
-"""Runs something until it ends or the other end of a channel closes, then ends all that it started."""
+"""Runs a function until it ends or a channel closes, then ends all its descendants."""
 KEPT = 200
-"""Tasks of a task set that are kept at hand."""
+"""Number of tasks of a task set that are cached."""
 
 
 class Gymnasium:
@@ -51,10 +51,10 @@ class Gymnasium:
         return {"text": joined(text, info), "player": 0}
 
     def step(self, text: str) -> dict[str, Any]:
-        told, reward, terminated, truncated, info = self.env.step(text)
+        observation, reward, terminated, truncated, info = self.env.step(text)
         self.earned += float(reward)
         done = bool(terminated or truncated)
-        text = "" if done else joined(told, info)
+        text = "" if done else joined(observation, info)
         return {"text": text, "player": 0, "done": done, "rewards": [self.earned] if done else None}
 
 
@@ -79,7 +79,7 @@ class TextArena:
         self.first = 0
 
     def least(self, wanted: int | None) -> int:
-        """How many play: as asked, else the fewest that the game allows."""
+        """The number of players: the requested one, else the smallest that the game allows."""
         problem: BaseException = ValueError("no number of players")
         for players in [wanted] if wanted else range(1, 7):
             try:
@@ -92,8 +92,8 @@ class TextArena:
 
     def start(self, seed: int) -> dict[str, Any]:
         self.env.reset(num_players=self.players, seed=seed)
-        self.first, told = self.env.get_observation()
-        return {"text": self.shown(self.first, told), "player": 0}
+        self.first, observation = self.env.get_observation()
+        return {"text": self.shown(self.first, observation), "player": 0}
 
     def step(self, text: str) -> dict[str, Any]:
         done, _ = self.env.step(action=text)
@@ -101,25 +101,25 @@ class TextArena:
             rewards, _ = self.env.close()
             turned = [(player + self.first) % self.players for player in range(self.players)]
             return {"text": "", "player": 0, "done": True, "rewards": [float(rewards[player]) for player in turned]}
-        player, told = self.env.get_observation()
+        player, observation = self.env.get_observation()
         place = (player - self.first) % self.players
-        return {"text": self.shown(player, told), "player": place, "done": False, "rewards": None}
+        return {"text": self.shown(player, observation), "player": place, "done": False, "rewards": None}
 
-    def shown(self, player: int, told: Any) -> str:
-        """What a player has not heard yet; its own moves left out."""
-        if isinstance(told, str):
-            return told
+    def shown(self, player: int, observation: Any) -> str:
+        """A player's observation since its last action, without its own actions."""
+        if isinstance(observation, str):
+            return observation
         return "\n".join(
             message if sender == -1 else f"[Player {sender}] {message}"
-            for sender, message, *_ in told
+            for sender, message, *_ in observation
             if sender != player
         )
 
 
 class Verifiers:
-    """An environment of `verifiers` 0.4: task i of a task set, whose control flow is run with us as its agent.
+    """An environment of `verifiers` 0.4: task i of a task set. Its control flow runs with the policy as its agent.
 
-    No harness and no runtime is started: a turn of the agent is a reply. Rewards that need a runtime are refused.
+    No harness and no runtime is started; a turn of the agent is a reply. Rewards that need a runtime are refused.
     """
 
     players = 1
@@ -135,7 +135,7 @@ class Verifiers:
     def start(self, seed: int) -> dict[str, Any]:
         kept = seed < len(self.tasks)
         task = self.tasks[seed] if kept else next(itertools.islice(iter(self.env.taskset), seed, None))
-        # An event loop does not bear a fork, so that each episode has its own.
+        # An event loop does not survive a fork, so each episode has its own.
         self.loop = asyncio.new_event_loop()
         self.replies: asyncio.Queue[str] = asyncio.Queue()
         self.asked: asyncio.Queue[str] = asyncio.Queue()
@@ -147,7 +147,7 @@ class Verifiers:
         return self.until_asked()
 
     def until_asked(self) -> dict[str, Any]:
-        """Run the environment until it wants a reply, or is over."""
+        """Run the environment until it needs a reply or is over."""
         question = self.loop.create_task(self.asked.get())
         self.loop.run_until_complete(asyncio.wait([self.run, question], return_when=asyncio.FIRST_COMPLETED))
         if question.done():
@@ -166,13 +166,13 @@ class Verifiers:
 
 
 class Interaction:
-    """What an environment of `verifiers` holds while an agent plays: turns, and the trace that is scored at the end."""
+    """The state of an episode of `verifiers`: the turns, and the trace that is scored at the end."""
 
     def __init__(self, owner: Verifiers, task: Any) -> None:
         v1 = self.v1 = owner.v1
         self.owner, self.task, self.fresh = owner, task, True
-        told = v1.TraceTask(type=type(task).__name__, data=task.data)
-        self.trace = v1.Trace(task=told, agent=v1.AgentInfo(config=v1.AgentConfig()))
+        observation = v1.TraceTask(type=type(task).__name__, data=task.data)
+        self.trace = v1.Trace(task=observation, agent=v1.AgentInfo(config=v1.AgentConfig()))
         owner.traces.append(self.trace)
 
     async def __aenter__(self) -> Interaction:
@@ -216,14 +216,14 @@ class Agent:
 
 
 class Agents:
-    """The roles that an environment asks for by name; there is one to play."""
+    """The agents of an environment by role. Only one role can be played."""
 
     def __init__(self, owner: Verifiers) -> None:
         self._owner, self._role = owner, ""
 
     def __getattr__(self, role: str) -> Agent:
         if role.startswith("_") or self._role not in ("", role):
-            raise AttributeError(f"a second agent, {role!r}, is asked for; only one can be played")
+            raise AttributeError(f"the environment needs a second agent, {role!r}; only one can be played")
         self._role = role
         return Agent(self._owner)
 
@@ -237,16 +237,16 @@ KINDS: dict[str, Callable[[str, dict[str, Any]], Any]] = {
 
 
 def joined(text: Any, info: Any) -> str:
-    """What a step says, and the line that GEM puts after it."""
+    """The text of a step, and the line that GEM adds after it."""
     parts = [text, *filter(None, [info.get("suffix")])]
     for part in parts:
         if not isinstance(part, str):
-            raise TypeError(f"the environment says a {type(part).__name__}, where a text is due")
+            raise TypeError(f"the environment returned a {type(part).__name__} instead of text")
     return "\n".join(part.rstrip("\n") for part in parts)
 
 
 def seeded(seed: int) -> None:
-    """Seed the generators of the process, for environments that draw from them whatever they were told."""
+    """Seed the global generators of the process, for environments that ignore their seed argument."""
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -254,17 +254,17 @@ def seeded(seed: int) -> None:
 
 
 def converse(channel: socket.socket, env: Any, problem: str) -> None:
-    """One conversation, to its end."""
+    """Serve one conversation until it ends."""
     with channel, channel.makefile("rw", encoding="utf-8", errors="surrogatepass", newline="\n") as lines:
 
-        def tell(answer: dict[str, Any]) -> None:
+        def send(answer: dict[str, Any]) -> None:
             lines.write(json.dumps(answer) + "\n")
             lines.flush()
 
         if problem:
-            tell({"error": "load", "text": problem})
+            send({"error": "load", "text": problem})
             return
-        tell({"pid": os.getppid(), "players": env.players})
+        send({"pid": os.getppid(), "players": env.players})
         for line in lines:
             asked = json.loads(line)
             try:
@@ -275,20 +275,20 @@ def converse(channel: socket.socket, env: Any, problem: str) -> None:
                     answer = env.step(asked["text"])
             except BaseException:
                 answer = {"error": "environment", "text": traceback.format_exc(limit=-3)}
-            tell(answer)
+            send(answer)
 
 
 def converse_kept(kept: Kept, descriptor: int, env: Any, problem: str) -> None:
-    """One conversation, and the end of everything that the environment started in it."""
+    """Serve one conversation, then end all processes that the environment started."""
     kept(lambda: converse(socket.socket(fileno=os.dup(descriptor)), env, problem), descriptor)
 
 
 def main(processes: str, kind: str, name: str, options: dict[str, Any]) -> None:
-    """Serve until nobody holds the other end of the socket; whatever is running then is ended."""
+    """Serve until the other end of the socket closes; then end all running processes."""
     kept: Kept = runpy.run_path(processes)["kept"]
     asked = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDWR)
-    # What a library prints must not be taken for an answer, and nobody reads it.
+    # Output of a library must not be mistaken for an answer, so it is discarded.
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     kept(lambda: serve(asked, kept, kind, name, options), asked.fileno())
@@ -296,7 +296,7 @@ def main(processes: str, kind: str, name: str, options: dict[str, Any]) -> None:
 
 def serve(asked: socket.socket, kept: Kept, kind: str, name: str, options: dict[str, Any]) -> None:
     """Load the environment once, then fork for every conversation."""
-    # A module of the working folder may be named, as it may for a script that stands there.
+    # Modules of the working folder can be imported, as in a script there.
     sys.path[0] = os.getcwd()
     env, problem = None, ""
     seeded(0)

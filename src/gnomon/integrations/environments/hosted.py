@@ -23,56 +23,56 @@ __all__ = ["Gem", "Gym", "Hosted", "TextArena", "VerifiersEnv"]
 
 HINT = "Your move goes alone into <answer>...</answer>, without the brackets or boxes named above."
 PROBES = ("", "1", "[1]", r"\boxed{1}")
-"""What is said to two fresh processes, to see whether they go alike."""
+"""Replies sent to two new processes, to test whether both give the same episode."""
 MANY = 2**30 + 2
-"""Seeds that are probed begin at 0 and end here, where the tasks are not numbered."""
+"""Largest probed seed if tasks are not numbered; the smallest is 0."""
 SLACK = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hosted:
-    """An environment of another library. A task is a seed, from which all chance of an episode comes.
+    """An environment of another library. A task is a seed, which determines all randomness of an episode.
 
-    What the environment earned is added up and paid at the end; a reply is right where the sum reaches `high`. An
-    episode that is not over after `turns` replies pays every player the least, so that stalling never pays.
+    The rewards of the steps are summed and paid at the end; an episode is correct if the sum reaches `high`. An
+    episode that is not over after `turns` replies pays every player `low`, so that stalling never pays.
 
-    Failures are typed: an environment that cannot be loaded is E170, one that raises E171, a process that dies E172,
-    an answer that is none E173, a reward outside of `low` to `high` E174, an episode that two processes play
-    differently E175. A step that takes longer than `seconds` is the policy's doing, and ends as `exceeded`.
+    Failures have codes: the environment cannot be loaded (E170), it raises (E171), its process dies (E172), its answer
+    is invalid (E173), a reward is outside `low` to `high` (E174), two processes give different episodes (E175). A step
+    that takes longer than `seconds` counts against the policy and ends as `exceeded`.
     """
 
     kind: ClassVar[str]
     name: str
-    """By which the library knows it."""
+    """The library's name of the environment."""
     python: str = sys.executable
-    """The interpreter that has the library: a venv of its own, where its pins conflict with ours."""
+    """The interpreter with the library. Use a separate venv if its pinned versions conflict with Gnomon's."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of the environment's own, as far as JSON holds them."""
+    """Arguments of the environment, as JSON values."""
     low: float = 0.0
     high: float = 1.0
     turns: int = 50
-    """Most replies of an episode, those of all players together."""
+    """Largest number of replies in an episode, over all players."""
     slot: bool = True
-    """Whether a move stands in the answer slot, and is handed on in the library's own form; else every reply is."""
+    """Whether the action is in the answer slot and converted to the library's form; else the whole reply is passed."""
     seconds: float = 10.0
-    """By the clock, for one step."""
+    """Wall-clock seconds for one step."""
     count: int = 0
-    """How many tasks there are, of both splits; 0 where every seed is one."""
+    """Number of tasks in both splits; 0 if every seed is a task."""
     seed: int = 0
     reproducible: bool = True
-    """Refuse an environment that two fresh processes play differently."""
+    """Refuse an environment that gives different episodes in two new processes."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"low is {self.low} and high is {self.high}; low must be below high")
         if self.turns < 1 or self.seconds <= 0 or self.count < 0:
-            raise ValueError(f"turns={self.turns}, seconds={self.seconds}, count={self.count} make no environment")
+            raise ValueError(f"turns={self.turns}, seconds={self.seconds}, count={self.count}: they must be positive")
         if self.reproducible:
             alike(*self._address, last=(self.count or MANY) - 1)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        # Its process is started before the first reply is judged, whose time it would use up.
+        # The process starts before the first reply, so that its start does not use the reply's time limit.
         conversation(*self._address).close()
 
     @property
@@ -99,10 +99,10 @@ class Hosted:
         return HostedEpisode(self, task)
 
     def task(self, seed: int) -> Task:
-        """The task of a seed, as its first observation shows it."""
+        """The task of a seed, with its first observation as the prompt."""
         messages = first(*self._address, seed)
         hint = user(f"{messages[-1].content}\n{HINT}") if self.slot else messages[-1:]
-        # Where there is one turn, all of the problem is in the text; of a game, the text may hide the better part.
+        # With one turn, the text contains the whole problem; in a game, it may not.
         content = messages[-1].content if self.turns == 1 else seed
         return Task(
             id=self.identity(content),
@@ -115,12 +115,12 @@ class Hosted:
         return identity(self.kind, self.name, self._address[-1], content)
 
     def canonical(self, move: str) -> str:
-        """A move in the library's own form, which holds exactly one; empty for what is none."""
+        """An action in the library's form, which contains exactly one; empty if it is invalid."""
         return move
 
 
 class Seeds(Tasks):
-    """Tasks of a split, seeds being drawn until one falls into it."""
+    """Tasks of a split. Seeds are drawn until one belongs to it."""
 
     def __init__(self, env: Hosted, split: str) -> None:
         super().__init__(env, split)  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ class Seeds(Tasks):
         key = Key(env.seed).at(type(env).__name__, name=env.name, split=self.split)
         for attempt in range(10_000):
             seed = key.at(purpose, index=index, attempt=attempt).integer() % 2**31
-            # A game's split is read off its seed, without a process.
+            # The seed decides the split of a game, without a process.
             if env.turns > 1 and split_of(env.identity(seed)) != self.split:
                 continue
             task = env.task(seed)
@@ -141,7 +141,7 @@ class Seeds(Tasks):
 
 
 class Numbered(Sequence[Task]):
-    """The tasks of a split, where there are so many."""
+    """The tasks of a split of an environment with a fixed number of tasks."""
 
     def __init__(self, seeds: Seeds) -> None:
         self.env = env = seeds.hosted
@@ -158,7 +158,7 @@ class Numbered(Sequence[Task]):
 
 
 class HostedEpisode:
-    """One play, in a process of its own."""
+    """One episode, in its own process."""
 
     def __init__(self, env: Hosted, task: Task) -> None:
         self.env, self.messages = env, task.messages
@@ -175,7 +175,7 @@ class HostedEpisode:
             raise unlike(env.name, f"seed {task.info['seed']} gives another first observation than before")
 
     def step(self, reply: str) -> Step:
-        """Raises: ValueError, when the episode is over; VerifierError, as `Hosted` says."""
+        """Take one reply. Raises: ValueError if the episode is over; VerifierError as described in `Hosted`."""
         if self._over:
             raise ValueError("the episode is over")
         self._turns += 1
@@ -191,10 +191,10 @@ class HostedEpisode:
             unfinished = f"not over after {self._turns} replies"
             part = Part(name="earned", value=self.env.low)
             return self._end([Verdict(status=Status.WRONG, parts=(part,), detail=unfinished)] * self.env.players)
-        told, player = answer.get("text"), answer.get("player")
-        if not isinstance(told, str) or not isinstance(player, int):
+        observation, player = answer.get("text"), answer.get("player")
+        if not isinstance(observation, str) or not isinstance(player, int):
             raise VerifierError("E173", f"{self.env.name} returned {answer!r:.200} instead of a step")
-        return Step(messages=user(told or "Your turn."), done=False, player=player)
+        return Step(messages=user(observation or "Your turn."), done=False, player=player)
 
     def close(self) -> None:
         self._talk.close()
@@ -229,7 +229,7 @@ class HostedEpisode:
 
 
 def opening(talk: Conversation, seed: int) -> tuple[Message, ...]:
-    """What a fresh episode shows first: rules of a system, if any, and what a user says."""
+    """The first observation of a new episode: the system message, if any, and the user message."""
     try:
         answer = talk.ask(LOADED, op="start", seed=seed)
     except Late as late:
@@ -242,7 +242,7 @@ def opening(talk: Conversation, seed: int) -> tuple[Message, ...]:
 
 
 LOADED = 60.0
-"""Seconds that a fresh episode may take to begin; no policy has spoken yet."""
+"""Seconds that a new episode may take to begin, before the first reply."""
 
 
 @lru_cache(maxsize=4096)
@@ -257,7 +257,7 @@ def first(python: str, kind: str, name: str, options: str, seed: int) -> tuple[M
 
 @lru_cache(maxsize=256)
 def players(python: str, kind: str, name: str, options: str) -> int:
-    """How many speak."""
+    """The number of players."""
     talk = conversation(python, kind, name, options)
     talk.close()
     return talk.players
@@ -265,7 +265,7 @@ def players(python: str, kind: str, name: str, options: str) -> int:
 
 @lru_cache(maxsize=256)
 def alike(python: str, kind: str, name: str, options: str, last: int) -> None:
-    """Whether an interpreter that was started anew plays as the first one does. Raises: ConfigError E175."""
+    """Check that a newly started interpreter gives the same episodes. Raises: ConfigError E175."""
     fresh = Host(python, kind, name, options)
     try:
         for seed in (0, last):
@@ -277,16 +277,16 @@ def alike(python: str, kind: str, name: str, options: str, last: int) -> None:
 
 
 def probed(talk: Conversation, seed: int) -> list[object]:
-    """What an episode says to fixed replies."""
+    """The responses of an episode to fixed replies."""
     try:
-        heard: list[object] = [opening(talk, seed)]
+        responses: list[object] = [opening(talk, seed)]
         for reply in PROBES:
-            heard.append(talk.ask(LOADED, op="step", text=reply))
-            if heard[-1].get("done"):  # type: ignore[attr-defined]
+            responses.append(talk.ask(LOADED, op="step", text=reply))
+            if responses[-1].get("done"):  # type: ignore[attr-defined]
                 break
-        return heard
+        return responses
     except VerifierError as error:
-        # What it raises is told when it is played; here, only that it does so every time.
+        # The error itself is reported in play; here it only has to occur every time.
         return [error.code]
     finally:
         talk.close()
@@ -315,16 +315,16 @@ class Gem(Hosted):
 
     def canonical(self, move: str) -> str:
         inner = move.removeprefix("\\boxed{").removesuffix("}") if move.startswith("\\boxed{") else move
-        # A second box, or an end of the first, is no move.
+        # A reply with a second box, or with an unbalanced one, is invalid.
         balanced = all(part >= 0 for part in depths(inner)) and (depths(inner) or [0])[-1] == 0
         return "\\boxed{" + inner + "}" if balanced and "\\boxed" not in inner else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextArena(Hosted):
-    """A game of TextArena (0.7), for one player or several; the first bracket of a reply is its move.
+    """A game of TextArena (0.7), for one or several players. The first bracket of a reply is its action.
 
-    Player 0 is whoever moves first. `options={"players": 2}` says how many play, where a game leaves it open.
+    Player 0 acts first. `options={"players": 2}` sets the number of players if the game permits several numbers.
     """
 
     kind = "textarena"
@@ -333,15 +333,15 @@ class TextArena(Hosted):
 
     def canonical(self, move: str) -> str:
         inner = move.removeprefix("[").removesuffix("]").strip()
-        # A second bracket would be a second move.
+        # A second bracket would be a second action.
         return "" if "[" in inner or "]" in inner else f"[{inner}]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiersEnv(Hosted):
-    """An environment of `verifiers` 0.4, by the id of its task set: its own control flow, played by the policy.
+    """An environment of `verifiers` 0.4, by the id of its task set. Its own control flow runs with the policy.
 
-    No harness, runtime or judge is started: tools, and rewards that need one of these, are not there.
+    No harness, runtime or judge is started, so tools, and rewards that need one of these, are not available.
     """
 
     kind = "verifiers"
@@ -350,7 +350,7 @@ class VerifiersEnv(Hosted):
 
 
 def depths(text: str) -> list[int]:
-    """How deep in braces a text is after each of them."""
+    """The nesting depth after each brace of a text."""
     found, depth = [], 0
     for sign in re.findall(r"[{}]", text):
         depth += 1 if sign == "{" else -1

@@ -1,4 +1,4 @@
-"""The near side of a hosted environment: another interpreter's process, and the conversations held with it."""
+"""The client of a hosted environment: it starts another interpreter's process and opens conversations with it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = ["Conversation", "Host", "Late", "host"]
 SCRIPT = Path(__file__).with_name("host.py")
 PROCESSES = Path(descendants.__file__)
 LEAVE = 5.0
-"""Seconds that the process of an episode may take to end all that it started."""
+"""Seconds that the process of an episode may take to end its descendants."""
 LOADING = 60.0
 """Seconds that an interpreter may take to import an environment."""
 
 
 class Late(Exception):
-    """A step was not answered in time, and its process was ended."""
+    """A step was not answered in time; its process was killed."""
 
 
 class Host:
-    """A process of the given interpreter, in which an environment is loaded once and forked for every episode.
+    """A process of another interpreter. It loads an environment once and forks for every episode.
 
-    It ends, with all episodes and all that they started, when nobody holds its socket any more. A forked process of
-    ours may go on using it.
+    It ends, with all episodes and their descendants, when the last copy of its socket closes. A forked process can
+    continue to use it.
     """
 
     def __init__(self, python: str, kind: str, name: str, options: str) -> None:
         self.python, self.kind, self.name = python, kind, name
         self._here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # The hash seed is fixed, so that the order of a set is no chance.
+        # The hash seed is fixed, so that the order of sets is reproducible.
         env = {**os.environ, "PYTHONHASHSEED": "0"}
         if python != sys.executable:
             env.pop("PYTHONPATH", None)
@@ -56,7 +56,7 @@ class Host:
                 raise ResourceError("E170", f"{python} cannot be run", why=str(error), fix=fix) from error
 
     def conversation(self) -> Conversation:
-        """A fresh process for one episode. Raises: BrokenPipeError, when the host has gone."""
+        """A new process for one episode. Raises: BrokenPipeError if the host has ended."""
         here, there = socket.socketpair()
         with there:
             try:
@@ -67,53 +67,53 @@ class Host:
         try:
             return Conversation(here, f"{self.kind}:{self.name}", self.python)
         except VerifierError as error:
-            if self._process.poll() is not None:  # It was killed, and what it left took the descriptor.
-                raise BrokenPipeError("the host has gone") from error
+            if self._process.poll() is not None:  # It was killed after it received the descriptor.
+                raise BrokenPipeError("the host process has ended") from error
             raise
 
     def close(self) -> None:
-        """End it, and its conversations."""
+        """End the process and its conversations."""
         self._here.close()
         self._process.wait()
 
 
 class Conversation:
-    """One episode's process, asked line by line.
+    """One episode's process, queried line by line.
 
-    Raises: ResourceError E170, when the environment cannot be loaded.
+    Raises: ResourceError E170 if the environment cannot be loaded.
     """
 
     def __init__(self, channel: socket.socket, name: str, python: str) -> None:
         self._channel, self._name, self._pidfd = channel, name, -1
         self._lines = channel.makefile("rw", encoding="utf-8", errors="surrogatepass", newline="\n")
-        greeting = self._heard(LOADING)
+        greeting = self._receive(LOADING)
         if greeting.get("error"):
             raise ResourceError(
                 "E170", f"{name} cannot be loaded", where=python, why=str(greeting.get("text", "")).rstrip(),
                 fix="set python=PATH to an interpreter that has the package, and use a name that the package knows",
             )  # fmt: skip
         self.players = int(greeting["players"])
-        with suppress(ProcessLookupError):  # Its environment has ended the process already; the next question tells.
+        with suppress(ProcessLookupError):  # The environment has already ended the process; the next query reports it.
             self._pidfd = os.pidfd_open(int(greeting["pid"]))
 
     def ask(self, seconds: float, **question: Any) -> dict[str, Any]:
-        """The answer to a question.
+        """The answer to a query.
 
-        Raises: Late, when there is none in time; VerifierError E171 for what the environment raised, E172 when its
-        process died, E173 for an answer that is none.
+        Raises: Late if it does not arrive in time; VerifierError E171 if the environment raised, E172 if its process
+        died, E173 if the answer is invalid.
         """
         try:
             self._lines.write(json.dumps(question) + "\n")
             self._lines.flush()
         except OSError as error:
             raise self._died() from error
-        answer = self._heard(seconds)
+        answer = self._receive(seconds)
         if answer.get("error"):
             raise VerifierError("E171", f"{self._name} raised", why=str(answer.get("text", "")).rstrip())
         return answer
 
     def close(self) -> None:
-        """End the process, and all that it started."""
+        """End the process and its descendants."""
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         with suppress(OSError):
@@ -126,7 +126,7 @@ class Conversation:
             os.close(self._pidfd)
             self._pidfd = -1
 
-    def _heard(self, seconds: float) -> dict[str, Any]:
+    def _receive(self, seconds: float) -> dict[str, Any]:
         self._channel.settimeout(seconds)
         try:
             line = self._lines.readline()
@@ -158,7 +158,7 @@ HOSTS: dict[tuple[str, str, str, str], Host] = {}
 
 
 def host(python: str, kind: str, name: str, options: str) -> Host:
-    """The host of an environment, one for a process and what it forks."""
+    """The host of an environment, shared by a process and its forks."""
     asked = python, kind, name, options
     if asked not in HOSTS:
         HOSTS[asked] = Host(*asked)
@@ -166,7 +166,7 @@ def host(python: str, kind: str, name: str, options: str) -> Host:
 
 
 def conversation(python: str, kind: str, name: str, options: str) -> Conversation:
-    """A fresh process for one episode; of a fresh host, where the old one has gone."""
+    """A new process for one episode. Starts a new host if the old one has ended."""
     try:
         return host(python, kind, name, options).conversation()
     except (BrokenPipeError, ConnectionError):

@@ -18,38 +18,38 @@ __all__ = ["OpenEnv"]
 
 SLACK = 1e-9
 MESSAGE = 2**24
-"""Bytes that a message may have."""
+"""Largest size of a message, in bytes."""
 CLOSING = 2.0
-"""Seconds that a server is given to say goodbye."""
+"""Seconds that a server may take to close a connection."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenEnv:
-    """A server of OpenEnv (0.10). A task is a seed, given to `reset`.
+    """A server of OpenEnv (0.10). A task is a seed, which is passed to `reset`.
 
-    The session is the connection: it is held for as long as the episode is, and closed with it. Nothing is sent
-    twice, since a step that was sent may have been taken; an episode whose connection breaks raises, and is played
-    again from its beginning with what was said.
+    The session is the connection: it is open while the episode lasts. A step is never sent twice, since the server may
+    have taken it. An episode whose connection breaks raises, and is replayed from its beginning with the recorded
+    completions.
 
-    An episode ends where the server says `done`; it earns the sum of its rewards. What is no finite number from `low`
-    to `high` raises VerifierError E174, everything else that goes wrong E179.
+    An episode ends when the server reports `done`; it earns the sum of its rewards. A sum that is not a finite number
+    from `low` to `high` raises VerifierError E174; all other failures raise E179.
 
     Source: openenv 0.10, `/ws`: messages `reset`, `step` and `close`; answers `observation` and `error`.
     """
 
     url: str
-    """Of the server, http or ws; the path of its socket is `/ws`."""
+    """URL of the server, http or ws; the path of its socket is `/ws`."""
     field: str = "message"
-    """Of an action: the one that takes the reply's text."""
+    """Field of an action that takes the reply's text."""
     shows: str = ""
-    """Field of an observation that is shown; its only text, or all of it as JSON, where none is named."""
+    """Field of an observation that is shown. If empty, the only text field, or the whole observation as JSON."""
     action: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
-    """Other fields of every action."""
+    """Additional fields of every action."""
     low: float = 0.0
     high: float = 1.0
     turns: int = 50
     seconds: float = 30.0
-    """By the clock, for one answer."""
+    """Wall-clock seconds for one answer."""
     seed: int = 0
 
     @property
@@ -79,7 +79,7 @@ class OpenEnv:
 
 
 class Seeds(Tasks):
-    """Seeds of a split, and what the environment shows first of each."""
+    """Seeds of a split, each with its first observation."""
 
     def __init__(self, env: OpenEnv, split: str) -> None:
         super().__init__(env, split)  # type: ignore[arg-type]
@@ -97,11 +97,11 @@ class Seeds(Tasks):
                 finally:
                     session.close()
                 return Task(id=own, messages=user(text), answer=None, info={"seed": seed})
-        raise AssertionError("one seed in a few is of any split")
+        raise AssertionError("every split has a seed among the first few")
 
 
 class Session:
-    """One connection to a server, which is one environment there."""
+    """One connection to a server; it is one environment there."""
 
     def __init__(self, env: OpenEnv) -> None:
         self.env, self._held = env, ExitStack()
@@ -140,22 +140,22 @@ class Session:
             raise broken(self.env.url, error) from error
         if not isinstance(answer, Mapping) or answer.get("type") != "observation":
             raise VerifierError("E179", f"the server answered {kind} with {answer!r:.300}", where=self.env.url)
-        told = answer.get("data")
-        if not isinstance(told, Mapping):
+        result = answer.get("data")
+        if not isinstance(result, Mapping):
             raise VerifierError(
-                "E179", f"an observation must be a JSON object and is {told!r:.300}", where=self.env.url
+                "E179", f"an observation must be a JSON object and is {result!r:.300}", where=self.env.url
             )
-        return told
+        return result
 
     def close(self) -> None:
-        # Without this message a server may keep the environment until it is idle for long.
+        # Without this message, a server may keep the environment until an idle timeout.
         with suppress(*self._broken):
             self._socket.send(json.dumps({"type": "close"}))
         self._held.close()
 
 
 class OpenEnvEpisode:
-    """One play, over a connection of its own."""
+    """One episode, over its own connection."""
 
     def __init__(self, env: OpenEnv, task: Task) -> None:
         self.env, self.messages = env, task.messages
@@ -173,13 +173,13 @@ class OpenEnvEpisode:
             raise
 
     def step(self, reply: str) -> Step:
-        """Raises: VerifierError E174 or E179."""
+        """Take one reply. Raises: VerifierError E174 or E179."""
         self._turns += 1
-        told = self._session.ask("step", {**dict(self.env.action), self.env.field: reply})
-        self._earned += paid(told.get("reward"), self.env.url)
-        if not told.get("done"):
+        result = self._session.ask("step", {**dict(self.env.action), self.env.field: reply})
+        self._earned += paid(result.get("reward"), self.env.url)
+        if not result.get("done"):
             if self._turns < self.env.turns:
-                return Step(messages=user(self.env.shown(told.get("observation"))), done=False)
+                return Step(messages=user(self.env.shown(result.get("observation"))), done=False)
             part = Part(name="earned", value=self.env.low)
             unfinished = f"not over after {self._turns} replies"
             return Step(done=True, verdict=Verdict(status=Status.WRONG, parts=(part,), detail=unfinished))
@@ -190,7 +190,7 @@ class OpenEnvEpisode:
 
 
 def paid(reward: Any, where: str) -> float:
-    """A reward as a number; nothing for none. Raises: VerifierError E174."""
+    """A reward as a number; 0 for None. Raises: VerifierError E174."""
     if reward is None:
         return 0.0
     if isinstance(reward, bool | int | float) and math.isfinite(reward):
@@ -199,7 +199,7 @@ def paid(reward: Any, where: str) -> float:
 
 
 def earned(total: float, low: float, high: float, where: str) -> Verdict:
-    """The verdict on an episode that is over. Raises: VerifierError E174."""
+    """The verdict on a finished episode. Raises: VerifierError E174."""
     if not low - SLACK <= total <= high + SLACK:
         raise VerifierError(
             "E174", f"the reward {total:g} is outside the declared range {low:g} to {high:g}", where=where,

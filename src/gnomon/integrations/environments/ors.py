@@ -1,4 +1,4 @@
-"""The Open Reward Standard: tasks and tools over HTTP, where the answer to a tool call may carry a reward."""
+"""The Open Reward Standard: tasks and tools over HTTP. The answer to a tool call may contain a reward."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from gnomon.types import Message, Part, Status, Task, Verdict
 __all__ = ["Ors"]
 
 PING = 10.0
-"""Seconds between two signs of life; a server drops a session that gives none."""
+"""Seconds between pings. A server drops a session without pings."""
 STREAM = 2**24
-"""Bytes that the answer to a call may have."""
+"""Largest answer to a call, in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ors:
-    """An environment of an ORS server. A reply is the input of one tool; the server's own splits are kept.
+    """An environment of an ORS server. A reply is the input of one tool. The server's splits are used.
 
-    A session is leased: it is pinged while the episode lasts, and deleted with it. A call whose answer breaks off is
-    asked for again by the id that the server gave it, and so is not made twice; one that broke off before it had an
-    id raises, and the episode is played again in a fresh session.
+    A session is pinged while the episode lasts, and then deleted. If the answer to a call is cut short, it is requested
+    again by the call's id, so the call is not made twice. If the call has no id yet, it raises, and the episode is
+    replayed in a new session.
 
-    What is no finite number from `low` to `high` raises VerifierError E174, everything else that goes wrong E179.
+    A reward that is not a finite number from `low` to `high` raises VerifierError E174; all other failures raise E179.
 
     Source: ors-sdk 0.1, `Server`.
     """
 
     url: str
     env: str = ""
-    """Of the server's environments; its first one if not given."""
+    """Name of the server's environment; if empty, its first one."""
     tool: str = ""
-    """Which one a reply calls; the only one if not given."""
+    """Tool that a reply calls; if empty, the only one."""
     argument: str = ""
-    """Of the tool: what takes the reply's text; its only required one if not given."""
+    """Argument of the tool that takes the reply's text; if empty, its only required one."""
     low: float = 0.0
     high: float = 1.0
     turns: int = 50
     seconds: float = 30.0
-    """By the clock, for a sign of life from a call."""
+    """Wall-clock seconds without data from a call before it fails."""
     tries: int = 3
-    """How often a call's answer is asked for."""
+    """Number of requests for a call's answer."""
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -81,7 +81,7 @@ class Ors:
 
 
 class OrsTasks(Sequence[Task]):
-    """The tasks of one of the server's splits; a task shows the prompt of its session."""
+    """The tasks of one of the server's splits. The prompt of a task comes from its session."""
 
     def __init__(self, env: Ors, split: str) -> None:
         self.env, self.split = env, split
@@ -107,11 +107,11 @@ class OrsTasks(Sequence[Task]):
 
 
 class Session:
-    """A leased environment on the server."""
+    """A session: one environment on the server, kept alive by pings."""
 
     def __init__(self, env: Ors, where: Mapping[str, Any]) -> None:
         self.env, self.path, self.id = env, env.path, secrets.token_hex(16)
-        # Creating it twice is refused by the server, so it is tried once.
+        # The server refuses to create a session twice, so this is not retried.
         env.post("/create", {"env_name": self.path[1:], **where}, self.id, tries=1)
         self._over = Event()
         self._pinger = Thread(target=self._ping, daemon=True)
@@ -126,14 +126,14 @@ class Session:
         return user(texts(self.env.get(f"{self.path}/prompt", self.id), self.env.url))
 
     def called(self) -> tuple[str, str]:
-        """The tool that a reply calls, and the argument that takes its text. Raises: VerifierError E179."""
+        """The tool of a reply and the argument for its text. Raises: VerifierError E179."""
         tools = self.env.get(f"{self.path}/task_tools", self.id)["tools"]
         found = [tool for tool in tools if self.env.tool in ("", tool["name"])]
         if len(found) != 1:
             names = ", ".join(tool["name"] for tool in tools)
             raise VerifierError(
                 "E179",
-                "the server has several tools, and none is chosen",
+                "the server has several tools and none is selected",
                 where=self.env.url,
                 fix=f"tool=, one of {names}",
             )
@@ -143,15 +143,15 @@ class Session:
             names = ", ".join(required)
             raise VerifierError(
                 "E179",
-                "the tool has several arguments, and none is chosen",
+                "the tool has several arguments and none is selected",
                 where=self.env.url,
                 fix=f"argument=, one of {names}",
             )
         return found[0]["name"], self.env.argument or required[0]
 
-    def call(self, tool: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The output of a tool call. Raises: VerifierError E179."""
-        body: dict[str, Any] = {"name": tool, "input": given}
+        body: dict[str, Any] = {"name": tool, "input": arguments}
         problem: Exception = ValueError("it was never tried")
         for _ in range(self.env.tries):
             try:
@@ -160,7 +160,7 @@ class Session:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 problem = error
                 if "task_id" not in body:
-                    # It may have been made, and there is no name to ask for its answer by.
+                    # The call may have been made, and without an id its answer cannot be requested.
                     raise broken(self.env.url, error) from error
         else:
             raise broken(self.env.url, problem) from problem
@@ -170,7 +170,7 @@ class Session:
         return output
 
     def _stream(self, body: dict[str, Any]) -> Iterator[str]:
-        """The pieces of an answer as they come. The call's id is put into the body as soon as it is told."""
+        """Yield the pieces of an answer as they arrive. Stores the call's id in the body as soon as it is known."""
         parts = urlsplit(self.env.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=self.env.seconds)
@@ -191,7 +191,7 @@ class Session:
                     return
                 elif event == "error":
                     raise VerifierError("E179", "a call failed", where=self.env.url, why=data[:300])
-            raise ConnectionError("the answer broke off")
+            raise ConnectionError("the answer is incomplete")
         finally:
             connection.close()
 
@@ -202,7 +202,7 @@ class Session:
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
-    """Server-sent events: their names and their data. Raises: ValueError, when there is too much of it."""
+    """Yield server-sent events: name and data. Raises: ValueError if the response is too large."""
     data: list[str] = []
     name, size = "message", 0
     while line := response.readline(STREAM):
@@ -221,7 +221,7 @@ def events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
 
 
 class OrsEpisode:
-    """One play, in a session of its own."""
+    """One episode, in its own session."""
 
     def __init__(self, env: Ors, task: Task) -> None:
         self.env, self.messages = env, task.messages
@@ -238,7 +238,7 @@ class OrsEpisode:
             raise
 
     def step(self, reply: str) -> Step:
-        """Raises: VerifierError E174 or E179."""
+        """Take one reply. Raises: VerifierError E174 or E179."""
         self._turns += 1
         output = self._session.call(self._tool, {self._argument: reply})
         self._earned += paid(output.get("reward"), self.env.url)
@@ -255,7 +255,7 @@ class OrsEpisode:
 
 
 def texts(blocks: Any, where: str) -> str:
-    """The text of some blocks. Raises: VerifierError E179 for pictures, which no reply could answer."""
+    """The text of content blocks. Raises: VerifierError E179 for images."""
     if not isinstance(blocks, list) or any(block.get("type") != "text" for block in blocks):
         raise VerifierError("E179", f"the server returned {blocks!r:.200} instead of text blocks", where=where)
     return "\n".join(str(block["text"]) for block in blocks)

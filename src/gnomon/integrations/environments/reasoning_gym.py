@@ -1,4 +1,4 @@
-"""reasoning-gym: its data sets as environments, as far as the audit trusts their scorers."""
+"""Data sets of reasoning-gym as environments, if the audit trusts their scorers."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ SLACK = 1e-9
 class ReasoningGym(SingleTurn):
     """A data set of reasoning-gym (0.1.25), judged by its own scorer.
 
-    Every task has a seed of its own, drawn from the key of its split and index; the package's own numbering, seed
-    plus index, would make item i + 1 of a seed item i of the next.
+    Every task has its own seed, drawn from the key of its split and index. The package numbers items by seed plus
+    index, so its item i + 1 of one seed equals item i of the next.
 
     A scorer that the audit does not trust (docs/reasoning-gym-trust.md) is refused: E176.
     """
 
     name: str
     options: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
-    """Of the data set's configuration."""
+    """Options of the data set's configuration."""
     exact: bool = True
-    """Pay nothing for what the scorer calls partly right."""
+    """Pay 0 for replies that the scorer judges partly correct."""
     acknowledged: str = ""
-    """The name of the data set, if its scorer is to be used although it is not trusted."""
+    """The name of the data set, to use its scorer although it is not trusted."""
     format: float = 0.0
     strictness: Strictness = Strictness.TRIMMED
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A recipe spells the options as a table.
+        # A recipe gives the options as a table.
         object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
         scorer(self.name, self._settings)
         if self.acknowledged != self.name and (reasons := distrust(self.name, self.exact)):
@@ -74,27 +74,27 @@ class ReasoningGym(SingleTurn):
 
     def solution(self, task: Task) -> str:
         if task.answer is None:
-            raise NotImplementedError(f"{self.name} gives no answer of its own")
+            raise NotImplementedError(f"{self.name} does not provide an answer")
         return str(task.answer)
 
 
 @lru_cache(maxsize=4096)
 def drawn(name: str, options: tuple[tuple[str, Any], ...], seed: int) -> Task:
-    """The one item of a seed, as the data set makes it: what it keeps of it is for its scorer alone."""
+    """The one item of a seed, as the data set makes it. The task's `info` is for the scorer."""
     return GymTasks(dataset=name, seed=seed, size=1, options=options)[0]
 
 
 @cache
 def scorer(name: str, options: tuple[tuple[str, Any], ...]) -> GymScore:
-    """Raises: ResourceError E531 without the package, VerifierError E130 for a name that it does not know."""
+    """The scorer of a data set. Raises: ResourceError E531 without the package, VerifierError E130 if it is unknown."""
     return GymScore(dataset=name, options=options)
 
 
 def distrust(name: str, exact: bool) -> list[str]:
-    """Why the scorer of a data set is not to be used; empty for one that may be."""
+    """Reasons not to trust the scorer of a data set; empty if it is trusted."""
     entry = table().get(name)
     if entry is None:
-        return ["it was never audited"]
+        return ["it has not been audited"]
     reasons = []
     if entry["trusted"] == "no" or (entry["trusted"] == "exact" and not exact):
         reasons = [f"{finding}: {detail}" for finding, detail in entry["findings"].items()]
@@ -105,7 +105,7 @@ def distrust(name: str, exact: bool) -> list[str]:
 
 @cache
 def table() -> dict[str, Any]:
-    """What the audit found, by data set."""
+    """The audit's findings, by data set."""
     text = files("gnomon.envs").joinpath("data/reasoning_gym_trust.json").read_text()
     tasks: dict[str, Any] = json.loads(text)["tasks"]
     return tasks

@@ -21,23 +21,23 @@ from gnomon.verifiers.judging import exceeded
 __all__ = ["Remote", "fetched"]
 
 TRIES = 3
-"""A step is a function of what is sent, so it may be asked for again."""
+"""Number of tries of a request. A step depends only on the request, so it can be repeated."""
 LONG = 2**22
-"""Characters that may be said in an episode: as JSON, even six bytes for each are fewer than a server takes."""
+"""Largest number of characters in all completions of an episode. As JSON they fit into one request."""
 PATIENCE = 120.0
-"""Seconds for an answer: the server ends a step long before."""
+"""Seconds to wait for an answer; the server's own limit is much shorter."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """The client of a served environment, which is an environment itself.
+    """An environment that is served by another process.
 
-    What the server cannot judge, and a server that is not there, raise VerifierError E179.
+    Raises VerifierError E179 if the server cannot judge a reply or cannot be reached.
     """
 
     url: str
     token_variable: str = "GNOMON_TOKEN"
-    """The variable of the process's environment that holds the token; a recipe never does."""
+    """The environment variable that holds the token. A recipe never contains the token."""
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -63,7 +63,7 @@ class Remote:
         return RemoteEpisode(self, task, key)
 
     def ask(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Raises: VerifierError E179."""
+        """The JSON answer to a request. Raises: VerifierError E179."""
         token = os.environ.get(self.token_variable, "")
         return fetched(self.url, path, body, {"Authorization": f"Bearer {token}"})
 
@@ -75,7 +75,7 @@ def about(env: Remote) -> Mapping[str, Any]:
 
 
 class RemoteTasks(Sequence[Task]):
-    """The tasks of one split, as far as a player may see them."""
+    """The tasks of one split, without their answers."""
 
     def __init__(self, env: Remote, split: str) -> None:
         self.env, self.split = env, split
@@ -93,21 +93,21 @@ class RemoteTasks(Sequence[Task]):
 @lru_cache(maxsize=4096)
 def seen(env: Remote, split: str, index: int) -> Task:
     where = {"split": split, "index": index}
-    told = env.ask("/v1/task", where)
-    return Task(id=str(told["id"]), messages=read_messages(told["messages"]), answer=None, info=where)
+    data = env.ask("/v1/task", where)
+    return Task(id=str(data["id"]), messages=read_messages(data["messages"]), answer=None, info=where)
 
 
 class RemoteEpisode:
-    """One play; all of it is sent each time."""
+    """One episode. Every request contains the whole episode so far."""
 
     def __init__(self, env: Remote, task: Task, key: Key) -> None:
         self.env, self.task, self.key = env, task, key
         self._replies: list[str] = []
-        self.messages = self._told().messages
+        self.messages = self._asked().messages
 
     def step(self, reply: str) -> Step:
         self._replies.append(reply)
-        step = self._told()
+        step = self._asked()
         for verdict in step.verdicts or (step.verdict,):
             if verdict is not None and verdict.status is Status.FAILED:
                 raise VerifierError(
@@ -115,7 +115,7 @@ class RemoteEpisode:
                 )
         return step
 
-    def _told(self) -> Step:
+    def _asked(self) -> Step:
         if sum(map(len, self._replies)) > LONG:
             return self._too_long()
         asked = {**self.task.info, "key": key_json(self.key), "replies": self._replies}
@@ -132,13 +132,13 @@ class RemoteEpisode:
         return Step(done=True, verdict=verdict) if players == 1 else Step(done=True, verdicts=(verdict,) * players)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: the episode holds no resources."""
 
 
 def fetched(url: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], tries: int = TRIES) -> Any:
-    """The JSON that a server answers with. Args: body: None for a GET.
+    """The JSON answer of a server. Args: body: None for a GET.
 
-    Raises: VerifierError E179 for a server that is not there after some tries, or that refuses.
+    Raises: VerifierError E179 if the server cannot be reached after `tries` tries, or refuses the request.
     """
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -146,9 +146,9 @@ def fetched(url: str, path: str, body: Mapping[str, Any] | None, headers: Mappin
     for _ in range(tries):
         connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)
         try:
-            told = {"Content-Type": "application/json", **headers} if body is not None else dict(headers)
+            sent = {"Content-Type": "application/json", **headers} if body is not None else dict(headers)
             content = None if body is None else json.dumps(body)
-            connection.request("GET" if body is None else "POST", parts.path.rstrip("/") + path, content, told)
+            connection.request("GET" if body is None else "POST", parts.path.rstrip("/") + path, content, sent)
             response = connection.getresponse()
             text = response.read()
             if response.status >= 500:

@@ -1,4 +1,4 @@
-"""Environments for other libraries: as reward functions of TRL and verl, as a task set of verifiers, over HTTP."""
+"""Export environments: as reward functions for TRL and verl, as a task set of `verifiers`, and over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes that somebody else plays: every step is asked with all replies so far, and judged where it can be killed."""
+"""Episodes with an external player. Every request contains all replies so far, and is judged in a worker process."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["Plays"]
 
 Job = tuple[Task, Key, tuple[str, ...]]
 KEPT = 256
-"""Unfinished episodes that are kept; another one is played again when it is asked for."""
+"""Number of unfinished episodes that are kept. Others are replayed on request."""
 
 
 class Plays:
-    """The steps of an environment, from any thread. A judge that breaks gives the verdict `failed`, never a zero.
+    """The steps of an environment, from any thread. A failed verifier gives the verdict `failed`, never the reward 0.
 
     Args:
-        workers: processes at most.
-        seconds: of processor time for one step; ten times as long by the clock.
+        workers: largest number of processes.
+        seconds: CPU seconds for one step; the wall-clock limit is ten times as long.
     """
 
     def __init__(self, env: Env, *, workers: int = 2, seconds: float = 2.0) -> None:
@@ -39,13 +39,13 @@ class Plays:
         self._thread.start()
 
     def steps(self, jobs: Iterable[Job]) -> list[Step]:
-        """What the environment answers in each of some episodes, in order. Args: jobs: task, key and all replies."""
+        """The next step of each episode, in order. Args: jobs: task, key and all replies of each."""
         return asyncio.run_coroutine_threadsafe(self._steps(list(jobs)), self._loop).result()
 
     def verdicts(self, items: Iterable[tuple[Task, str]]) -> list[Verdict]:
-        """The verdicts on single replies, of an environment of one turn."""
+        """The verdicts on single replies, for an environment of one turn."""
         steps = self.steps((task, Key(0).at("outward", task=task.id), (reply,)) for task, reply in items)
-        return [step.verdict or failed("the environment wants another reply") for step in steps]
+        return [step.verdict or failed("the environment needs another reply") for step in steps]
 
     async def _steps(self, jobs: Sequence[Job]) -> list[Step]:
         return await asyncio.gather(*(self._step(*job) for job in jobs))
@@ -60,7 +60,7 @@ class Plays:
             episode, _ = await self._workers.start(task, key)
         for reply in replies[len(episode.replies) :]:
             if episode.done:
-                return self._workers.broken("the episode is over, and there is another reply")
+                return self._workers.broken("there is a reply after the end of the episode")
             await self._workers.step(episode, reply)
         if not episode.done:
             self._episodes[name] = episode
@@ -69,7 +69,7 @@ class Plays:
         return episode.steps[-1]
 
     def close(self) -> None:
-        """End its processes."""
+        """End the worker processes."""
         self._workers.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -14,18 +14,18 @@ __all__ = ["single", "trl_reward", "trl_rows", "verl_rows", "verl_score"]
 
 
 def trl_rows(env: Env, split: str, count: int) -> list[dict[str, Any]]:
-    """Rows of a TRL data set: the prompt as messages, and where the task stands."""
+    """Rows of a TRL data set: the prompt as messages, and the split and index of the task."""
     tasks = env.tasks(split)
-    return [{"prompt": said(tasks[index]), "split": split, "index": index} for index in range(count)]
+    return [{"prompt": prompt_of(tasks[index]), "split": split, "index": index} for index in range(count)]
 
 
 def trl_reward(env: Env, *, workers: int = 2, seconds: float = 2.0) -> Callable[..., list[float]]:
-    """A reward function for TRL's trainers, to be used with the rows of `trl_rows`.
+    """A reward function for TRL's trainers, for the rows of `trl_rows`.
 
-    Completions are messages or text. A reply that takes too long to judge earns the least there is; a judge that
-    breaks raises, and is never a zero.
+    Completions are messages or text. A reply that takes too long to judge earns the minimum. A failure of the verifier
+    raises, and never becomes the reward 0.
 
-    Raises: ConfigError E177 for an environment of several turns; when called, VerifierError E178.
+    Raises: ConfigError E177 for an environment of several turns. The returned function raises VerifierError E178.
     Source: trl 1.16, `GRPOTrainer._calculate_rewards`.
     """
     plays, splits = Plays(single(env), workers=workers, seconds=seconds), Splits(env)
@@ -39,18 +39,18 @@ def trl_reward(env: Env, *, workers: int = 2, seconds: float = 2.0) -> Callable[
         ]
         return [verdict.reward for verdict in sound(plays.verdicts(items))]
 
-    # TRL logs a reward by its function's name.
+    # TRL logs a reward under its function's name.
     reward.__name__ = type(env).__name__
     return reward
 
 
 def verl_rows(env: Env, split: str, count: int) -> list[dict[str, Any]]:
-    """Rows of a verl data set. The ground truth stays behind: `verl_score` asks the environment."""
+    """Rows of a verl data set, without the ground truth: `verl_score` uses the environment."""
     tasks, name = env.tasks(split), type(env).__name__
     return [
         {
             "data_source": name,
-            "prompt": said(tasks[index]),
+            "prompt": prompt_of(tasks[index]),
             "reward_model": {"style": "rule", "ground_truth": ""},
             "extra_info": {"split": split, "index": index},
         }
@@ -59,9 +59,9 @@ def verl_rows(env: Env, split: str, count: int) -> list[dict[str, Any]]:
 
 
 def verl_score(env: Env, *, workers: int = 2, seconds: float = 2.0) -> Callable[..., dict[str, Any]]:
-    """A `compute_score` for verl, to be used with the rows of `verl_rows`: the score, and whether it was right.
+    """A `compute_score` for verl, for the rows of `verl_rows`. It returns the score, and whether it is correct.
 
-    Raises: ConfigError E177 for an environment of several turns; when called, VerifierError E178.
+    Raises: ConfigError E177 for an environment of several turns. The returned function raises VerifierError E178.
     Source: verl, `NaiveRewardManager` and `custom_reward_function`.
     """
     plays, splits = Plays(single(env), workers=workers, seconds=seconds), Splits(env)
@@ -90,7 +90,7 @@ class Splits:
 
 
 def single(env: Env) -> Env:
-    """Raises: ConfigError E177 for an environment of several turns."""
+    """The environment. Raises: ConfigError E177 if it has several turns."""
     if env.max_turns != 1:
         raise ConfigError(
             "E177", f"{type(env).__name__} has several turns, and a reward function judges a single reply",
@@ -100,7 +100,7 @@ def single(env: Env) -> Env:
 
 
 def sound(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Raises: VerifierError E178, when a judgement broke."""
+    """The verdicts. Raises: VerifierError E178 if a verifier failed."""
     found = list(verdicts)
     for verdict in found:
         if verdict.status is Status.FAILED:
@@ -108,10 +108,10 @@ def sound(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return found
 
 
-def said(task: Task) -> list[dict[str, str]]:
+def prompt_of(task: Task) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.content} for message in task.messages]
 
 
 def text_of(completion: Any) -> str:
-    """The text of a completion: itself, or what its last message says."""
+    """The text of a completion: the text itself, or the content of its last message."""
     return completion if isinstance(completion, str) else str(completion[-1]["content"])

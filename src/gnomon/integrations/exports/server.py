@@ -1,7 +1,7 @@
-"""An environment over HTTP, to this machine alone: tasks, and the step that follows what was said.
+"""Serve an environment over HTTP on this machine: its tasks, and the next step of an episode.
 
-A step is asked for with all that was said, so nothing is kept for a client: asking twice changes nothing, and a
-connection that breaks loses nothing. Of a task, only what a player may see leaves the process.
+A request for a step contains the whole episode, so the server keeps no client state. Repeated requests have no side
+effects, and a broken connection loses nothing. Answers of tasks never leave the process.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Refused", "Server"]
 
 LOOPBACK = "127.0.0.1"
 BODY = 2**25
-"""Bytes that a request may have."""
+"""Largest request, in bytes."""
 SECONDS = 30.0
-"""A connection that says nothing for so long is closed."""
+"""Idle seconds after which a connection is closed."""
 
 
 class Refused(Exception):
-    """A request that is not answered."""
+    """A refused request, with its HTTP status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -40,7 +40,7 @@ class Refused(Exception):
 
 
 class Http(ThreadingHTTPServer):
-    """A connection in a thread of its own. One that its client drops is over, and nothing is written about it."""
+    """One thread per connection. Connections dropped by the client are not logged."""
 
     daemon_threads = True
 
@@ -52,14 +52,14 @@ class Http(ThreadingHTTPServer):
 class Server:
     """Serves an environment on the loopback address.
 
-    A request needs the bearer token, this machine's name as its `Host` (so that no web page reaches it through a
-    name of its own), JSON as its content, and at most 32 MiB of it.
+    A request needs the bearer token, this machine's name as its `Host` (so that web pages cannot reach it by DNS
+    rebinding), and a JSON body of at most 32 MiB.
 
     Args:
-        port: 0 for a free one.
-        token: a fresh one if not given.
-        workers: processes that judge.
-        seconds: of processor time for one step.
+        port: 0 selects a free port.
+        token: if empty, a new one is generated.
+        workers: number of worker processes.
+        seconds: CPU seconds for one step.
     """
 
     def __init__(self, env: Env, *, port: int = 0, token: str = "", workers: int = 2, seconds: float = 2.0) -> None:
@@ -76,7 +76,7 @@ class Server:
         return f"http://{LOOPBACK}:{self.port}"
 
     def answer(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises: Refused."""
+        """The answer to a request. Raises: Refused."""
         match path:
             case "/v1/env":
                 return self._about()
@@ -99,7 +99,7 @@ class Server:
     def _task(self, asked: Mapping[str, Any]) -> Any:
         split, index = asked.get("split"), asked.get("index")
         if split not in SPLITS or type(index) is not int:
-            raise Refused(400, f"a task is named by its split, one of {', '.join(SPLITS)}, and its index")
+            raise Refused(400, f"a task needs its split, one of {', '.join(SPLITS)}, and its index")
         try:
             return self.splits.task(str(split), index)
         except IndexError as error:
@@ -110,7 +110,7 @@ class Server:
         if not isinstance(replies, list) or not all(isinstance(reply, str) for reply in replies):
             raise Refused(400, "`replies` must be a list of all completions so far")
         if len(replies) > self.env.max_turns:
-            raise Refused(400, f"{len(replies)} replies, of at most {self.env.max_turns}")
+            raise Refused(400, f"{len(replies)} replies; the limit is {self.env.max_turns}")
         try:
             key = read_key(asked["key"])
         except (KeyError, TypeError, ValueError) as error:
@@ -119,7 +119,7 @@ class Server:
         return step_json(step)
 
     def start(self) -> Self:
-        """Serve from a thread of its own."""
+        """Serve in a new thread."""
         self._thread.start()
         return self
 
@@ -154,7 +154,7 @@ class Asked(BaseHTTPRequestHandler):
             body = self._body()
             self._say(200, self.owner.answer(self.path, body))
         except Refused as refused:
-            # What was not read of a request must not be taken for the next one.
+            # The unread rest of a request must not be parsed as the next one.
             self.close_connection = True
             self._say(refused.status, {"error": str(refused)})
         except Exception as error:
@@ -162,19 +162,19 @@ class Asked(BaseHTTPRequestHandler):
             self._say(500, {"error": f"{type(error).__name__}: {error}"})
 
     def _body(self) -> dict[str, Any]:
-        """The request's content, once it may be read. Raises: Refused."""
+        """The request's JSON body, after the checks of its headers. Raises: Refused."""
         if self.headers.get("Host", "").lower() not in self.owner.hosts:
-            raise Refused(421, "this server answers to the loopback address alone")
-        given = self.headers.get("Authorization", "").encode()
-        if not hmac.compare_digest(given, f"Bearer {self.owner.token}".encode()):
+            raise Refused(421, "this server answers only on the loopback address")
+        sent = self.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(sent, f"Bearer {self.owner.token}".encode()):
             raise Refused(401, "the bearer token is missing or wrong")
         if self.headers.get_content_type() != "application/json":
             raise Refused(415, "the content type must be application/json")
         length = self.headers.get("Content-Length", "")
         if self.headers.get("Transfer-Encoding") or not (length.isascii() and length.isdigit()):
-            raise Refused(411, "the length of the content is not given")
+            raise Refused(411, "the header Content-Length is missing")
         if int(length) > BODY:
-            raise Refused(413, f"{length} bytes, of at most {BODY}")
+            raise Refused(413, f"the body has {length} bytes; the limit is {BODY}")
         try:
             body = json.loads(self.rfile.read(int(length)) or b"{}")
         except (ValueError, RecursionError) as error:
@@ -192,4 +192,4 @@ class Asked(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is written for a request."""
+        """Does nothing: requests are not logged."""

@@ -9,17 +9,17 @@ from typing import Any
 from gnomon.envs.base import Env
 from gnomon.errors import ResourceError
 from gnomon.integrations.exports.plays import Plays
-from gnomon.integrations.exports.rewards import Splits, said, single, sound
+from gnomon.integrations.exports.rewards import Splits, prompt_of, single, sound
 
 __all__ = ["verifiers_taskset"]
 
 
 def verifiers_taskset(env: Env, *, split: str = "train", count: int = 100, workers: int = 2) -> Any:
-    """A class of task sets, to be exported by a package that `verifiers` finds by its id.
+    """A task set class, for a package that `verifiers` finds by its id.
 
-    A reward is the verdict on the last thing that the assistant said. A judge that breaks raises.
+    The reward is the verdict on the assistant's last message. A failure of the verifier raises.
 
-    Raises: ConfigError E177 for an environment of several turns; ResourceError E530 without the package.
+    Raises: ConfigError E177 for an environment of several turns; ResourceError E530 if `verifiers` is not installed.
     """
     try:
         vf: Any = importlib.import_module("verifiers.v1")
@@ -43,7 +43,7 @@ def verifiers_taskset(env: Env, *, split: str = "train", count: int = 100, worke
         def load(self) -> list[Any]:
             tasks = [splits.task(split, index) for index in range(count)]
             return [
-                GnomonTask(GnomonData(id=task.id, prompt=said(task), split=split, index=index), self.config.task)
+                GnomonTask(GnomonData(id=task.id, prompt=prompt_of(task), split=split, index=index), self.config.task)
                 for index, task in enumerate(tasks)
             ]
 

@@ -34,7 +34,7 @@ PREFIXES: dict[str, Callable[..., Foreign]] = {
 
 
 def several(names: str) -> tuple[str, ...]:
-    """The functions of a list with commas between them; one without a place stands where the one before it does."""
+    """Split a comma-separated list of functions. A name without a module or file is in that of the one before."""
     found: list[str] = []
     for name in names.split(","):
         place = "" if ":" in name or not found else found[-1].rpartition(":")[0] + ":"
@@ -43,13 +43,13 @@ def several(names: str) -> tuple[str, ...]:
 
 
 def named(target: str, **options: Any) -> Foreign | None:
-    """The verifier behind `trl:…`, `verl:…`, `rubric:…`, `verifiers:…` or `reasoning-gym:…`; None for another name.
+    """The verifier for `trl:…`, `verl:…`, `rubric:…`, `verifiers:…` or `reasoning-gym:…`; None for other names.
 
-    After the prefix comes a function, `package.module:function` or `file.py:function` (TRL takes several, with commas
-    between them: `file.py:f,g`), or the name of a data set.
+    After the prefix comes a function, `package.module:function` or `file.py:function` (for TRL also several, separated
+    by commas: `file.py:f,g`), or the name of a data set.
 
     Args: options: fields of the verifier.
-    Raises: TypeError or ValueError for options that it does not have or take.
+    Raises: TypeError or ValueError for unknown or invalid options.
     """
     prefix, _, rest = target.partition(":")
     return PREFIXES[prefix](rest, **options) if prefix in PREFIXES and rest else None

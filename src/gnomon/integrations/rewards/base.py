@@ -1,4 +1,4 @@
-"""A reward function that somebody else wrote, as a verifier: numbers in, a verdict out, and nothing let through."""
+"""Base class of verifiers that call a reward function of another library. Invalid scores are errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["Foreign", "Function", "called", "label", "number"]
 Function = str | Callable[..., Any]
 """A function, or its name: `package.module:function` or `path/file.py:function`."""
 SLACK = 1e-9
-"""A reward this close to the top is the top: weights are added up in floating point."""
+"""Tolerance below the top reward, because weights are summed in floating point."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign(ABC):
-    """Judges by a foreign function. A reward of `right` or more is right; a lower one is wrong and keeps what it earns.
+    """Judges by an external function. A reward of `right` or more is correct; a lower one is wrong but is still paid.
 
-    What is no finite number in the declared range is the function's failure, not the policy's: it raises. The task is
-    handed over as it is, not as a copy, so that an audit sees what is done to it.
+    A score that is not a finite number in the declared range is a failure of the function and raises. The function gets
+    the task itself and not a copy, so that an audit can detect changes to it.
     """
 
     low: float = 0.0
@@ -34,16 +34,16 @@ class Foreign(ABC):
     top: float = 1.0
     """Highest reward that any reply can earn."""
     right: float | None = None
-    """Least reward of a right reply, where a right one may earn less than the top; the top, if not given."""
+    """Smallest reward of a correct reply; by default `top`."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.top) and self.low < self.top):
             raise ValueError(f"low is {self.low} and top is {self.top}; low must be below top")
         if self.right is not None and not self.low < self.right <= self.top:
-            raise ValueError(f"right is {self.right}; it must lie above low, {self.low}, and not above top, {self.top}")
+            raise ValueError(f"right is {self.right}; it must be above low ({self.low}) and at most top ({self.top})")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Made again where it is unpickled, so that its import is over before the first reply is judged.
+        # Unpickling constructs it again, so that its import ends before the first reply is judged.
         return again, (type(self), {field.name: getattr(self, field.name) for field in fields(self)})
 
     @property
@@ -52,10 +52,10 @@ class Foreign(ABC):
 
     @abstractmethod
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
-        """What the function pays for a reply, by name."""
+        """The named parts of the reward of a reply."""
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        """Raises: VerifierError E132 for what is no number, E133 for a reward outside of `low` to `top`."""
+        """Judge a reply. Raises: VerifierError E132 for a score that is not a number, E133 outside `low` to `top`."""
         verdict = Verdict(status=Status.WRONG, parts=self.parts(task, reply))
         reward = verdict.reward
         if not self.low - SLACK <= reward <= self.top + SLACK:
@@ -74,7 +74,7 @@ def again(kind: type[Foreign], values: dict[str, Any]) -> Foreign:
 
 
 def called(function: Function) -> Callable[..., Any]:
-    """The function itself. Raises: VerifierError E130 when there is no such function, E131 for a module that breaks."""
+    """The function itself. Raises: VerifierError E130 if it does not exist, E131 if its module cannot be imported."""
     found = load(function) if isinstance(function, str) else function
     if not callable(found):
         raise VerifierError("E130", f"{function!r} must be a function, not {type(found).__name__}")
@@ -89,9 +89,9 @@ def label(function: Function) -> str:
 
 
 def number(value: Any, where: str) -> float:
-    """A score as a float. Raises: VerifierError E132 for text, None, NaN and the infinite."""
+    """A score as a float. Raises: VerifierError E132 for text, None, NaN and infinities."""
     if not isinstance(value, Real) and callable(getattr(value, "item", None)):
-        value = value.item()  # A scalar of torch or numpy.
+        value = value.item()  # A torch or numpy scalar.
     if not isinstance(value, Real) or not math.isfinite(value):
         raise VerifierError("E132", f"the score is {value!r:.100} and must be a finite number", where=where)
     return float(value)

@@ -1,4 +1,4 @@
-"""A reward as a plain function of a reply, asked by the names of its parameters."""
+"""A reward as a plain function. The names of its parameters decide its arguments."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ REPLY = ("completion", "reply", "response", "output", "text", "prediction", "sol
 ANSWER = ("answer", "gold", "ground_truth", "reference", "target", "solution", "expected", "label")
 PROMPT = ("prompt", "question", "problem")
 BATCH = "completions"
-"""A parameter of this name marks a function of many replies, as TRL calls them."""
+"""A parameter of this name marks a function of many replies, with TRL's signature."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionReward(Foreign):
-    """Judges by a function, whose parameter names say what it receives.
+    """Judges by a function. Its parameter names decide what it receives.
 
     | parameter | value |
     |---|---|
@@ -34,22 +34,22 @@ class FunctionReward(Foreign):
     | `info`, `extra_info` | all columns of the task's row, as a mapping |
     | the name of a column | the value in the task's row |
 
-    A column wins over the other meanings of its name, except those of the reply. One or two parameters without any
-    of these names are the reply and the answer. A function with a parameter `completions` is called as TRL calls it:
-    `f(prompts=[…], completions=[…], **columns)`, lists of one element, and returns a list of one score; its prompts and
-    completions are lists of messages where the prompt was given as messages.
+    A column has priority over the other meanings of its name, except those of the reply. One or two parameters with
+    other names are the reply and the answer. A function with a parameter `completions` is called as TRL calls it:
+    `f(prompts=[…], completions=[…], **columns)`, with lists of one element, and returns a list of one score. Its
+    prompts and completions are lists of messages if the tasks' prompts are messages.
 
-    It returns True, False or a number within `low` to `top`; only `top` is right. It may be a coroutine function.
+    It returns True, False or a number from `low` to `top`; only `top` is correct. It may be a coroutine function.
     """
 
     function: Callable[..., Any]
     answer: str = "answer"
     """The column that holds the task's answer."""
     conversational: bool = False
-    """Whether prompts were given as messages."""
+    """Whether the tasks' prompts are messages."""
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
-        """Raises: NoScore for what is no number in the range, or for a parameter that nothing is known of."""
+        """The reward as one part. Raises: NoScore for a score outside the range, or for an unknown parameter."""
         columns = {**task.info, self.answer: task.answer}
         names = parameters(self.function)
         name = label(self.function)
@@ -57,22 +57,22 @@ class FunctionReward(Foreign):
             value = one_of(awaited(self.function(**self.batch(task, reply, columns))), name)
         else:
             if missing := unknown_parameter(self.function, columns):
-                raise NoScore(f"{name} has a parameter {missing!r}, which names no column of the task")
-            given, values = self.given(task, reply, columns), {}
+                raise NoScore(f"{name} has a parameter {missing!r}, which is not a column of the task")
+            available, values = self.available(task, reply, columns), {}
             for place, parameter in enumerate(needed(self.function, columns)):
-                values[parameter] = given[parameter] if parameter in given else (reply, task.answer)[place]
+                values[parameter] = available[parameter] if parameter in available else (reply, task.answer)[place]
             value = awaited(called(self.function, values))
         score = score_of(value, name)
         if not self.low <= score <= self.top:
             wide = min(score, self.low), max(score, self.top)
             raise NoScore(
                 f"{name} returned {score:g}, outside reward_range ({self.low:g}, {self.top:g}); "
-                f"pass reward_range=({wide[0]:g}, {wide[1]:g}), whose upper end is what a right reply earns"
+                f"pass reward_range=({wide[0]:g}, {wide[1]:g}); a correct reply earns its upper end"
             )
         return (Part(name="reward", value=score),)
 
-    def given(self, task: Task, reply: str, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """What every known name stands for."""
+    def available(self, task: Task, reply: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of all known parameter names."""
         prompt = "\n".join(message.content for message in task.messages)
         known = dict.fromkeys(ANSWER, task.answer) | dict.fromkeys(PROMPT, prompt)
         known |= {"task": task, "info": dict(columns), "extra_info": dict(columns), "data_source": ""}
@@ -96,7 +96,7 @@ def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def needed(function: Callable[..., Any], columns: Mapping[str, Any]) -> list[str]:
-    """The parameters that are given a value: those without a default, and those whose name is known."""
+    """The parameters that receive a value: those without a default, and those with a known name."""
     known = {*REPLY, *ANSWER, *PROMPT, "task", "info", "extra_info", "data_source", *columns}
     fixed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [
@@ -107,15 +107,15 @@ def needed(function: Callable[..., Any], columns: Mapping[str, Any]) -> list[str
 
 
 def unknown_parameter(function: Callable[..., Any], columns: Mapping[str, Any]) -> str:
-    """A parameter of a function that nothing can be given for; empty where there is none."""
+    """A parameter for which there is no value; empty if there is none."""
     names = parameters(function)
     known = {*REPLY, *ANSWER, *PROMPT, "task", "info", "extra_info", "data_source", *columns}
     if BATCH in names:
-        given = {"prompts", BATCH, *columns}
+        available = {"prompts", BATCH, *columns}
         plain = [
             n for n, p in names.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.default is p.empty
         ]
-        return next((name for name in plain if name not in given), "")
+        return next((name for name in plain if name not in available), "")
     asked = needed(function, columns)
     strange = [name for name in asked if name not in known]
     if not strange or (len(asked) <= 2 and strange == asked):
@@ -124,7 +124,7 @@ def unknown_parameter(function: Callable[..., Any], columns: Mapping[str, Any]) 
 
 
 def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """The call; parameters that take no name are given by place."""
+    """Call the function; positional-only parameters are passed by position."""
     alone = [name for name, p in parameters(function).items() if p.kind is p.POSITIONAL_ONLY]
     rest = {name: value for name, value in values.items() if name not in alone}
     return function(*(values[name] for name in alone if name in values), **rest)
@@ -136,7 +136,7 @@ def one_of(value: Any, name: str) -> Any:
         (score,) = value
     except (TypeError, ValueError):
         raise NoScore(
-            f"{name} returned {value!r:.100} for one completion, and must return a list of one score"
+            f"{name} returned {value!r:.100} for one completion; it must return a list of one score"
         ) from None
     return score
 
@@ -147,4 +147,4 @@ def score_of(value: Any, name: str) -> float:
         return number(value, name)
     except Exception:
         hint = "; did a branch end without `return`?" if value is None else ""
-        raise NoScore(f"{name} returned {value!r:.100}, and must return True, False or a finite number{hint}") from None
+        raise NoScore(f"{name} returned {value!r:.100}; it must return True, False or a finite number{hint}") from None

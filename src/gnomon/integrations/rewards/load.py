@@ -1,4 +1,4 @@
-"""Find a function that somebody else wrote, by name, and call it."""
+"""Find an external function by name, and call it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["asked", "awaited", "load"]
 
 @cache
 def load(name: str) -> Any:
-    """What `package.module:name` or `path/file.py:name` stands for, imported once in a process.
+    """The object named by `package.module:name` or `path/file.py:name`, imported once per process.
 
-    Raises: VerifierError E130 when there is none, E131 when its module cannot be imported.
+    Raises: VerifierError E130 if it does not exist, E131 if its module cannot be imported.
     """
     place, colon, attribute = name.rpartition(":")
     if not colon:
@@ -45,7 +45,7 @@ def _module(place: str) -> ModuleType:
     path = Path(place)
     if place.endswith(".py") and not path.is_file():
         raise VerifierError(
-            "E130", f"there is no file {place}", fix="give a path relative to this folder: dir/file.py:function"
+            "E130", f"the file {place} does not exist", fix="give a path relative to this folder: dir/file.py:function"
         )
     try:
         return _from_file(path.resolve()) if place.endswith(".py") else _from_path(place)
@@ -76,7 +76,7 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def asked(function: Callable[..., Any], offered: dict[str, Any]) -> Any:
-    """A call with those arguments that the signature names; with all of them, if it takes any."""
+    """Call a function with the arguments in its signature, or with all if it takes `**kwargs`."""
     wanted = inspect.signature(function).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values()):
         return function(**offered)
@@ -84,7 +84,7 @@ def asked(function: Callable[..., Any], offered: dict[str, Any]) -> Any:
 
 
 def awaited(value: Any) -> Any:
-    """What a call came to: an awaitable is run to its end, in an event loop of its own."""
+    """The result of a call. An awaitable is run to its end in a new event loop."""
     if not inspect.isawaitable(value):
         return value
 

@@ -20,20 +20,20 @@ __all__ = ["GymScore", "GymTasks"]
 
 @dataclass(frozen=True, kw_only=True)
 class GymScore(Foreign):
-    """A data set's own scorer, given the text in the answer slot of a reply; None where there is no slot."""
+    """A data set's scorer. It receives the text in the answer slot of a reply, or None without a slot."""
 
     dataset: str
     options: tuple[tuple[str, Any], ...] = ()
-    """Of the data set's configuration, for scorers that read it."""
+    """Options of the data set's configuration, for scorers that read them."""
     strictness: Strictness = Strictness.LAST
-    """The package's own extraction takes the last slot."""
+    """How the slot is found. The package's own extraction takes the last slot."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         opened(self.dataset, self.options)
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
-        """Raises: VerifierError E132 for what is no number; whatever the scorer raises."""
+        """The score as one part. Raises: VerifierError E132 if it is not a number; any exception of the scorer."""
         entry = {"question": task.messages[-1].content, "answer": task.answer, "metadata": task.info["metadata"]}
         found = extract(reply, self.strictness)
         empty = found.status is Status.NO_ANSWER and found.span is not None
@@ -41,18 +41,18 @@ class GymScore(Foreign):
         return (Part(name="score", value=number(score, self.dataset)),)
 
     def tasks(self, split: str) -> GymTasks:
-        """500 tasks of a split; its seed is far from every other split's and from those that people choose."""
+        """500 tasks of a split. The seeds of the splits are far apart and far from usual seeds."""
         seed = int.from_bytes(blake2b(f"{self.dataset} {split}".encode(), digest_size=4).digest(), "big")
         return GymTasks(dataset=self.dataset, seed=seed, options=self.options)
 
     def solution(self, task: Task) -> str | None:
-        """The data set's own answer in a slot; None where it has none."""
+        """The data set's answer in a slot; None if it has none."""
         return None if task.answer is None else f"<answer>{task.answer}</answer>"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GymTasks(Sequence[Task]):
-    """The tasks of a data set with one seed, made when asked for, each asking for its answer in a slot.
+    """The tasks of a data set with one seed, made on demand. Each prompt asks for the answer in a slot.
 
     Adjacent seeds share most of their tasks: item i + 1 of a seed is item i of the next, in nearly every data set.
     """
@@ -81,7 +81,7 @@ class GymTasks(Sequence[Task]):
 
 @lru_cache(maxsize=64)
 def opened(dataset: str, options: tuple[tuple[str, Any], ...]) -> Any:
-    """A data set. Raises: ResourceError E531 when the package is not there, VerifierError E130 for an unknown name."""
+    """A data set. Raises: ResourceError E531 if the package is missing, VerifierError E130 for an unknown name."""
     try:
         factory = importlib.import_module("reasoning_gym.factory")
     except ImportError as error:

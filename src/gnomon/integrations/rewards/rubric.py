@@ -21,19 +21,19 @@ MANY = {"states", "prompts", "completions", "answers", "tasks", "infos"}
 
 @dataclass(frozen=True, kw_only=True)
 class RubricReward(Foreign):
-    """The weighted sum of a rubric's functions; each gets what its signature asks for.
+    """The weighted sum of the functions of a `Rubric`. Each receives the arguments in its signature.
 
-    Anything with `funcs`, `weights` and, if it likes, `class_objects` will do: the package is not needed.
+    Any object with `funcs`, `weights` and optionally `class_objects` works; the package is not needed.
 
-    Differs: what a function raises is its failure and is raised; the package writes a line to the log and pays 0.
+    Differs: an exception of a function is raised; the package logs it and pays 0.
 
     Source: verifiers 0.1.9, `Rubric.score_rollout`.
     """
 
     rubric: str | Callable[[], Any]
-    """A rubric by name, or what makes one."""
+    """The name of a `Rubric`, or a function that makes one."""
     state: tuple[tuple[str, Any], ...] = ()
-    """More entries of the state that the functions are given."""
+    """Additional entries of the functions' state."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,29 +45,40 @@ class RubricReward(Foreign):
         found: Any = load(self.rubric) if isinstance(self.rubric, str) else self.rubric
         rubric: Any = found if hasattr(found, "funcs") and not isinstance(found, type) else found()
         if not rubric.funcs or len(rubric.weights) != len(rubric.funcs):
-            raise VerifierError("E134", f"{len(rubric.funcs)} functions and {len(rubric.weights)} weights in a rubric")
+            raise VerifierError("E134", f"{len(rubric.funcs)} functions have {len(rubric.weights)} weights")
         return rubric
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
         rubric = self.opened()
         prompt = [{"role": m.role, "content": m.content} for m in task.messages]
         completion = [{"role": "assistant", "content": reply}]
-        told = {"prompt": prompt, "completion": completion, "answer": task.answer, "info": task.info}
-        told["task"] = task.info.get("task", "default")
-        told["state"] = {**told, "timing": {}, "trajectory": [], "responses": [], "turn": 1, **dict(self.state)}
-        told |= getattr(rubric, "class_objects", None) or {}
+        arguments = {"prompt": prompt, "completion": completion, "answer": task.answer, "info": task.info}
+        arguments["task"] = task.info.get("task", "default")
+        arguments["state"] = {
+            **arguments,
+            "timing": {},
+            "trajectory": [],
+            "responses": [],
+            "turn": 1,
+            **dict(self.state),
+        }
+        arguments |= getattr(rubric, "class_objects", None) or {}
         return tuple(
-            Part(name=function.__name__, value=number(awaited(asked(function, told)), function.__name__), weight=weight)
+            Part(
+                name=function.__name__,
+                value=number(awaited(asked(function, arguments)), function.__name__),
+                weight=weight,
+            )
             for function, weight in zip(rubric.funcs, rubric.weights, strict=True)
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiersTask(Foreign):
-    """A v1 `Task`: its `@reward` methods, asked about a trace of one prompt and one reply, without a runtime.
+    """A v1 `Task`: its `@reward` methods, applied to a trace of one prompt and one reply, without a runtime.
 
-    The task's `info` gives the fields of the task's data; `gold` names the one that holds the answer. A reward that
-    needs a runtime is refused: the package would leave it out of the sum without a word.
+    The task's `info` provides the fields of the task's data; `gold` names the field of the answer. A reward that needs
+    a runtime is refused, because the package would silently omit it from the sum.
 
     Source: verifiers 0.4.0, `Task.score`.
     """
@@ -75,7 +86,7 @@ class VerifiersTask(Foreign):
     task: Function
     """The `Task` class, or its name."""
     gold: str = "answer"
-    """Name of the data's field that holds the task's answer."""
+    """Name of the data field with the task's answer."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,19 +98,19 @@ class VerifiersTask(Foreign):
                 raise VerifierError("E134", f"{method.__name__} needs a runtime, and a verifier has none")
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
-        """Raises: what `Task.score` raises, and VerifierError E132 for a reward that was not scored."""
+        """The rewards as parts. Raises: exceptions of `Task.score`, and VerifierError E132 for a missing reward."""
         vf, kind = v1(), called(self.task)
         fields = {**task.info, self.gold: task.answer}
         prompt = [{"role": m.role, "content": m.content} for m in task.messages]
         own = kind(kind.data_type()(prompt=prompt, **fields))  # type: ignore[attr-defined]
-        said = [vf.MessageNode(message=message) for message in own.data.prompt]
-        for place, node in enumerate(said):
+        history = [vf.MessageNode(message=message) for message in own.data.prompt]
+        for place, node in enumerate(history):
             node.parent = place - 1 if place else None
-        answer = vf.MessageNode(message=vf.AssistantMessage(content=reply), sampled=True, parent=len(said) - 1)
+        answer = vf.MessageNode(message=vf.AssistantMessage(content=reply), sampled=True, parent=len(history) - 1)
         trace = vf.Trace(
             task=vf.TraceTask(type=kind.__name__, data=own.data),
             agent=vf.AgentInfo(config=vf.AgentConfig()),
-            nodes=[*said, answer],
+            nodes=[*history, answer],
             is_completed=True,
             ok=True,
         )
@@ -118,7 +129,7 @@ def marked(kind: Any) -> list[Callable[..., Any]]:
 
 
 def v1() -> Any:
-    """The package. Raises: ResourceError E530 when it is not there."""
+    """The package. Raises: ResourceError E530 if it is not installed."""
     try:
         return importlib.import_module("verifiers.v1")
     except ImportError as error:

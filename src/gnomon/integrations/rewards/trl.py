@@ -17,21 +17,21 @@ __all__ = ["TrlReward"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrlReward(Foreign):
-    """The weighted sum of reward functions, each asked about one completion as `GRPOTrainer` asks about many.
+    """The weighted sum of reward functions, each called for one completion with the signature of `GRPOTrainer`.
 
-    A column is an entry of the task's `info`; `gold` names the one that holds the task's answer. A function that
-    answers None has nothing to say of the reply and pays nothing. Token ids are not passed: a verifier sees text.
+    A column is an entry of the task's `info`; `gold` names the column of the task's answer. A function that returns
+    None does not apply to the reply and pays 0. Token ids are not passed, because a verifier sees only text.
 
     Source: trl 1.16, `GRPOTrainer._calculate_rewards`.
     """
 
     functions: tuple[Function, ...]
     weights: tuple[float, ...] = ()
-    """One for each function; 1 if not given."""
+    """One weight per function; 1 by default."""
     gold: str = "solution"
     """Name of the column that holds the task's answer."""
     conversational: bool = True
-    """Prompts and completions as lists of messages; else as text."""
+    """Pass prompts and completions as lists of messages; if false, as text."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,16 +45,16 @@ class TrlReward(Foreign):
                 raise VerifierError("E134", f"{label(function)} needs completion_ids, but a verifier gets only text")
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
-        """Raises: VerifierError E132 for what is no number, or when no function has anything to say."""
+        """The weighted parts. Raises: VerifierError E132 for invalid scores, or if every function returned None."""
         (parts,) = self.together([(task, reply)])
         if not parts:
             raise VerifierError("E132", "every function returned None", where=f"task {task.id}")
         return parts
 
     def together(self, calls: Sequence[tuple[Task, str]]) -> list[tuple[Part, ...]]:
-        """What the functions pay for each of several replies, asked about all of them in one call as the trainer asks.
+        """The parts of several replies. Each function is called once for all of them, as the trainer does.
 
-        Raises: VerifierError E132 for what is no number, or as many numbers as there are replies.
+        Raises: VerifierError E132 for invalid scores, or for a wrong number of scores.
         """
         weights = self.weights or (1.0,) * len(self.functions)
         found: list[list[Part]] = [[] for _ in calls]
@@ -73,13 +73,13 @@ class TrlReward(Foreign):
         names = dict.fromkeys(name for task, _ in calls for name in task.info)
         columns = {name: [task.info.get(name) for task, _ in calls] for name in names}
         columns[self.gold] = [task.answer for task, _ in calls]
-        given = awaited(called(function)(prompts=prompts, completions=completions, **columns))
+        returned = awaited(called(function)(prompts=prompts, completions=completions, **columns))
         try:
-            scores = list(given)
+            scores = list(returned)
         except TypeError:
             scores = []
-        if len(scores) != len(calls) or isinstance(given, str):
+        if len(scores) != len(calls) or isinstance(returned, str):
             due = f"{len(calls)} completions" if len(calls) > 1 else "one completion"
-            what = f"the function returned {given!r:.100} for {due} and must return a list with one score for each"
+            what = f"the function returned {returned!r:.100} for {due} and must return a list with one score for each"
             raise VerifierError("E132", what, where=label(function))
         return [None if score is None else number(score, label(function)) for score in scores]

@@ -17,24 +17,24 @@ __all__ = ["VerlScore"]
 
 @dataclass(frozen=True, kw_only=True)
 class VerlScore(Foreign):
-    """A `compute_score`. Of a dict, `score` is the reward; other finite numbers are kept as parts that weigh nothing.
+    """A `compute_score`. If it returns a dict, `score` is the reward; other finite numbers become parts of weight 0.
 
-    The data source and the extra information are the task's `info["data_source"]` and `info["extra_info"]`, where it
-    has them. A function that takes fewer arguments is given those that its signature names.
+    The data source and the extra information are the task's `info["data_source"]` and `info["extra_info"]`, if present.
+    A function with fewer parameters receives only those in its signature.
 
     Source: verl, `NaiveRewardManager` and `custom_reward_function`.
     """
 
     function: Function
     data_source: str = ""
-    """For tasks that name none."""
+    """Data source of tasks without one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         called(self.function)
 
     def parts(self, task: Task, reply: str) -> tuple[Part, ...]:
-        given = awaited(
+        returned = awaited(
             asked(
                 called(self.function),
                 {
@@ -45,12 +45,12 @@ class VerlScore(Foreign):
                 },
             )
         )
-        if not isinstance(given, Mapping):
-            return (Part(name="score", value=number(given, "compute_score")),)
-        if "score" not in given:
-            raise VerifierError("E132", f'the returned dict has no "score": {given!r:.100}', where="compute_score")
-        others = ((k, v) for k, v in given.items() if k != "score" and isinstance(v, Real) and math.isfinite(v))
+        if not isinstance(returned, Mapping):
+            return (Part(name="score", value=number(returned, "compute_score")),)
+        if "score" not in returned:
+            raise VerifierError("E132", f'the returned dict has no "score": {returned!r:.100}', where="compute_score")
+        others = ((k, v) for k, v in returned.items() if k != "score" and isinstance(v, Real) and math.isfinite(v))
         return (
-            Part(name="score", value=number(given["score"], "compute_score")),
+            Part(name="score", value=number(returned["score"], "compute_score")),
             *(Part(name=str(name), value=float(value), weight=0.0) for name, value in others),
         )
