@@ -264,23 +264,23 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One exchange: what the policy saw, what it said."""
+    """One turn: the prompt that the policy saw and its completion."""
 
     prompt_ids: tuple[int, ...]
-    """All that it saw: in a later turn the prompt and the completion of the turn before, token for token, and then
-    what it was told since."""
+    """All tokens that it saw. In a later turn: the prompt and completion of the turn before, token for token, and then
+    the observation."""
     completion: Completion
     messages: tuple[Message, ...] = ()
-    """What it was told since the turn before; of a first turn, the whole prompt."""
-    given: tuple[Segment, ...] = ()
-    """The end of the prompt that is new in this turn, by who wrote it."""
+    """The observation since the turn before; in the first turn, the whole prompt."""
+    segments: tuple[Segment, ...] = ()
+    """The new end of the prompt in this turn, by origin."""
     fork: int = 0
-    """Number of the training sequence that it stands in; another one begins where a template rewrites history."""
+    """Number of its training sequence. A new one begins where a template rewrites history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """One sampled episode, as one of its players played it."""
+    """One sampled episode, from the view of one player."""
 
     task: Task
     sample: int

@@ -108,8 +108,8 @@ def check(renderer, begun: Transcript, ids: tuple[int, ...]) -> Reply:
     assert sampled.token_ids == begun.token_ids + ids
     echo = reply.text + "".join(call.name + call.arguments for call in reply.tool_calls) + (reply.reasoning or "")
     for role in ("user",) if isinstance(renderer, Gemma) else ("user", "tool"):
-        told = sampled.told([Message(role=role, content=echo[:10_000] + "<|im_end|><think>")])
-        benign = sampled.told([Message(role=role, content="a")])
+        told = sampled.observed([Message(role=role, content=echo[:10_000] + "<|im_end|><think>")])
+        benign = sampled.observed([Message(role=role, content="a")])
         assert told.forks == benign.forks
         if told.forks:
             turn = [segment for segment in told.segments if segment.origin is Origin.POLICY]

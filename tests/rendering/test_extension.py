@@ -65,9 +65,9 @@ def test_reasoning_leaves_the_history_only_by_a_declared_fork(history, tokenizer
     tokenizer = tokenizers["qwen3"]
     first = Transcript.begun(Qwen3(tokenizer, history=history), USER)
     sampled = first.sampled(tokenizer.encode("<think>\nhm\n</think>\n\nHi.<|im_end|>"))
-    result = sampled.told(RESULT)
+    result = sampled.observed(RESULT)
     assert result.forks == 0 and result.token_ids[: len(sampled.token_ids)] == sampled.token_ids
-    user = sampled.told(USER)
+    user = sampled.observed(USER)
     assert user.forks == (history is History.FORK)
     assert ("hm" in tokenizer.spell(user.token_ids)) is (history is History.KEEP)
     assert next(s for s in user.segments if s.origin is Origin.POLICY).token_ids == tokenizer.encode(
@@ -78,7 +78,7 @@ def test_reasoning_leaves_the_history_only_by_a_declared_fork(history, tokenizer
 def test_the_empty_thought_that_the_template_wrote_goes_too(tokenizers):
     tokenizer = tokenizers["qwen3"]
     sampled = Transcript.begun(Qwen3(tokenizer, thinking=False), USER).sampled(tokenizer.encode("Hi.<|im_end|>"))
-    told = sampled.told(USER)
+    told = sampled.observed(USER)
     assert told.forks == 1
     assert tokenizer.spell(told.token_ids).count("<think>") == 1, "that of the turn to come"
 
@@ -87,20 +87,20 @@ def test_a_final_answer_drops_the_analysis_and_a_call_keeps_it(tokenizers):
     tokenizer = tokenizers["harmony"]
     thought = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
     begun = Transcript.begun(Harmony(tokenizer), USER)
-    answered = begun.sampled(tokenizer.encode(f"{thought}{H}Hi.<|return|>")).told(USER)
+    answered = begun.sampled(tokenizer.encode(f"{thought}{H}Hi.<|return|>")).observed(USER)
     assert answered.forks == 1
     assert tokenizer.spell(answered.token_ids).endswith(
         f"<|start|>assistant{H}Hi.<|end|><|start|>user<|message|>more<|end|><|start|>assistant"
     )
     called = begun.sampled(
         tokenizer.encode(f"{thought} to=functions.f<|channel|>commentary<|message|>{{}}<|call|>")
-    ).told(RESULT)
+    ).observed(RESULT)
     assert called.forks == 0 and "hm" in tokenizer.spell(called.token_ids)
 
 
 def test_messages_follow_a_sampled_turn(tokenizers):
     with pytest.raises(ValueError, match="none was sampled"):
-        Transcript.begun(ChatML(tokenizers["chatml"]), USER).told(USER)
+        Transcript.begun(ChatML(tokenizers["chatml"]), USER).observed(USER)
 
 
 @pytest.mark.parametrize(

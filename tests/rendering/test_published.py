@@ -58,7 +58,7 @@ def test_the_prompt_after_several_turns_is_the_published_one(case, tokenizers):
     while first < len(messages):
         transcript = transcript.sampled(tokenizer.encode(messages[first].content + end))
         after = next((i for i in range(first + 1, len(messages)) if messages[i].role == "assistant"), len(messages))
-        transcript, first = transcript.told(messages[first + 1 : after]), after
+        transcript, first = transcript.observed(messages[first + 1 : after]), after
     assert transcript.token_ids == tokenizer.encode(case["text"])
 
 

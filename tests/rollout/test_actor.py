@@ -65,8 +65,8 @@ def test_every_turn_goes_on_from_the_tokens_of_the_turn_before():
         for before, after in pairwise(rollout.turns):
             told = TOKENIZER.encode(f"\n{after.messages[0].content}\n")
             assert after.prompt_ids == before.prompt_ids + before.completion.token_ids + told
-            assert joined(after.given) == told
-            assert [segment.origin.value for segment in after.given] == ["template", "environment", "template"]
+            assert joined(after.segments) == told
+            assert [segment.origin.value for segment in after.segments] == ["template", "environment", "template"]
     luck = {rollout.turns[1].messages[0].content for rollout in group.rollouts}
     assert len(luck) == 4, "every episode has chance of its own"
 

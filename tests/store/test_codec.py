@@ -78,7 +78,7 @@ def turns(draw) -> tuple[Turn, ...]:
         prompt = seen + tuple(token for segment in segments for token in segment.token_ids)
         noted = segments if draw(st.booleans()) else ()
         found.append(
-            Turn(prompt_ids=prompt, completion=draw(completions()), messages=draw(MESSAGES), given=noted, fork=fork)
+            Turn(prompt_ids=prompt, completion=draw(completions()), messages=draw(MESSAGES), segments=noted, fork=fork)
         )
     return tuple(found)
 
@@ -102,7 +102,7 @@ def groups(draw) -> Group:
     segments, completion = draw(SEGMENTS), completions()
     prompt = tuple(token for segment in segments for token in segment.token_ids)
     plain = completion.map(
-        lambda done: (Turn(prompt_ids=prompt, completion=done, messages=task.messages, given=segments),)
+        lambda done: (Turn(prompt_ids=prompt, completion=done, messages=task.messages, segments=segments),)
     )
     player = draw(st.integers(0, 2))
     rollouts = tuple(
@@ -158,7 +158,7 @@ def example(logprobs: tuple[float, ...] = (-0.5,), **parts: object) -> Group:
     completion = Completion(
         token_ids=tuple(range(len(logprobs))), logprobs=logprobs, text="2", finish=Finish.EOS, version=3
     )
-    turn = Turn(prompt_ids=(1, 5, 6), completion=completion, messages=task.messages, given=given)
+    turn = Turn(prompt_ids=(1, 5, 6), completion=completion, messages=task.messages, segments=given)
     verdict = Verdict(status=Status.CORRECT, parts=(Part(name="correct", value=1.0),))
     rollout = Rollout(task=task, sample=0, turns=(turn,), verdict=verdict, stop=Stop.DONE)
     return Group(task=task, index=2, rollouts=(rollout,), **parts)

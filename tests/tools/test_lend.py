@@ -161,7 +161,7 @@ def test_a_base_model_is_told_by_the_messages_and_hears_results_as_text_of_a_too
     for rollout in group.rollouts:
         assert rollout.verdict.correct and rollout.stop is Stop.DONE and len(rollout.turns) == 2
         assert "<calculator>expression</calculator>" in rollout.turns[0].messages[0].content
-        assert [segment.origin.value for segment in rollout.turns[1].given] == ["template", "tool", "template"]
+        assert [segment.origin.value for segment in rollout.turns[1].segments] == ["template", "tool", "template"]
 
 
 def test_a_chat_model_is_told_by_its_template_and_calls_in_its_own_form(tmp_path):

@@ -50,7 +50,7 @@ def prompts(policy: Policy, renderer: Renderer | None = None) -> dict[State, tup
             found[card, line] = Transcript.begun(family, user(observation(card, line))).token_ids
             continue
         talk = Transcript.begun(family, user(observation(card, "")))
-        found[card, line] = talk.sampled(policy.tokenizer.encode(REPLIES["p"])).told(user("They bet.")).token_ids
+        found[card, line] = talk.sampled(policy.tokenizer.encode(REPLIES["p"])).observed(user("They bet.")).token_ids
     return found
 
 

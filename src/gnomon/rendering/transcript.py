@@ -33,7 +33,7 @@ class Transcript:
         """With a turn of the policy, id for id."""
         return self._followed(Segment(origin=Origin.POLICY, token_ids=tuple(token_ids)))
 
-    def told(self, messages: Sequence[Message]) -> Transcript:
+    def observed(self, messages: Sequence[Message]) -> Transcript:
         """With what the environment says to the turn that was just sampled.
 
         The same sequence and more, or a new one (`forks` is one higher) where the family rewrites history.

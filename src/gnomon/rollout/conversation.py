@@ -39,7 +39,7 @@ class Conversation:
         """Take in what the environment says. Returns: the prompt of the next reply."""
         self._observed = messages if self._transcript else (*self._preface, *messages)
         self._transcript = (
-            self._transcript.told(messages) if self._transcript is not None else self._begin(self._observed)
+            self._transcript.observed(messages) if self._transcript is not None else self._begin(self._observed)
         )
         return self._transcript.token_ids
 
@@ -54,7 +54,7 @@ class Conversation:
                 prompt_ids=self._transcript.token_ids,
                 completion=completion,
                 messages=self._observed,
-                given=segments if whole else segments[last:],
+                segments=segments if whole else segments[last:],
                 fork=forks,
             )
         )

@@ -1,4 +1,4 @@
-"""The memory of a run: one folder that can be predicted, replayed, read and trusted."""
+"""The run store: one folder per run, with its records and checkpoints."""
 
 from gnomon.store.attempts import Attempt, Source
 from gnomon.store.audit import VerifyReport, verify

@@ -1,6 +1,6 @@
-"""Attempts: records that a run gave up, kept beside its chain and as verifiable as the chain itself.
+"""Attempts: records that a run discarded. They are kept beside its chain, and can be verified like the chain.
 
-A run gives records up in two cases. A resumed run does not repeat what it recorded, and may differ; or a step fails,
+A run discards records in two cases: a resumed run differs from what it recorded, and is allowed to; or a step fails,
 and its rollouts show why. An attempt is linked to the record before its first one, so it can be hashed again.
 """
 
@@ -40,12 +40,12 @@ TABLES = (
     packed INTEGER NOT NULL, body BLOB NOT NULL, hash BLOB NOT NULL,
     reward REAL, status TEXT, tokens INTEGER, PRIMARY KEY (attempt, seq))""",
 )
-"""Made when a run first gives something up, so that run folders without attempts are as they always were."""
+"""Created when a run first discards records. Run folders without attempts do not have these tables."""
 NAMES = "attempt, at, failed, seq, step, previous, head, records, why"
 
 
 class Source(StrEnum):
-    """What made a record differ from the one it should repeat."""
+    """The cause of a difference between a record and the one that it repeats."""
 
     JUDGE = "judge"
     """The same reply got another verdict."""
@@ -70,18 +70,18 @@ CREDIT = {"advantage", "advantages", "proximal_logp"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Records that a run gave up."""
+    """Discarded records of a run."""
 
     number: int
     """Counted from 1."""
     at: float
-    """When they were given up, in Unix seconds."""
+    """When they were discarded, in Unix seconds."""
     failed: bool
-    """Whether they are of a step that failed; else the run went on with other records in their place."""
+    """Whether they belong to a failed step; else the run continued with other records in their place."""
     seq: int
-    """Position of the first one in the chain as it was then."""
+    """Position of the first one in the chain at that time."""
     step: int | None
-    """Of the first one."""
+    """Step of the first one."""
     previous: str
     """Hash of the record before the first one."""
     head: str
@@ -91,10 +91,10 @@ class Attempt:
 
 
 def source(pairs: Sequence[tuple[Record, Record]]) -> tuple[Source, Record, Record]:
-    """Why a step differs from the one that it should repeat, with the old and the new record that show it.
+    """The cause of a difference between a step and the one that it repeats, with an old and a new record that differ.
 
-    All rollouts of a step are sampled with the same weights. So where any is sampled otherwise, the policy is the
-    source; and where none is, what the environment or its judge said. Advantages and metrics follow from those.
+    All rollouts of a step are sampled with the same weights. If any completion differs, the policy is the source;
+    otherwise the environment or its verifier. Advantages and metrics depend on these.
 
     Args: pairs: the old and the new records of the step, from the first that differ.
     """
@@ -110,7 +110,7 @@ def source(pairs: Sequence[tuple[Record, Record]]) -> tuple[Source, Record, Reco
 
 
 def _source(old: Record, new: Record) -> Source | None:
-    """Of one record; None where it is the same."""
+    """The cause for one record; None if both are equal."""
     keys = {key for key in old.body.keys() | new.body.keys() if old.body.get(key) != new.body.get(key)}
     if not keys:
         return None
@@ -162,8 +162,10 @@ def give_up(db: sqlite3.Connection, seq: int, previous: bytes, why: str) -> None
 
 
 def set_aside(db: sqlite3.Connection, seq: int, previous: bytes, records: Sequence[Record], why: str) -> None:
-    """Store records that never entered the chain as an attempt, unless it is there already, inside the caller's
-    transaction."""
+    """Store records that are not in the chain as an attempt, inside the caller's transaction.
+
+    An attempt that is already stored is not stored again.
+    """
     rows, head = [], previous
     for place, record in enumerate(records, start=seq):
         rows.append(pack(place, head, record))
@@ -198,7 +200,7 @@ def known_head(db: sqlite3.Connection, folder: Path, seq: int, head: bytes) -> b
 
 
 def broken(db: sqlite3.Connection, folder: Path, attempt: Attempt) -> str:
-    """Why the records of an attempt are not those that were given up; empty when they are."""
+    """Why an attempt does not verify; empty if its records are unchanged."""
     head, count = bytes.fromhex(attempt.previous), 0
     if attempt.seq and not known_head(db, folder, attempt.seq - 1, head):
         return "the record before its first one is not in the run"

@@ -1,4 +1,4 @@
-"""Re-hashing a whole run: every record in its place, every byte of every checkpoint."""
+"""Verify a whole run: re-hash every record and every checkpoint file."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["VerifyReport", "verify"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What a run folder proved to be. Falsy when something in it is not as it was written."""
+    """The result of verifying a run folder. Falsy if anything in it has changed."""
 
     folder: Path
     records: int
-    """Number of records that chain, from the first one on."""
+    """Number of intact records, from the first one on."""
     fingerprint: str
-    """Head of the chain of those."""
+    """Head of the chain of these records."""
     checkpoints: tuple[int, ...]
-    """Steps whose checkpoint verified, newest first."""
+    """Steps with an intact checkpoint, newest first."""
     attempts: int
-    """Number of attempts that were given up."""
+    """Number of attempts."""
     problems: tuple[RunError, ...]
-    """Everything found, each E405; the first bad record before anything else of the chain."""
+    """All faults, each E405. The first bad record comes first."""
 
     def __bool__(self) -> bool:
         return not self.problems
@@ -46,7 +46,7 @@ class VerifyReport:
 def verify(folder: Path | str) -> VerifyReport:
     """Re-hash a run: recipe and manifest, chain, attempts, indexes, checkpoints. Changes nothing.
 
-    Raises: RunError E404 when there is no run, E406 when it has a newer format.
+    Raises: RunError E404 if there is no run, E406 if it has a newer format.
     """
     with RunReader(folder) as reader, reader.snapshot():
         problems = _texts(reader)
@@ -57,7 +57,7 @@ def verify(folder: Path | str) -> VerifyReport:
             why = examine(path, reader.uuid, reader.head)
             if not why:
                 good.append(int(path.name))
-            elif path.exists():  # a live run may have retired it meanwhile
+            elif path.exists():  # a live run may have deleted it meanwhile
                 problems.append(_bad(reader, f"the checkpoint of step {int(path.name)}", why))
         problems += _checkpoints(reader)
         return VerifyReport(
@@ -77,7 +77,7 @@ def _texts(reader: RunReader) -> list[RunError]:
         if not path.is_file():
             found.append(_bad(reader, name, "it is missing"))
         elif sha256(path.read_bytes()).hexdigest() != reader.recorded(name):
-            found.append(_bad(reader, name, "it is not what the run was started with"))
+            found.append(_bad(reader, name, "it differs from the one that the run was started with"))
     return found
 
 
@@ -107,7 +107,7 @@ def _indexes(reader: RunReader) -> list[RunError]:
 
 
 def _attempts(reader: RunReader) -> list[RunError]:
-    """Attempts whose records are not as they were given up."""
+    """Faults of attempts: records that are missing or have changed."""
     found: list[RunError] = []
     for place, attempt in enumerate(reader.attempts, start=1):
         if attempt.number != place:
@@ -122,11 +122,11 @@ def _attempts(reader: RunReader) -> list[RunError]:
 
 
 def _ending(reader: RunReader, count: int, fingerprint: str) -> list[RunError]:
-    """What a finished run has lost since it finished. An unfinished run may end anywhere."""
+    """Records and attempts missing since the run finished. An unfinished run may end at any record."""
     if reader.status is not RunStatus.FINISHED:
         return []
     end = reader.end
-    if not end:  # It finished before an inventory was kept; the last thing such a run does is to measure itself.
+    if not end:  # An old run without an inventory. Its last records are an evaluation.
         last = next(reversed(reader.events("checkpoint")), None)
         gone = last is not None and reader.head(last["seq"]) != last["fingerprint"]
         why = "the records before its last checkpoint are missing"
@@ -142,7 +142,7 @@ def _ending(reader: RunReader, count: int, fingerprint: str) -> list[RunError]:
 
 
 def _checkpoints(reader: RunReader) -> list[RunError]:
-    """Checkpoints that should be there and are not: all of a finished run's, and the last one of any run."""
+    """Missing checkpoints: all of a finished run are required, and the last one of any run."""
     there = {int(path.name) for path in stored(reader.folder)}
     due = set(reader.end.get("checkpoints", ())) if reader.status is RunStatus.FINISHED else set[int]()
     last = None
@@ -159,7 +159,7 @@ def _checkpoints(reader: RunReader) -> list[RunError]:
 def _bad(reader: RunReader, what: str, why: str) -> RunError:
     run = shlex.quote(str(reader.folder))
     fix = f"continue from the last valid checkpoint: gnomon resume {run}"
-    if _ended(reader):  # There is nothing that a resume would do.
+    if _ended(reader):  # A finished run has nothing to resume.
         fix = f"restore it from a copy, or repeat the run: gnomon train {run}/{RECIPE} run=OTHER"
     return RunError("E405", f"{what} is damaged", where=str(reader.folder), why=why, fix=fix)
 

@@ -1,7 +1,7 @@
-"""Checkpoints that are whole or absent: written aside, hashed, named last by one rename, verified when read.
+"""Atomic checkpoints: written to a temporary folder, hashed, renamed at the end, and verified when read.
 
-A checkpoint carries its place in the chain of records. One that does not verify is moved aside, with
-a sentence that says why, and the one before it counts.
+A checkpoint contains its position in the chain of records. A checkpoint that does not verify is moved aside with the
+reason, and the one before it is used.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ NAME = re.compile(r"\d{6,}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where in which run a checkpoint was taken."""
+    """The run and the position of a checkpoint."""
 
     run: str
     """The run's uuid."""
     step: int
     """Number of finished steps."""
     seq: int
-    """Position in the chain: the first record that comes after the checkpoint."""
+    """Position in the chain of the first record after the checkpoint."""
     fingerprint: str
     """Head of the chain before `seq`."""
 
@@ -55,21 +55,21 @@ class Checkpoint:
     """A verified checkpoint."""
 
     path: Path
-    """Its folder, with the files the learner wrote."""
+    """Its folder, with the learner's files."""
     step: int
     seq: int
-    """Where to `rewind` to before going on."""
+    """Position for `rewind` before the run continues."""
     fingerprint: str
     state: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
-    """Newer checkpoints that did not verify, each as a sentence."""
+    """Newer checkpoints that did not verify, one sentence each."""
 
 
 def commit(folder: Path, place: Place, write: Callable[[Path], None], state: Mapping[str, Any]) -> Path:
-    """A new checkpoint, whole or not at all. Nothing that is already there is touched.
+    """Write a new checkpoint atomically. Existing checkpoints do not change.
 
-    Raises: ResourceError E501 when the disk is full; RunError E403 when a good checkpoint of this step
-    is there and holds something else, E412 when the folder is gone.
+    Raises: ResourceError E501 if the disk is full; RunError E403 if a valid checkpoint of this step has other content,
+    E412 if the folder is missing.
     """
     require_there(folder)
     root = folder / CHECKPOINTS
@@ -93,7 +93,7 @@ def _fill(fresh: Path, place: Place, write: Callable[[Path], None], state: Mappi
     write(fresh)
     for name in (CHECKPOINT_STATE, CHECKPOINT_MANIFEST):
         if (fresh / name).exists():
-            raise ValueError(f"{name} is the store's own file; give the learner's file another name")
+            raise ValueError(f"{name} is reserved for the store; give the learner's file another name")
     failpoint("checkpoint:before-state")
     write_durably(fresh / CHECKPOINT_STATE, canonical(state))
     failpoint("checkpoint:before-sync")
@@ -109,7 +109,7 @@ def _fill(fresh: Path, place: Place, write: Callable[[Path], None], state: Mappi
 
 
 def _settle(folder: Path, fresh: Path, place: Place) -> Path:
-    """Give the checkpoint its name. A run that repeats itself finds the same one there, and keeps it."""
+    """Rename the checkpoint to its final name. If an equal one exists, as in a resumed run, that one is kept."""
     target = folder / CHECKPOINTS / f"{place.step:06d}"
     if target.exists():
         if examine(target, place.run):
@@ -146,9 +146,9 @@ def stored(folder: Path) -> list[Path]:
 
 
 def examine(path: Path, run: str, chain: Callable[[int], str | None] | None = None) -> str:
-    """Why a checkpoint cannot be trusted; empty when every byte of it is as it was written.
+    """Why a checkpoint does not verify; empty if every byte is unchanged.
 
-    Args: `chain` gives the head of the run's chain before a position, None beyond its end.
+    Args: chain: returns the head of the run's chain before a position, None beyond its end.
     Raises: RunError E406 for a checkpoint of a newer format.
     """
     try:
@@ -163,7 +163,7 @@ def examine(path: Path, run: str, chain: Callable[[int], str | None] | None = No
         if body["step"] != int(path.name):
             return f"it was taken at step {body['step']}"
         if chain and chain(body["seq"]) != body["fingerprint"]:
-            return f"the run's records up to {body['seq']} are not those it was taken after"
+            return f"the run's records before {body['seq']} have changed since it was written"
         return _examine_files(path, body["files"])
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
@@ -190,7 +190,7 @@ def _examine_files(path: Path, files: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def load(path: Path, skipped: tuple[str, ...]) -> Checkpoint:
-    """A checkpoint that `examine` found nothing wrong with."""
+    """Load a checkpoint that `examine` has verified."""
     body = _manifest(path)
     state = json.loads((path / CHECKPOINT_STATE).read_bytes())
     where = {name: body[name] for name in ("step", "seq", "fingerprint")}
@@ -198,7 +198,7 @@ def load(path: Path, skipped: tuple[str, ...]) -> Checkpoint:
 
 
 def quarantine(folder: Path, path: Path) -> Path:
-    """Move a checkpoint out of the way, keeping its bytes. Returns where it went."""
+    """Move a checkpoint to the quarantine folder. Returns: its new path."""
     aside = folder / QUARANTINE
     aside.mkdir(exist_ok=True)
     target = aside / f"{path.name}-{uuid4().hex[:8]}"
@@ -210,7 +210,7 @@ def quarantine(folder: Path, path: Path) -> Path:
 
 
 def retire(folder: Path, newest: Path, keep: int) -> None:
-    """Delete old checkpoints, but the last `keep`, the one of step 0 and the one just verified."""
+    """Delete old checkpoints, except the last `keep`, that of step 0 and `newest`."""
     others = [path for path in stored(folder) if path != newest]
     for path in others[max(keep, 1) - 1 :]:
         if int(path.name) == 0:
@@ -223,7 +223,7 @@ def retire(folder: Path, newest: Path, keep: int) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Remove what a killed writer left half written or half deleted."""
+    """Remove folders that a killed writer left incomplete."""
     root = folder / CHECKPOINTS
     for pattern in (".tmp-*", ".trash-*"):
         for leftover in root.glob(pattern):

@@ -1,10 +1,9 @@
-"""Rollouts as records, and back: one form for replay, readers, alarms and training from recorded rollouts.
+"""Encode rollouts as records and decode them, for replay, readers, alarms and training from recorded rollouts.
 
-A group is a `task` record and a record for each of its rollouts. A rollout of one turn whose prompt is the task's own
-is stored flat; any other has `turns`. Log-probabilities are little-endian floats in base64, of 4 bytes where that is
-exact and of 8 where it is not. `decode` also reads what earlier versions wrote: they named `player` `seat` and
-`segments` `given`, wrote "" and [] for what is absent, and kept neither who wrote a task's prompt nor the version of
-the weights turn by turn.
+A group is a `task` record and one record per rollout. A rollout with one turn and the task's prompt is stored flat; any
+other has `turns`. Log-probabilities are little-endian floats in base64: 4 bytes each if that is exact, else 8. `decode`
+also reads records of earlier versions. These used the keys `seat` for `player` and `given` for `segments`, stored ""
+and [] for absent values, and had neither the origins of a task's prompt nor the weight version of each turn.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ def encode(group: Group, *, kind: str, step: int) -> Iterator[Record]:
 
 
 def decode(records: Iterable[Record], tasks: Callable[[str, int], Task] | None = None) -> Iterator[Group]:
-    """The groups among records, in order; records of other kinds are passed over.
+    """Decode the groups in some records, in order. Records of other kinds are skipped.
 
     Args:
-        tasks: the task at an index of a split, `train` or `test`. Without it, a task has what was recorded: no `info`,
-            and of an `answer` that JSON cannot hold the name of its type.
-    Raises: RunError E405 for a record that is damaged; E142 where `tasks` gives another task than was recorded.
+        tasks: returns the task at an index of a split, `train` or `test`. Without it, a task is built from its record:
+            it has no `info`, and an `answer` that is not JSON is replaced by the name of its type.
+    Raises: RunError E405 for a damaged record; E142 if `tasks` returns another task than the recorded one.
     """
     asked: Record | None = None
     found: list[Record] = []
@@ -79,18 +78,18 @@ def group_of(asked: Record, records: Sequence[Record], tasks: Callable[[str, int
 
 
 def known_task(asked: Record, tasks: Callable[[str, int], Task]) -> Task:
-    """The task that the environment has where a record was made. Raises: RunError E142 for another one."""
+    """The environment's task for a record. Raises: RunError E142 if it differs from the recorded one."""
     assert asked.task is not None
     split = "train" if asked.body["of"] == "rollout" else "test"
     task = tasks(split, asked.task)
     if task.id != asked.body["id"]:
         why = f"the run recorded {asked.body['id']}, and now its id is {task.id}"
-        raise RunError("E142", f"{split} task {asked.task} is not what it was", where=asked.place, why=why)
+        raise RunError("E142", f"{split} task {asked.task} differs from the recorded one", where=asked.place, why=why)
     return task
 
 
 def task_body(group: Group, first: Turn | None, kind: str) -> dict[str, Any]:
-    """A task, and the prompt that its rollouts begin with. Args: first: the turn that is taken from."""
+    """The body of a task, with the first prompt of its rollouts. Args: first: the turn with that prompt."""
     marks = {"canary": bool(group.task.info.get("canary")), "spare": group.spare}
     return {
         **{name: True for name, holds in marks.items() if holds},
@@ -99,12 +98,12 @@ def task_body(group: Group, first: Turn | None, kind: str) -> dict[str, Any]:
         "messages": plain_messages(group.task.messages),
         "answer": plain(group.task.answer),
         "prompt_ids": [] if first is None else list(first.prompt_ids),
-        "origins": [[segment.origin.value, len(segment.token_ids)] for segment in (first.given if first else ())],
+        "origins": [[segment.origin.value, len(segment.token_ids)] for segment in (first.segments if first else ())],
     }
 
 
 def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
-    """A rollout in plain values; tokens and log-probabilities are of all its turns, laid end to end."""
+    """The body of a rollout. Tokens and log-probabilities of all turns are concatenated."""
     verdict, turns = rollout.verdict, rollout.turns
     completions = [turn.completion for turn in turns]
     body = {
@@ -128,22 +127,22 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
 
 
 def is_flat(rollout: Rollout, first: Turn | None) -> bool:
-    """Whether a rollout is one turn of the first player, and its prompt is what the record of the task holds."""
+    """Whether a rollout is one turn of player 0 whose prompt is in the task's record."""
     if len(rollout.turns) != 1 or rollout.player or first is None:
         return False
     (turn,) = rollout.turns
-    same = (turn.prompt_ids, turn.given, turn.fork) == (first.prompt_ids, first.given, 0)
-    return same and turn.messages == rollout.task.messages and joined(turn.given) in ((), turn.prompt_ids)
+    same = (turn.prompt_ids, turn.segments, turn.fork) == (first.prompt_ids, first.segments, 0)
+    return same and turn.messages == rollout.task.messages and joined(turn.segments) in ((), turn.prompt_ids)
 
 
 def turn_bodies(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
-    """What each turn adds to the tokens of the turn before, or of a new sequence, its `fork`."""
+    """The bodies of turns: the tokens that each adds to the turn before, or to a new sequence (`fork`)."""
     before: Turn | None = None
     for turn in turns:
-        expected = continued(before, turn.fork) + joined(turn.given)
+        expected = continued(before, turn.fork) + joined(turn.segments)
         yield {
             "messages": plain_messages(turn.messages),
-            "segments": [[segment.origin.value, list(segment.token_ids)] for segment in turn.given],
+            "segments": [[segment.origin.value, list(segment.token_ids)] for segment in turn.segments],
             "tokens": len(turn.completion.token_ids),
             "reply": turn.completion.text,
             "finish": turn.completion.finish.value,
@@ -166,7 +165,7 @@ def task_of(asked: Record) -> Task:
 
 
 def rollout_of(asked: Record, record: Record, task: Task | None = None) -> Rollout:
-    """A rollout. Args: asked: the `task` record before it; task: the task, if not as recorded."""
+    """Decode a rollout. Args: asked: its `task` record; task: the task to use instead of the recorded one."""
     with damage(record):
         body = record.body
         task = task or task_of(asked)
@@ -196,11 +195,11 @@ def turns_of(asked: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
             version=turn.get("version", body["version"]),
         )
         if turn["messages"] is None:
-            told, given, prompt = messages_of(asked["messages"]), opening_of(asked), tuple(asked["prompt_ids"])
+            messages, segments, prompt = messages_of(asked["messages"]), opening_of(asked), tuple(asked["prompt_ids"])
         else:
-            told, given = messages_of(turn["messages"]), segments_of(turn)
-            prompt = tuple(turn["prompt_ids"]) if "prompt_ids" in turn else continued(before, fork) + joined(given)
-        before = Turn(prompt_ids=prompt, completion=completion, messages=told, given=given, fork=fork)
+            messages, segments = messages_of(turn["messages"]), segments_of(turn)
+            prompt = tuple(turn["prompt_ids"]) if "prompt_ids" in turn else continued(before, fork) + joined(segments)
+        before = Turn(prompt_ids=prompt, completion=completion, messages=messages, segments=segments, fork=fork)
         yield before
 
 
@@ -222,19 +221,19 @@ def verdict_of(record: Record) -> Verdict:
 
 
 def packed(logprobs: Sequence[float]) -> str:
-    """Numbers as text, in 4 bytes each where all of them are exact in that."""
+    """Numbers in base64, with 4 bytes each if that is exact for all."""
     wide, narrow = array("d", logprobs), array("f", logprobs)
     exact = all(a == b or a != a for a, b in zip(narrow, wide, strict=True))
     return b64encode(little_endian(narrow if exact else wide).tobytes()).decode()
 
 
 def logprobs_of(body: Body) -> list[float]:
-    """The log-probabilities of a stored rollout, of all its turns."""
+    """The log-probabilities of all turns of a stored rollout."""
     return floats_of(body, "logprobs")
 
 
 def floats_of(body: Body, name: str) -> list[float]:
-    """Numbers of a stored rollout, one for each of its tokens, of all its turns. Args: name: the key in the record."""
+    """Numbers of a stored rollout, one per token of all its turns. Args: name: the key in the record."""
     data, count = b64decode(body[name]), len(body["token_ids"])
     values = array("d" if count and len(data) == 8 * count else "f")
     values.frombytes(data)
@@ -248,9 +247,9 @@ def little_endian(values: array[float]) -> array[float]:
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can hold, with tuples as lists; of any other the name of its type.
+    """A JSON value, with tuples as lists; any other value becomes the name of its type.
 
-    The text of an arbitrary object may differ from run to run.
+    The text of an arbitrary object could differ between runs.
     """
     return value if is_plain(value) else type(value).__name__
 
@@ -278,14 +277,14 @@ def joined(segments: Sequence[Segment]) -> tuple[int, ...]:
 
 
 def continued(before: Turn | None, fork: int) -> tuple[int, ...]:
-    """The tokens that a turn's own segments follow: all of the turn before, unless another sequence begins."""
+    """The tokens before a turn's segments: all of the turn before, or nothing at the start of a sequence."""
     if before is None or before.fork != fork:
         return ()
     return before.prompt_ids + before.completion.token_ids
 
 
 def opening_of(asked: Body) -> tuple[Segment, ...]:
-    """The prompt of a task by who wrote it; nothing where that was not recorded."""
+    """The prompt of a task as segments by origin; empty if the origins were not recorded."""
     tokens = iter(asked["prompt_ids"])
     return tuple(
         Segment(origin=Origin(origin), token_ids=tuple(islice(tokens, count)))
@@ -300,7 +299,7 @@ def segments_of(turn: Body) -> tuple[Segment, ...]:
 
 @contextmanager
 def damage(record: Record) -> Iterator[None]:
-    """Raises: RunError E405 for a record that does not hold what it should."""
+    """Turn decoding errors into RunError E405."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Two runs, or two records, side by side: where they part and what differs there."""
+"""Compare two runs or two records: the first difference and its values."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from gnomon.store.reader import RunReader
 __all__ = ["ABSENT", "Difference", "Parting", "diff", "differences", "flat", "shortened", "unequal"]
 
 ABSENT = "(absent)"
-"""Stands for the value of a key that only the other side has."""
+"""Shown for a key that only the other side has."""
 
 WIDTH = 60
-"""Characters shown of a value."""
+"""Largest number of characters shown of a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """The first record that two runs do not share."""
+    """The first record in which two runs differ."""
 
     seq: int
     record: str
-    """The record in words; both records where even their kind or place differs."""
+    """Description of the record; of both records if their kinds or places differ."""
     a: Record | None
-    """None where run `a` has ended."""
+    """None if run `a` has ended."""
     b: Record | None
     values: Mapping[str, tuple[str, str]]
-    """Body key (nested keys dotted) → both values, shortened to the place where they differ."""
+    """Body key (nested keys dotted) → both values, shortened to the first difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What two runs do not share. Falsy when they are the same run."""
+    """The differences of two runs. Falsy if there are none."""
 
     a: Path
     b: Path
@@ -62,9 +62,9 @@ class Difference:
 
 
 def diff(a: Path | str, b: Path | str) -> Difference:
-    """The difference of two runs: their configs, the first record where they part, their last metrics.
+    """Compare two runs: their configurations, the first record that differs, and their last metrics.
 
-    Raises: RunError E404 when one is no run, E405 when a record cannot be read.
+    Raises: RunError E404 if a folder is not a run, E405 if a record cannot be read.
     """
     with RunReader(a) as one, RunReader(b) as two:
         last = [(reader.metrics() or [{}])[-1] for reader in (one, two)]
@@ -79,7 +79,7 @@ def diff(a: Path | str, b: Path | str) -> Difference:
 
 def _part(one: RunReader, two: RunReader) -> Parting | None:
     for a, b in zip_longest(one.rows(1), two.rows(1)):
-        # The hashes part with the first config key; what a record says is its place and its body.
+        # Hashes differ from the first different config key on, so records are compared by place and body.
         if a and b and a[1:7] == b[1:7]:
             continue
         left, right = (unpack(row)[0] if row else None for row in (a, b))
@@ -92,7 +92,7 @@ def _part(one: RunReader, two: RunReader) -> Parting | None:
 
 
 def differences(a: Record, b: Record) -> dict[str, tuple[str, str]]:
-    """What two records say differently: their place first, then every body key, values shortened."""
+    """The differences of two records: their place first, then every body key, with shortened values."""
     names = ("kind", "step", "task", "sample")
     place = {name: (getattr(a, name), getattr(b, name)) for name in names if getattr(a, name) != getattr(b, name)}
     return {name: shortened(*pair) for name, pair in (place | unequal(a.body, b.body)).items()}
@@ -106,7 +106,7 @@ def unequal(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, 
 
 
 def flat(body: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted key and value of everything in a nested body; lists are values."""
+    """Dotted keys and values of a nested body. Lists are values."""
     for key, value in body.items():
         name = f"{path}.{key}" if path else key
         if isinstance(value, Mapping) and value:
@@ -116,7 +116,7 @@ def flat(body: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def shortened(a: Any, b: Any) -> tuple[str, str]:
-    """Two values as text of at most `WIDTH` characters, from a little before the place where they differ."""
+    """Two values as text of at most `WIDTH` characters, from shortly before the first difference."""
     texts = [
         value if value == ABSENT else json.dumps(json.loads(canonical(value)), ensure_ascii=False) for value in (a, b)
     ]

@@ -1,4 +1,4 @@
-"""Named places where a test can kill the process, so that "survives kill -9" is checked line by line.
+"""Named places where a test can kill the process, to test recovery from `kill -9` at each of them.
 
 `GNOMON_FAILPOINT=checkpoint:before-rename:2` sends SIGKILL at the second pass of that place.
 """
@@ -21,7 +21,7 @@ _passes: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Die here without a chance to clean up, if the environment asks for it."""
+    """Kill this process with SIGKILL if the environment variable names this place."""
     target, last = _armed(os.environ.get("GNOMON_FAILPOINT", ""))
     if name != target:
         return

@@ -1,4 +1,4 @@
-"""The database of a run: opening it, reading rows, and what its failures mean to a user."""
+"""The database of a run: open it, read rows, and turn its failures into errors for the user."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ INSERT = f"INSERT INTO records ({COLUMNS}) VALUES ({','.join('?' * len(COLUMNS.s
 
 
 def build(folder: Path, genesis: Record, facts: Mapping[str, str]) -> None:
-    """A new journal that holds its first record. It appears complete or not at all."""
+    """Create a journal with its first record, atomically."""
     fresh = folder / f"{JOURNAL}.new"
     for leftover in folder.glob(f"{JOURNAL}.new*"):
         leftover.unlink()
@@ -66,9 +66,9 @@ def build(folder: Path, genesis: Record, facts: Mapping[str, str]) -> None:
 
 
 def open_writing(folder: Path) -> sqlite3.Connection:
-    """The journal for its one writer: every commit is on the disk when it returns."""
+    """Open the journal for its one writer. Every commit is on the disk when it returns."""
     uri = f"{find(folder).as_uri()}?mode=rw"
-    # In a notebook the steps run in another thread than the one that opened the run; never two at once.
+    # In a notebook, another thread runs the steps than opened the run, but never two at a time.
     db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10.0, check_same_thread=False)
     with _closed_on_error(db), faults(folder):
         _check_header(db, folder)
@@ -78,12 +78,12 @@ def open_writing(folder: Path) -> sqlite3.Connection:
 
 
 def open_reading(folder: Path) -> sqlite3.Connection:
-    """The journal for a reader, who neither blocks the writer nor changes a byte."""
+    """Open the journal for a reader. A reader neither blocks the writer nor changes the file."""
     uri = f"{find(folder).as_uri()}?mode=ro"
     try:
         return _reader(uri, folder)
     except ResourceError:
-        # A folder that cannot be written has no place for SQLite's shared index; without a log there is no writer.
+        # In a read-only folder SQLite cannot create its shared index. Without a log file there is no writer.
         if (folder / f"{JOURNAL}-wal").exists():
             raise
         return _reader(f"{uri}&immutable=1", folder)
@@ -98,9 +98,9 @@ def _reader(uri: str, folder: Path) -> sqlite3.Connection:
 
 
 def find(folder: Path) -> Path:
-    """Where the journal of a run lies.
+    """The path of a run's journal.
 
-    Raises: RunError E404 when the folder holds no run.
+    Raises: RunError E404 if the folder contains no run.
     """
     path = (folder / JOURNAL).resolve()
     if not path.is_file():
@@ -129,7 +129,7 @@ def _check_header(db: sqlite3.Connection, folder: Path) -> None:
 
 
 def meta(db: sqlite3.Connection, name: str) -> str:
-    """One fact about the run that stands beside the chain, empty when unknown."""
+    """A fact about the run that is stored beside the chain; empty if unknown."""
     row = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
     return str(row[0]) if row else ""
 
@@ -137,7 +137,7 @@ def meta(db: sqlite3.Connection, name: str) -> str:
 def rows(
     db: sqlite3.Connection, folder: Path, start: int = 0, stop: int = END, **where: Any
 ) -> Iterator[tuple[Any, ...]]:
-    """The stored rows from `start` up to `stop`, in order, that match every named column; read a page at a time."""
+    """The rows from `start` up to `stop` that match every named column, in order. Reads one page at a time."""
     named = {name: value for name, value in where.items() if value is not None}
     condition = "".join(f" AND {term}" for term in terms(named))
     query = f"SELECT {COLUMNS} FROM records WHERE seq >= ? AND seq < ?{condition} ORDER BY seq LIMIT {PAGE}"
@@ -153,16 +153,16 @@ def rows(
 def terms(named: Mapping[str, Any]) -> list[str]:
     """The conditions of a query for records, one per named column.
 
-    The plus sign keeps SQLite from its index of kinds where a step or a task leaves far fewer records.
+    The plus sign stops SQLite from using its index of kinds if a step or a task selects far fewer records.
     """
     narrow = "step" in named or "task" in named
     return [f"+{name} = ?" if name == "kind" and narrow else f"{name} = ?" for name in named]
 
 
 def tail(db: sqlite3.Connection, folder: Path, length: int) -> tuple[int, bytes]:
-    """Number of records and hash of the last one, once the last `length` of them have been re-hashed.
+    """Re-hash the last `length` records. Returns: the number of records and the hash of the last one.
 
-    Raises: RunError E405 when they do not chain.
+    Raises: RunError E405 if the hashes do not match.
     """
     with faults(folder):
         count, last = db.execute("SELECT count(*), max(seq) FROM records").fetchone()
@@ -190,7 +190,7 @@ def head_before(db: sqlite3.Connection, folder: Path, seq: int) -> bytes | None:
 
 @contextmanager
 def transaction(db: sqlite3.Connection, folder: Path) -> Iterator[None]:
-    """All of it is stored, or nothing is. Raises: as `faults`."""
+    """A transaction: either all changes are stored or none. Raises: as `faults`."""
     require_there(folder)
     with faults(folder):
         db.execute("BEGIN IMMEDIATE")
@@ -206,10 +206,10 @@ def transaction(db: sqlite3.Connection, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def faults(folder: Path) -> Iterator[None]:
-    """Failures of disk and database, told as what they mean for the run.
+    """Turn failures of the disk and the database into errors for the user.
 
-    Raises: ResourceError E501 when the disk is full, E502 when it refuses; RunError E405 when the file is damaged,
-    E412 when the folder is gone.
+    Raises: ResourceError E501 if the disk is full, E502 if it cannot be used; RunError E405 if the file is damaged,
+    E412 if the folder is missing.
     """
     try:
         yield
@@ -239,7 +239,7 @@ def faults(folder: Path) -> Iterator[None]:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error says that the disk is full. Writers in other languages say it in words only."""
+    """Whether an error means that the disk is full. Libraries in other languages report it only as text."""
     if isinstance(error, OSError) and error.errno in FULL:
         return True
     return any(words in str(error) for words in ("No space left on device", "os error 28", "Disk quota exceeded"))
@@ -256,7 +256,7 @@ def damaged(folder: Path, why: str) -> RunError:
 
 
 def require_there(folder: Path) -> None:
-    """Raises: RunError E412 when the journal has been taken away; SQLite would go on writing to what has no name."""
+    """Raises: RunError E412 if the journal was deleted. SQLite would continue to write to the deleted file."""
     if not (folder / JOURNAL).exists():
         raise _gone(folder)
 
@@ -294,7 +294,7 @@ def _refused(folder: Path, error: Exception) -> ResourceError:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """The file holds these bytes on the disk, not only in memory, when this returns."""
+    """Write a file and sync it, so that its bytes are on the disk when this returns."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -302,7 +302,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """A file's bytes, or the names in a folder, are on the disk when this returns."""
+    """Sync a file's bytes, or the entries of a folder, to the disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

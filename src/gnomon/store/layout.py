@@ -1,14 +1,14 @@
-"""What lies in a run folder: names, format, the record and the hash that chains records.
+"""The layout of a run folder: file names, format, records, and the hash chain.
 
-    recipe.toml      what was asked for, as it was written
+    recipe.toml      the recipe, as it was written
     manifest.json    versions, hardware, code state
     journal.db       every record (SQLite): the chain; and beside the chain status, events, timings
     checkpoints/     <step>/ with files, state.json and MANIFEST.json
     quarantine/      checkpoints that failed verification
-    LOCK             held by the one process that writes
+    LOCK             held by the writing process
 
-Only what a second run of the same recipe repeats byte for byte enters the chain, so the head of the
-chain is the **fingerprint** of the run. What a clock says stands beside it.
+The chain contains only data that a second run of the same recipe repeats byte for byte. So the head of the chain is the
+**fingerprint** of the run. Times are stored beside the chain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CHECKPOINT_STATE = "state.json"
 CHECKPOINT_MANIFEST = "MANIFEST.json"
 
 ROOT = sha256(f"gnomon-chain-{FORMAT}".encode()).digest()
-"""What the first record is chained to."""
+"""The hash before the first record."""
 
 APPLICATION = 0x474E4F4D
 """`GNOM` in the header of `journal.db`; the header's `user_version` is the format."""
@@ -76,22 +76,22 @@ CREATE TABLE timings (id INTEGER PRIMARY KEY, at REAL NOT NULL, step INTEGER NOT
 
 COLUMNS = "seq, kind, step, task, sample, packed, body, hash, reward, status, tokens"
 SMALL = 256
-"""Bodies up to this many bytes are not worth compressing."""
+"""Bodies of up to this many bytes are not compressed."""
 
 
 class RunStatus(StrEnum):
-    """What became of a run. Kept beside the chain."""
+    """The state of a run. Stored beside the chain."""
 
     RUNNING = "running"
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
-    """Stopped before its end; can be resumed."""
+    """Stopped before its end. It can be resumed."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One fact of a run that a second run of the same recipe repeats."""
+    """One record of a run. A second run of the same recipe repeats it."""
 
     kind: str
     """`genesis`, `baseline`, `rollout`, `step`, `evaluation` …"""
@@ -103,15 +103,15 @@ class Record:
     body: Mapping[str, Any]
     """Plain JSON values; numbers are finite."""
     seq: int = -1
-    """Position in the chain; given when the record is stored."""
+    """Position in the chain; set when the record is stored."""
     hash: str = ""
-    """Hash of everything up to and including this record; given when it is stored."""
+    """Hash of the chain up to and including this record; set when it is stored."""
 
     def __post_init__(self) -> None:
         for name in ("step", "task", "sample"):
             value = getattr(self, name)
             if value is not None and type(value) is not int:
-                raise _not_json(name, f"{value!r} is a {type(value).__name__} and not an int")
+                raise _not_json(name, f"{value!r} is a {type(value).__name__} and must be an int")
 
     @property
     def place(self) -> str:
@@ -121,9 +121,9 @@ class Record:
 
 
 def canonical(value: Any) -> bytes:
-    """The one way to write a JSON value: sorted keys, no spaces, ASCII, floats that read back exactly.
+    """The canonical JSON text of a value: sorted keys, no spaces, ASCII, floats that parse to the same value.
 
-    Raises: RunError E407 for NaN, an infinity, a key that is not text, or anything that is not JSON.
+    Raises: RunError E407 for NaN, an infinity, a key that is not text, or a value that is not JSON.
     """
     for path, mapping in _mappings(value, ""):
         for key in mapping:
@@ -137,7 +137,7 @@ def canonical(value: Any) -> bytes:
 
 
 def link(previous: bytes, record: Record, body: bytes) -> bytes:
-    """Hash of a record in its place in the chain.
+    """The hash of a record at its position in the chain.
 
     Equation: h_n = SHA-256(h_{n-1} ‖ JSON [kind, step, task, sample] ‖ newline ‖ canonical body).
     The newline cannot occur inside either JSON text, so no two records share an encoding.
@@ -159,7 +159,7 @@ def pack(seq: int, previous: bytes, record: Record) -> tuple[Any, ...]:
 
 
 def glance(record: Record) -> tuple[float | None, str | None, int | None]:
-    """Reward, status and tokens of a rollout, trained on or held out, repeated in columns for quick reading."""
+    """Reward, status and number of tokens of a rollout, for columns that can be read without the body."""
     if record.kind not in ("rollout", "held_out"):
         return None, None, None
     reward, status, tokens = (record.body.get(name) for name in ("reward", "status", "tokens"))
@@ -171,9 +171,9 @@ def glance(record: Record) -> tuple[float | None, str | None, int | None]:
 
 
 def unpack(row: tuple[Any, ...]) -> tuple[Record, bytes]:
-    """The record a row stores, and its canonical body.
+    """Decode a row into its record and its canonical body.
 
-    Raises: RunError E405 when the row does not read back.
+    Raises: RunError E405 if the row cannot be decoded.
     """
     seq, kind, step, task, sample, packed, stored, digest = row[:8]
     try:
@@ -206,7 +206,7 @@ def _mappings(value: Any, path: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
 
 
 def _culprit(value: Any, path: str) -> tuple[str, str] | None:
-    """Where the first value stands that is no JSON, and why it is none."""
+    """The path of the first value that is not JSON, and the reason."""
     if isinstance(value, Mapping):
         items = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
     elif isinstance(value, list | tuple):

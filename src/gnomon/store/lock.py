@@ -1,4 +1,4 @@
-"""One writer per run folder: an advisory lock that dies with its process."""
+"""One writer per run folder: an advisory lock that is released when its process ends."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gnomon.store.layout import LOCK
 __all__ = ["Lock", "is_locked"]
 
 PATIENCE_SECONDS = 0.3
-"""A reader that asks whether a run is alive holds the lock for an instant; a writer waits this long for it."""
+"""How long a writer waits for the lock. A reader holds it briefly to test whether a run is alive."""
 
 
 class Lock:
-    """The writer's hold on a run folder. Released by `release`, or by the death of the process.
+    """The writer's lock on a run folder. It is released by `release` or by the end of the process.
 
-    Raises: RunError E402 when another process holds it.
+    Raises: RunError E402 if another process holds it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,7 +34,7 @@ class Lock:
                 os.close(self._file)
                 raise _held(folder)
             time.sleep(0.02)
-        # The name of the holder is a courtesy: a full disk must not keep anyone from resuming.
+        # The holder's name is optional: a full disk must not prevent a resume.
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
@@ -48,7 +48,7 @@ class Lock:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether some process, this one included, is writing to the run folder."""
+    """Whether any process, including this one, writes to the run folder."""
     try:
         file = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    """A forked child shares the lock and would hold it after its parent's death: it lets go at birth."""
+    """Release the lock in a forked child, which would otherwise hold it after the parent's end."""
     for lock in list(_locks):
         lock.release()
 

@@ -1,7 +1,7 @@
-"""Observers of a run: a display, alarms, trackers, studies. Nothing that they do can change the run.
+"""Observers of a run: a display, alarms, trackers, studies. An observer cannot change the run.
 
-An observer is called after a record is stored, so it cannot change the record. Its arguments are frozen.
-One that raises is reported once and left out from there on.
+An observer is called after a record is stored, and its arguments are frozen. An observer that raises is reported once
+and not called again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["EvaluationRecord", "Observer", "Observers", "StepRecord", "frozen"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """A step as it was stored."""
+    """A stored step."""
 
     step: int
     """Counted from 0."""
     metrics: Mapping[str, float]
-    """By name; `gnomon.metrics` says what each means."""
+    """Metrics by name; `gnomon.metrics` describes them."""
     seconds: float
     """Wall-clock time of the step, without its evaluation."""
     records: tuple[Record, ...]
@@ -32,10 +32,10 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRecord:
-    """A measurement on held-out tasks as it was stored."""
+    """A stored evaluation on held-out tasks."""
 
     step: int
-    """Finished steps behind the weights that were measured; 0 for the baseline."""
+    """Number of finished steps before the evaluation; 0 for the baseline."""
     result: Mapping[str, Any]
     """`pass_at`, `reward`, `length`, `truncated`, `statuses` and `version`."""
     records: tuple[Record, ...]
@@ -44,12 +44,12 @@ class EvaluationRecord:
 
 @runtime_checkable
 class Observer(Protocol):
-    """Looks on while a run runs. It is called in the thread of the run, which waits for it."""
+    """Receives the events of a run. It is called in the run's thread, which waits for it."""
 
     def start(self, manifest: Mapping[str, Any]) -> None:
-        """Before the first step of this process.
+        """Called before the first step of this process.
 
-        Args: manifest: that of the run, and `run`, its folder; `uuid`; `settings`; `step`, at which it goes on.
+        Args: manifest: the run's manifest, with `run` (its folder), `uuid`, `settings` and `step` (the next step).
         """
         ...
 
@@ -58,30 +58,30 @@ class Observer(Protocol):
     def evaluation(self, record: EvaluationRecord) -> None: ...
 
     def finish(self, status: RunStatus) -> None:
-        """The run has ended in this process: it is `finished`, `interrupted` or `failed`."""
+        """Called at the end of the process's part of the run: `finished`, `interrupted` or `failed`."""
         ...
 
 
 class Observers:
-    """Several observers, called one after the other.
+    """Several observers, called in order.
 
-    Args: tell: takes a sentence about an observer that was left out.
+    Args: report: takes a sentence about an observer that raised.
     """
 
-    def __init__(self, observers: Sequence[Observer], tell: Callable[[str], None]) -> None:
-        self._observers, self._tell = list(observers), tell
+    def __init__(self, observers: Sequence[Observer], report: Callable[[str], None]) -> None:
+        self._observers, self._report = list(observers), report
 
     def start(self, manifest: Mapping[str, Any]) -> None:
-        given = frozen(manifest)
-        self._each("start", lambda observer: observer.start(given))
+        shown = frozen(manifest)
+        self._each("start", lambda observer: observer.start(shown))
 
     def step(self, record: StepRecord) -> None:
-        given = replace(record, metrics=frozen(record.metrics), records=tuple(map(frozen_record, record.records)))
-        self._each("step", lambda observer: observer.step(given))
+        shown = replace(record, metrics=frozen(record.metrics), records=tuple(map(frozen_record, record.records)))
+        self._each("step", lambda observer: observer.step(shown))
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        given = replace(record, result=frozen(record.result), records=tuple(map(frozen_record, record.records)))
-        self._each("evaluation", lambda observer: observer.evaluation(given))
+        shown = replace(record, result=frozen(record.result), records=tuple(map(frozen_record, record.records)))
+        self._each("evaluation", lambda observer: observer.evaluation(shown))
 
     def finish(self, status: RunStatus) -> None:
         self._each("finish", lambda observer: observer.finish(status))
@@ -93,11 +93,11 @@ class Observers:
             except (Exception, SystemExit) as error:
                 self._observers = [other for other in self._observers if other is not observer]
                 why = f"{type(observer).__name__}.{what} raised {type(error).__name__}: {error}"
-                self._tell(f"An observer failed and is left out from here on; the run goes on. {why}")
+                self._report(f"An observer failed and is not called again; the run continues. {why}")
 
 
 def frozen(value: Any) -> Any:
-    """Plain values that nobody can change: mappings are read-only and lists are tuples."""
+    """An immutable copy of plain values: read-only mappings, and tuples for lists."""
     if isinstance(value, Mapping):
         return MappingProxyType({key: frozen(each) for key, each in value.items()})
     if isinstance(value, list | tuple):

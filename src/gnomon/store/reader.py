@@ -1,4 +1,4 @@
-"""Reading a run, finished or live, without a lock and without changing a byte."""
+"""Read a finished or running run, without a lock and without changing it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["RolloutRow", "RunReader"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutRow:
-    """A rollout at a glance, without its body."""
+    """The main facts of a rollout, without its body."""
 
     seq: int
     step: int | None
@@ -44,8 +44,7 @@ class RolloutRow:
 class RunReader:
     """A run folder, open for reading. Use it as a context manager, or `close` it.
 
-    Raises: RunError E404 when the folder holds no run, E405 when it is damaged, E406 when a newer
-    gnomon wrote it.
+    Raises: RunError E404 if the folder contains no run, E405 if it is damaged, E406 if a newer gnomon wrote it.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -75,10 +74,10 @@ class RunReader:
 
     @property
     def status(self) -> RunStatus:
-        """`interrupted` also where the run says that it is running and no process holds its lock."""
+        """The state of the run. A running run without a process that holds its lock is `interrupted`."""
         status = self._status()
         if status is RunStatus.RUNNING and not is_locked(self.folder):
-            # Asked again: the run may have ended between the two questions.
+            # Read again, since the run may have ended between the two queries.
             status = self._status()
             return RunStatus.INTERRUPTED if status is RunStatus.RUNNING else status
         return status
@@ -95,24 +94,24 @@ class RunReader:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """What the run gave up: records that a resumed run did not repeat, and rollouts of steps that failed."""
+        """Discarded records: those that a resumed run did not repeat, and those of failed steps."""
         return attempts(self._db, self.folder)
 
     @property
     def end(self) -> Mapping[str, Any]:
-        """What the run consisted of when it finished: `records`, `head`, `checkpoints`, `attempts`. Empty before."""
+        """The inventory of a finished run: `records`, `head`, `checkpoints`, `attempts`. Empty before the end."""
         text = self._meta("end")
         return self._loaded("the inventory of the finished run", text) if text else {}
 
     @property
     def complete(self) -> bool:
-        """Whether the run has finished, and its last record is still there."""
+        """Whether the run has finished and its last record exists."""
         end = self.end
         return self.status is RunStatus.FINISHED and (not end or self.head(end["records"]) == end["head"])
 
     @property
     def fingerprint(self) -> str:
-        """Head of the chain: equal fingerprints, equal runs."""
+        """Head of the chain. Runs with equal fingerprints are equal."""
         return str(self._query("SELECT lower(hex(hash)) FROM records ORDER BY seq DESC LIMIT 1")[0][0])
 
     @property
@@ -127,7 +126,7 @@ class RunReader:
 
     @property
     def genesis(self) -> Mapping[str, Any]:
-        """Body of the first record: what fixes the whole run."""
+        """Body of the first record, which determines the whole run."""
         return next(self.records("genesis")).body
 
     @property
@@ -146,7 +145,7 @@ class RunReader:
         return self._last("evaluation")
 
     def metrics(self) -> list[Mapping[str, Any]]:
-        """Bodies of the `step` records, in order, with their metrics under the names of today."""
+        """Bodies of the `step` records, in order, with current metric names."""
         return [renamed(record.body) for record in self.records("step")]
 
     def records(
@@ -164,7 +163,7 @@ class RunReader:
         return (unpack(row)[0] for row in found)
 
     def rows(self, start: int = 0) -> Iterator[tuple[Any, ...]]:
-        """The rows as stored, from position `start` on."""
+        """The stored rows from position `start` on."""
         return rows(self._db, self.folder, start)
 
     def steps_near(self, step: int, kinds: Collection[str]) -> tuple[int | None, int | None]:
@@ -194,7 +193,7 @@ class RunReader:
     ) -> Iterator[Group]:
         """The groups of rollouts of one step or all, as objects. Args: kind: may be `held_out`; tasks: as of `decode`.
 
-        Raises: RunError E405 for a record that is damaged.
+        Raises: RunError E405 for a damaged record.
         """
         wanted = (r for r in self.records(step=step) if kind == (r.body.get("of") if r.kind == "task" else r.kind))
         return decode(wanted, tasks)
@@ -202,7 +201,7 @@ class RunReader:
     def rollout(self, step: int, task: int, sample: int, kind: str = "rollout", *, attempt: int = 0) -> Record:
         """One rollout; `kind` may be `held_out`.
 
-        Raises: RunError E409 when the run has none there.
+        Raises: RunError E409 if there is none.
         """
         found = next(self.records(kind, step, task, sample, attempt=attempt), None)
         if found is None:
@@ -210,9 +209,9 @@ class RunReader:
         return found
 
     def absent(self, kind: str, step: int | None, task: int | None = None, sample: int | None = None) -> RunError:
-        """The error of a rollout, or all of a task or step, that is not there; it says where some are.
+        """The error for a missing rollout, task or step; it names existing ones.
 
-        Args: step: None where a task was looked for in all steps.
+        Args: step: None if a task was requested over all steps.
         """
         named = (("step", step), ("task", task), ("sample", sample))
         where = ", ".join([str(self.folder), *(f"{name} {value}" for name, value in named if value is not None)])
@@ -232,7 +231,7 @@ class RunReader:
     def rollout_rows(
         self, step: int | None = None, task: int | None = None, kind: str = "rollout", *, attempt: int = 0
     ) -> list[RolloutRow]:
-        """Rollouts at a glance, of one step or one task or all, in order; `kind` may be `held_out`."""
+        """The main facts of rollouts, of one step, one task or all, in order; `kind` may be `held_out`."""
         wanted = {"kind": kind, "step": step, "task": task} | ({"attempt": attempt} if attempt else {})
         wanted = {name: value for name, value in wanted.items() if value is not None}
         if attempt and attempt > len(self.attempts):
@@ -274,17 +273,17 @@ class RunReader:
         return self.card().rich()
 
     def timings(self) -> list[dict[str, Any]]:
-        """What a clock said of the steps: `step`, `at` (Unix seconds) and what was measured."""
+        """Timings of the steps: `step`, `at` (Unix seconds) and the measured durations."""
         found = self._query("SELECT step, at, body FROM timings ORDER BY id")
         return [{**self._loaded("timings", body), "step": step, "at": at} for step, at, body in found]
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """What happened beside the chain: `kind`, `at` (Unix seconds) and what was noted."""
+        """Events stored beside the chain: `kind`, `at` (Unix seconds) and their body."""
         found = self._query("SELECT kind, at, body FROM events WHERE ? IS NULL OR kind = ? ORDER BY id", kind, kind)
         return [{**self._loaded("events", body), "kind": name, "at": at} for name, at, body in found]
 
     def alarms(self) -> list[dict[str, Any]]:
-        """The alarms that were noted, without those of steps that were given up later."""
+        """The recorded alarms, without those of steps that were discarded later."""
         found: list[dict[str, Any]] = []
         for event in self.events():
             if event["kind"] == "attempt":
@@ -294,12 +293,12 @@ class RunReader:
         return found
 
     def broken(self, attempt: Attempt) -> str:
-        """Why the records of an attempt are not those that were given up; empty when they are."""
+        """Why an attempt does not verify; empty if its records are unchanged."""
         return broken(self._db, self.folder, attempt)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Within it every read sees the run at one moment, whatever its writer does meanwhile."""
+        """A context in which all reads see the run at one moment, while its writer continues."""
         self._query("BEGIN")
         try:
             yield
@@ -312,11 +311,11 @@ class RunReader:
         return None if found is None else found.hex()
 
     def recorded(self, name: str) -> str:
-        """SHA-256 that a text file of the run folder had when the run began."""
+        """SHA-256 of a text file of the run folder at the start of the run."""
         return self._meta(f"sha256:{name}")
 
     def structure(self) -> str:
-        """What is inconsistent inside the database; empty when nothing is."""
+        """The database's inconsistency; empty if there is none."""
         found = self._query("PRAGMA integrity_check(1)")[0][0]
         return "" if found == "ok" else str(found)
 
@@ -352,5 +351,5 @@ class RunReader:
 
 
 def renamed(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The body of a step's record with today's names of metrics."""
+    """The body of a step's record with current metric names."""
     return {**body, "metrics": current(body["metrics"])} if "metrics" in body else body

@@ -1,4 +1,4 @@
-"""Writing a run: append records, commit checkpoints, and prove on resume that it is the same run."""
+"""Write a run: append records, commit checkpoints, and check on resume that the run repeats its records."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ from gnomon.types import EMPTY
 __all__ = ["Run", "require_free"]
 
 OURS = {RECIPE, MANIFEST, LOCK, CHECKPOINTS, f"{JOURNAL}.new", f"{JOURNAL}.new-journal", f"{JOURNAL}.new-wal"}
-"""What a creation that was killed may leave; such a folder counts as empty."""
+"""Files that a killed creation can leave. A folder with only these counts as empty."""
 
 JOURNALS = {JOURNAL + end for end in ("", "-journal", "-wal", "-shm")}
-"""The database of a run, and what SQLite keeps beside it."""
+"""The database of a run, and SQLite's auxiliary files."""
 
 TAIL = 256
 """Records at the end of the chain that are re-hashed on resume; `verify` re-hashes all."""
@@ -66,15 +66,15 @@ TAIL = 256
 class Run:
     """The one writer of a run folder: `Run.create` or `Run.resume`, then a context manager.
 
-    A resumed run repeats itself. It loads a checkpoint, calls `rewind` with the checkpoint's position
-    and goes on; every record it appends is compared with the one already there, until it has caught up.
-    Where they differ, an exact run refuses; a run that may vary gives the old records up as an attempt.
+    A resumed run repeats its records. It loads a checkpoint and calls `rewind` with the checkpoint's position. Every
+    appended record is compared with the existing one until the chain ends. If they differ, an exact run raises; a
+    run that may vary moves the old records to an attempt.
     """
 
     def __init__(self, folder: Path, lock: Lock, tolerate: Collection[Source] = ()) -> None:
         self.folder, self.tolerate = folder, frozenset(tolerate)
         self.skipped: list[str] = []
-        """Checkpoints that `latest_checkpoint` found bad, each as a sentence."""
+        """Damaged checkpoints found by `latest_checkpoint`, one sentence each."""
         self._lock = lock
         self._db = open_writing(folder)
         try:
@@ -96,10 +96,10 @@ class Run:
         genesis: Mapping[str, Any],
         varies: str = "",
     ) -> Self:
-        """A new run in a new or empty folder. `genesis` is the first record: what fixes the whole run.
+        """Create a run in a new or empty folder. `genesis` is the first record, which determines the whole run.
 
         Args: varies: why a second run of the recipe may differ; empty for an exact run.
-        Raises: RunError E401 when something is there, E402 when the folder is in use; ResourceError E501.
+        Raises: RunError E401 if the folder is not empty, E402 if it is in use; ResourceError E501.
         """
         folder = Path(folder)
         first = Record(kind="genesis", body=genesis)
@@ -122,11 +122,11 @@ class Run:
 
     @classmethod
     def resume(cls, folder: Path | str, tolerate: Collection[Source] = ()) -> Self:
-        """An existing run, positioned after its genesis record to be repeated; `rewind` to a checkpoint first.
+        """Open an existing run after its genesis record, to be repeated. `rewind` to a checkpoint first.
 
-        Args: tolerate: for which sources of a difference the old records are given up; for all others E403 is raised.
-        Raises: RunError E402 when it is in use, E404 when it is none, E405 when the end of its chain is
-        damaged, E406 when a newer gnomon wrote it.
+        Args: tolerate: sources of differences for which the old records are discarded; others raise E403.
+        Raises: RunError E402 if it is in use, E404 if it is not a run, E405 if the end of its chain is damaged, E406 if
+        a newer gnomon wrote it.
         """
         folder = Path(folder)
         find(folder)
@@ -147,24 +147,24 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """A run that an error ends has failed; one that merely stops is interrupted unless it says otherwise."""
+        """Close the run. After an error its status is failed; a run that stops early is interrupted."""
         try:
             if isinstance(error, Exception) and meta(self._db, "status") == RunStatus.RUNNING:
-                # A full disk may refuse this too: the error that is on its way matters more.
+                # A full disk may refuse this too; the original error is more important.
                 with suppress(GnomonError):
-                    told = str(error) if isinstance(error, GnomonError) else f"{type(error).__name__}: {error}"
-                    self.set_status(RunStatus.FAILED, told)
+                    why = str(error) if isinstance(error, GnomonError) else f"{type(error).__name__}: {error}"
+                    self.set_status(RunStatus.FAILED, why)
         finally:
             self.close()
 
     def close(self) -> None:
-        """Let go of the folder. What was appended is already on the disk."""
+        """Release the folder. Appended records are already on the disk."""
         with suppress(sqlite3.Error):
             self._db.close()
         self._lock.release()
 
     def discard_unused(self) -> None:
-        """Delete a closed run that holds nothing but its genesis record, so that its name is free again."""
+        """Delete a closed run that has only its genesis record, so that its name can be used again."""
         if self._count > 1 or self._set_aside:
             return
         for path in self.folder.iterdir():
@@ -172,12 +172,12 @@ class Run:
                 rmtree(path)
             elif path.name in OURS | JOURNALS:
                 path.unlink()
-        with suppress(OSError):  # Somebody put something else there.
+        with suppress(OSError):  # The folder contains other files.
             self.folder.rmdir()
 
     @property
     def position(self) -> int:
-        """Where the next record goes."""
+        """Position of the next record."""
         return self._position
 
     @property
@@ -187,13 +187,13 @@ class Run:
 
     @property
     def replaying(self) -> bool:
-        """Whether the next record is compared with one that is already there."""
+        """Whether the next record will be compared with an existing one."""
         return self._position < self._count
 
     def rewind(self, seq: int) -> None:
-        """Go back to a position, to repeat the run from there; 0 repeats the genesis record too. Deletes nothing.
+        """Go back to a position and repeat the run from there; 0 repeats the genesis record too. Deletes nothing.
 
-        Raises: RunError E408 when the chain does not reach that far.
+        Raises: RunError E408 if the chain is shorter.
         """
         head = head_before(self._db, self.folder, seq)
         if head is None:
@@ -207,14 +207,14 @@ class Run:
         self._position, self._head = seq, head
 
     def append(self, records: Sequence[Record]) -> Attempt | None:
-        """Store records in one transaction: when this returns they survive a power cut.
+        """Store records in one transaction. When this returns, they survive a power failure.
 
-        Where the chain already reaches further, they are compared with what is there instead. From the first one
-        that differs, what is there is given up as an attempt, if the source of the difference is tolerated.
+        Existing records at these positions are compared instead. From the first difference on, they are moved to an
+        attempt if the source of the difference is tolerated.
 
-        Returns: the attempt that was given up for these records, if any.
-        Raises: RunError E403 at the first record that differs and is not tolerated, E407 for a body that is not
-        plain JSON; ResourceError E501 when the disk is full. Then none of `records` was stored.
+        Returns: the new attempt, if any.
+        Raises: RunError E403 at the first difference that is not tolerated, E407 for a body that is not plain JSON;
+        ResourceError E501 if the disk is full. On an error, none of `records` is stored.
         """
         seq, head, new = self._position, self._head, []
         for record in records:
@@ -237,9 +237,9 @@ class Run:
         return self.attempts[-1] if parted else None
 
     def set_aside(self, records: Sequence[Record], why: str) -> None:
-        """Keep the records of a step that failed as an attempt. The chain stays as it is, so the step can be repeated.
+        """Store the records of a failed step as an attempt. The chain does not change, so the step can be repeated.
 
-        A step that fails twice in the same way is kept once. Raises: as `append`.
+        If a step fails twice with the same records, they are stored once. Raises: as `append`.
         """
         with transaction(self._db, self.folder):
             set_aside(self._db, self._position, self._head, records, why)
@@ -249,7 +249,7 @@ class Run:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """What the run has given up so far."""
+        """The attempts so far."""
         return attempts(self._db, self.folder)
 
     @property
@@ -258,24 +258,24 @@ class Run:
         return meta(self._db, "varies")
 
     def vary(self, why: str) -> None:
-        """Say why a second run of the recipe may differ. Changes nothing where that has been said."""
+        """Record why a second run of the recipe may differ. Only the first reason is kept."""
         if not self.varies:
             with faults(self.folder):
                 self._db.execute("REPLACE INTO meta VALUES ('varies', ?)", (why,))
 
     def note(self, kind: str, body: Mapping[str, Any] = EMPTY) -> None:
-        """Something that happened, with the time of day: kept beside the chain."""
+        """Record an event with its time, beside the chain."""
         with transaction(self._db, self.folder):
             self._note(kind, body)
 
     def time(self, step: int, body: Mapping[str, Any]) -> None:
-        """What a clock said of a step: kept beside the chain."""
+        """Record the timings of a step, beside the chain."""
         with transaction(self._db, self.folder):
             values = (clock.time(), step, canonical(body).decode())
             self._db.execute("INSERT INTO timings (at, step, body) VALUES (?, ?, ?)", values)
 
     def set_status(self, status: RunStatus | str, reason: str = "") -> None:
-        """Say what became of the run, and why. A run that has finished keeps what it consists of, for `verify`."""
+        """Set the status of the run and its reason. A finished run also stores its inventory, for `verify`."""
         facts = {"status": str(RunStatus(status)), "reason": reason}
         end = {"end": canonical(self._inventory()).decode()} if facts["status"] == RunStatus.FINISHED else {}
         with transaction(self._db, self.folder):
@@ -283,7 +283,7 @@ class Run:
             self._note("status", facts)
 
     def _inventory(self) -> dict[str, Any]:
-        """Everything that a reader should find: records and head of the chain, checkpoints, attempts."""
+        """The inventory of the run: records and head of the chain, checkpoints, attempts."""
         return {
             "records": self._count,
             "head": (self._head_before(self._count) or ""),
@@ -294,12 +294,12 @@ class Run:
     def commit_checkpoint(
         self, step: int, write: Callable[[Path], None], state: Mapping[str, Any], *, keep: int = 2
     ) -> Path:
-        """A checkpoint of this position in the chain, after `step` finished steps. Returns its folder.
+        """Write a checkpoint of this position in the chain, after `step` finished steps. Returns: its folder.
 
-        Args: `write` puts the learner's files into the empty folder it is given; `state` is everything
-        else that a bitwise resume needs; the last `keep` checkpoints stay, and the one of step 0.
-        Raises: ResourceError E501 when the disk is full, with every older checkpoint untouched; RunError
-        E403 when a good checkpoint of this step is there and differs.
+        Args: write: puts the learner's files into an empty folder; state: everything else that a bitwise resume needs;
+            keep: number of checkpoints to keep, in addition to that of step 0.
+        Raises: ResourceError E501 if the disk is full (older checkpoints do not change); RunError E403 if a valid
+        checkpoint of this step differs.
         """
         place = Place(run=self.uuid, step=step, seq=self._position, fingerprint=self.fingerprint)
         path = checkpoints.commit(self.folder, place, write, state)
@@ -310,9 +310,9 @@ class Run:
         return path
 
     def latest_checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint that verifies, every byte re-hashed; None when there is none.
+        """The newest checkpoint that verifies, with every byte re-hashed; None if there is none.
 
-        Those that do not verify go to `quarantine/`; `skipped` and an event say which and why.
+        Checkpoints that do not verify are moved to `quarantine/`. `skipped` and an event give the reasons.
         """
         self.skipped = []
         for path in checkpoints.stored(self.folder):
@@ -334,7 +334,7 @@ class Run:
         self._db.execute("INSERT INTO events (at, kind, body) VALUES (?, ?, ?)", values)
 
     def _excuse(self, old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> str:
-        """Why the old records are given up. Raises: RunError E403 when they are not to be."""
+        """Why the old records are discarded. Raises: RunError E403 if the difference is not tolerated."""
         pairs = [(unpack(was)[0], unpack(now)[0]) for was, now in zip(old, new, strict=False)]
         found, there, here = source(pairs)
         parts = differences(there, here)
@@ -360,7 +360,7 @@ class Run:
 
 
 def require_free(folder: Path | str) -> None:
-    """Raises: RunError E401 when the folder holds a run, or anything else; ResourceError E502 when none can be made."""
+    """Raises: RunError E401 if the folder is not empty; ResourceError E502 if it cannot be created."""
     folder = Path(folder)
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.R_OK | os.W_OK | os.X_OK)):
