@@ -64,7 +64,7 @@ def _read(text: str, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> 
     except Unreadable:
         raise
     except ValueError as error:
-        raise Unreadable(f"the call is not JSON ({_said(error)})") from None
+        raise Unreadable(f"the call is not JSON ({_reason(error)})") from None
 
 
 def _guard(text: str, max_chars: int, max_depth: int) -> None:
@@ -122,7 +122,7 @@ def _finite(text: str) -> float:
     return value if abs(value) != float("inf") else _number(text)
 
 
-def _said(error: ValueError) -> str:
+def _reason(error: ValueError) -> str:
     return error.msg if isinstance(error, json.JSONDecodeError) else "a number is too long"
 
 

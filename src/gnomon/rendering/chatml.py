@@ -43,9 +43,9 @@ class ChatML:
         return self.encoding.tokenizer.eos | {self._end}
 
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
-        told = messages[0].content if messages and messages[0].role == "system" else None
-        pieces = list(self._system(told, tools))
-        pieces += self._turns(messages if told is None else messages[1:], Origin.TASK)
+        own = messages[0].content if messages and messages[0].role == "system" else None
+        pieces = list(self._system(own, tools))
+        pieces += self._turns(messages if own is None else messages[1:], Origin.TASK)
         return self.encoding.encode([*pieces, *self._opening()])
 
     def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
@@ -62,14 +62,14 @@ class ChatML:
     def _opening(self) -> list[Piece]:
         return [template("<|im_start|>assistant\n")]
 
-    def _system(self, told: str | None, tools: Sequence[Tool]) -> Iterator[Piece]:
-        said = [Piece(Origin.TASK, told)] if told is not None else [template(self.system)] if self.system else []
+    def _system(self, own: str | None, tools: Sequence[Tool]) -> Iterator[Piece]:
+        pieces = [Piece(Origin.TASK, own)] if own is not None else [template(self.system)] if self.system else []
         if tools:
             self._require_calls()
-            yield from [template("<|im_start|>system\n"), *said, template("\n\n" if said else "")]
+            yield from [template("<|im_start|>system\n"), *pieces, template("\n\n" if pieces else "")]
             yield from tools_text(tools)
-        elif said:
-            yield from turn("system", *said)
+        elif pieces:
+            yield from turn("system", *pieces)
 
     def _turns(self, messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
         for place, message in enumerate(messages):
@@ -82,9 +82,9 @@ class ChatML:
                 yield Piece(Origin.TOOL, message.content)
                 yield template("\n</tool_response>" + ("<|im_end|>\n" if last else ""))
             else:
-                yield from self._said(messages, place, origin)
+                yield from self._turn(messages, place, origin)
 
-    def _said(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
+    def _turn(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
         """One turn that is not a tool's."""
         yield from turn(messages[place].role, Piece(origin, messages[place].content))
 
@@ -93,8 +93,8 @@ class ChatML:
             raise no_tools("ChatML")
 
 
-def turn(role: str, *said: Piece) -> list[Piece]:
-    return [template(f"<|im_start|>{role}\n"), *said, template("<|im_end|>\n")]
+def turn(role: str, *content: Piece) -> list[Piece]:
+    return [template(f"<|im_start|>{role}\n"), *content, template("<|im_end|>\n")]
 
 
 def tools_text(tools: Sequence[Tool]) -> Iterator[Piece]:

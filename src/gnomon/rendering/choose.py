@@ -22,9 +22,9 @@ __all__ = ["Name", "choose", "writes"]
 
 Name = Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
 
-SAID = Message(role="assistant", content="<think>\nSpiders.\n</think>\n\nEight.")
-ASKED = (Message(role="user", content="How many legs has a spider?"), SAID, Message(role="user", content="And two?"))
-TOLD = (Message(role="system", content="Answer in one word."), *ASKED)
+REPLY = Message(role="assistant", content="<think>\nSpiders.\n</think>\n\nEight.")
+ASKED = (Message(role="user", content="How many legs has a spider?"), REPLY, Message(role="user", content="And two?"))
+WITH_SYSTEM = (Message(role="system", content="Answer in one word."), *ASKED)
 TOOL = Tool(
     name="add",
     description="Adds two numbers.",
@@ -85,12 +85,12 @@ def _candidates(tokenizer: Tokenizer, name: Name) -> Iterator[Renderer]:
 
 def writes(renderer: Renderer, template: str, tokenizer: Tokenizer) -> bool:
     """Whether the renderer writes what the template writes: of a talk, with a system message, and with tools."""
-    probes: list[tuple[Sequence[Message], Sequence[Tool]]] = [(ASKED, ()), (TOLD, ())]
+    probes: list[tuple[Sequence[Message], Sequence[Tool]]] = [(ASKED, ()), (WITH_SYSTEM, ())]
     if isinstance(renderer, Harmony):
         # The template of gpt-oss reads the clock, and ends instructions otherwise than openai-harmony does.
         renderer, probes = Harmony(tokenizer, date=DAY), [(ASKED[:1], ()), (ASKED[:1], (TOOL,))]
     elif "tools" in template and not isinstance(renderer, Gemma):
-        probes += [(ASKED[:1], (TOOL,)), (TOLD, (TOOL,))]
+        probes += [(ASKED[:1], (TOOL,)), (WITH_SYSTEM, (TOOL,))]
     return all(_text(renderer, tokenizer, *probe) == _published(template, tokenizer, *probe) for probe in probes)
 
 

@@ -35,12 +35,12 @@ class Gemma:
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
         if tools:
             raise no_tools("Gemma")
-        told: list[Piece] = []
+        instructions: list[Piece] = []
         if messages and messages[0].role == "system":
             if not self.system:
                 raise no_place("Gemma", "a system message", "say it in the first user message")
-            told, messages = [Piece(Origin.TASK, messages[0].content), template("\n\n")], messages[1:]
-        return self.encoding.encode([template("<bos>"), *self._turns(messages, Origin.TASK, told)])
+            instructions, messages = [Piece(Origin.TASK, messages[0].content), template("\n\n")], messages[1:]
+        return self.encoding.encode([template("<bos>"), *self._turns(messages, Origin.TASK, instructions)])
 
     def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
         closed = bool(sampled) and sampled[-1] == self._end
@@ -53,14 +53,14 @@ class Gemma:
     def parse(self, token_ids: Sequence[int]) -> Reply:
         return read_turn(self.encoding, token_ids, self.stop, None)
 
-    def _turns(self, messages: Sequence[Message], origin: Origin, told: list[Piece]) -> Iterator[Piece]:
-        """User and model in turn, and the beginning of the policy's; `told` stands first in the first."""
+    def _turns(self, messages: Sequence[Message], origin: Origin, instructions: list[Piece]) -> Iterator[Piece]:
+        """User and model in turn, and the beginning of the policy's; `instructions` stands first in the first."""
         if [message.role for message in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
             roles = ", ".join(message.role for message in messages) or "no message"
             fix = "user, assistant, user … after an optional system message; one user message after each reply"
             raise no_place("Gemma", roles, fix)
         for place, message in enumerate(messages):
             yield template(f"<start_of_turn>{'user' if message.role == 'user' else 'model'}\n")
-            yield from told if place == 0 else []
+            yield from instructions if place == 0 else []
             yield from [Piece(origin, message.content.strip()), template("<end_of_turn>\n")]
         yield template("<start_of_turn>model\n")

@@ -77,10 +77,10 @@ class Harmony:
                 f"# Valid channels: {', '.join(CHANNELS)}. Channel must be included for every message.{called}<|end|>"
             )
         ]
-        told = messages[0].content if messages and messages[0].role == "system" else ""
-        if told or tools:
-            pieces += [template("<|start|>developer<|message|>"), *_instructions(told)]
-            pieces += [template("\n\n")] if told and tools else []
+        instructions = messages[0].content if messages and messages[0].role == "system" else ""
+        if instructions or tools:
+            pieces += [template("<|start|>developer<|message|>"), *_instructions(instructions)]
+            pieces += [template("\n\n")] if instructions and tools else []
             pieces += [*namespace(tools), template("<|end|>")]
         rest = messages[1:] if messages and messages[0].role == "system" else messages
         return self.encoding.encode([*pieces, *self._turns(rest, Origin.TASK, None)])
@@ -101,7 +101,7 @@ class Harmony:
     def parse(self, token_ids: Sequence[int]) -> Reply:
         utterances = list(self._utterances(token_ids))
         ended = bool(utterances) and utterances[-1].ids[-1] in self.stop
-        said: dict[str, list[str]] = {channel: [] for channel in CHANNELS}
+        bodies: dict[str, list[str]] = {channel: [] for channel in CHANNELS}
         calls: list[ToolCall] = []
         problem = "" if utterances else "the turn has no message"
         for utterance in utterances:
@@ -109,16 +109,16 @@ class Harmony:
                 problem = problem or "a message has no body or no end"
             if utterance.recipient:
                 calls.append(self._called(utterance))
-            elif utterance.channel in said:
-                said[utterance.channel].append(utterance.body)
+            elif utterance.channel in bodies:
+                bodies[utterance.channel].append(utterance.body)
             else:
                 problem = (
                     problem or f"no channel is named {utterance.channel[:32]!r}: it is one of {', '.join(CHANNELS)}"
                 )
         problem = next((call.problem for call in calls if call.problem), problem)
         return Reply(
-            text="\n".join(said["commentary"] + said["final"]),
-            reasoning="\n".join(said["analysis"]) if said["analysis"] else None,
+            text="\n".join(bodies["commentary"] + bodies["final"]),
+            reasoning="\n".join(bodies["analysis"]) if bodies["analysis"] else None,
             tool_calls=tuple(calls),
             parsing=Parsing.TRUNCATED if not ended else Parsing.MALFORMED if problem else Parsing.OK,
             problem=problem,
@@ -210,5 +210,5 @@ class Harmony:
         return Segment(origin=Origin.POLICY, token_ids=tuple(ids))
 
 
-def _instructions(told: str, origin: Origin = Origin.TASK) -> list[Piece]:
-    return [template("# Instructions\n\n"), Piece(origin, told)] if told else []
+def _instructions(text: str, origin: Origin = Origin.TASK) -> list[Piece]:
+    return [template("# Instructions\n\n"), Piece(origin, text)] if text else []

@@ -57,12 +57,12 @@ class Llama3:
             if tools:
                 raise no_tools("Llama 3.0")
             return self.encoding.encode([*pieces, *_turns(messages, Origin.TASK)])
-        told, rest = ("", messages) if not messages or messages[0].role != "system" else (messages[0], messages[1:])
+        system, rest = ("", messages) if not messages or messages[0].role != "system" else (messages[0], messages[1:])
         pieces += [
             _header("system"),
             template("Environment: ipython\n" if tools else ""),
             template(f"Cutting Knowledge Date: December 2023\nToday Date: {self.date}\n\n"),
-            Piece(Origin.TASK, told.content.strip() if isinstance(told, Message) else told),
+            Piece(Origin.TASK, system.content.strip() if isinstance(system, Message) else system),
             template("<|eot_id|>"),
         ]
         if tools:

@@ -98,10 +98,10 @@ def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Se
     environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
     environment.globals["raise_exception"] = _refuse
     marks = {name: _spelling(value) for name, value in _config(folder).items() if name.endswith("_token")}
-    told = [{"role": message.role, "content": message.content} for message in messages]
+    plain = [{"role": message.role, "content": message.content} for message in messages]
     known = marks | ({"tools": [tool.schema for tool in tools]} if tools else {}) | more
     try:
-        return environment.from_string(template).render(messages=told, add_generation_prompt=True, **known)
+        return environment.from_string(template).render(messages=plain, add_generation_prompt=True, **known)
     except Exception as error:  # A template is a program of somebody else's.
         raise ModelError(
             "E310",
@@ -128,9 +128,9 @@ def _refuse(message: str) -> None:
 
 def _marks(messages: Sequence[Message]) -> list[str]:
     """A word for every message that stands in none of them."""
-    said = "\n".join(message.content for message in messages)
+    written = "\n".join(message.content for message in messages)
     stem = "content"
-    while stem in said:
+    while stem in written:
         stem += "x"
     return [f"{stem}{place}_" for place in range(len(messages))]
 

@@ -66,7 +66,7 @@ class Qwen3(ChatML):
     def _opening(self) -> list[Piece]:
         return [*super()._opening(), template("" if self.thinking else THOUGHTLESS)]
 
-    def _said(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
+    def _turn(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
         message = messages[place]
         if message.role != "assistant":
             yield from turn(message.role, Piece(origin, message.content))
@@ -75,8 +75,8 @@ class Qwen3(ChatML):
         if any(_asks(later) for later in messages[place:]) or not (thought or place + 1 == len(messages)):
             yield from turn("assistant", Piece(origin, text))
             return
-        said = [Piece(origin, thought.strip("\n")), template("\n</think>\n\n"), Piece(origin, text.lstrip("\n"))]
-        yield from turn("assistant", template("<think>\n"), *said)
+        pieces = [Piece(origin, thought.strip("\n")), template("\n</think>\n\n"), Piece(origin, text.lstrip("\n"))]
+        yield from turn("assistant", template("<think>\n"), *pieces)
 
 
 def _asks(message: Message) -> bool:

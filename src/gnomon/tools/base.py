@@ -78,8 +78,8 @@ class EnvTool(Tool, ABC):
 
     def ask(self, opened: Any, arguments: Mapping[str, Any]) -> str:
         """Carry a call out. Args: opened: what `open` gave, to this tool or to another of the same host."""
-        said: str = opened.call(arguments)
-        return said
+        result: str = opened.call(arguments)
+        return result
 
     @property
     def host(self) -> object:
@@ -194,5 +194,5 @@ def capped(text: str, most: int = MOST) -> str:
 
 def text_argument(name: str, description: str = "") -> dict[str, Any]:
     """The schema of a tool with one argument, a text."""
-    said = {"description": description} if description else {}
-    return {"type": "object", "properties": {name: {"type": "string", **said}}, "required": [name]}
+    described = {"description": description} if description else {}
+    return {"type": "object", "properties": {name: {"type": "string", **described}}, "required": [name]}

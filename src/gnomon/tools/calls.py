@@ -66,12 +66,12 @@ def bare(tool: EnvTool, text: str, span: tuple[int, int]) -> Call:
 def named(text: str, tools: Sequence[EnvTool], span: tuple[int, int]) -> Call:
     """The JSON form: an object with a name and an object of arguments."""
     try:
-        said = strict_json(text.strip())
+        parsed = strict_json(text.strip())
     except Malformed as problem:
         return Call(problem=f"the call cannot be read: {problem}", span=span)
-    if not isinstance(said, dict) or not isinstance(name := said.get("name"), str):
+    if not isinstance(parsed, dict) or not isinstance(name := parsed.get("name"), str):
         return Call(problem='the call is not a JSON object with a "name"', span=span)
-    arguments = said.get("arguments", {})
+    arguments = parsed.get("arguments", {})
     if not isinstance(arguments, dict):
         return Call(problem='"arguments" of the call is not a JSON object', span=span)
     if name not in (names := [tool.name for tool in tools]):

@@ -94,15 +94,15 @@ class WithTools:
 class Briefed(Sequence[Task]):
     """Tasks behind a message on how to call."""
 
-    def __init__(self, tasks: Sequence[Task], said: str) -> None:
-        self._tasks, self._said = tasks, Message(role="system", content=said)
+    def __init__(self, tasks: Sequence[Task], briefing: str) -> None:
+        self._tasks, self._briefing = tasks, Message(role="system", content=briefing)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def __getitem__(self, index: int) -> Task:  # type: ignore[override]
         task = self._tasks[index]
-        return replace(task, messages=(self._said, *task.messages))
+        return replace(task, messages=(self._briefing, *task.messages))
 
 
 def briefing(tools: Sequence[EnvTool], budget: int) -> str:
@@ -132,23 +132,23 @@ class Lending:
         if not found or left == 0:
             self._count[REFUSED] += len(found)
             return Step(done=True, verdict=self._counted(self.env.env.verify(self.task, without(reply, found))))
-        told: list[str] = []
+        results: list[str] = []
         for call in found[:left]:
             self._count["calls"] += 1
             if call.problem:
                 self._count[Outcome.MALFORMED] += 1
-                told.append(f"error: {call.problem}")
+                results.append(f"error: {call.problem}")
                 continue
             tool = self._tools[call.name]
             if tool.host not in self._open:
                 self._open[tool.host] = tool.open()
             result = use(tool, self._open[tool.host], call.arguments, self.env.most)
             self._count[result.outcome] += 1
-            told.append(result.text)
+            results.append(result.text)
         if over := found[left:]:
             self._count[REFUSED] += len(over)
-            told.append(f"error: no call is left for {len(over)} more")
-        return Step(done=False, messages=tuple(Message(role="tool", content=text) for text in told))
+            results.append(f"error: no call is left for {len(over)} more")
+        return Step(done=False, messages=tuple(Message(role="tool", content=text) for text in results))
 
     def close(self) -> None:
         while self._open:

@@ -58,7 +58,7 @@ class MCPTool(EnvTool):
         return Server(self.command, sandboxed=self.sandboxed, readable=self.readable)
 
     def ask(self, opened: Server, arguments: Mapping[str, Any]) -> str:
-        return said(opened.ask("tools/call", {"name": self.remote, "arguments": dict(arguments)}, self.wall))
+        return content_text(opened.ask("tools/call", {"name": self.remote, "arguments": dict(arguments)}, self.wall))
 
 
 def served(
@@ -137,7 +137,7 @@ class Server:
     def __init__(self, command: tuple[str, ...], *, sandboxed: bool, readable: tuple[str, ...]) -> None:
         self._command, self._sandboxed, self._readable = command, sandboxed, readable
         self._wire: Wire | None = None
-        self._heard = b""
+        self._buffer = b""
         self._number = 0
 
     def ask(self, method: str, params: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Server:
     def close(self) -> None:
         if self._wire is not None:
             self._wire.close()
-        self._wire, self._heard = None, b""
+        self._wire, self._buffer = None, b""
 
     def _start(self) -> None:
         if self._sandboxed:
@@ -196,26 +196,26 @@ class Server:
         """The next message; lines that are none, such as a log's, are skipped."""
         assert self._wire is not None
         while True:
-            line, found, rest = self._heard.partition(b"\n")
+            line, found, rest = self._buffer.partition(b"\n")
             if found:
-                self._heard = rest
+                self._buffer = rest
                 with suppress(ValueError, RecursionError):
                     if isinstance(message := json.loads(line), dict):
                         return message
                 continue
             alive = self._wire.alive
             piece = self._wire.receive(min(0.1, max(0.0, due - time.monotonic())))
-            self._heard += piece
-            if (not piece and not alive) or len(self._heard) > LONGEST:
-                said = self._heard[-400:].decode(errors="replace")
+            self._buffer += piece
+            if (not piece and not alive) or len(self._buffer) > LONGEST:
+                last = self._buffer[-400:].decode(errors="replace")
                 self.close()
-                raise Ended(said)
+                raise Ended(last)
             if time.monotonic() >= due:
                 self.close()
                 raise Overtime("")
 
 
-def said(result: Mapping[str, Any]) -> str:
+def content_text(result: Mapping[str, Any]) -> str:
     """The text of a result; what is no text is named."""
     content = result.get("content")
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []

@@ -97,22 +97,22 @@ class Interpreter:
         ask = {"code": arguments["code"], "fresh": not tool.persistent, "end": end.decode()}
         began, used = time.monotonic(), spent(session.pid)
         data = json.dumps(ask).encode() + b"\n"
-        heard = b""
+        output = b""
         if session.send(data, timeout=tool.wall) < len(data):
             self.close()
             raise Ended("")
-        while not heard.endswith(end):
+        while not output.endswith(end):
             alive = session.alive
-            heard = ends(heard + session.receive(0.05))
-            if heard.endswith(end):
+            output = ends(output + session.receive(0.05))
+            if output.endswith(end):
                 break
             if not alive:
                 self.close()
-                raise Ended(text(heard))
+                raise Ended(text(output))
             if spent(session.pid) - used >= tool.seconds or time.monotonic() - began >= tool.wall:
                 self.close()
-                raise Overtime(text(heard))
-        return text(heard[: -len(end)]) or "(no output)"
+                raise Overtime(text(output))
+        return text(output[: -len(end)]) or "(no output)"
 
     def close(self) -> None:
         if self._session is not None:
@@ -130,10 +130,10 @@ def started(tool: PythonTool) -> Session:
     return Session((os.path.realpath(sys.executable), "-I", "-c", INSIDE), limits, unsafe=True)
 
 
-def ends(heard: bytes) -> bytes:
+def ends(output: bytes) -> bytes:
     """Both ends of what is too long."""
-    return heard if len(heard) <= 2 * KEPT else heard[:KEPT] + heard[-KEPT:]
+    return output if len(output) <= 2 * KEPT else output[:KEPT] + output[-KEPT:]
 
 
-def text(heard: bytes) -> str:
-    return heard.decode(errors="replace").rstrip("\n")
+def text(output: bytes) -> str:
+    return output.decode(errors="replace").rstrip("\n")

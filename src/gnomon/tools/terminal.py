@@ -108,16 +108,16 @@ class Terminal:
         silent = time.monotonic()
         while True:
             alive = session.alive
-            heard = session.receive(POLL)
+            output = session.receive(POLL)
             now = time.monotonic()
-            if heard:
-                self.screen.feed(heard)
+            if output:
+                self.screen.feed(output)
                 answers, self.screen.answers = self.screen.answers, b""
                 session.send(answers, timeout=0.0)
             elif not alive:
                 self.close()
                 raise Ended(self.screen.text())
-            if heard or busy(session.pid):
+            if output or busy(session.pid):
                 silent = now
             elif now - silent >= quiet:
                 return
