@@ -1,4 +1,4 @@
-"""Messages to tokens and back, in the format that a family of models was trained in."""
+"""Convert messages to tokens and back, in the format of a model family."""
 
 from gnomon.rendering.base import Origin, Parsing, Renderer, Reply, Segment, Segments, Tool, ToolCall, joined
 from gnomon.rendering.calls import Unreadable, arguments_of

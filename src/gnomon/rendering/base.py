@@ -1,7 +1,7 @@
-"""What a renderer is: messages to the tokens a policy sees, and its tokens back to what it said.
+"""The renderer protocol: messages to tokens of a prompt, and sampled tokens to a parsed reply.
 
-Tokens in, tokens out. What the policy sees next is what it saw, what it sampled and what is put behind it, id
-for id; nothing that was sampled is ever decoded and encoded again.
+The next prompt consists of the previous prompt, the sampled tokens and new tokens, id for id. Sampled tokens are never
+decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ def joined(segments: Iterable[Segment]) -> tuple[int, ...]:
 
 
 class Parsing(StrEnum):
-    """How far the tokens of a turn, or of one call in it, could be read."""
+    """Whether the tokens of a turn, or of a call in it, could be parsed."""
 
     OK = "ok"
     MALFORMED = "malformed"
-    """Complete, and not what the format asks for."""
+    """Complete, but not in the required format."""
     TRUNCATED = "truncated"
-    """The tokens end before the turn or the call does."""
+    """The tokens end before the end of the turn or call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call, as it was sampled."""
+    """One tool call, as it was sampled."""
 
     name: str
-    """Empty where no name could be read."""
+    """Empty if no name could be parsed."""
     arguments: str
-    """The raw text of the arguments; `arguments_of` reads it. Of a call that cannot be read, its whole text."""
+    """The raw text of the arguments; `arguments_of` parses it. For a malformed call, its whole text."""
     parsing: Parsing = Parsing.OK
     problem: str = ""
-    """One sentence for the policy: why the call could not be read."""
+    """One sentence for the policy: why the call could not be parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the policy said in one turn."""
+    """The parsed completion of one turn."""
 
     text: str
     """The answer, without reasoning and calls."""
@@ -57,18 +57,18 @@ class Reply:
     tool_calls: tuple[ToolCall, ...] = ()
     parsing: Parsing
     problem: str = ""
-    """One sentence for the policy: why the turn could not be read."""
+    """One sentence for the policy: why the turn could not be parsed."""
 
     @property
     def observations(self) -> tuple[Message, ...]:
-        """What to tell the policy of everything that was malformed, one message each."""
+        """One message for the policy per malformed call or turn."""
         calls = [call.problem for call in self.tool_calls if call.parsing is Parsing.MALFORMED]
         problems = calls or ([self.problem] if self.parsing is Parsing.MALFORMED else [])
         return tuple(Message(role="tool", content=f"error: {problem}") for problem in problems)
 
 
 class Renderer(Protocol):
-    """The format that one family of models was trained in. Frozen, and shared by all episodes."""
+    """The format of a model family. Frozen, and shared by all episodes."""
 
     @property
     def stop(self) -> frozenset[int]:
@@ -76,27 +76,27 @@ class Renderer(Protocol):
         ...
 
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Segments:
-        """All that the policy sees up to its first turn."""
+        """The prompt of the policy's first turn."""
         ...
 
     def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> Segments:
-        """What is put behind a sampled turn: the end it left open, the messages, and the begin of the next turn.
+        """The segments after a sampled turn: its missing end, the messages, and the beginning of the next turn.
 
-        Raises: ModelError E315 when the family has no place for a message.
+        Raises: ModelError E315 if the family does not support a message.
         """
         ...
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> Segments | None:
-        """None where `extend` goes on with the sequence. Else a new sequence, up to the policy's next turn.
+        """None if `extend` continues the sequence; else a new sequence, up to the policy's next turn.
 
-        A family that rewrites what was said before, when these messages come, says so here and nowhere else: the
-        tokens that follow belong to another sequence, with a prefix of its own.
+        A family whose template rewrites earlier messages when these arrive returns the new sequence here. Later tokens
+        then belong to another training sequence, with its own prefix.
 
         Args:
-            segments: the whole sequence so far; the last is of the policy.
+            segments: the whole sequence so far; the last one is the policy's.
         """
         ...
 
     def parse(self, token_ids: Sequence[int]) -> Reply:
-        """What the policy said, of any sequence of integers; never raises."""
+        """Parse sampled tokens. Accepts any sequence of integers; never raises."""
         ...

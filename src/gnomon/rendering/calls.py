@@ -1,4 +1,4 @@
-"""Calls of tools, read from what a policy wrote. Every text has a reading; none is an exception."""
+"""Parse tool calls from a policy's text."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from gnomon.rendering.base import Parsing, ToolCall
 __all__ = ["MAX_CHARS", "MAX_DEPTH", "Unreadable", "arguments_of", "malformed", "named_call"]
 
 MAX_CHARS = 1 << 17
-"""Of one call, in characters."""
+"""Longest call, in characters."""
 MAX_DEPTH = 32
-"""Of the brackets in one call."""
+"""Largest nesting depth of brackets in one call."""
 
 BLANK = " \t\r\n"
 
 
 class Unreadable(ValueError):
-    """The text is no call; the message says why, for the policy."""
+    """The text is not a call. The message tells the policy why."""
 
 
 def named_call(text: str, slot: str) -> ToolCall:
     """The call in a JSON object that has a `name` and, under `slot`, an object of arguments.
 
-    The arguments are the stretch of text that was sampled, not a reading of it.
+    The arguments are the sampled text itself, not a parsed copy.
     """
     try:
         fields = _fields(text)
@@ -47,9 +47,9 @@ def arguments_of(call: ToolCall, *, max_chars: int = MAX_CHARS, max_depth: int =
     """The arguments of a call as values.
 
     Args:
-        max_chars: of the text.
-        max_depth: of its brackets.
-    Raises: Unreadable when the text is no JSON object within the caps, names a key twice or holds no finite number.
+        max_chars: largest length of the text.
+        max_depth: largest nesting depth of its brackets.
+    Raises: Unreadable if the text is not a JSON object within the limits, repeats a key or has a non-finite number.
     """
     value = _read(call.arguments, max_chars, max_depth)
     if not isinstance(value, dict):
@@ -68,7 +68,7 @@ def _read(text: str, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> 
 
 
 def _guard(text: str, max_chars: int, max_depth: int) -> None:
-    """Before the decoder, which recurses, sees the text."""
+    """Check length and depth before the recursive decoder reads the text."""
     if len(text) > max_chars:
         raise Unreadable(f"the call is longer than {max_chars} characters")
     depth, quoted, escaped = 0, False, False
@@ -86,12 +86,12 @@ def _guard(text: str, max_chars: int, max_depth: int) -> None:
 
 
 def _fields(text: str) -> dict[str, tuple[Any, str]]:
-    """Key → value and its raw text, of the one JSON object that the text is."""
+    """Key → value and raw text, for a text that is one JSON object."""
     if not isinstance(_read(text), dict):
         raise Unreadable("the call is not a JSON object")
     fields: dict[str, tuple[Any, str]] = {}
     place = text.index("{") + 1
-    # The text is known to be well-formed, so that only the stretches have to be found.
+    # The text is well-formed, so only the spans of the values are searched.
     while text[place := _blank(text, place)] != "}":
         key, place = DECODER.raw_decode(text, _blank(text, place + (text[place] == ",")))
         begin = _blank(text, _blank(text, place) + 1)

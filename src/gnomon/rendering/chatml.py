@@ -1,4 +1,4 @@
-"""ChatML, with tools as Hermes and Qwen2.5 write them."""
+"""ChatML, with tools in the format of Hermes and Qwen2.5."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnomon.types import Message
 __all__ = ["QWEN", "ChatML", "tools_text", "turn"]
 
 QWEN = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-"""What Qwen2.5 is told when nobody tells it anything."""
+"""Qwen2.5's default system message."""
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -25,10 +25,10 @@ template = partial(Piece, Origin.TEMPLATE)
 
 
 class ChatML:
-    """`<|im_start|>role … <|im_end|>`; what was said stays as it was.
+    """`<|im_start|>role … <|im_end|>`. Earlier messages are never rewritten.
 
     Args:
-        system: what the system turn says when the messages begin with none; empty for no such turn.
+        system: default system message if the messages begin with none; empty for no system turn.
     Source: the chat template of Qwen2.5-Instruct.
     """
 
@@ -85,7 +85,7 @@ class ChatML:
                 yield from self._turn(messages, place, origin)
 
     def _turn(self, messages: Sequence[Message], place: int, origin: Origin) -> Iterator[Piece]:
-        """One turn that is not a tool's."""
+        """One turn of any role except tool."""
         yield from turn(messages[place].role, Piece(origin, messages[place].content))
 
     def _require_calls(self) -> None:

@@ -1,4 +1,4 @@
-"""Which renderer a model folder wants: by its control tokens, and by what its own chat template writes."""
+"""Choose the renderer of a model folder, by its control tokens and its chat template."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ DAY = "2025-06-28"
 def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Renderer:
     """The renderer of a model folder.
 
-    `auto` takes a family only where it writes what the folder's own chat template writes. A folder without a template
-    gets plain text, and so does one with the template of plain text; one with a template that no family matches gets
-    its first turn from the template.
+    `auto` selects a family only if it writes the same text as the folder's chat template. A folder without a template,
+    or with the plain-text template, gets the plain renderer. For an unknown template, the first turn is written by the
+    template itself.
 
     Args:
-        turns: how many turns of the policy an episode may have.
-    Raises: ModelError E311 when the tokenizer lacks a control token of the named family; E313 when the template is
-        not known and there are several turns.
+        turns: largest number of turns of the policy in an episode.
+    Raises: ModelError E311 if the tokenizer lacks a control token of the named family; E313 if the template is unknown
+        and there are several turns.
     """
     if name not in get_args(Name):
         raise ValueError(f"renderer is {name!r}; it must be one of {get_args(Name)}")
@@ -65,7 +65,7 @@ def choose(tokenizer: Tokenizer, name: Name = "auto", *, turns: int = 1) -> Rend
 
 
 def _candidates(tokenizer: Tokenizer, name: Name) -> Iterator[Renderer]:
-    """Every variant of the named family, the usual one first; for `auto`, of every family that has its tokens."""
+    """Every variant of the named family, the usual one first; for `auto`, of every family whose tokens exist."""
     variants: dict[str, list[Callable[[Tokenizer], Renderer]]] = {
         "qwen3": [Qwen3],
         "chatml": [ChatML, partial(ChatML, system=QWEN)],
@@ -84,10 +84,10 @@ def _candidates(tokenizer: Tokenizer, name: Name) -> Iterator[Renderer]:
 
 
 def writes(renderer: Renderer, template: str, tokenizer: Tokenizer) -> bool:
-    """Whether the renderer writes what the template writes: of a talk, with a system message, and with tools."""
+    """Whether renderer and template write the same text: for a chat, with a system message, and with tools."""
     probes: list[tuple[Sequence[Message], Sequence[Tool]]] = [(ASKED, ()), (WITH_SYSTEM, ())]
     if isinstance(renderer, Harmony):
-        # The template of gpt-oss reads the clock, and ends instructions otherwise than openai-harmony does.
+        # The template of gpt-oss reads the clock, and its end of instructions differs from openai-harmony's.
         renderer, probes = Harmony(tokenizer, date=DAY), [(ASKED[:1], ()), (ASKED[:1], (TOOL,))]
     elif "tools" in template and not isinstance(renderer, Gemma):
         probes += [(ASKED[:1], (TOOL,)), (WITH_SYSTEM, (TOOL,))]
@@ -95,7 +95,7 @@ def writes(renderer: Renderer, template: str, tokenizer: Tokenizer) -> bool:
 
 
 def _text(renderer: Renderer, tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Tool]) -> str | None:
-    """None where the renderer refuses."""
+    """The renderer's text; None if it refuses the messages."""
     try:
         return tokenizer.spell(joined(renderer.start(messages, tools)))
     except ModelError:
@@ -103,7 +103,7 @@ def _text(renderer: Renderer, tokenizer: Tokenizer, messages: Sequence[Message],
 
 
 def _published(template: str, tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Tool]) -> str | None:
-    """None where the template refuses."""
+    """The template's text; None if it refuses the messages."""
     clock = {"strftime_now": lambda form: DAY} if "<|channel|>" in template else {}
     try:
         return rendered(template, tokenizer.folder, messages, tools, **clock)
@@ -112,5 +112,5 @@ def _published(template: str, tokenizer: Tokenizer, messages: Sequence[Message],
 
 
 def _words(tokenizer: Tokenizer) -> list[str]:
-    """Added tokens that are not special: where no template writes markup, they are words of the text."""
+    """Added tokens that are not special. Without markup they are ordinary words of the text."""
     return [token.content for token in tokenizer.added.values() if not token.special]

@@ -1,4 +1,4 @@
-"""Text of many origins to token ids, so that no text but the template's can become a control token."""
+"""Encode text by origin. Only text of the template can become control tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Encoding", "Piece", "encoding_of", "whole"]
 
 
 class Piece(NamedTuple):
-    """A stretch of text and who wrote it."""
+    """A piece of text and its origin."""
 
     origin: Origin
     text: str
@@ -29,23 +29,23 @@ class Piece(NamedTuple):
 
 Stretch = tuple[Origin, list[int]]
 LARGEST = 2**32
-"""Token ids are unsigned and of 32 bits."""
+"""Upper bound of token ids, which are unsigned 32-bit integers."""
 
 
 class Encoding:
-    """A tokenizer and a second view of it that knows no added token.
+    """A tokenizer, and a copy of it without added tokens.
 
-    Control tokens are written by id, where the template has them. All other text goes through the view, in which
-    the strings of the added tokens (special or not) are letters like any other.
+    Control tokens of the template are written by id. All other text is encoded by the copy, which treats the strings of
+    added tokens (special or not) as ordinary characters.
 
     Args:
-        words: added tokens that are words of the text, for a model that has no markup.
+        words: added tokens that are ordinary words of the text, for a model without markup.
     """
 
     def __init__(self, tokenizer: Tokenizer, words: Iterable[str] = ()) -> None:
         self.tokenizer = tokenizer
         kept = frozenset(words)
-        # Runs of blanks are added tokens of some families; nothing reads them as markup.
+        # Runs of blanks are added tokens in some families; they are not markup.
         self.control: dict[str, int] = {
             added.content: place
             for place, added in tokenizer.added.items()
@@ -57,7 +57,7 @@ class Encoding:
 
     @cached_property
     def _view(self) -> tuple[Encoder, frozenset[int]]:
-        """The encoder without control tokens, and those that may not come out of it: all but the unknown's."""
+        """The encoder without control tokens, and the ids that it must not return: all of them except unknown's."""
         spec = json.loads((self.tokenizer.folder / "tokenizer.json").read_text(encoding="utf-8"))
         view = Encoder.from_str(json.dumps(_without(spec, frozenset(self.control), self.tokenizer)))
         return view, self.ids - {self.control.get(spec["model"].get("unk_token"), -1)}
@@ -65,8 +65,8 @@ class Encoding:
     def encode(self, pieces: Iterable[Piece]) -> Segments:
         """The segments of the pieces in order.
 
-        Text between two control tokens is encoded in one go, as the model saw it in training. A token that holds
-        characters of two origins counts as that of the one who is not the template.
+        Text between two control tokens is encoded as a whole, as in the model's training. A token with characters of
+        two origins gets the origin that is not the template.
         """
         written: list[Stretch] = []
         run: list[Piece] = []
@@ -87,13 +87,13 @@ class Encoding:
         )
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """The text of the ids as they are written, control tokens included; ids beyond the vocabulary are nothing."""
+        """The text of the ids, including control tokens. Ids outside the vocabulary are skipped."""
         return self.tokenizer.spell(token for token in token_ids if 0 <= token < LARGEST)
 
     def required(self, *tokens: str) -> tuple[int, ...]:
-        """The ids of control tokens that a family cannot do without.
+        """The ids of required control tokens.
 
-        Raises: ModelError E311 when the tokenizer lacks one.
+        Raises: ModelError E311 if the tokenizer lacks one.
         """
         missing = [token for token in tokens if token not in self.control]
         if missing:
@@ -102,12 +102,12 @@ class Encoding:
                 f"the tokenizer has no token {', '.join(missing)}",
                 where=str(self.tokenizer.folder),
                 why="the renderer needs it to mark turns",
-                fix="policy.renderer=auto chooses the renderer by the folder; policy.renderer=plain needs no markup",
+                fix="policy.renderer=auto selects the renderer by the folder; policy.renderer=plain needs no markup",
             )
         return tuple(self.control[token] for token in tokens)
 
     def _run(self, run: list[Piece]) -> Iterator[Stretch]:
-        """The stretches of one run of plain text: tokens that belong to the same origin."""
+        """The tokens of one run of plain text, grouped by origin."""
         pieces = [piece for piece in run if piece.text]
         view, forbidden = self._view
         encoded = view.encode("".join(piece.text for piece in pieces), add_special_tokens=False)
@@ -132,12 +132,12 @@ class Encoding:
 
 @lru_cache(maxsize=1)
 def encoding_of(tokenizer: Tokenizer) -> Encoding:
-    """The encoding without words, for the renderers that are tried on one tokenizer: its view is made once."""
+    """The encoding without words, cached, for trying several renderers on one tokenizer."""
     return Encoding(tokenizer)
 
 
 def whole(text: str) -> str:
-    """The text with the replacement character for each half of a surrogate pair that stands alone."""
+    """The text with U+FFFD for each lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -151,7 +151,7 @@ def _vocabulary(spec: dict[str, Any]) -> dict[str, int]:
 
 
 def _without(spec: dict[str, Any], control: frozenset[str], tokenizer: Tokenizer) -> dict[str, Any]:
-    """The tokenizer without these tokens: neither looked for in the text, nor in the vocabulary, nor merged to."""
+    """The tokenizer without these tokens: removed from added tokens, vocabulary and merges."""
     model = dict(spec["model"])
     inside = control.intersection(_vocabulary(spec)) - {model.get("unk_token")}
     if inside and not isinstance(model["vocab"], dict):
@@ -171,6 +171,6 @@ def _without(spec: dict[str, Any], control: frozenset[str], tokenizer: Tokenizer
 
 
 def _result(merge: list[str] | str) -> tuple[str, str, str]:
-    """Both parts of a merge and what they become: none may be a control token."""
+    """Both parts of a merge and their result. None of them may be a control token."""
     left, right = merge.split(" ") if isinstance(merge, str) else merge
     return left, right, left + right

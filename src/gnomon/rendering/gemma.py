@@ -16,7 +16,7 @@ __all__ = ["Gemma"]
 
 
 class Gemma:
-    """`<start_of_turn>user … <end_of_turn>`; no tools, and no reasoning apart from the text.
+    """`<start_of_turn>user … <end_of_turn>`, without tools and without separate reasoning.
 
     Args:
         system: whether a system message may begin the first user turn, as in Gemma 3.
@@ -54,7 +54,7 @@ class Gemma:
         return read_turn(self.encoding, token_ids, self.stop, None)
 
     def _turns(self, messages: Sequence[Message], origin: Origin, instructions: list[Piece]) -> Iterator[Piece]:
-        """User and model in turn, and the beginning of the policy's; `instructions` stands first in the first."""
+        """Alternating turns of user and model, and the beginning of the policy's turn; `instructions` come first."""
         if [message.role for message in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
             roles = ", ".join(message.role for message in messages) or "no message"
             fix = "user, assistant, user … after an optional system message; one user message after each reply"

@@ -29,22 +29,22 @@ class Utterance:
 
     channel: str
     recipient: str
-    """Whom it calls; empty for a message to the user."""
+    """Recipient of a call; empty for a message to the user."""
     body: str
     ids: tuple[int, ...]
-    """All of the message as it was sampled, to the token that ends it."""
+    """The sampled ids of the message, including the token that ends it."""
     whole: bool
-    """Whether both its body and its end were reached."""
+    """Whether it has a body and an end."""
 
 
 class Harmony:
     """`<|start|>role<|channel|>channel<|message|> … <|end|>`.
 
     Args:
-        effort: how much the policy is told to reason.
-        date: which day the policy is told it is; empty to say nothing of it.
-        history: what becomes of earlier reasoning when a user speaks after a final answer.
-    Source: the openai-harmony package 0.0.8, whose token ids the tests hold for expected.
+        effort: reasoning effort in the system message.
+        date: date in the system message; empty for none.
+        history: what happens to earlier reasoning when a user message follows a final answer.
+    Source: the openai-harmony package 0.0.8. The tests compare token ids with it.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Harmony:
         )
 
     def _turns(self, messages: Sequence[Message], origin: Origin, called: str | None) -> Iterator[Piece]:
-        """Every message, and the beginning of the policy's turn; `called` is the author of a tool's result."""
+        """All messages, and the beginning of the policy's turn. Args: called: author of a tool's result."""
         for message in messages:
             if message.role == "tool" and called is not None:
                 yield from [template("<|start|>"), Piece(Origin.TOOL, called)]
@@ -145,7 +145,7 @@ class Harmony:
         yield template("<|start|>assistant")
 
     def _closing(self, sampled: Sequence[int]) -> Piece:
-        """What ends the message that a turn was cut in; the turn began in the header of its first."""
+        """The end of a truncated message. A turn begins in the header of its first message."""
         state = self._start
         for token in reversed(sampled):
             if token in (self._start, self._message) or token in self._ends:
@@ -154,7 +154,7 @@ class Harmony:
         return template({self._start: "<|message|><|end|>", self._message: "<|end|>"}.get(state, ""))
 
     def _utterances(self, token_ids: Sequence[int]) -> Iterator[Utterance]:
-        """The messages of a turn, to the first token that ends the turn."""
+        """The messages of a turn, up to the first token that ends the turn."""
         ids: list[int] = []
         for token in token_ids:
             ids.append(token)
@@ -197,13 +197,13 @@ class Harmony:
         return call
 
     def _answer(self, segment: Segment) -> Segment:
-        """A sampled turn without its reasoning, when it gave a final answer, and ended as history ends."""
+        """A sampled turn with a final answer, without its reasoning and with the end that history has."""
         utterances = list(self._utterances(segment.token_ids))
         if not any(utterance.channel == "final" for utterance in utterances):
             return segment
         kept = [utterance for utterance in utterances if utterance.channel != "analysis"]
         ids = [token for utterance in kept for token in utterance.ids]
-        # The first message of a turn stands behind a `<|start|>assistant` that the template wrote.
+        # The template wrote `<|start|>assistant` before the first message of a turn.
         if kept[0] is not utterances[0]:
             ids = ids[ids.index(self._channel) :] if self._channel in ids else ids
         ids = [*ids[:-1], self._end] if ids[-1] == self._return else ids

@@ -1,4 +1,4 @@
-"""Llama 3: headers and turns; tools from 3.1 on."""
+"""Llama 3: headers and turns, with tools from 3.1 on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnomon.types import Message
 __all__ = ["Llama3"]
 
 DATE = "26 Jul 2024"
-"""Of the published template where it has no clock. A clock would make two runs of one recipe differ."""
+"""The published template's default date. The current date would make two runs of one recipe differ."""
 
 ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "ipython"}
 
@@ -30,11 +30,11 @@ TOOLS = (
 
 
 class Llama3:
-    """`<|start_header_id|>role<|end_header_id|> … <|eot_id|>`; what was said stays as it was.
+    """`<|start_header_id|>role<|end_header_id|> … <|eot_id|>`. Earlier messages are never rewritten.
 
     Args:
-        dated: whether a system turn with dates comes first, as from Llama 3.1 on; it is where tools are announced.
-        date: which day the policy is told it is.
+        dated: whether a system turn with dates comes first, as from Llama 3.1 on. Tools are announced there.
+        date: date in the system message.
     Source: the chat templates of Llama 3, 3.1 and 3.2.
     """
 
@@ -102,7 +102,7 @@ def _header(role: str) -> Piece:
 
 
 def _turns(messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
-    """Every message as a turn, and the beginning of the policy's."""
+    """Every message as a turn, and the beginning of the policy's turn."""
     for message in messages:
         if message.role not in ROLES:
             raise no_place("Llama 3", f"the role {message.role!r}", f"one of {', '.join(ROLES)}")
@@ -116,7 +116,7 @@ def _turns(messages: Sequence[Message], origin: Origin) -> Iterator[Piece]:
 
 
 def _tagged(text: str, ended: bool) -> ToolCall:
-    """What stands behind `<|python_tag|>`: a JSON call, `name.call(…)` of a built-in tool, or code."""
+    """Parse the text after `<|python_tag|>`: a JSON call, `name.call(…)` of a built-in tool, or code."""
     if not ended:
         return ToolCall(name="", arguments=text, parsing=Parsing.TRUNCATED, problem="the call is truncated")
     if text.lstrip().startswith("{"):
@@ -126,7 +126,7 @@ def _tagged(text: str, ended: bool) -> ToolCall:
 
 
 def _untagged(text: str, ended: bool) -> tuple[str, tuple[ToolCall, ...]]:
-    """A turn that is one JSON object with a name and parameters is a call; no control token says so."""
+    """Parse a turn without a control token. It is a call if it is one JSON object with a name and parameters."""
     if not re.match(r'\s*\{\s*"name"\s*:', text):
         return text, ()
     if not ended:

@@ -1,4 +1,4 @@
-"""Plain text, one message per line, for a base model that was never told of turns."""
+"""Plain text, one message per line, for a base model that was not trained on turns."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TEMPLATE = "{{ bos_token or '' }}{% for message in messages %}{{ message['conten
 
 
 class Plain:
-    """Each message and a newline; the policy goes on where the text ends.
+    """Each message and a newline. The policy continues the text.
 
     Args:
-        words: added tokens that the text may spell, such as the answer slot of a small model's vocabulary.
+        words: added tokens that occur in text, such as the answer slot in a small model's vocabulary.
     """
 
     def __init__(self, tokenizer: Tokenizer, words: Sequence[str] = ()) -> None:
@@ -41,10 +41,10 @@ class Plain:
         return self.encoding.encode([Piece(Origin.TEMPLATE, "\n"), *_lines(messages, Origin.ENVIRONMENT)])
 
     def fork(self, segments: Segments, messages: Sequence[Message]) -> None:
-        """What was said stays as it was."""
+        """None: earlier messages are never rewritten."""
 
     def parse(self, token_ids: Sequence[int]) -> Reply:
-        """Plain text has no end but the tokenizer's; without it the engine's reason to stop says whether it is cut."""
+        """Parse plain text. It ends with the tokenizer's end token; without one, the finish reason shows truncation."""
         return Reply(text=self.encoding.decode([i for i in token_ids if i not in self.stop]), parsing=Parsing.OK)
 
 

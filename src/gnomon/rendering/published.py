@@ -1,4 +1,4 @@
-"""A chat template that no renderer knows: its first turn can be written, and no more."""
+"""An unknown chat template, which can write only the first turn."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Published", "chat_template", "rendered", "several_turns"]
 
 
 class Published:
-    """Writes the first turn by the folder's own chat template, and refuses a second.
+    """Writes the first turn with the folder's chat template, and refuses a second turn.
 
-    The template is run once with a mark in the place of every content, so that what others wrote can be told from
-    what the template wrote; a template that reads the contents is refused.
+    The template runs once with a placeholder for every content, so that content can be distinguished from the
+    template's own text. A  template that depends on the contents is refused.
     """
 
     def __init__(self, tokenizer: Tokenizer, template: str) -> None:
@@ -86,9 +86,9 @@ def chat_template(folder: Path) -> str | None:
 
 
 def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Sequence[Tool] = (), **more: Any) -> str:
-    """The text that a chat template writes up to the policy's turn.
+    """The text of a chat template up to the policy's turn.
 
-    Raises: ModelError E310 when the template fails.
+    Raises: ModelError E310 if the template fails.
     """
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -102,7 +102,7 @@ def rendered(template: str, folder: Path, messages: Sequence[Message], tools: Se
     known = marks | ({"tools": [tool.schema for tool in tools]} if tools else {}) | more
     try:
         return environment.from_string(template).render(messages=plain, add_generation_prompt=True, **known)
-    except Exception as error:  # A template is a program of somebody else's.
+    except Exception as error:  # A template is foreign code and can raise anything.
         raise ModelError(
             "E310",
             f"the chat template fails: {error}",
@@ -127,7 +127,7 @@ def _refuse(message: str) -> None:
 
 
 def _marks(messages: Sequence[Message]) -> list[str]:
-    """A word for every message that stands in none of them."""
+    """A placeholder for every message; none occurs in any message."""
     written = "\n".join(message.content for message in messages)
     stem = "content"
     while stem in written:
@@ -136,7 +136,7 @@ def _marks(messages: Sequence[Message]) -> list[str]:
 
 
 def _pieces(marked: str, marks: Sequence[str], contents: Sequence[str]) -> list[Piece]:
-    """What the template wrote, with every mark as the content it stood for."""
+    """The template's output, with every placeholder replaced by its content."""
     pieces: list[Piece] = []
     for mark, content in zip(marks, contents, strict=True):
         before, _, marked = marked.partition(mark)

@@ -1,4 +1,4 @@
-"""Qwen3: ChatML with reasoning, which its template takes out of the history when a user speaks."""
+"""Qwen3: ChatML with reasoning. Its template removes earlier reasoning when a user message follows."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from gnomon.types import Message
 __all__ = ["History", "Qwen3"]
 
 THOUGHTLESS = "<think>\n\n</think>\n\n"
-"""What the template writes in the policy's place when it is not to reason."""
+"""The empty reasoning that the template writes for a policy that must not reason."""
 
 
 class History(StrEnum):
-    """What becomes of earlier reasoning when a user speaks."""
+    """What happens to earlier reasoning when a user message follows."""
 
     KEEP = "keep"
-    """It stays: one sequence, which the published template would not write."""
+    """Keep it: one sequence, which differs from the published template."""
     FORK = "fork"
-    """It goes, as in the published template, and what follows is a sequence of its own."""
+    """Remove it, as the published template does. Later turns are a new sequence."""
 
 
 class Qwen3(ChatML):
     """ChatML with `<think>` and tools.
 
     Args:
-        thinking: whether the policy is to reason; else the template writes an empty thought for it.
-        history: what becomes of earlier reasoning when a user speaks.
+        thinking: whether the policy reasons; if not, the template writes empty reasoning.
+        history: what happens to earlier reasoning when a user message follows.
     Source: the chat template of Qwen3.
     """
 
@@ -80,13 +80,13 @@ class Qwen3(ChatML):
 
 
 def _asks(message: Message) -> bool:
-    """Whether a user speaks, and not a tool in a user's place."""
+    """Whether a message is a user's, and not a tool result in a user turn."""
     wrapped = message.content.startswith("<tool_response>") and message.content.endswith("</tool_response>")
     return message.role == "user" and not wrapped
 
 
 def _apart(content: str) -> tuple[str, str]:
-    """The reasoning and the text of a message that shows a reply."""
+    """Split an assistant message into reasoning and text."""
     if "</think>" not in content:
         return "", content
     thought = content.split("</think>")[0].rstrip("\n").split("<think>")[-1].lstrip("\n")

@@ -1,4 +1,4 @@
-"""What a renderer refuses to write, rather than to guess."""
+"""Errors for messages that a renderer does not support."""
 
 from __future__ import annotations
 

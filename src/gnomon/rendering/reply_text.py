@@ -1,4 +1,4 @@
-"""What an environment gets of a reply: its text, without reasoning, with every tool call in the one form they read."""
+"""The text of a reply for an environment: without reasoning, and with tool calls in one common form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["reply_text"]
 
 
 def reply_text(renderer: Renderer, text: str, token_ids: Sequence[int]) -> str:
-    """The text that an environment gets of a reply. Args: text: of its tokens as they stand, which is plain text's."""
+    """The text of a reply for an environment. Args: text: its decoded tokens, which plain text uses unchanged."""
     return text if isinstance(renderer, Plain) else spoken(renderer.parse(token_ids))
 
 

@@ -1,4 +1,4 @@
-"""A conversation as the tokens it consists of: what is asked next is what was, and more."""
+"""A conversation as tokens. Each prompt extends the previous prompt and completion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Transcript:
     renderer: Renderer
     segments: Segments
     forks: int = 0
-    """How many sequences of the episode came before; a new one begins where a template rewrites history."""
+    """Number of earlier sequences of the episode. A new one begins where a template rewrites history."""
 
     @classmethod
     def begun(cls, renderer: Renderer, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Transcript:
@@ -26,21 +26,21 @@ class Transcript:
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        """All of the sequence; where the policy speaks next, its prompt."""
+        """The whole sequence. Before a turn of the policy, it is the prompt."""
         return joined(self.segments)
 
     def sampled(self, token_ids: Sequence[int]) -> Transcript:
-        """With a turn of the policy, id for id."""
+        """The transcript extended by a completion, id for id."""
         return self._followed(Segment(origin=Origin.POLICY, token_ids=tuple(token_ids)))
 
     def observed(self, messages: Sequence[Message]) -> Transcript:
-        """With what the environment says to the turn that was just sampled.
+        """The transcript extended by the environment's observation after a sampled turn.
 
-        The same sequence and more, or a new one (`forks` is one higher) where the family rewrites history.
+        It is the same sequence extended, or a new one (`forks` is one higher) if the template rewrites history.
         """
         last = self.segments[-1]
         if last.origin is not Origin.POLICY:
-            raise ValueError("messages follow a sampled turn; none was sampled since the last")
+            raise ValueError("an observation must follow a sampled turn")
         forked = self.renderer.fork(self.segments, messages)
         if forked is not None:
             return Transcript(renderer=self.renderer, segments=forked, forks=self.forks + 1)

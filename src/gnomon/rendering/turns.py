@@ -1,4 +1,4 @@
-"""Where a sampled turn ends, and the stretches that control tokens cut it into."""
+"""Find the end of a sampled turn, and split it at control tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["finished", "last_turn", "read_turn"]
 
 
 def finished(token_ids: Sequence[int], stop: Collection[int]) -> tuple[list[int], bool]:
-    """The ids before the first that ends the turn, and whether there is one."""
+    """The ids before the first end token, and whether there is one."""
     for place, token in enumerate(token_ids):
         if token in stop:
             return list(token_ids[:place]), True
@@ -20,7 +20,7 @@ def finished(token_ids: Sequence[int], stop: Collection[int]) -> tuple[list[int]
 
 
 def last_turn(segments: Segments) -> tuple[int, ...]:
-    """The ids of the turn that the sequence ends with."""
+    """The ids of the last turn of a sequence."""
     return segments[-1].token_ids if segments else ()
 
 
@@ -30,10 +30,10 @@ def read_turn(
     stop: Collection[int],
     reader: Callable[[str], ToolCall] | None,
 ) -> Reply:
-    """Reasoning, text and calls of a turn in the format of `<think>` and `<tool_call>`, by their ids.
+    """Parse reasoning, text and calls of a turn with `<think>` and `<tool_call>` tokens.
 
     Args:
-        reader: of what stands between `<tool_call>` and `</tool_call>`; none where the family has no calls.
+        reader: parses the text between `<tool_call>` and `</tool_call>`; None if the family has no calls.
     """
     ids, ended = finished(token_ids, stop)
     think, close = (encoding.control.get(token) for token in ("<think>", "</think>"))
@@ -59,7 +59,7 @@ def read_turn(
 def _calls(
     encoding: Encoding, ids: list[int], ended: bool, reader: Callable[[str], ToolCall]
 ) -> tuple[str, tuple[ToolCall, ...]]:
-    """The text outside of calls, and the calls in order."""
+    """The text outside calls, and the calls in order."""
     begin, end = encoding.control.get("<tool_call>"), encoding.control.get("</tool_call>")
     outside: list[int] = []
     calls: list[ToolCall] = []

@@ -1,4 +1,4 @@
-"""Tools as the TypeScript declarations that gpt-oss was trained on."""
+"""Tools as TypeScript declarations, the format of gpt-oss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCALARS = {"string": "string", "number": "number", "integer": "number", "boolean
 
 
 def namespace(tools: Sequence[Tool]) -> Iterator[Piece]:
-    """The `functions` namespace; nothing where there are no tools."""
+    """The `functions` namespace; nothing without tools."""
     if not tools:
         return
     yield Piece(Origin.TEMPLATE, "# Tools\n\n## functions\n\nnamespace functions {\n\n")
@@ -43,12 +43,12 @@ def _properties(schema: Mapping[str, Any], indent: str) -> str:
 
 
 def _default(part: Mapping[str, Any]) -> str:
-    """A choice is written bare, any other value as JSON."""
+    """A default value: an enum choice without quotes, any other value as JSON."""
     return str(part["default"]) if part.get("enum") else json.dumps(part["default"], ensure_ascii=False)
 
 
 def _type(part: Mapping[str, Any], indent: str) -> str:
-    """`any` for what JSON schema says in more words than the format has."""
+    """The TypeScript type; `any` for schemas that the format cannot express."""
     kind = part.get("type")
     if isinstance(kind, list):
         return " | ".join(SCALARS.get(one, str(one)) for one in kind)

@@ -1,4 +1,4 @@
-"""Tools that an environment lends to the policy: each call gets a text, and none ends an episode by itself."""
+"""Tools that an environment offers to the policy. Every call returns a text; no call ends an episode."""
 
 from __future__ import annotations
 

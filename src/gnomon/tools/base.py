@@ -1,4 +1,4 @@
-"""What a tool of an episode is, and the one place where it is called: every call gets a text, none is an exception."""
+"""The tool protocol, and the function that calls tools. Every call returns a text and raises no exception."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ __all__ = [
 ]
 
 MOST = 4096
-"""Characters of a result that are told."""
+"""Largest number of characters of a result in an observation."""
 
 
 class Overtime(Exception):
-    """A call used up its time; the message is what was seen until then."""
+    """A call exceeded its time limit. The message is its output so far."""
 
 
 class Ended(Exception):
-    """What stood behind a tool is gone, whoever ended it; the next call gets a fresh one."""
+    """The process behind a tool has ended. The next call starts a new one."""
 
 
 class Held(Protocol):
-    """What an episode holds for a tool, to be let go when it is over."""
+    """A resource that an episode holds for a tool, closed at its end."""
 
     def close(self) -> None: ...
 
@@ -48,7 +48,7 @@ class Use(Held, Protocol):
     """A tool in one episode."""
 
     def call(self, arguments: Mapping[str, Any]) -> str:
-        """What the tool says. Args: arguments: as its schema wants them.
+        """The result of a call. Args: arguments: values that match the tool's schema.
 
         Raises: Overtime, Ended.
         """
@@ -57,38 +57,38 @@ class Use(Held, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EnvTool(Tool, ABC):
-    """A tool that an environment lends: what the policy is told of it, and how an episode gets its own."""
+    """A tool of an environment: its description for the policy, and how an episode opens it."""
 
     @abstractmethod
     def open(self) -> Held:
-        """The tool for one episode: a `Use`, or what `ask` makes use of. It starts nothing before it is called."""
+        """Open the tool for one episode: a `Use`, or an object for `ask`. Processes start at the first call."""
 
     @property
     def isolation(self) -> str:
-        """The isolation of the sandbox that it needs; empty for none."""
+        """The isolation level that it needs; empty for none."""
         return ""
 
     def prepare(self) -> None:
-        """What is done once per process, before any episode, and may take its time.
+        """Slow preparation, done once per process before any episode.
 
-        Raises: GnomonError, where the tool cannot work here.
+        Raises: GnomonError if the tool cannot work on this host.
         """
         if self.isolation:
             capabilities((self.isolation,))
 
     def ask(self, opened: Any, arguments: Mapping[str, Any]) -> str:
-        """Carry a call out. Args: opened: what `open` gave, to this tool or to another of the same host."""
+        """Execute a call. Args: opened: the result of `open` of this tool, or of another with the same host."""
         result: str = opened.call(arguments)
         return result
 
     @property
     def host(self) -> object:
-        """Tools of an equal host share what was opened. Hashable."""
+        """A hashable key. Tools with equal keys share one opened object."""
         return self.name
 
     @property
     def argument(self) -> str | None:
-        """The one argument, where it is one text: such a tool may be called in the plain form."""
+        """The name of the argument if there is one and it is text. Such a tool can be called in the plain form."""
         properties = self.parameters.get("properties", {})
         if len(properties) != 1:
             return None
@@ -98,7 +98,7 @@ class EnvTool(Tool, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Stateless(EnvTool):
-    """A tool that keeps nothing between calls."""
+    """A tool without state between calls."""
 
     @abstractmethod
     def call(self, arguments: Mapping[str, Any]) -> str: ...
@@ -107,26 +107,26 @@ class Stateless(EnvTool):
         return self
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: the tool holds no resources."""
 
 
 class Outcome(StrEnum):
-    """What became of a call. All of it is the policy's doing, and none of it ends an episode."""
+    """The outcome of a call. The policy causes it, and it never ends an episode."""
 
     ANSWERED = "answered"
     MALFORMED = "malformed"
-    """It could not be read, names no tool, or its arguments are not what the tool takes."""
+    """The call cannot be parsed, names no tool, or has invalid arguments."""
     OVERTIME = "overtime"
-    """The tool did not come back in time, and was ended."""
+    """The tool exceeded its time limit and was ended."""
     ENDED = "ended"
-    """What stood behind the tool is gone."""
+    """The process behind the tool has ended."""
     RAISED = "raised"
     """The tool's own code raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a call is told, and what became of it."""
+    """The text that answers a call, and the outcome."""
 
     text: str
     outcome: Outcome
@@ -135,7 +135,7 @@ class Result:
 def use(tool: EnvTool, opened: Any, arguments: Mapping[str, Any], most: int = MOST) -> Result:
     """Call a tool. Args: most: characters of the result.
 
-    Raises: ResourceError, where this host cannot run the tool at all: no policy can cause that.
+    Raises: ResourceError if this host cannot run the tool. A policy cannot cause this.
     """
     if problem := mismatch(tool.parameters, arguments):
         return Result(text=capped(f"error: {problem}", most), outcome=Outcome.MALFORMED)
@@ -164,7 +164,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def mismatch(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
-    """Why arguments are not what a tool takes, by names and outermost types; empty where they are."""
+    """Why arguments do not match a schema, by names and outermost types; empty if they do."""
     properties = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in arguments:
@@ -183,7 +183,7 @@ def mismatch(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
 
 
 def capped(text: str, most: int = MOST) -> str:
-    """A text of at most `most` characters: what is too long loses its middle, and says so. No control characters."""
+    """At most `most` characters of a text, without control characters. Longer texts are cut in the middle, with a note."""
     text = "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text)
     if len(text) <= most:
         return text
@@ -193,6 +193,6 @@ def capped(text: str, most: int = MOST) -> str:
 
 
 def text_argument(name: str, description: str = "") -> dict[str, Any]:
-    """The schema of a tool with one argument, a text."""
+    """The schema of a tool with one text argument."""
     described = {"description": description} if description else {}
     return {"type": "object", "properties": {name: {"type": "string", **described}}, "required": [name]}

@@ -1,4 +1,4 @@
-"""A calculator: the exact value of an expression, by the evaluator that judges answers."""
+"""A calculator: the exact value of an expression, by the evaluator that verifiers use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CalculatorTool"]
 
 @dataclass(frozen=True, kw_only=True)
 class CalculatorTool(Stateless):
-    """Works out an expression."""
+    """Evaluates an expression."""
 
     name: str = "calculator"
     description: str = "The exact value of an expression of whole numbers, + - * / and parentheses."

@@ -1,6 +1,6 @@
-"""The calls in a reply, read in two forms: JSON in `<tool_call>`, and the plain `<name>argument</name>`.
+"""Parse tool calls in a reply, in two forms: JSON in `<tool_call>`, and the plain `<name>argument</name>`.
 
-Total: every text gets its calls, in linear time, and what cannot be read is a call that says why.
+Every text is accepted, in linear time. A call that cannot be parsed is returned with its problem.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from gnomon.verifiers.strict_json import strict_json
 __all__ = ["CALL", "Call", "calls", "without"]
 
 CALL = "tool_call"
-"""The tag of the JSON form, which an actor also writes for families with a format of their own."""
+"""The tag of the JSON form. An actor also converts calls of other model families to this form."""
 MOST = 8
-"""Calls that are read of one reply."""
+"""Largest number of calls in one reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call, and where it stands."""
+    """One call, and its span."""
 
     name: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
-    """One sentence for the policy: why it cannot be carried out; empty where it can."""
+    """One sentence for the policy: why the call cannot be executed; empty if it can."""
     span: tuple[int, int]
-    """In the reply, tags included."""
+    """Span in the reply, including the tags."""
 
 
 def calls(reply: str, tools: Sequence[EnvTool]) -> tuple[Call, ...]:
-    """The calls of a reply in order, at most 9 of them, the ninth a malformed one. What stands in reasoning is none."""
+    """The calls of a reply in order: at most 8, and a malformed ninth if there are more. Reasoning is skipped."""
     begin = after_reasoning(reply)
     if begin is None:
         return ()
@@ -58,7 +58,7 @@ def calls(reply: str, tools: Sequence[EnvTool]) -> tuple[Call, ...]:
 
 
 def bare(tool: EnvTool, text: str, span: tuple[int, int]) -> Call:
-    """The plain form: the text is the argument, but for a line break next to either tag."""
+    """The plain form: the text is the argument, without a line break next to a tag."""
     assert tool.argument is not None
     return Call(name=tool.name, arguments={tool.argument: text.removeprefix("\n").removesuffix("\n")}, span=span)
 
@@ -80,7 +80,7 @@ def named(text: str, tools: Sequence[EnvTool], span: tuple[int, int]) -> Call:
 
 
 def without(reply: str, found: Sequence[Call]) -> str:
-    """The reply with blanks in the place of calls, every other character where it was."""
+    """The reply with every call replaced by blanks, so that other characters keep their positions."""
     for call in found:
         start, end = call.span
         reply = reply[:start] + " " * (end - start) + reply[end:]

@@ -1,6 +1,6 @@
-"""Rows of cells with a cursor: where a terminal's characters stand, and how they move.
+"""Rows of cells with a cursor: the characters of a terminal and their movements.
 
-Every row is as wide as the screen, and the cursor is on it, whatever was asked for.
+Every row is as wide as the screen, and the cursor is always on the screen.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Row = list[str]
 
 
 class Grid:
-    """Cells, a cursor, and what scrolled off the top.
+    """Cells, a cursor, and the rows that scrolled off the top.
 
-    Args: scrollback: rows that are kept after they left the screen.
+    Args: scrollback: number of rows that are kept after they left the screen.
     """
 
     def __init__(self, rows: int, columns: int, scrollback: int) -> None:
@@ -29,7 +29,7 @@ class Grid:
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew; what scrolled off stays."""
+        """Clear the screen and reset its state. The scrollback stays."""
         self.cells = self.blank_cells()
         self.other: list[Row] | None = None
         """The main screen, while a program uses the alternate one."""
@@ -37,7 +37,7 @@ class Grid:
         self.top, self.bottom = 0, self.rows - 1
         """The region that scrolls."""
         self.wrapping = False
-        """A character stands in the last column, and the next begins a row."""
+        """The last column is full, so the next character begins a new row."""
         self.autowrap, self.insert = True, False
         self.last = " "
 
@@ -46,7 +46,7 @@ class Grid:
         return "\n".join("".join(row).rstrip() for row in self.cells).rstrip("\n")
 
     def resize(self, rows: int, columns: int) -> None:
-        """A screen of another size, with what still has a place on it."""
+        """Change the size of the screen. Content that fits is kept."""
         rows, columns = max(1, rows), max(2, columns)
         for cells in filter(None, (self.cells, self.other)):
             for row in cells:
@@ -99,7 +99,7 @@ class Grid:
             row[place] += sign
 
     def cut(self, row: Row, start: int, end: int) -> None:
-        """Blank what is left of wide characters that reach over either end of a stretch to be written anew."""
+        """Blank wide characters that cross either end of a range that will be overwritten."""
         if row[start] == "":
             row[start - 1] = " "
         if end < len(row) and row[end] == "":
@@ -114,7 +114,7 @@ class Grid:
                 row[place] = " "
 
     def go(self, row: int | None = None, column: int | None = None) -> None:
-        """Put the cursor, as near as there is a place."""
+        """Move the cursor, clamped to the screen."""
         self.wrapping = False
         if row is not None:
             self.row = max(0, min(row, self.rows - 1))

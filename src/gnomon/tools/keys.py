@@ -1,4 +1,4 @@
-"""Keys as they are written, to the bytes that a terminal sends for them."""
+"""Convert written keys to the bytes that a terminal sends."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NAMED = re.compile(r"<([A-Za-z0-9]{1,9}|[Cc](?:trl)?-[A-Za-z@\[\]\\^_])>")
 def pressed(text: str, *, application: bool = False) -> bytes:
     """The bytes of a text with keys such as <Enter>, <Esc>, <Up>, <C-c> or <Ctrl-D>; a line break is Enter.
 
-    Total: what is no name of a key is typed as it stands, and `<lt>` is a `<`.
+    Every text is accepted. Text that is not a key name is typed literally; `<lt>` is a `<`.
 
-    Args: application: the program asked for the other form of the cursor keys.
+    Args: application: whether the program has selected application cursor keys.
     """
 
     def bytes_of(match: re.Match[str]) -> str:

@@ -1,5 +1,4 @@
-"""Lend tools to an environment of one question: replies that call are told what came of it, the first that does not
-call is judged."""
+"""Add tools to an environment with one question. A reply with calls gets their results; the first without is judged."""
 
 from __future__ import annotations
 
@@ -18,32 +17,32 @@ from gnomon.verifiers.prices import Price
 __all__ = ["Lending", "WithTools"]
 
 REFUSED = "refused"
-"""Calls that no call was left for."""
+"""Part that counts calls beyond the budget."""
 COUNTED = ("calls", *(str(outcome) for outcome in Outcome if outcome is not Outcome.ANSWERED), REFUSED)
-"""What a verdict counts, each a part that pays nothing."""
+"""Parts of a verdict that count calls by outcome. None of them is paid."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WithTools:
-    """An environment with tools. No call pays, whatever comes of it: a verdict's parts only count them.
+    """An environment with tools. Calls are not rewarded; the parts of a verdict only count them.
 
-    A reply that calls is no answer, whatever else it says. The one after the last call that is allowed is judged, with
-    calls or without.
+    A reply with calls is not an answer, whatever else it contains. The reply after the last allowed call is judged,
+    with or without calls.
     """
 
     env: SingleTurn
     lent: tuple[EnvTool, ...]
     budget: int = 4
-    """Calls of an episode, those that cannot be read included."""
+    """Largest number of calls in an episode, including malformed ones."""
     brief: bool = True
-    """Whether a message before the task says how to call. False for a model whose chat template tells it."""
+    """Whether a message before the task describes the tools. Use False if the model's chat template lists them."""
     most: int = 4096
-    """Characters of a result that are told."""
+    """Largest number of characters of a result in an observation."""
 
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.lent]
         if not names or len({*names, CALL, "answer", "think"}) != len(names) + 3:
-            raise ValueError(f"the tools are called {names}; they need names of their own")
+            raise ValueError(f"the tools are called {names}; each needs a unique name")
         if self.budget < 1:
             raise ValueError(f"budget is {self.budget}; it must be 1 or more")
         self._prepare()
@@ -58,12 +57,12 @@ class WithTools:
 
     @property
     def tools(self) -> tuple[EnvTool, ...]:
-        """What a chat template is to tell of."""
+        """The tools that a chat template lists."""
         return self.lent
 
     @property
     def isolation(self) -> tuple[str, ...]:
-        """Of the sandbox, that its tools need."""
+        """The isolation levels that its tools need."""
         return tuple(sorted({tool.isolation for tool in self.lent} - {""}))
 
     @property
@@ -87,12 +86,12 @@ class WithTools:
         return Lending(self, task)
 
     def expert(self, task: Task, episode: Lending) -> str:
-        """The next reply of an expert, who knows the answer and calls nothing."""
+        """The next reply of the expert: the solution, without calls."""
         return self.env.framed(self.env.solution(task))
 
 
 class Briefed(Sequence[Task]):
-    """Tasks behind a message on how to call."""
+    """Tasks, each after a message that describes the tools."""
 
     def __init__(self, tasks: Sequence[Task], briefing: str) -> None:
         self._tasks, self._briefing = tasks, Message(role="system", content=briefing)
@@ -106,7 +105,7 @@ class Briefed(Sequence[Task]):
 
 
 def briefing(tools: Sequence[EnvTool], budget: int) -> str:
-    """How to call, for a model that no template tells."""
+    """A description of the tools, for a model whose template does not list them."""
     lines = [f"Tools, {budget} call{'s' if budget > 1 else ''} at most, before the answer:"]
     for tool in tools:
         fields = ", ".join(f'"{name}": ...' for name in tool.parameters.get("properties", {}))
@@ -118,7 +117,7 @@ def briefing(tools: Sequence[EnvTool], budget: int) -> str:
 
 
 class Lending:
-    """The play of one task with tools."""
+    """One episode with tools."""
 
     def __init__(self, env: WithTools, task: Task) -> None:
         self.env, self.task, self.messages = env, task, task.messages

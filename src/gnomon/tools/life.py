@@ -1,6 +1,6 @@
-"""What the processes of a session do, seen from outside: how much processor time they used, and whether they want more.
+"""Observe the processes of a session from outside: the CPU time they used, and whether they are busy.
 
-A deadline in processor time, and a silence that counts only while nobody works, come out the same on a busy machine.
+A deadline in CPU time, and a silence that counts only while no process is busy, do not depend on the machine's load.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ __all__ = ["busy", "spent"]
 
 TICK = sysconf("SC_CLK_TCK")
 STATE, TIMES = 0, slice(11, 15)
-"""Places behind the name in /proc/PID/stat: the state, and utime, stime, cutime, cstime."""
+"""Fields after the name in /proc/PID/stat: the state, and utime, stime, cutime, cstime."""
 
 
 def spent(pid: int) -> float:
-    """Seconds of processor time of a process and all below it, those it outlived included."""
+    """CPU seconds of a process and all its descendants, including ended ones."""
     return sum(sum(map(int, stat[TIMES])) for stat in below(pid)) / TICK
 
 
 def busy(pid: int) -> bool:
-    """Whether a process or any below it runs, waits to run, or waits for a disk."""
+    """Whether a process or a descendant runs, waits to run, or waits for a disk."""
     return any(stat[STATE] in ("R", "D") for stat in below(pid))
 
 
 def below(pid: int) -> Iterator[list[str]]:
-    """What the kernel tells of a process and of all that it started, of those still there."""
+    """Yield the fields of /proc/PID/stat of a process and its living descendants."""
     waiting = [str(pid)]
     while waiting:
         own = Path("/proc", waiting.pop())

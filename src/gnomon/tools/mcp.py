@@ -1,4 +1,4 @@
-"""Tools of a Model Context Protocol server, over its standard input and output.
+"""Tools of a Model Context Protocol server, over standard input and output.
 
 Source: the Model Context Protocol, revision 2025-06-18: lifecycle, stdio transport, tools.
 """
@@ -24,25 +24,25 @@ __all__ = ["MCPTool", "Server", "served"]
 
 REVISION = "2025-06-18"
 LONGEST = 2**22
-"""Bytes of one message; a longer line ends the server."""
+"""Largest message, in bytes. A longer line ends the server."""
 PAGES = 32
-"""Pages of a list of tools that are asked for."""
+"""Largest number of pages of a tool list that are requested."""
 REFUSAL = -32601
-"""JSON-RPC: there is no such method."""
+"""The JSON-RPC code for an unknown method."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MCPTool(EnvTool):
-    """One tool of a server. `served` makes them; those of one server share its process, one per episode."""
+    """One tool of a server, made by `served`. The tools of one server share one process per episode."""
 
     command: tuple[str, ...]
     """The server and its arguments."""
     remote: str
-    """What the server calls the tool."""
+    """The server's name of the tool."""
     sandboxed: bool = True
-    """Whether the server runs in a sandbox: no network, no file of the host but `readable`."""
+    """Whether the server runs in a sandbox, without network and with only `readable` of the host's files."""
     readable: tuple[str, ...] = ()
-    """Paths that it sees in the sandbox."""
+    """Host paths that are readable in the sandbox."""
     wall: float = 10.0
     """Seconds for one call."""
 
@@ -69,14 +69,14 @@ def served(
     prefix: str = "",
     wall: float = 10.0,
 ) -> tuple[MCPTool, ...]:
-    """Start a server, and ask it for its tools.
+    """Start a server and list its tools.
 
     Args:
-        sandboxed: run it in a sandbox. Else it runs as you, and may do what you may: for servers that you trust.
-        readable: paths of the host that it sees in the sandbox, such as its own files.
-        prefix: put before the names that the policy is told.
+        sandboxed: run it in a sandbox. If false, it runs with your user's rights; use this only for trusted servers.
+        readable: host paths that are readable in the sandbox, such as the server's files.
+        prefix: prefix of the tool names that the policy sees.
         wall: seconds for one call.
-    Raises: ConfigError E161, where it does not answer as such a server does.
+    Raises: ConfigError E161 if the server does not list its tools.
     """
     server = Server(tuple(command), sandboxed=sandboxed, readable=tuple(readable))
     listed: list[dict[str, Any]] = []
@@ -115,11 +115,11 @@ def served(
 
 
 class Refused(Exception):
-    """The server answered with an error; the message is its own."""
+    """The server answered with an error. The message is the server's."""
 
 
 class Wire(Protocol):
-    """Bytes to a process and back."""
+    """Exchanges bytes with a process."""
 
     def send(self, data: bytes, timeout: float) -> int: ...
 
@@ -132,7 +132,7 @@ class Wire(Protocol):
 
 
 class Server:
-    """The server of one episode. It is started by the first request, and again after it was ended."""
+    """The server of one episode. It starts at the first request, and again after it ended."""
 
     def __init__(self, command: tuple[str, ...], *, sandboxed: bool, readable: tuple[str, ...]) -> None:
         self._command, self._sandboxed, self._readable = command, sandboxed, readable
@@ -143,8 +143,8 @@ class Server:
     def ask(self, method: str, params: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The result of a request.
 
-        Raises: Refused, for an error it answers; Overtime, when it does not come back in time, and Ended, when it is
-            gone: the next request gets a fresh one.
+        Raises: Refused for an error of the server; Overtime if it does not answer in time; Ended if it has ended. The
+            next request starts a new one.
         """
         if self._wire is None:
             self._start()
@@ -165,7 +165,7 @@ class Server:
         else:
             self._wire = Process(self._command)
         client = {"name": "gnomon", "version": "1"}
-        # A fresh interpreter with its packages takes its time, whatever a call may take.
+        # A new interpreter with its packages needs time to start, apart from the limit of a call.
         self._request("initialize", {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": client}, 60.0)
         self._send({"method": "notifications/initialized"})
 
@@ -193,7 +193,7 @@ class Server:
             raise Ended("the server does not read")
 
     def _next(self, due: float) -> dict[str, Any]:
-        """The next message; lines that are none, such as a log's, are skipped."""
+        """The next message. Other lines, such as logs, are skipped."""
         assert self._wire is not None
         while True:
             line, found, rest = self._buffer.partition(b"\n")
@@ -216,7 +216,7 @@ class Server:
 
 
 def content_text(result: Mapping[str, Any]) -> str:
-    """The text of a result; what is no text is named."""
+    """The text of a result. Other content is replaced by the name of its type."""
     content = result.get("content")
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     texts = [str(part["text"]) if "text" in part else f"[{part.get('type', 'content')}]" for part in parts]
@@ -226,7 +226,7 @@ def content_text(result: Mapping[str, Any]) -> str:
 
 
 class Process:
-    """A server that runs as we do, without a sandbox."""
+    """A server without a sandbox, with the user's rights."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         self._process = subprocess.Popen(
@@ -257,7 +257,7 @@ class Process:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Let it see the end of its input, as the protocol wants, and end it if it stays."""
+        """Close its input, as the protocol requires, and kill it if it does not end."""
         self._in.close()
         try:
             self._process.wait(0.5)

@@ -1,4 +1,4 @@
-"""Python in a sandbox: one interpreter per episode, or a fresh one for every call."""
+"""Python in a sandbox: one interpreter per episode, or a new one for every call."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ for line in asked:
         os._exit(0)
     os.write(1, ask["end"].encode())
 """
-"""What runs in the sandbox. Code may tamper with it: that changes what the code itself is told, and nothing else."""
+"""The program in the sandbox. Code that tampers with it only changes its own results."""
 KEPT = 2**15
-"""Bytes of output kept at either end; what lies between is dropped while it comes."""
+"""Bytes of output kept at either end. Bytes in between are dropped as they arrive."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PythonTool(EnvTool):
-    """Runs Python code in a sandbox of the episode: no network, no file of the host."""
+    """Runs Python code in the episode's sandbox, without network and without the host's files."""
 
     name: str = "python"
     description: str = "Runs Python code and tells what it prints, and the value of a last expression."
     parameters: Mapping[str, Any] = field(default_factory=lambda: text_argument("code"))
     persistent: bool = True
-    """Whether names outlive a call. Files do."""
+    """Whether variables are kept between calls. Files are always kept."""
     seconds: float = 2.0
-    """Of processor time for one call."""
+    """CPU seconds for one call."""
     wall: float = 8.0
-    """Seconds by the clock for one call."""
+    """Wall-clock seconds for one call."""
     memory: int = 2**29
-    """Bytes of a process's address space."""
+    """Address space of a process, in bytes."""
 
     @property
     def isolation(self) -> str:
@@ -84,7 +84,7 @@ class PythonTool(EnvTool):
 
 
 class Interpreter:
-    """The interpreter of one episode. It is started by the first call, and again after it was ended."""
+    """The interpreter of one episode. It starts at the first call, and again after it ended."""
 
     def __init__(self, tool: PythonTool) -> None:
         self._tool = tool
@@ -121,8 +121,8 @@ class Interpreter:
 
 
 def started(tool: PythonTool) -> Session:
-    """Raises: ResourceError, where the host cannot confine."""
-    # The calls have deadlines of their own; these end what nobody asks any more.
+    """Start an interpreter. Raises: ResourceError if the host cannot confine it."""
+    # Calls have their own deadlines; these limits end abandoned processes.
     limits = Limits(
         cpu_seconds=3600, wall_seconds=3600, memory_bytes=tool.memory, processes=32, file_bytes=2**24,
         output_bytes=2**16,
@@ -131,7 +131,7 @@ def started(tool: PythonTool) -> Session:
 
 
 def ends(output: bytes) -> bytes:
-    """Both ends of what is too long."""
+    """The output, or its two ends if it is too long."""
     return output if len(output) <= 2 * KEPT else output[:KEPT] + output[-KEPT:]
 
 

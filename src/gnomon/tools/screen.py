@@ -1,7 +1,7 @@
-"""A terminal's screen: what a program writes to it becomes rows of text.
+"""A terminal's screen: converts the output of a program to rows of text.
 
-Total: any sequence of bytes leaves a screen, in bounded memory; what it does not know it skips. It knows what the
-programs of a Unix system use with TERM=xterm-256color, colours apart.
+Every sequence of bytes is accepted, in bounded memory; unknown control sequences are skipped. The screen supports the
+sequences that Unix programs use with TERM=xterm-256color, except colours.
 Source: ECMA-48; the xterm control sequences (Dickey, Moy, Gildea).
 """
 
@@ -21,23 +21,23 @@ LONGEST = 64
 LARGEST = 9999
 """Largest number in a control sequence."""
 ANSWERS = 256
-"""Bytes of answers to a program that are kept until they are fetched."""
+"""Largest size of pending answers to a program, in bytes."""
 RUN = re.compile("[ -~]+")
 LINES = str.maketrans("`abcdefghijklmnopqrstuvwxyz{|}~", "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
 """The drawing characters of the DEC special graphics set."""
 
 
 class Screen(Grid):
-    """A grid that a program's output is written to.
+    """A grid to which a program's output is written.
 
-    Args: scrollback: rows that are kept after they left the screen.
+    Args: scrollback: number of rows that are kept after they left the screen.
     """
 
     def __init__(self, rows: int = 24, columns: int = 80, scrollback: int = 1000) -> None:
         super().__init__(rows, columns, scrollback)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self.answers = b""
-        """What the terminal says back to the program, such as where the cursor is."""
+        """The terminal's answers to the program, such as the position of the cursor."""
         self._reset()
 
     def _reset(self) -> None:
@@ -45,7 +45,7 @@ class Screen(Grid):
         self._saved = (0, 0, False)
         self._origin, self._newline = False, False
         self.application_keys = False
-        """Whether the cursor keys are to be sent in their other form."""
+        """Whether application cursor keys are selected."""
         self._drawing, self._sets, self._set, self._designates = False, [False, False], 0, 0
         self._tabs = set(range(0, self.columns, 8))
         self._state, self._sequence = GROUND, ""
@@ -55,7 +55,7 @@ class Screen(Grid):
         self._tabs = set(range(0, self.columns, 8))
 
     def feed(self, data: bytes) -> None:
-        """What the program wrote next."""
+        """Process output of the program."""
         text = self._decode(data)
         place = 0
         while place < len(text):
@@ -68,11 +68,11 @@ class Screen(Grid):
             place += 1
 
     def _type(self, sign: str) -> None:
-        """Write a character, in the set that is in use."""
+        """Write a character in the current character set."""
         self.put(sign.translate(LINES) if self._drawing else sign)
 
     def _take(self, sign: str) -> None:
-        """One character, in whatever state the last left."""
+        """Process one character in the current parser state."""
         if self._state in (STRING, STRING_ESCAPE):
             if sign == "\a" or (self._state == STRING_ESCAPE and sign == "\\") or sign in "\x18\x1a":
                 self._state = GROUND
@@ -172,7 +172,7 @@ class Screen(Grid):
             self._alternate(on, saves=number == 1049)
 
     def _alternate(self, on: bool, saves: bool) -> None:
-        """Enter or leave the screen that full-screen programs use."""
+        """Enter or leave the alternate screen of full-screen programs."""
         if on and self.other is None:
             if saves:
                 self._saved = self.row, self.column, self._origin
@@ -185,7 +185,7 @@ class Screen(Grid):
         self.go(min(self.row, self.rows - 1), min(self.column, self.columns - 1))
 
     def _move(self, row: int, column: int) -> None:
-        """Put the cursor in the coordinates of the program, which may begin at the top of its region."""
+        """Move the cursor, in the program's coordinates, which may start at the top of its region."""
         if self._origin:
             self.go(min(self.top + row, self.bottom), column)
         else:
@@ -239,7 +239,7 @@ class Screen(Grid):
 
 
 def first(numbers: list[int]) -> int:
-    """The first number, where 0 stands for 1."""
+    """The first number; 0 means 1."""
     return max(1, numbers[0])
 
 
@@ -248,7 +248,7 @@ def second(numbers: list[int]) -> int:
 
 
 def up(screen: Screen, numbers: list[int], column: int | None = None) -> None:
-    """Not out of the region that the cursor stands in."""
+    """Move the cursor up, within its region."""
     top = screen.top if screen.row >= screen.top else 0
     screen.go(max(top, screen.row - first(numbers)), column)
 
@@ -298,4 +298,4 @@ ACTIONS: dict[str, Callable[[Screen, list[int]], None]] = {
     "s": Screen._save,
     "u": Screen._restore,
 }
-"""What the last character of a control sequence asks for; all else is skipped."""
+"""The action for the last character of a control sequence. Other characters are skipped."""

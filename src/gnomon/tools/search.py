@@ -1,4 +1,4 @@
-"""Search in a corpus of the host: the passages that BM25 ranks first."""
+"""Search a corpus on the host: the passages with the highest BM25 scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Index", "Passage", "SearchTool", "index"]
 K1, B = 1.2, 0.75
 WORDS = re.compile(r"\w+")
 ASKED = 64
-"""Words of a query that are looked up."""
+"""Largest number of words of a query that are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Index:
         self._mean = sum(self._length) / max(1, len(passages)) or 1.0
 
     def best(self, query: str, count: int) -> list[Passage]:
-        """The passages that fit a query best, at most `count`; those of equal fit in their own order."""
+        """The at most `count` passages with the highest scores. Ties keep the order of the corpus."""
         scores: Counter[int] = Counter()
         for word in dict.fromkeys(split(query)[:ASKED]):
             found = self._found.get(word, [])
@@ -68,9 +68,9 @@ def split(text: str) -> list[str]:
 
 @lru_cache(maxsize=8)
 def index(corpus: str) -> Index:
-    """The index of a folder of text files, cut at blank lines, or of a file with one object a line: `text`, `title`.
+    """The index of a folder of text files, split at blank lines, or of a JSON Lines file with `text` and `title`.
 
-    Raises: ConfigError E160, where there is nothing to read.
+    Raises: ConfigError E160 if there is nothing to read.
     """
     path = Path(corpus)
     try:
@@ -114,9 +114,9 @@ class SearchTool(Stateless):
     corpus: str
     """A folder of .txt, .md and .rst files, or a file with one JSON object per line."""
     count: int = 3
-    """Passages told."""
+    """Number of passages in a result."""
     characters: int = 600
-    """Of a passage, from its beginning."""
+    """Number of characters of a passage, from its beginning."""
     name: str = "search"
     description: str = "The passages of a collection of texts that fit a query best."
     parameters: Mapping[str, Any] = field(default_factory=lambda: text_argument("query", "a few words"))

@@ -1,4 +1,4 @@
-"""A terminal: keys go in, the screen comes out. One program in the episode's sandbox, with a real pseudo-terminal."""
+"""A terminal: keys as input, the screen as output. One program in the episode's sandbox, with a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Terminal", "TerminalTool"]
 
 KEYS = "text, with keys such as <Enter>, <Esc>, <Tab>, <Up>, <Ctrl-C>; no text waits and looks again"
 POLL = 0.02
-"""Seconds between two looks at who works."""
+"""Seconds between two checks of the processes."""
 SETTLED = 0.04
 """Seconds of silence after which the next line is typed."""
 ENTER = re.compile(r"(?<=<Enter>)", re.IGNORECASE)
@@ -26,9 +26,9 @@ ENTER = re.compile(r"(?<=<Enter>)", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class TerminalTool(EnvTool):
-    """A program at a terminal in a sandbox of the episode: no network, no file of the host.
+    """A program with a terminal in the episode's sandbox, without network and without the host's files.
 
-    The screen is told once nothing was written for `quiet` seconds while no process of the sandbox had work to do.
+    A call returns the screen after `quiet` seconds without output during which no process of the sandbox was busy.
     """
 
     name: str = "terminal"
@@ -40,13 +40,13 @@ class TerminalTool(EnvTool):
     quiet: float = 0.15
     """Seconds."""
     seconds: float = 5.0
-    """Of processor time for one call."""
+    """CPU seconds for one call."""
     wall: float = 10.0
-    """Seconds by the clock for one call."""
+    """Wall-clock seconds for one call."""
     memory: int = 2**29
-    """Bytes of a process's address space."""
+    """Address space of a process, in bytes."""
     environment: tuple[tuple[str, str], ...] = (("PS1", "$ "),)
-    """Variables beside those that every sandbox has."""
+    """Variables in addition to those of every sandbox."""
 
     @property
     def isolation(self) -> str:
@@ -57,7 +57,7 @@ class TerminalTool(EnvTool):
 
 
 class Terminal:
-    """The terminal of one episode. Its program is started by the first call, and again after it ended."""
+    """The terminal of one episode. Its program starts at the first call, and again after it ended."""
 
     def __init__(self, tool: TerminalTool) -> None:
         self._tool = tool
@@ -65,14 +65,14 @@ class Terminal:
         self.screen = Screen(tool.rows, tool.columns)
 
     def call(self, arguments: Mapping[str, Any]) -> str:
-        """The screen, and where the cursor stands on it."""
+        """The screen and the position of the cursor."""
         tool, fresh = self._tool, self._session is None
         if self._session is None:
             self._start()
         session = self._session
         assert session is not None
         due, most = time.monotonic() + tool.wall, spent(session.pid) + tool.seconds
-        # Line by line: what is typed before it is asked for would be echoed wherever the cursor happens to stand.
+        # Line by line, because early input would be echoed at an arbitrary position of the cursor.
         lines = [piece for line in arguments["keys"].splitlines(keepends=True) for piece in ENTER.split(line)]
         for number, line in enumerate(lines):
             if number or fresh:
@@ -88,7 +88,7 @@ class Terminal:
 
     def _start(self) -> None:
         tool = self._tool
-        # The calls have deadlines of their own; these end what nobody asks any more.
+        # Calls have their own deadlines; these limits end abandoned processes.
         limits = Limits(
             cpu_seconds=3600, wall_seconds=3600, memory_bytes=tool.memory, processes=32, file_bytes=2**24,
             output_bytes=2**16,
@@ -100,10 +100,10 @@ class Terminal:
         )  # fmt: skip
 
     def _watch(self, session: Session, quiet: float, due: float, most: float) -> None:
-        """Bring the screen up to date, until nothing happened for `quiet` seconds.
+        """Update the screen until nothing happened for `quiet` seconds.
 
-        Args: due: by the clock; most: of the processor time of the session.
-        Raises: Overtime, while it still changes; Ended, with the last screen.
+        Args: due: wall-clock deadline; most: limit of the session's CPU time.
+        Raises: Overtime if it still changes at the deadline; Ended, with the last screen, if the program ended.
         """
         silent = time.monotonic()
         while True:
