@@ -1,9 +1,9 @@
-"""What can go wrong for a user, and what to do about it.
+"""Errors for users, each with a fix.
 
 GnomonError              has a code, a place, a reason and a fix
 ├── ConfigErrors         several mistakes in one configuration, reported together
 ├── ConfigError   E0xx   the recipe or the command line
-├── VerifierError E1xx   the judge broke or said something impossible
+├── VerifierError E1xx   the verifier failed or returned an invalid verdict
 ├── NumericsError E2xx   sampler and learner disagree, or a number is not finite
 ├── ModelError    E3xx   a model folder
 ├── RunError      E4xx   a run folder, its records and checkpoints
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class GnomonError(Exception):
-    """A mistake or fault that a user can do something about: shown without a traceback."""
+    """An error that a user can fix. It is shown without a traceback."""
 
     exit_code = 1
 
@@ -42,7 +42,7 @@ class GnomonError(Exception):
         return printable("\n".join(lines))
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows of it."""
+        """The lines that a notebook shows."""
         return str(self).splitlines()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -58,7 +58,7 @@ class ConfigError(GnomonError):
 
 
 class ConfigErrors(GnomonError):
-    """Every mistake of one configuration, so that none has to be found by trying again."""
+    """All mistakes of one configuration, reported together."""
 
     exit_code = 2
 

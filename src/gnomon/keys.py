@@ -1,4 +1,4 @@
-"""Randomness addressed by name: who you are decides your luck, not when you ran or beside whom.
+"""Random streams addressed by name. A draw depends only on its address, not on time or batch order.
 
 A `Key` is a path of names under a run's seed. It names one stream of Philox4x64-10, a counter-based
 generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), so no draw depends
@@ -68,7 +68,7 @@ class Key:
         return int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
 
     def integer(self) -> int:
-        """A 63-bit seed, for a library that wants one."""
+        """A 63-bit seed, for libraries that need one."""
         return self.words[0] >> 1
 
     def random(self) -> random.Random:

@@ -1,4 +1,4 @@
-"""What the metrics of a run mean."""
+"""The meaning of a run's metrics."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["EVALUATION", "METRICS", "TIMINGS", "current", "meaning"]
 
 METRICS: Mapping[str, str] = {
     "reward": "Mean reward per rollout.",
-    "correct": "Fraction of rollouts that are right.",
+    "correct": "Fraction of rollouts that are correct.",
     "length": "Mean number of sampled tokens per rollout, over all its turns.",
-    "truncated": "Fraction of rollouts that a token limit ended.",
+    "truncated": "Fraction of rollouts that ended at a token limit.",
     "tokens": "Sampled tokens of the step.",
-    "all_right": "Fraction of groups in which every rollout is right.",
-    "all_wrong": "Fraction of groups in which no rollout is right.",
+    "all_right": "Fraction of groups in which every rollout is correct.",
+    "all_wrong": "Fraction of groups in which no rollout is correct.",
     "spare": "Fraction of groups that were sampled but not trained on (`rollout.refill`, `rollout.candidates`).",
     "failed": "Fraction of groups that could not be judged because the environment or the verifier failed.",
     "part/NAME": "Mean value of a part of the reward per rollout, before its weight.",
@@ -56,7 +56,7 @@ TIMINGS: Mapping[str, str] = {
 
 
 def meaning(metric: str) -> str:
-    """What a recorded metric means; the empty text where nothing is known of it."""
+    """The meaning of a recorded metric; empty if it is unknown."""
     head, _, rest = metric.partition("/")
     if not rest or metric in METRICS:
         return METRICS.get(metric, "")
@@ -65,10 +65,10 @@ def meaning(metric: str) -> str:
 
 
 RENAMED = {"logp_gap": "logp_mismatch", "ledger": "breakdown"}
-"""Former names of metrics, or of what stands before their first slash."""
+"""Former names of metrics, or of their part before the first slash."""
 
 
 def current(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Recorded metrics under the names of today."""
+    """Recorded metrics with their current names."""
     parts = {name: name.partition("/") for name in metrics}
     return {RENAMED.get(head, head) + slash + rest: metrics[name] for name, (head, slash, rest) in parts.items()}

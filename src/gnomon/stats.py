@@ -1,5 +1,4 @@
-"""Numbers that know how to merge, and the interval of a rate. Write-only for everyone above:
-nothing ever decides by a metric's name."""
+"""Mergeable statistics, and confidence intervals of rates. No code makes decisions by the name of a metric."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean that remembers its weight, so that means of unequal shares merge rightly."""
+    """A mean with its weight, so that means of unequal weights merge correctly."""
 
     total: float
     weight: float = 1.0
@@ -39,7 +38,7 @@ class Max:
     value: float
 
     def __add__(self, other: Max) -> Max:
-        """A value that is not a number wins, so that no merge can hide it."""
+        """The larger value. NaN wins, so that a merge cannot hide it."""
         return self if math.isnan(self.value) or self.value >= other.value else other
 
 

@@ -1,7 +1,7 @@
-"""Text that others wrote, made safe to print: it cannot move a cursor, change a colour or turn the order of letters.
+"""Make untrusted text safe to print: it cannot move the cursor, change colours or reverse the order of letters.
 
-What a model said, an id, a name or a message of another program may hold escape sequences (ESC, C1), overrides of the
-writing direction, or lone surrogates. Each such sign is written as its Python escape.
+A completion, an id, a name or a message of another program can contain escape sequences (ESC, C1), overrides of the
+writing direction, or lone surrogates. Each such character is printed as its Python escape.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["one_line", "printable", "put"]
 
 
 def printable(text: str) -> str:
-    """The text with every sign escaped that is not visible, but for spaces and line ends."""
+    """The text with every invisible character escaped, except spaces and line ends."""
     return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
 
 

@@ -1,7 +1,6 @@
-"""The nouns. Frozen, slotted, keyword-only; every pillar speaks in these and in nothing else.
+"""Core types: frozen, slotted, keyword-only dataclasses that all packages share.
 
-Three negative laws hold between them: an env never sees tokens, an engine never sees rewards, a
-learner never sees text.
+An environment never sees tokens, an engine never sees rewards, and a learner never sees text.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One utterance of a conversation."""
+    """One message of a conversation."""
 
     role: str
-    """Who speaks: `system`, `user`, `assistant` or `tool`."""
+    """The author's role: `system`, `user`, `assistant` or `tool`."""
     content: str
 
 
@@ -56,10 +55,10 @@ class Task:
     """One problem."""
 
     id: str
-    """Identity of the content: two tasks with the same id are the same problem."""
+    """Identity of the content. Two tasks with the same id are the same problem."""
     messages: tuple[Message, ...]
     answer: Any
-    """For the judge only; never rendered."""
+    """For the verifier only; never part of a prompt."""
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -74,49 +73,49 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The tool as chat templates are given it."""
+        """The tool in the form that chat templates expect."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
 
 
 class Kind(StrEnum):
-    """The sum that a verdict is: what was done with a reply. All but `FAILED` is the policy's doing and counts."""
+    """The kind of a verdict. All kinds except `FAILED` and `UNJUDGED` are results of the policy's reply."""
 
     SCORED = "scored"
-    """There was an answer, and it was judged."""
+    """The reply has an answer, and it was judged."""
     UNPARSABLE = "unparsable"
-    """There was no answer to judge."""
+    """The reply has no answer that can be judged."""
     REJECTED = "rejected"
-    """There was an answer, and it breaks a rule."""
+    """The reply has an answer that breaks a rule."""
     EXCEEDED = "exceeded"
-    """Judging it took more than a reply may take."""
+    """Judging the reply exceeded a limit."""
     FAILED = "failed"
-    """The judge broke. Never a wrong answer, never a zero."""
+    """The verifier failed. This is never counted as a wrong answer or as the reward 0."""
     UNJUDGED = "unjudged"
-    """There was nothing to judge."""
+    """The reply was not judged."""
 
 
 class Status(StrEnum):
-    """What became of a reply."""
+    """The result of judging a reply."""
 
     CORRECT = "correct"
     WRONG = "wrong"
     NO_ANSWER = "no_answer"
     """No answer slot was found."""
     SEVERAL = "several"
-    """More than one answer where one is allowed."""
+    """There is more than one answer where one is allowed."""
     MALFORMED = "malformed"
-    """The slot holds something that is not an answer of the asked kind."""
+    """The slot does not contain an answer of the required kind."""
     OUT_OF_PLACE = "out_of_place"
-    """The slot is there, but text surrounds it that the strictness does not allow."""
+    """The strictness does not allow the text around the slot."""
     REJECTED = "rejected"
     """The answer breaks a rule of the task, which `detail` names."""
     EXCEEDED = "exceeded"
-    """The time, memory or output of one judgement was used up on it."""
+    """Judging the reply exceeded the limit of time, memory or output."""
     UNJUDGED = "unjudged"
-    """Nothing was judged: the answer was given to the policy, not asked of it."""
+    """The reply was not judged, because the answer was supplied and not sampled."""
     FAILED = "failed"
-    """The judge broke, each time it was asked."""
+    """The verifier failed on every try."""
 
     @property
     def kind(self) -> Kind:
@@ -129,7 +128,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One named component of a reward, with its weight on it."""
+    """One named component of a reward, with its weight."""
 
     name: str
     value: float
@@ -141,16 +140,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the judge says of one reply."""
+    """The result of judging one reply."""
 
     status: Status
     parts: tuple[Part, ...]
     extracted: str | None = None
-    """The text that was judged, as it stood in the reply."""
+    """The judged text, as it occurs in the reply."""
     span: tuple[int, int] | None = None
-    """Where `extracted` stood in the reply: start and end, in characters."""
+    """Start and end of `extracted` in the reply, in characters."""
     detail: str = ""
-    """One sentence for a reader: why this status."""
+    """One sentence that explains the status."""
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
@@ -164,7 +163,7 @@ class Verdict:
 
     @property
     def reward(self) -> float:
-        """Weighted sum of the parts whose gate is open."""
+        """Weighted sum of the parts whose gate is met."""
         value = {part.name: part.value for part in self.parts}
         return math.fsum(p.weight * p.value for p in self.parts if p.gate is None or value[p.gate] > 0)
 
@@ -184,7 +183,7 @@ class Sampling:
     stop: tuple[str, ...] = ()
     """The completion ends with the first token after which its text contains one of these."""
     stop_ids: frozenset[int] = frozenset()
-    """It ends with the first of these tokens, beside those that end a sequence for the model itself."""
+    """The completion ends with the first of these tokens, in addition to the model's own end tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,12 +192,12 @@ class Request:
 
     prompt_ids: tuple[int, ...]
     key: bytes
-    """16 bytes that fix every random draw of this completion (`Key.bytes`)."""
+    """16 bytes that determine every random draw of this completion (`Key.bytes`)."""
     sampling: Sampling
 
 
 class Finish(StrEnum):
-    """Why the engine stopped."""
+    """Why a completion ended."""
 
     EOS = "eos"
     STOP = "stop"
@@ -209,11 +208,11 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What an engine returns for a request."""
+    """An engine's answer to a request."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Natural logarithm, per token, under the distribution actually sampled; NaN for a token that was given."""
+    """Natural logarithm, per token, under the distribution actually sampled; NaN for a prefilled token."""
     text: str
     finish: Finish
     version: int
@@ -224,34 +223,34 @@ class Stop(StrEnum):
     """Why a rollout ended."""
 
     DONE = "done"
-    """The environment said so."""
+    """The environment ended the episode."""
     TRUNCATED = "truncated"
-    """The last completion met its token limit."""
+    """The last completion reached its token limit."""
     TURNS = "turns"
-    """The budget of turns was used up."""
+    """The limit of turns was reached."""
     CONTEXT = "context"
     """The conversation has no room for another token."""
     TIME = "time"
-    """The budget of seconds was used up."""
+    """The time limit was reached."""
     EXCEEDED = "exceeded"
-    """What was said made the environment use more than a step may."""
+    """A reply made the environment exceed the limits of a step."""
     FAILED = "failed"
-    """The environment broke."""
+    """The environment failed."""
 
 
 class Origin(StrEnum):
-    """Who wrote the tokens of a segment. Only the template's may hold control tokens that nobody sampled."""
+    """Who wrote the tokens of a segment. Apart from sampled tokens, only the template's can be control tokens."""
 
     TEMPLATE = "template"
-    """The renderer: roles, turn boundaries, its own words."""
+    """The renderer: roles, turn boundaries and fixed text."""
     TASK = "task"
-    """The messages that an episode begins with."""
+    """The first messages of an episode."""
     ENVIRONMENT = "environment"
-    """What the environment says to a reply."""
+    """Observations of the environment."""
     TOOL = "tool"
     """Descriptions and results of tools."""
     POLICY = "policy"
-    """Sampled, id for id as the engine gave them."""
+    """Sampled tokens, id for id as the engine returned them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,7 +295,7 @@ class Rollout:
                 continue
             seen = before.prompt_ids + before.completion.token_ids
             if after.prompt_ids[: len(seen)] != seen:
-                raise ValueError("a turn does not go on from the tokens of the turn before")
+                raise ValueError("a turn does not continue the tokens of the turn before")
 
     @property
     def reward(self) -> float:
@@ -342,7 +341,7 @@ class Group:
     """Index of the task in its split."""
     rollouts: tuple[Rollout, ...]
     spare: bool = False
-    """Sampled, recorded and counted, but not trained on: the step has others in its place."""
+    """Sampled, recorded and counted, but not trained on."""
 
     @property
     def rewards(self) -> tuple[float, ...]:
@@ -350,7 +349,7 @@ class Group:
 
     @property
     def judged(self) -> bool:
-        """Whether the judge did its work on every rollout; a group where it did not is never trained on."""
+        """Whether every rollout was judged. Other groups are never trained on."""
         return all(rollout.verdict.status is not Status.FAILED for rollout in self.rollouts)
 
     def card(self) -> Card:

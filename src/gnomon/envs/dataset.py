@@ -200,12 +200,12 @@ def divided(env: Dataset) -> dict[str, Placed]:
         return {"train": rows, "test": held_out}
     found: dict[str, Placed] = {name: [] for name in SPLITS}
     for place, row in rows:
-        named = env.column(row, env.split, place) if env.split else None
-        if named is not None and named not in SPLITS:
-            why = f"the column {env.split!r} is {named!r} and must be train or test"
+        stated = env.column(row, env.split, place) if env.split else None
+        if stated is not None and stated not in SPLITS:
+            why = f"the column {env.split!r} is {stated!r} and must be train or test"
             raise ConfigError("E154", "a row belongs to no split", where=f"{env.path}, row {place}", why=why)
         asked = messages_of(env.column(row, env.prompt, place))
-        found[named or split_of(identity(question(asked)))].append((place, row))
+        found[stated or split_of(identity(question(asked)))].append((place, row))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where environment and engine meet: text becomes tokens, episodes become groups."""
+"""Rollouts: play environments with an engine, and pack the episodes into training sequences."""
 
 from gnomon.rollout.actor import Actor, Limits
 from gnomon.rollout.packing import pack

@@ -1,4 +1,4 @@
-"""An actor plays tasks: env × renderer × engine → groups. Every episode is a coroutine, and none waits for another."""
+"""An actor plays tasks: environment × renderer × engine → groups. Every episode is an independent coroutine."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from gnomon.types import Finish, Group, Request, Rollout, Sampling, Status, Stop
 __all__ = ["Actor", "Limits", "Played", "Progress", "unseen"]
 
 AT_ONCE = 1024
-"""Most episodes that are played at the same time."""
+"""Largest number of concurrent episodes."""
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
-"""Takes how many episodes are over, of how many that are played together."""
+"""Called with the number of finished episodes and their total."""
 
 
 def unseen(done: int, total: int) -> None:
@@ -41,33 +41,33 @@ def unseen(done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When an episode is ended although its environment would go on."""
+    """Limits that end an episode before its environment does."""
 
     turns: int | None = None
-    """Replies, of all players together; the environment's own number if not given."""
+    """Largest number of replies, over all players; by default the environment's `max_turns`."""
     context: int | None = None
-    """Tokens of one player's conversation, sampled and observed."""
+    """Largest number of tokens of one player's conversation, sampled and observed."""
     seconds: float = inf
-    """By the clock, of all episodes that are played together. A limit that is met makes a run that no rerun equals."""
+    """Wall-clock seconds for all episodes played together. A run that reaches this limit is not reproducible."""
     failures: float = 0.005
-    """Fraction of the rollouts that may fail by our own doing before the run stops."""
+    """Largest fraction of rollouts in which the environment may fail before the run stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """One episode that is over."""
+    """One finished episode."""
 
     task: Task
     speakers: tuple[Speaker, ...]
-    """One for each player."""
+    """One speaker per player."""
     conversations: tuple[Conversation, ...]
     step: Step
-    """The last one, which holds the verdicts."""
+    """The last step, with the verdicts."""
     stop: Stop | None
-    """Why it was ended although the environment would go on."""
+    """The limit that ended it; None if the environment ended it."""
 
     def rollout(self, player: int = 0, sample: int = 0) -> Rollout:
-        """The episode as a player played it. Args: sample: its number among the rollouts of the task."""
+        """The rollout of one player. Args: sample: its number among the rollouts of the task."""
         turns, verdict = tuple(self.conversations[player].turns), verdicts_of(self.step)[player]
         assert verdict is not None
         stop = self.stop or STOPS.get(verdict.status)
@@ -78,7 +78,7 @@ class Played:
 
     @property
     def failed(self) -> bool:
-        """Whether the environment broke."""
+        """Whether the environment failed."""
         first = verdicts_of(self.step)[0]
         return first is not None and first.status is Status.FAILED
 
@@ -97,12 +97,12 @@ class Actor:
     Args:
         group: rollouts per task.
         sampling: how every completion is drawn.
-        renderer: of the model family; the one that the tokenizer's folder wants if not given.
-        workers: play the environment's side; two processes if not given.
-        speakers: who replies for each player; the engine for all if not given.
-        selector: which groups are trained on; all if not given.
-        relabel: what is trained on in a rollout; what was sampled if not given.
-        progress: is told of every episode that is over.
+        renderer: the format of the model family; by default chosen from the tokenizer's folder.
+        workers: run the environment; by default two processes.
+        speakers: who replies for each player; by default the engine for all.
+        selector: selects the groups to train on; by default all.
+        relabel: changes rollouts before training; by default they are trained as sampled.
+        progress: called after every finished episode.
     """
 
     def __init__(
@@ -132,12 +132,12 @@ class Actor:
 
     @property
     def exact(self) -> bool:
-        """Whether the engine's log-probabilities equal the learner's in every bit."""
+        """Whether the engine's log-probabilities are bitwise equal to the learner's."""
         return self.engine.tier is Tier.EXACT
 
     @property
     def longest(self) -> int:
-        """Most tokens that a rollout can sample: every reply of an episode at its limit, within one context."""
+        """Largest number of tokens that a rollout can sample: all replies at their limit, within one context."""
         whole = self._turns * self.sampling.max_tokens
         return whole if self.limits.context is None else min(whole, self.limits.context)
 
@@ -146,22 +146,22 @@ class Actor:
         return min(self.limits.turns or self.env.max_turns, self.env.max_turns)
 
     async def sync(self, weights: WeightsRef, step: int) -> None:
-        """Sample with these weights from now on. Args: step: of the run, that begins with them."""
+        """Sample with these weights from now on. Args: step: the run's step that begins with them."""
         self.speakers.sync(weights, step)
 
     def save_state(self, folder: Path) -> None:
-        """Write what the next steps of a run depend on into a checkpoint."""
+        """Write the state for the next steps of a run into a checkpoint."""
         self.speakers.save_state(folder)
 
     def load_state(self, folder: Path) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state from a checkpoint."""
         self.speakers.load_state(folder)
 
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
         """The groups of a training step.
 
         Args: tasks: each with its index in the split; key: of this step.
-        Raises: Unjudged E104 when more rollouts failed by the environment's own doing than may.
+        Raises: Unjudged E104 if the environment failed in too many rollouts.
         """
         with self.speakers.training(key, self.group) as cast:
             sampling = self.relabel.sampling(self.sampling)
@@ -173,7 +173,7 @@ class Actor:
         return [replace(group, rollouts=tuple(map(self.relabel.rollout, group.rollouts))) for group in groups]
 
     async def rollouts(self, tasks: Sequence[tuple[int, Task]], key: Key, group: int) -> list[Group]:
-        """Every task played `group` times as in an evaluation: nothing is chosen, demonstrated or relabelled.
+        """Play every task `group` times as in an evaluation, without selection, demonstrations or relabelling.
 
         Args, Raises: as of `collect`.
         """
@@ -193,11 +193,11 @@ class Actor:
         """One episode.
 
         Args:
-            key: of the episode's own chance.
-            speakers: one for each player; the engine for all if none are given.
-            drawn: the key of reply t; `key.at("reply", turn=t)` if not given.
-            sampling: how every completion is drawn; the actor's own if not given.
-            deadline: time of the monotonic clock after which no reply begins.
+            key: key of the episode's random draws.
+            speakers: one per player; by default the engine for all.
+            drawn: returns the key of reply t; by default `key.at("reply", turn=t)`.
+            sampling: how every completion is drawn; by default the actor's `sampling`.
+            deadline: monotonic time after which no reply begins.
         """
         sampling, drawn = sampling or self.sampling, drawn or (lambda turn: key.at("reply", turn=turn))
         cast = tuple(speakers) or Own(self.engine, self.renderer, self.workers.players).cast(0, 0)
@@ -225,7 +225,7 @@ class Actor:
         return Played(task=task, speakers=cast, conversations=conversations, step=step, stop=stop)
 
     def _over(self, turn: int, room: int, deadline: float) -> Stop | None:
-        """The limit that an episode has met; None where it may go on."""
+        """The limit that an episode has reached; None if it may continue."""
         met = {
             Stop.TURNS: turn >= self._turns,
             Stop.CONTEXT: room < 1,
@@ -236,7 +236,7 @@ class Actor:
     async def _groups(
         self, tasks: Sequence[tuple[int, Task]], key: Key, group: int, cast: Cast, sampling: Sampling
     ) -> list[Group]:
-        """A group for every task and player who learns, in order."""
+        """A group for every task and every learning player, in order."""
         plan = [(index, task, sample) for index, task in tasks for sample in range(group)]
         deadline, room, over = time.monotonic() + self.limits.seconds, asyncio.Semaphore(AT_ONCE), itertools.count(1)
 
@@ -267,12 +267,12 @@ class Actor:
 
 
 def draws(key: Key, index: int, sample: int) -> Callable[[int], Key]:
-    """The keys of the replies of an episode of a call. Args: key: of the call; index: of the task."""
+    """The keys of an episode's replies. Args: key: key of the call; index: index of the task."""
     return lambda turn: key.at("sample", task=index, sample=sample, turn=turn)
 
 
 async def all_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """What coroutines return, in order. Where one raises, the others are cancelled and have ended before it is told."""
+    """The results of coroutines, in order. If one raises, the others are cancelled before the error is raised."""
     tasks = [asyncio.ensure_future(part) for part in work]
     try:
         return list(await asyncio.gather(*tasks))

@@ -1,4 +1,4 @@
-"""One player's conversation as it grows: messages in, prompts out, and the turns that come of it."""
+"""One player's conversation: takes observations, returns prompts, and collects the turns."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Begin = Callable[[Sequence[Message]], Transcript]
 
 
 def beginning(env: Env, renderer: Renderer) -> Begin:
-    """How conversations with an environment begin."""
-    # Plain text has no place for tools: there the environment's own messages tell of them.
+    """A function that begins transcripts of conversations with an environment."""
+    # Plain text does not list tools, so there the environment's messages describe them.
     tools = () if isinstance(renderer, Plain) else offers.tools(env)
     return partial(Transcript.begun, renderer, tools=tools)
 
 
 class Conversation:
-    """What one player has seen and replied so far.
+    """The observations and replies of one player so far.
 
-    Args: preface: messages in front of those that the environment begins with.
+    Args: preface: messages before the environment's first messages.
     """
 
     def __init__(self, begin: Begin, preface: tuple[Message, ...] = ()) -> None:
@@ -36,7 +36,7 @@ class Conversation:
         self._observed: tuple[Message, ...] = ()
 
     def observe(self, messages: tuple[Message, ...]) -> tuple[int, ...]:
-        """Take in what the environment says. Returns: the prompt of the next reply."""
+        """Add an observation. Returns: the prompt of the next reply."""
         self._observed = messages if self._transcript else (*self._preface, *messages)
         self._transcript = (
             self._transcript.observed(messages) if self._transcript is not None else self._begin(self._observed)
@@ -44,7 +44,7 @@ class Conversation:
         return self._transcript.token_ids
 
     def reply(self, completion: Completion) -> None:
-        """Take in the reply to what was observed last."""
+        """Add the reply to the last observation."""
         assert self._transcript is not None
         segments, forks = self._transcript.segments, self._transcript.forks
         last = max((i + 1 for i, segment in enumerate(segments) if segment.origin is Origin.POLICY), default=0)

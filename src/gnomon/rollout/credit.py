@@ -1,4 +1,4 @@
-"""Credit for a batch: what the objective asks of the learner is looked up, and every token gets its advantage."""
+"""Credit assignment for a batch: query the learner for the objective's inputs and compute every token's advantage."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def credit(
     values: Tensor | None = None,
     state: CreditState,
 ) -> tuple[Batch, CreditState]:
-    """The batch with an advantage on every token, and what credit carries to the next step.
+    """The batch with an advantage on every token, and the state for the next step.
 
     Args:
-        logp: [T] under the policy as the step begins. Given, it is also the centre of the trust region.
-        reference_logp: [T] under the reference.
-        values: [T] what a critic expects before every token.
-        state: from the step before.
-    Raises: ConfigError E033 when the objective does not take these rewards.
+        logp: [T] log-probability under the policy at the start of the step; also the centre of the trust region.
+        reference_logp: [T] log-probability under the reference.
+        values: [T] the critic's value before every token.
+        state: the state from the step before.
+    Raises: ConfigError E033 if the objective does not accept these rewards.
     """
     rollouts = replace(batch.rollouts, logp=logp, reference_logp=reference_logp, values=values)
     if Need.BASELINE in objective.asks:
@@ -61,10 +61,10 @@ def credit(
 
 
 class Crediting:
-    """Credits one batch after the other for an objective, and holds what is carried between them.
+    """Assigns credit to consecutive batches of an objective, and keeps the state between them.
 
-    Args: shared: rewards are compared across the players of a game, in its groups as in the running mean, instead of
-        for each player alone.
+    Args: shared: compare rewards across the players of a game, in groups and in the running mean, instead of for each
+        player separately.
     """
 
     def __init__(self, objective: Objective, *, shared: bool = False) -> None:
@@ -73,8 +73,8 @@ class Crediting:
     def __call__(self, batch: Batch, learner: Learner, *, updates: int = 1) -> Batch:
         """The batch with credit.
 
-        Args: updates: optimiser steps that the batch is for; before several, the policy's log-probabilities are kept
-            as the centre of the trust region.
+        Args: updates: number of optimiser steps on the batch. For more than one, the policy's log-probabilities are
+            stored as the centre of the trust region.
         """
         if self.shared:
             batch = players_merged(batch)
@@ -101,11 +101,11 @@ class Crediting:
         save_file({"players": players, "means": torch.tensor([*means.values()], dtype=torch.float64)}, folder / FILE)
 
     def load_state(self, folder: Path) -> None:
-        """Raises: ModelError E322 for a checkpoint that an older Gnomon wrote."""
+        """Restore the state. Raises: ModelError E322 for a checkpoint of an older Gnomon."""
         if not (folder / FILE).is_file():
             raise ModelError(
                 "E322",
-                "the checkpoint is from an older Gnomon, and training cannot go on from it",
+                "the checkpoint is from an older Gnomon, and training cannot continue from it",
                 where=str(folder),
                 why=f"it has no {FILE}, the state of credit between two steps",
                 fix="start again: gnomon train RUN/recipe.toml run=OTHER; keep the policy: gnomon export RUN FOLDER",
@@ -115,7 +115,7 @@ class Crediting:
 
 
 def players_merged(batch: Batch) -> Batch:
-    """The batch with all players of a task compared together: one group of them, and one running mean."""
+    """The batch with all players of a task in one group and with one running mean."""
     rollouts = across_players(batch.rollouts)
     groups, sizes = len(rollouts.rewards), batch.denominators
     players = sizes.groups // groups

@@ -1,4 +1,4 @@
-"""Replies that somebody else wrote, judged like any other: what supervised fine-tuning trains on."""
+"""Demonstrations: replies from a file, judged like sampled ones, for supervised fine-tuning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Demonstrated", "Demonstration", "Shown", "demonstrations"]
 
 
 def demonstrations(path: Path, env: Env) -> Demonstrated:
-    """The environment with only those train tasks to which a file holds a reply.
+    """The environment, with only the train tasks for which a file has a reply.
 
     Every line of it is a JSON object: `task`, the index of a task in the train split, and `reply`.
     Raises: ConfigError E035 for a file that cannot be read, with the line.
@@ -49,12 +49,12 @@ def problem(what: str, where: str, why: str) -> ConfigError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demonstrated:
-    """An environment whose train split is what was demonstrated; the test split is as it was."""
+    """An environment whose train split contains only the demonstrated tasks. Its test split is unchanged."""
 
     env: Env
     train: tuple[Task, ...]
     replies: tuple[str, ...]
-    """To the train tasks, in order."""
+    """Replies to the train tasks, in order."""
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -73,12 +73,12 @@ class Demonstrated:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """Somebody else's reply."""
+    """A speaker that gives a demonstrated reply."""
 
     written: str
     tokenizer: Tokenizer
     version: int
-    """Of the policy's weights at the time."""
+    """Version of the policy's weights at that time."""
     learns: bool = True
     preface: tuple[Message, ...] = ()
 
@@ -93,10 +93,10 @@ class Demonstration:
 
 
 class Shown:
-    """The last rollout of every group is the demonstrated reply; evaluations are sampled.
+    """Uses the demonstrated reply as the last rollout of every group. Evaluations are sampled.
 
-    Args: own: who replies in the other rollouts; players: of the environment.
-    Raises: ConfigError E022 for an environment of several turns, or players: a demonstration is one reply.
+    Args: own: who replies in the other rollouts; players: number of players of the environment.
+    Raises: ConfigError E022 for an environment of several turns or players, since a demonstration is one reply.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Episodes that broke by the environment's own doing: how many a run bears, and what it keeps of them."""
+"""Episodes in which the environment failed: how many a run tolerates, and what it keeps of them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from gnomon.types import Group, Rollout, Status
 
 __all__ = ["Failures", "Unjudged", "judged", "together"]
 
-FORGIVEN = 3
-"""Failed episodes that a run bears whatever their fraction."""
+TOLERATED = 3
+"""Number of failed episodes that a run always tolerates."""
 
 
 class Unjudged(VerifierError):
     """Too many rollouts could not be judged."""
 
     groups: tuple[Group, ...] = ()
-    """All that were played, so that a run can keep what it stopped for."""
+    """All groups that were played, so that the run can record them."""
     held_out = False
-    """Whether they were played to measure the policy."""
+    """Whether they were played for an evaluation."""
 
     @classmethod
     def of(cls, error: VerifierError, groups: Sequence[Group]) -> Unjudged:
-        """The error with what was played."""
+        """The error, with the played groups."""
         found = cls(error.code, error.what, where=error.where, why=error.why, fix=error.fix)
         found.groups = tuple(groups)
         return found
@@ -32,7 +32,7 @@ class Unjudged(VerifierError):
 
 @contextmanager
 def together(groups: Sequence[Group]) -> Iterator[None]:
-    """Where playing more groups fails, the error carries these too."""
+    """A context that adds these groups to an `Unjudged` error."""
     try:
         yield
     except Unjudged as error:
@@ -41,9 +41,9 @@ def together(groups: Sequence[Group]) -> Iterator[None]:
 
 
 class Failures:
-    """Counts the episodes of a run, and those that broke.
+    """Counts the episodes of a run, and the failed ones.
 
-    Args: env: name of the environment; share: of the episodes, that may break.
+    Args: env: name of the environment; share: fraction of the episodes that may fail.
     """
 
     def __init__(self, env: str, share: float) -> None:
@@ -51,13 +51,13 @@ class Failures:
         self.played, self.failed = 0, 0
 
     def count(self, episodes: int, broken: Sequence[tuple[int, Rollout]], groups: Sequence[Group] = ()) -> None:
-        """Count what was played together.
+        """Count episodes that were played together.
 
-        Args: broken: one rollout of each broken episode, with the index of its task; groups: what came of the episodes.
-        Raises: Unjudged E104, with the groups, when more broke than may.
+        Args: broken: one rollout of each failed episode, with the index of its task; groups: their groups.
+        Raises: Unjudged E104, with the groups, if too many failed.
         """
         self.played, self.failed = self.played + episodes, self.failed + len(broken)
-        if self.failed <= FORGIVEN + self.share * self.played:
+        if self.failed <= TOLERATED + self.share * self.played:
             return
         index, rollout = broken[-1]
         last = "".join(turn.completion.text for turn in rollout.turns[-1:])
@@ -73,9 +73,9 @@ class Failures:
 
 
 def judged(groups: Sequence[Group]) -> list[Group]:
-    """The groups whose every rollout could be judged; of the others none is trained on, right or wrong.
+    """The groups in which every rollout was judged. The others are not trained on.
 
-    Raises: Unjudged E106 when none is left.
+    Raises: Unjudged E106 if no group is left.
     """
     kept = [group for group in groups if group.judged]
     if not kept:

@@ -1,4 +1,4 @@
-"""Feedback as a condition: a policy that learned what earns which is asked for the best."""
+"""Feedback-conditional policies: the prompt states the feedback that the reply should receive."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Asked"]
 
 
 class Asked:
-    """The policy reads the feedback that it is asked to earn before every task, in evaluations too.
+    """Puts the requested feedback before every task, also in evaluations.
 
-    The initial policy does not know what feedback in a prompt means. So the first steps learn from replies that it
-    writes to the task alone; the fit is π(o|c) ∝ π₀(o)·p(c|o).
+    The initial policy does not know the meaning of feedback in a prompt. So the first steps train on its replies to the
+    task alone; the fitted policy is π(o|c) ∝ π₀(o)·p(c|o).
 
     Args:
         base: copies of the initial weights, which are never updated.

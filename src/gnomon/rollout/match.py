@@ -1,4 +1,4 @@
-"""Two sides play each other over the same deals, each as both players."""
+"""A match: two policies play each other over the same deals, each as both players."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ __all__ = ["Deal", "Match"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deal:
-    """One deal that two sides played twice, each as either player."""
+    """One deal that two policies played twice, with swapped players."""
 
     index: int
     """Of the task."""
     rewards: tuple[tuple[float, float], tuple[float, float]]
-    """Of the one side and the other: first where the one side was player 0, then where the other was."""
+    """Rewards of both policies: first with the one as player 0, then with the other as player 0."""
 
     @property
     def gain(self) -> float:
-        """Mean reward of the one side less that of the other: what the order and the cards did to both is gone."""
+        """Mean reward of the one policy minus that of the other. The effects of order and cards cancel."""
         return sum(one - other for one, other in self.rewards) / 2
 
 
 class Match(Actor):
-    """Plays an environment of two players, a side for each.
+    """Plays an environment of two players with two policies.
 
-    Args: engine: of one of the sides, whichever.
-    Raises: ConfigError E183 for an environment that has not two players.
+    Args: engine: the engine of either policy.
+    Raises: ConfigError E183 if the environment does not have two players.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Match(Actor):
             )
 
     async def contest(self, one: Engine, other: Engine, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Deal]:
-        """Every task twice, with the same chance in both games. Deals that the environment broke are left out.
+        """Play every task twice with the same random draws. Deals in which the environment failed are left out.
 
-        Raises: VerifierError E104 when it broke too many.
+        Raises: VerifierError E104 if it failed in too many.
         """
         sides = Sampler(one, self.renderer), Sampler(other, self.renderer)
         plan = [(index, task, game) for index, task in tasks for game in (0, 1)]

@@ -1,4 +1,4 @@
-"""One player learns; the others are played by somebody who does not."""
+"""Self-play with an opponent: one player learns, and an opponent plays the others."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["Against"]
 
 
 class Against:
-    """The policy is one player of every episode, drawn by the task's index, and an opponent all the others.
+    """The policy plays one player of every episode, chosen by the task's index; an opponent plays the others.
 
-    Only the policy's player gives groups, so nothing is learned from what the opponent replied.
+    Only the policy's player gives groups, so the opponent's replies are not trained on.
 
     Args:
         own: who replies for the policy.
-        opponent: an engine of its own.
-        past: earlier weights of the policy, one of which is drawn for the opponent in each training step. Evaluations
-            play against the first of them, so that they can be compared. None: the opponent is what it is.
+        opponent: the opponent's engine.
+        past: earlier weights of the policy. One of them is drawn for the opponent in each training step. Evaluations
+            use the first, so that they are comparable. None for an opponent with fixed weights.
     Raises: ConfigError E181 for an environment of one player.
     """
 
@@ -75,7 +75,7 @@ class Against:
         def opposed(index: int, sample: int) -> tuple[Speaker, ...]:
             speakers = cast(index, sample)
             own = key.at("player", task=index).random().randrange(len(speakers))
-            # An earlier version of the policy is asked as the policy is.
+            # An earlier version of the policy gets the same prompts as the policy.
             preface = speakers[own].preface if self.past is not None else ()
             opponent = Sampler(self.opponent, self.renderer, learns=False, preface=preface)
             return tuple(speaker if place == own else opponent for place, speaker in enumerate(speakers))

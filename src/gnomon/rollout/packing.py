@@ -1,4 +1,4 @@
-"""Groups of rollouts to the sequences that a learner trains on."""
+"""Pack groups of rollouts into the sequences that a learner trains on."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from gnomon.types import Finish, Group, Rollout, Sampling, Stop, Turn
 __all__ = ["pack"]
 
 CUT = frozenset({Stop.TRUNCATED, Stop.CONTEXT})
-"""Ends of a rollout that a length limit brought about."""
+"""Stop reasons that are length limits."""
 
 
 def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int | None = None) -> learning.Batch:
-    """The batch of a step: every rollout of every group that is not spare, before advantages are computed.
+    """The batch of a step, before advantages: all rollouts of all groups that are not spare.
 
-    A rollout is one sequence, or several where its history was rewritten; turns without a token of the policy's own
-    are in none.
+    A rollout is one sequence, or several if its history was rewritten. Turns without tokens of the policy are in no
+    sequence.
 
     Args:
         groups: the planned groups, of equal size, and the spare ones.
         sampling: how every completion was drawn.
-        exact: whether the engine's log-probabilities must be the learner's in every bit.
-        limit: most tokens that a rollout can sample in all its turns, `Actor.longest`. It is a divisor of some
-            objectives, so it must be the same in every step. Default: the limit of one reply.
+        exact: whether the engine's log-probabilities must be bitwise equal to the learner's.
+        limit: largest number of tokens that a rollout can sample over all turns, `Actor.longest`. Some objectives
+            divide by it, so it must be the same in every step. Default: the limit of one reply.
     """
     groups = [group for group in groups if not group.spare]
     rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
@@ -65,14 +65,14 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
 
 
 def sequences(rollout: Rollout, *, number: int, group: int) -> Iterator[learning.Sequence]:
-    """One for each time that its history was begun anew. Args: number, group: its indices in the step."""
+    """Yield the sequences of a rollout, one per rewrite of its history. Args: number, group: indices in the step."""
     spoken = ((place, turn) for place, turn in enumerate(rollout.turns) if turn.completion.token_ids)
     for _, turns in groupby(spoken, key=lambda found: found[1].fork):
         yield conversation(list(turns), number=number, group=group, player=rollout.player)
 
 
 def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, player: int) -> learning.Sequence:
-    """Turns that go on from each other, each with its place in the rollout, as one sequence."""
+    """One sequence from consecutive turns, each with its index in the rollout."""
     last = turns[-1][1]
     token_ids = torch.tensor(last.prompt_ids + last.completion.token_ids)
     trainable = torch.zeros(len(token_ids), dtype=torch.bool)
@@ -93,27 +93,25 @@ def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, 
 
 
 def longest(rollout: Rollout, sampling: Sampling) -> int:
-    """Tokens of its longest reply. One that was truncated, by its own limit or by the end of the context, counts as
-    one of full length."""
+    """Number of tokens of the longest reply. A truncated reply counts with the full limit."""
     replies = [turn.completion for turn in rollout.turns]
     sizes = (sampling.max_tokens if reply.finish is Finish.LENGTH else len(reply.token_ids) for reply in replies)
     return max(sizes, default=0)
 
 
 def prefilled(rollout: Rollout) -> bool:
-    """Whether no token of it was sampled where it stands."""
+    """Whether no token of the rollout was sampled in its context."""
     logps = [logp for turn in rollout.turns for logp in turn.completion.logprobs]
     return bool(logps) and all(map(isnan, logps))
 
 
 def segments(rollout: Rollout) -> list[int]:
-    """The part of the rollout that each token stands in: a new turn, or a change from sampled to prefilled, begins
-    one."""
+    """The segment index of each token. A new turn, or a change between sampled and prefilled, begins a segment."""
     marks = [(place, isnan(logp)) for place, turn in enumerate(rollout.turns) for logp in turn.completion.logprobs]
     return list(accumulate((after != before for before, after in pairwise(marks)), initial=0))[: len(marks)]
 
 
 def same_answers(group: Group) -> list[int]:
-    """A number for every rollout of a group, equal where the same answer was taken from both."""
+    """A number for every rollout of a group, equal for rollouts with the same extracted answer."""
     names: dict[str | None, int] = {}
     return [names.setdefault(rollout.verdict.extracted, len(names)) for rollout in group.rollouts]

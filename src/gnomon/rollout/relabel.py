@@ -1,4 +1,4 @@
-"""What is trained on in a rollout: what was sampled, or something made of it."""
+"""Change rollouts before training: as sampled, with the reference solution, or with feedback."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["WISH", "AsSampled", "BehindFeedback", "Relabel", "WithSolution", "co
 
 OPEN, CLOSE = "<answer>", "</answer>"
 WISH = Status.CORRECT
-"""The feedback that a policy is asked to earn."""
+"""The feedback that is requested from the policy."""
 
 
 class Relabel(Protocol):
-    """Turns the rollouts of a step into what is trained on. Groups are chosen before."""
+    """Changes the rollouts of a step before training, after the groups are selected."""
 
     def sampling(self, own: Sampling) -> Sampling:
-        """How the completions of a training step are drawn, in place of the actor's own way."""
+        """The sampling settings of training steps, from the actor's settings."""
         ...
 
     def rollout(self, rollout: Rollout) -> Rollout: ...
 
 
 class AsSampled:
-    """Trains on what was sampled."""
+    """Trains on the rollouts as sampled."""
 
     def sampling(self, own: Sampling) -> Sampling:
         return own
@@ -40,11 +40,11 @@ class AsSampled:
 
 
 class WithSolution:
-    """Samples up to the opening of the answer slot and puts the reference answer behind it.
+    """Samples up to the opening of the answer slot and appends the reference answer.
 
-    A rollout that never opens its slot has no answer tokens. What training is like is not judged.
+    A rollout that never opens its slot has no answer tokens. The changed rollouts are not judged.
 
-    Raises: ConfigError E037 for an environment that gives no reference answers.
+    Raises: ConfigError E037 for an environment without reference answers.
     """
 
     def __init__(self, env: Env, tokenizer: Tokenizer) -> None:
@@ -73,19 +73,19 @@ class WithSolution:
                 logprobs=completion.logprobs + (nan,) * len(added),
                 text=completion.text + answer,
             )
-        unjudged = Verdict(status=Status.UNJUDGED, parts=(), detail="the reference answer was given")
+        unjudged = Verdict(status=Status.UNJUDGED, parts=(), detail="the reference answer was supplied")
         return replace(rollout, turns=(replace(turn, completion=completion),), verdict=unjudged)
 
 
 @dataclass(frozen=True, slots=True)
 class BehindFeedback:
-    """Trains every reply behind the feedback that its rollout received, as a line of its own in front.
+    """Trains every reply after the feedback that its rollout received, which is a separate line before the task.
 
-    Nobody sampled the replies there, so their log-probabilities are not known.
+    The replies were not sampled in this context, so their log-probabilities are not known.
     """
 
     begin: Begin
-    """Begins the conversation anew."""
+    """Begins a new conversation."""
 
     def sampling(self, own: Sampling) -> Sampling:
         return own
@@ -100,5 +100,5 @@ class BehindFeedback:
 
 
 def condition(status: Status) -> Message:
-    """Feedback as a line of its own."""
+    """Feedback as a separate line."""
     return Message(role="system", content=f"<EF>{status.value}</EF>")

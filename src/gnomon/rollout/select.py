@@ -1,4 +1,4 @@
-"""Which groups of a step are trained on: all that were planned, refilled ones, or the most uncertain candidates."""
+"""Select the groups to train on: all planned ones, refilled ones, or the most uncertain candidates."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gnomon.types import Group, Rollout, Task
 __all__ = ["All", "Candidates", "Refill", "Selector", "chosen", "further", "mixed", "of_tasks", "predictive_entropy"]
 
 Play = Callable[[Sequence[tuple[int, Task]]], Awaitable[list[Group]]]
-"""Plays tasks, each with its index, as often as a step plays every task."""
+"""Plays tasks, each with its index, with the group size of a step."""
 
 
 class Selector(Protocol):
-    """Chooses what a step is trained on."""
+    """Selects the groups that a step trains on."""
 
     async def groups(self, tasks: Sequence[tuple[int, Task]], key: Key, play: Play) -> list[Group]:
-        """All groups that were played, and so are recorded and counted; those that are not trained on are `spare`.
+        """All groups that were played; they are recorded and counted. Groups that are not trained on are `spare`.
 
-        Args: tasks: as many as are to be trained on; key: of the step.
+        Args: tasks: the planned tasks; key: key of the step.
         """
         ...
 
@@ -38,25 +38,25 @@ class All:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refill:
-    """Dynamic sampling: replaces tasks whose rollouts are all right or all wrong by further tasks.
+    """Dynamic sampling: replaces tasks whose rollouts are all correct or all wrong by further tasks.
 
-    The planned number of tasks is always trained, each with all its players: the first mixed ones in the order sampled
-    and, if the last round leaves too few, the first of the others. A task of several players is mixed if one of its
-    groups is; with a shared baseline, if all its groups together are. A task that could not be judged is replaced too.
-    With enough tasks the expected gradient of a row that learns nothing from unmixed tasks is E[g]/P(mixed), for one
-    player E[g]/P(0 < K < N): longer, in the same direction.
+    A step always trains on the planned number of tasks, each with all its players: the first mixed ones in sampling
+    order and, if too few remain after the last round, the first of the others. A task of several players is mixed if
+    one of its groups is; with a shared baseline, if its groups together are. A task that was not judged is also
+    replaced. With enough tasks, an objective with zero gradient on unmixed tasks has the expected gradient
+    E[g]/P(mixed), for one player E[g]/P(0 < K < N): larger, in the same direction.
 
     Source: Yu et al. 2025 (DAPO), arXiv 2503.14476, §3.2.
-    Differs: a round samples only the missing tasks, DAPO's as many as the first; a step without rounds left trains on
-        what it has, DAPO's run ends.
+    Differs: a round samples only the missing tasks, DAPO's as many as the first; after the last round a step trains on
+        the groups it has, where DAPO stops the run.
     """
 
     offered: Sequence[Task]
     """The train tasks."""
     rounds: int
-    """Most times per step that further tasks are sampled."""
+    """Largest number of rounds of further sampling per step."""
     among: Sequence[int] = ()
-    """Indices of the tasks to draw from; none means all."""
+    """Indices of the tasks to draw from; empty means all."""
     shared: bool = False
     """Whether rewards are compared across the players of a task."""
 
@@ -73,7 +73,7 @@ class Refill:
         return chosen(groups, len(tasks), self.teaches)
 
     def teaches(self, groups: Sequence[Group]) -> bool:
-        """Whether a task was judged, and some rollouts that are compared are neither all right nor all wrong."""
+        """Whether a task was judged, and its compared rollouts are neither all correct nor all wrong."""
         compared = [[r for group in groups for r in group.rollouts]] if self.shared else [g.rollouts for g in groups]
         return all(group.judged for group in groups) and any(map(mixed, compared))
 
@@ -82,7 +82,7 @@ class Refill:
 class Candidates:
     """Active selection: samples several times the planned number of tasks, and trains on those of highest entropy.
 
-    A task is trained on with all its players, or with none.
+    Either all players of a task are trained on, or none.
 
     Source: Muldrew et al. 2024 (active preference learning), arXiv 2402.08114.
     Differs: spare rollouts are judged too. In the paper a person judges, and the aim is fewer judgements; here it is
@@ -92,9 +92,9 @@ class Candidates:
     offered: Sequence[Task]
     """The train tasks."""
     candidates: int
-    """Tasks sampled for each that is trained on."""
+    """Number of tasks sampled per task that is trained on."""
     among: Sequence[int] = ()
-    """Indices of the tasks to draw from; none means all."""
+    """Indices of the tasks to draw from; empty means all."""
 
     async def groups(self, tasks: Sequence[tuple[int, Task]], key: Key, play: Play) -> list[Group]:
         more = (self.candidates - 1) * len(tasks)
@@ -106,9 +106,9 @@ class Candidates:
 def further(
     tasks: Sequence[Task], among: Sequence[int], count: int, met: Collection[int], key: Key
 ) -> list[tuple[int, Task]]:
-    """Different tasks that a step has not met yet, each with its index; fewer where there are no more.
+    """Distinct tasks that the step has not used yet, each with its index; fewer if there are not enough.
 
-    Args: among: indices to draw from, none means all; count: 0 or more; met: indices to leave out.
+    Args: among: indices to draw from, empty means all; count: 0 or more; met: indices to exclude.
     """
     indices = among or range(len(tasks))
     drawn = key.random().sample(indices, min(count + len(met), len(indices)))
@@ -116,10 +116,10 @@ def further(
 
 
 def chosen(groups: Sequence[Group], count: int, worth: Callable[[Sequence[Group]], float]) -> list[Group]:
-    """The same groups; those of the worthiest tasks are for training, the others spare.
+    """The same groups. Those of the `count` tasks with the highest worth are for training, the others are spare.
 
-    Args: count, of the tasks; worth, of the groups of a task. The first of equals is chosen, and a task that could not
-        be judged only where there is no other.
+    Args: count: number of tasks; worth: value of a task's groups. Ties keep the order. A task that was not judged is
+        selected only if there is no other.
     """
     tasks = of_tasks(groups)
     order = sorted(tasks, key=lambda task: (not all(group.judged for group in task), -worth(task)))
@@ -128,17 +128,17 @@ def chosen(groups: Sequence[Group], count: int, worth: Callable[[Sequence[Group]
 
 
 def of_tasks(groups: Sequence[Group]) -> list[list[Group]]:
-    """The groups of each task of a step, one for each player who learns."""
+    """The groups of each task of a step, one per learning player."""
     return [list(players) for _, players in groupby(groups, lambda group: group.index)]
 
 
 def mixed(rollouts: Sequence[Rollout]) -> bool:
-    """Whether some of them are right, and some are not."""
+    """Whether some rollouts are correct and some are not."""
     return 0 < sum(rollout.verdict.correct for rollout in rollouts) < len(rollouts)
 
 
 def predictive_entropy(groups: Sequence[Group]) -> float:
-    """An estimate of the entropy of what a player replies to a task, from its sampled rollouts, in nats.
+    """An estimate of the entropy of a player's replies to a task, from its sampled rollouts, in nats.
 
     Equation: −1/N Σᵢ log π(yᵢ|x), unbiased for H(π(·|x)). A demonstration was not sampled and does not count.
     """

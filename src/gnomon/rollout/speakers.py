@@ -1,4 +1,4 @@
-"""Who replies: for each player of an episode a speaker, and for a run the parts that say which."""
+"""Speakers: who replies for each player of an episode, and how a run assigns them."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ class Speaker(Protocol):
 
     @property
     def preface(self) -> tuple[Message, ...]:
-        """What it reads before the environment's first messages."""
+        """Messages that it sees before the environment's first messages."""
         ...
 
     async def reply(self, request: Request) -> Completion: ...
 
     def text(self, completion: Completion) -> str:
-        """What the environment gets of a reply."""
+        """The text of a reply for the environment."""
         ...
 
 
 Cast = Callable[[int, int], tuple[Speaker, ...]]
-"""The speakers of an episode, one for each player. Takes the index of the task and the number of the sample."""
+"""Returns the speakers of an episode, one per player. Takes the index of the task and the number of the sample."""
 
 
 class Speakers(Protocol):
-    """Who replies in the episodes of a run. Parts wrap each other: each changes what the one inside it says."""
+    """Assigns speakers to the episodes of a run. Implementations wrap each other, and each changes the inner result."""
 
     def sync(self, weights: WeightsRef, step: int) -> None:
-        """The policy has these weights from now on. Args: step: of the run, that begins with them."""
+        """The policy has these weights from now on. Args: step: the run's step that begins with them."""
         ...
 
     def save_state(self, folder: Path) -> None:
-        """Write what the next steps of a run depend on into a checkpoint."""
+        """Write the state for the next steps of a run into a checkpoint."""
         ...
 
     def load_state(self, folder: Path) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state from a checkpoint."""
         ...
 
     def training(self, key: Key, group: int) -> AbstractContextManager[Cast]:
-        """While the rollouts of one training step are collected. Args: group: samples of a task."""
+        """The cast for one training step. Args: group: number of samples per task."""
         ...
 
     def evaluation(self, key: Key) -> AbstractContextManager[Cast]:
-        """While the policy is evaluated."""
+        """The cast for an evaluation."""
         ...
 
 
@@ -79,7 +79,7 @@ class Sampler:
         return await self.engine.sample(request)
 
     def text(self, completion: Completion) -> str:
-        """Its text, without reasoning that has a place of its own."""
+        """The text of a reply, without separate reasoning."""
         return reply_text(self.renderer, completion.text, completion.token_ids)
 
 

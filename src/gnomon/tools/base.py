@@ -183,7 +183,7 @@ def mismatch(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
 
 
 def capped(text: str, most: int = MOST) -> str:
-    """At most `most` characters of a text, without control characters. Longer texts are cut in the middle, with a note."""
+    """At most `most` characters of a text, without control characters. Longer texts lose their middle, with a note."""
     text = "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text)
     if len(text) <= most:
         return text

@@ -19,21 +19,21 @@ __all__ = ["Evaluation", "evaluate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What a policy is worth on a set of tasks."""
+    """The results of a policy on a set of tasks."""
 
     groups: tuple[Group, ...]
     version: int
-    """Of the weights that were measured."""
+    """Version of the evaluated weights."""
     pass_at: Mapping[int, Interval]
-    """By k; the intervals are over tasks."""
+    """pass@k by k, with intervals over tasks."""
     reward: float
     """Mean over rollouts."""
     length: float
     """Mean number of sampled tokens."""
     truncated: float
-    """Share of rollouts that met the token limit."""
+    """Fraction of rollouts that reached the token limit."""
     statuses: Mapping[str, int]
-    """Of all rollouts; every other number is over the groups that could be judged whole."""
+    """Counts over all rollouts. All other numbers are over fully judged groups."""
 
     def body(self) -> dict[str, Any]:
         """The evaluation in plain values, without its rollouts."""
@@ -48,9 +48,9 @@ class Evaluation:
 
 
 async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, config: Eval) -> Evaluation:
-    """Play every task `config.samples` times with the actor's present weights.
+    """Play every task `config.samples` times with the actor's current weights.
 
-    The key is the same at every evaluation of a run, so two of them differ by the weights alone.
+    The key is the same at every evaluation of a run, so two evaluations differ only by the weights.
     Raises: Unjudged, with the held-out groups that were played.
     """
     try:

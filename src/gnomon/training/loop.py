@@ -1,7 +1,7 @@
-"""The page: what Gnomon does, in order. Everything else is one of the objects handed in.
+"""The training loop. All features are objects that are passed in.
 
-Laws of this page: the only `if`s are cadence; a feature enters as an object or not at all; every random
-draw names itself; rollouts are recorded before anything is dropped; no device, rank or process is named.
+Rules of this module: the only conditions are cadences; a feature is an object; every random draw has a named key;
+rollouts are recorded before any are dropped; the code names no device, rank or process.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ async def train(
     schedule: Schedule,
     run: Recorder,
 ) -> None:
-    """Maximise the objective from where the run stands to the end of its budget.
+    """Maximise the objective from the run's current step to the end of its budget.
 
-    Every `eval.every` steps, and before the first one (the locked baseline), the policy is measured on
-    held-out tasks by the same harness. A run that is told to stop ends between two steps, saved.
+    Every `eval.every` steps, and before the first one (the baseline), the policy is evaluated on held-out tasks. A run
+    that is asked to stop ends between two steps, with a checkpoint.
     """
     key, kept = Key(config.seed), (learner, actor, credit)
     tasks, held_out = env.tasks("train"), first(env.tasks("test"), config.eval.tasks)
@@ -77,6 +77,6 @@ def first(tasks: Sequence[Task], count: int) -> list[tuple[int, Task]]:
 
 
 def draw(tasks: Sequence[Task], count: int, key: Key, among: Sequence[int] = ()) -> list[tuple[int, Task]]:
-    """Different tasks of a split, drawn evenly from all or from those given, each with its index."""
+    """Distinct tasks of a split, drawn uniformly from all or from `among`, each with its index."""
     indices = among or range(len(tasks))
     return [(index, tasks[index]) for index in key.random().sample(indices, min(count, len(indices)))]

@@ -1,4 +1,4 @@
-"""The record of a run as the page writes it: steps, evaluations, checkpoints; and where the page starts and stops."""
+"""Record a training run: steps, evaluations, checkpoints; and decide where it starts and stops."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gnomon.training.step import StepLog
 __all__ = ["Recorder", "StepLog"]
 
 
-def unheard(text: str) -> None:
-    """Tells nobody."""
+def silent(text: str) -> None:
+    """Discards a message."""
 
 
 class Kept(Protocol):
-    """A part of a run that goes on from a checkpoint."""
+    """A part of a run with state in checkpoints."""
 
     def save_state(self, folder: Path) -> None: ...
 
@@ -29,36 +29,36 @@ class Kept(Protocol):
 
 
 class Recorder:
-    """Stores what the page does, and shows observers what was stored.
+    """Stores the records of the training loop, and passes them to observers.
 
-    Set `stop` from a signal handler to end the run after the present step, saved and resumable.
+    Set `stop` from a signal handler to end the run after the current step, with a checkpoint.
 
     Args:
-        observers: called after each thing is stored.
-        tell: takes sentences for a person.
+        observers: called after each stored record.
+        report: takes messages for the user.
     """
 
     def __init__(
-        self, store: Run, config: RunConfig, observers: Sequence[Observer] = (), tell: Callable[[str], None] = unheard
+        self, store: Run, config: RunConfig, observers: Sequence[Observer] = (), report: Callable[[str], None] = silent
     ) -> None:
-        self.store, self.config, self.tell = store, config, tell
-        self.observers = Observers(observers, tell)
+        self.store, self.config, self.report = store, config, report
+        self.observers = Observers(observers, report)
         self.stop = False
         self.at = 0
-        """Finished steps."""
+        """Number of finished steps."""
         self.spent = 0.0
-        """Seconds of the steps taken since this process began, observers apart."""
+        """Seconds of this process's steps, without observers."""
         self._saved, self._ended = -1, False
 
     @property
     def complete(self) -> bool:
-        """Whether the budget of steps is used up."""
+        """Whether all steps of the budget are done."""
         return self.at >= self.config.budget.steps
 
     def steps(self, kept: Sequence[Kept]) -> Iterator[int]:
-        """The steps to take: from the newest good checkpoint to the end, a signal, or the time limit.
+        """Yield the steps to take: from the newest valid checkpoint to the end, a signal, or the time limit.
 
-        Args: kept: everything that a checkpoint holds.
+        Args: kept: the parts whose state is in checkpoints.
         """
         self.at = self._restore(kept)
         self._start()
@@ -74,14 +74,14 @@ class Recorder:
     def _restore(self, kept: Sequence[Kept]) -> int:
         checkpoint = self.store.latest_checkpoint()
         for sentence in self.store.skipped:
-            self.tell(sentence)
+            self.report(sentence)
         if checkpoint is None:
             return 0
         for part in kept:
             part.load_state(checkpoint.path)
         self.store.rewind(checkpoint.seq)
         self._saved = checkpoint.step
-        self.tell(f"Going on from the checkpoint of step {checkpoint.step}.")
+        self.report(f"Continuing from the checkpoint of step {checkpoint.step}.")
         return checkpoint.step
 
     def _start(self) -> None:
@@ -92,9 +92,9 @@ class Recorder:
 
     @contextmanager
     def step(self, step: int) -> Iterator[StepLog]:
-        """One step; what was logged is stored as a whole when it ends well.
+        """A context for one step. Its log is stored at once when the step succeeds.
 
-        Where it fails, its rollouts are kept as an attempt, and the chain stays as it was before the step.
+        If it fails, its rollouts are stored as an attempt, and the chain does not change.
         """
         began = monotonic()
         with self._kept(StepLog(step)) as log:
@@ -113,16 +113,16 @@ class Recorder:
             self.observers.evaluation(record)
 
     def _append(self, records: Sequence[Record]) -> None:
-        """Store records, and say so where older ones were given up for them."""
+        """Store records, and report if older ones were discarded."""
         if attempt := self.store.append(records):
-            self.tell(
+            self.report(
                 f"This run does not repeat what it recorded: {attempt.why}. The {attempt.records} old records are "
                 f"kept as attempt {attempt.number}: gnomon show {self.store.folder}"
             )
 
     @contextmanager
     def _kept(self, log: StepLog) -> Iterator[StepLog]:
-        """Where what follows fails, its rollouts are kept as an attempt."""
+        """A context that stores the rollouts as an attempt if its body fails."""
         try:
             yield log
         except Exception as error:
@@ -130,14 +130,14 @@ class Recorder:
             raise
 
     def _keep(self, records: Sequence[Record], error: Exception) -> None:
-        """Keep the rollouts of a failed step. What ended the step matters more than a failure to keep them."""
+        """Store the rollouts of a failed step. A failure to store them does not replace the original error."""
         if not any(record.kind in ("rollout", "held_out") for record in records):
             return
         with suppress(GnomonError):
             self.store.set_aside(records, str(error).partition("\n")[0])
             last = records[-1]
             place = f"held-out:{last.step}" if last.kind == "held_out" else str(last.step)
-            self.tell(f"The rollouts of the step that failed: gnomon show {self.store.folder} {place}")
+            self.report(f"The rollouts of the step that failed: gnomon show {self.store.folder} {place}")
 
     def save(self, kept: Sequence[Kept], step: int) -> None:
         """Commit a checkpoint of this many finished steps."""
@@ -152,8 +152,8 @@ class Recorder:
 
     @contextmanager
     def finish(self, kept: Sequence[Kept]) -> Iterator[StepLog]:
-        """The last checkpoint, the last evaluation, which the caller logs, and the end."""
-        # The checkpoint comes first: a run killed between the two repeats the evaluation, and nothing else.
+        """A context for the end of the run: writes the last checkpoint; the caller logs the last evaluation."""
+        # The checkpoint comes first: a run killed between the two repeats only the evaluation.
         self.save(kept, self.at)
         with self._kept(StepLog(self.at)) as log:
             yield log
@@ -163,7 +163,7 @@ class Recorder:
         self.ended(RunStatus.FINISHED)
 
     def ended(self, status: RunStatus) -> None:
-        """Tell the observers, once, what became of the run."""
+        """Report the end of the run to the observers, once."""
         if not self._ended:
             self._ended = True
             self.observers.finish(status)

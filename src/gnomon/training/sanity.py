@@ -1,4 +1,4 @@
-"""The gate that a sound objective passes: on tasks that the policy sometimes solves, training must end near all right.
+"""A sanity check of training: on tasks that the policy sometimes solves, nearly all rollouts must become correct.
 
 Source: Qi et al. 2025, arXiv 2510.26788, where the tasks are those solved in 20 to 80 % of 40 rollouts.
 """
@@ -16,38 +16,38 @@ from gnomon.types import Task
 __all__ = ["BAND", "OWN", "PASS_AT", "ROLLOUTS", "WINDOW", "Gate", "Sanity", "answered", "gate", "solvable"]
 
 ROLLOUTS = 40
-"""Per candidate."""
+"""Rollouts per candidate task."""
 OWN = 20
-"""Rollouts per task where what was trained on says nothing of the policy's own answers."""
+"""Rollouts per task if the trained rollouts are not the policy's own answers."""
 BAND = (0.2, 0.8)
-"""Share of them that must be right for a task to be kept."""
+"""Range of the fraction of correct rollouts for a task to be kept."""
 PASS_AT = 0.95
-"""Share of right rollouts, at the end of training, of a sound objective."""
+"""Fraction of correct rollouts at the end of training that is needed to pass."""
 WINDOW = 5
-"""Steps over which that share is taken."""
+"""Number of steps over which that fraction is measured."""
 RISING = 0.02
-"""A rise between the last two windows that is worth waiting on."""
+"""Smallest increase between the last two windows that makes the result inconclusive."""
 
 
 class Gate(StrEnum):
     PASS = "PASS"
     FAIL = "FAIL"
     INCONCLUSIVE = "INCONCLUSIVE"
-    """Below the line and still rising when the budget ended."""
+    """Below the threshold and still increasing at the end of the budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sanity:
-    """What the gate found."""
+    """The result of the check."""
 
     gate: Gate
     tasks: int
-    """Kept, of `candidates`."""
+    """Number of kept tasks, of `candidates`."""
     candidates: int
     right: float
-    """Share of right rollouts over the last steps."""
+    """Fraction of correct rollouts over the last steps."""
     before: float
-    """The same, a window earlier."""
+    """The same, one window earlier."""
     steps: int
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Sanity:
 
 
 async def solvable(actor: Actor, candidates: Sequence[tuple[int, Task]], key: Key) -> list[int]:
-    """Indices of the tasks that the present policy solves sometimes."""
+    """Indices of the tasks that the current policy sometimes solves."""
     low, high = BAND
     groups = await actor.rollouts(candidates, key, ROLLOUTS)
     shares = [sum(rollout.verdict.correct for rollout in group.rollouts) / ROLLOUTS for group in groups]
@@ -68,7 +68,7 @@ async def solvable(actor: Actor, candidates: Sequence[tuple[int, Task]], key: Ke
 
 
 async def answered(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key) -> float:
-    """The share of right ones among the policy's own answers."""
+    """The fraction of correct answers among the policy's own."""
     groups = await actor.rollouts(tasks, key, OWN)
     return sum(rollout.verdict.correct for group in groups for rollout in group.rollouts) / (OWN * len(groups))
 
