@@ -225,7 +225,7 @@ class Rigid(CharCount):
 
 def test_a_task_without_a_neighbour_is_an_error() -> None:
     task = first(Rigid(), 1)[0]
-    with pytest.raises(ValueError, match="finds no neighbour"):
+    with pytest.raises(ValueError, match="found no neighbour"):
         Rigid().mutate(task, Key(0))
     with pytest.raises(NotImplementedError, match="Dataset has no `neighbour`"):
         Dataset().mutate(task, Key(0))

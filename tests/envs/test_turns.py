@@ -160,7 +160,7 @@ def test_mistakes_of_an_author_are_errors() -> None:
     _, episode = opened(Odd(how="two payoffs"))
     with pytest.raises(ValueError, match=r"2 payoffs for 1 player"):
         episode.step(said(1))
-    with pytest.raises(NotImplementedError, match="no good move"):
+    with pytest.raises(NotImplementedError, match="does not define `best`"):
         Odd(how="").expert(*opened(Odd(how="")))
 
 

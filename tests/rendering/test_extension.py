@@ -99,7 +99,7 @@ def test_a_final_answer_drops_the_analysis_and_a_call_keeps_it(tokenizers):
 
 
 def test_messages_follow_a_sampled_turn(tokenizers):
-    with pytest.raises(ValueError, match="none was sampled"):
+    with pytest.raises(ValueError, match="must follow a sampled turn"):
         Transcript.begun(ChatML(tokenizers["chatml"]), USER).observed(USER)
 
 

@@ -75,7 +75,7 @@ def test_a_rollout_that_was_tokenised_anew_is_none():
     (group, *_) = collect(Ladder(), lambda prompt, key: "up")
     rollout = group.rollouts[0]
     first, second = rollout.turns
-    with pytest.raises(ValueError, match="go on"):
+    with pytest.raises(ValueError, match="does not continue"):
         replace(rollout, turns=(first, replace(second, prompt_ids=second.prompt_ids[1:])))
 
 

@@ -289,11 +289,11 @@ def test_a_job_holds_no_descriptor_but_its_own(sandbox):
         (b"[1,", "not JSON"),
         (b"\xff", "not JSON"),
         (b'["ok", ' + b"9" * 5000 + b"]", "not JSON"),
-        (b'["ok"]', "nothing known"),
-        (b'{"ok": 1}', "nothing known"),
-        (b'["reward", 1.0]', "nothing known"),
-        (b'["exceeded", "patience"]', "nothing known"),
-        (b'["ready"]', "nothing known"),
+        (b'["ok"]', "unknown kind"),
+        (b'{"ok": 1}', "unknown kind"),
+        (b'["reward", 1.0]', "unknown kind"),
+        (b'["exceeded", "patience"]', "unknown kind"),
+        (b'["ready"]', "unknown kind"),
     ],
 )
 def test_lines_that_break_the_form_are_the_end_of_all_reading(line, forged):

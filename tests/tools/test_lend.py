@@ -124,7 +124,7 @@ def test_a_tool_that_raises_is_an_observation(what, name):
 
 def test_tools_need_names_of_their_own():
     for lent in ((), (CalculatorTool(), CalculatorTool()), (CalculatorTool(name="answer"),)):
-        with pytest.raises(ValueError, match="names of their own"):
+        with pytest.raises(ValueError, match="unique name"):
             WithTools(env=Arithmetic(), lent=lent)
 
 

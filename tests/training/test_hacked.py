@@ -73,7 +73,7 @@ def test_a_part_without_a_price_is_refused():
     from gnomon.config import Env
     from gnomon.launch.find import make_env
 
-    with pytest.raises(ConfigError, match="is paid and not declared"):
+    with pytest.raises(ConfigError, match="is paid but not declared"):
         weigh(make_env(Env(type=f"{WATCHED}:Undeclared")))
 
 

@@ -162,7 +162,7 @@ def test_a_slow_import_is_not_charged_to_the_first_reply(tmp_path):
         ("nowhere", "does not name a function"),
         ("no_such_package.rewards:exact", "E131.*cannot be imported"),
         (f"{FILE}:exat", "has no exat.*it has"),
-        ("missing.py:exact", "no file missing.py"),
+        ("missing.py:exact", "the file missing.py does not exist"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_told_at_once(name, said):

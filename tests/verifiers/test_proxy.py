@@ -76,5 +76,5 @@ def test_a_score_that_is_none_is_the_proxys_own_failure(score: object) -> None:
 
 
 def test_one_kind_of_label_is_not_enough() -> None:
-    with pytest.raises(ValueError, match="right and wrong"):
+    with pytest.raises(ValueError, match="correct and wrong"):
         train([("a", "b", True)])
