@@ -317,7 +317,7 @@ def test_countdown_rules(numbers: list[int], target: int, answer: str, status: S
 
 
 def test_a_countdown_that_cannot_be_is_an_error_and_no_endless_search() -> None:
-    with pytest.raises(ValueError, match="target of 1 to 0"):
+    with pytest.raises(ValueError, match="value from 1 to 0"):
         Countdown(target=0).make(Key(0).random())
 
 

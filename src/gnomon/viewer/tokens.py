@@ -78,7 +78,7 @@ def turn_tokens(asked: Record, record: Record, tokenizer: Tokenizer | None, tier
     found = []
     for turn in turns:
         reply = zip(turn.completion.token_ids, turn.completion.logprobs, trained, strict=False)
-        found.append([*prompt(turn.given, tokenizer), *islice(replied(list(reply), tokenizer), MOST)])
+        found.append([*prompt(turn.segments, tokenizer), *islice(replied(list(reply), tokenizer), MOST)])
     return found
 
 
