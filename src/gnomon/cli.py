@@ -6,16 +6,21 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gnomon.commands import importing, reading
 from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
+from gnomon.doctor.command import doctor
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.launch.lines import say
+from gnomon.predictions.command import app as predict_app
 from gnomon.terminal import put
+
+if TYPE_CHECKING:
+    from gnomon.store import RunReader
 
 __all__ = ["app", "main"]
 
@@ -33,6 +38,8 @@ env_app = typer.Typer(no_args_is_help=True, help="List environments.")
 new_app = typer.Typer(no_args_is_help=True, help="Create a file from a template.")
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
+app.add_typer(predict_app, name="predict")
+app.command()(doctor)
 
 
 def main() -> None:
@@ -66,11 +73,9 @@ def train(
     from gnomon.store import require_free
 
     require_free(folder)
-    from gnomon.launch.bars import spark
     from gnomon.launch.display import Display
     from gnomon.launch.local import start
     from gnomon.launch.passed import passed_parts
-    from gnomon.launch.read import summary, summary_text
 
     passed = passed_parts(observers=observe or ())
     put(
@@ -80,8 +85,8 @@ def train(
     with Display(config) as display:
         reader = start(folder, config, display, passed=passed)
     with reader:
-        facts = summary(reader)
-    say(summary_text(facts, spark))
+        facts, text = summarised(reader)
+    say(text)
     again = f"gnomon show {folder} {max(0, facts['steps'] - 1)}"
     put(f"next: {again}" if facts["status"] == "finished" else f"next: gnomon resume {folder}")
     sys.exit(0 if facts["status"] == "finished" else 130)
@@ -101,19 +106,17 @@ def resume(
     with RunReader(folder) as reader:
         reader.recipe  # noqa: B018 - reports a damaged recipe before heavy imports
     from gnomon.config import recorded, resolve
-    from gnomon.launch.bars import spark
     from gnomon.launch.display import Display
     from gnomon.launch.local import resume as go_on
     from gnomon.launch.passed import passed_parts
-    from gnomon.launch.read import summary, summary_text
 
     passed = passed_parts(observers=observe or ())
     config, _ = resolve([recorded(folder / "recipe.toml")])
     with Display(config) as display:
         reader = go_on(folder, display, passed=passed, accept_divergence=accept_divergence)
     with reader:
-        facts = summary(reader)
-    say(summary_text(facts, spark))
+        facts, text = summarised(reader)
+    say(text)
     sys.exit(0 if facts["status"] == "finished" else 130)
 
 
@@ -185,13 +188,12 @@ def show(
 ) -> None:
     """Show a run: its summary, the text of a step, one rollout, or one task in all steps."""
     from gnomon.launch import read
-    from gnomon.launch.bars import spark
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
         if place is None:
-            facts: Any = read.summary(reader)
-            text = read.summary_text(facts, spark)
+            facts: Any
+            facts, text = summarised(reader)
         else:
             address = read.address(place)
             if address.sample is not None:
@@ -673,6 +675,17 @@ def model_gemma(
         )
     gemma.convert(folder, lambda what, share: put(f"{share:>4.0%}  {what}"))
     put(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
+
+
+def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
+    """The summary of a run with the scores of its prediction, as JSON values and as text."""
+    from gnomon.launch.bars import spark
+    from gnomon.launch.read import summary, summary_text
+    from gnomon.predictions.text import shown
+
+    (prediction, scores), facts = shown(reader), summary(reader)
+    text = summary_text(facts, spark)
+    return {**facts, "prediction": prediction}, f"{text}\n{scores}" if scores else text
 
 
 def run_folder(what: str, words: list[str]) -> Path:

@@ -183,7 +183,9 @@ def resume(
         now = manifest(config, env, tier=parts.engine.tier.value, mismatch=parts.mismatch)
         store.tolerate = tolerated(reader, config, env, now, accept_divergence)
         store.rewind(0)
-        store.append([Record(kind="genesis", body=opening(config, env))])  # E403 if recipe or model have changed.
+        predicted = {"prediction": reader.prediction} if reader.prediction else {}
+        first = opening(config, env) | predicted
+        store.append([Record(kind="genesis", body=first)])  # E403 if recipe or model have changed.
         for difference in changes(reader.manifest, now | {"objects": source_of(passed)}):
             teller.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, console, passed.observers)

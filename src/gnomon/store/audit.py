@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gnomon.errors import RunError
 from gnomon.store.checkpoints import examine, stored
-from gnomon.store.journal import damaged
-from gnomon.store.layout import MANIFEST, RECIPE, ROOT, RunStatus, glance, link, unpack
+from gnomon.store.journal import damaged, digest
+from gnomon.store.layout import MANIFEST, PREDICTION, RECIPE, ROOT, RunStatus, glance, link, unpack
 from gnomon.store.reader import RunReader
 
 __all__ = ["VerifyReport", "verify"]
@@ -44,14 +44,19 @@ class VerifyReport:
 
 
 def verify(folder: Path | str) -> VerifyReport:
-    """Re-hash a run: recipe and manifest, chain, attempts, indexes, checkpoints. Changes nothing.
+    """Re-hash a run: recipe, manifest, prediction, chain, attempts, indexes, checkpoints. Changes nothing.
 
     Raises: RunError E404 if there is no run, E406 if it has a newer format.
     """
     with RunReader(folder) as reader, reader.snapshot():
         problems = _texts(reader)
         count, fingerprint, bad = _chain(reader)
-        problems += bad or [*_indexes(reader), *_attempts(reader), *_ending(reader, count, fingerprint)]
+        problems += bad or [
+            *_prediction(reader),
+            *_indexes(reader),
+            *_attempts(reader),
+            *_ending(reader, count, fingerprint),
+        ]
         good = []
         for path in stored(reader.folder):
             why = examine(path, reader.uuid, reader.head)
@@ -79,6 +84,23 @@ def _texts(reader: RunReader) -> list[RunError]:
         elif sha256(path.read_bytes()).hexdigest() != reader.recorded(name):
             found.append(_bad(reader, name, "it differs from the one that the run was started with"))
     return found
+
+
+def _prediction(reader: RunReader) -> list[RunError]:
+    """A prediction that is not the one whose SHA-256 the first record holds."""
+    path, registered = reader.folder / PREDICTION, reader.prediction
+    there = digest(path) if path.is_file() else ""
+    if there == registered:
+        return []
+    known = f"the first record holds the SHA-256 {registered}"
+    if not registered:
+        what, why = "was added after the run began", "the first record holds no prediction"
+        fix = f"rm {shlex.quote(str(path))}"
+    elif not there:
+        what, why, fix = "is missing", known, "restore the file that was registered"
+    else:
+        what, why, fix = "was changed after the run began", known, "restore the file that was registered"
+    return [RunError("E405", f"{PREDICTION} {what}", where=str(reader.folder), why=why, fix=fix)]
 
 
 def _chain(reader: RunReader) -> tuple[int, str, list[RunError]]:

@@ -2,6 +2,7 @@
 
     recipe.toml      the recipe, as it was written
     manifest.json    versions, hardware, code state
+    prediction.json  what somebody expected before the run began; the first record holds its SHA-256
     journal.db       every record (SQLite): the chain; and beside the chain status, events, timings
     checkpoints/     <step>/ with files, state.json and MANIFEST.json
     quarantine/      checkpoints that failed verification
@@ -31,6 +32,7 @@ __all__ = [
     "JOURNAL",
     "LOCK",
     "MANIFEST",
+    "PREDICTION",
     "QUARANTINE",
     "RECIPE",
     "ROOT",
@@ -46,6 +48,7 @@ __all__ = [
 FORMAT = 1
 RECIPE = "recipe.toml"
 MANIFEST = "manifest.json"
+PREDICTION = "prediction.json"
 JOURNAL = "journal.db"
 LOCK = "LOCK"
 CHECKPOINTS = "checkpoints"

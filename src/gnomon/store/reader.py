@@ -135,6 +135,11 @@ class RunReader:
         return str(self.genesis.get("imported", {}).get("format", ""))
 
     @property
+    def prediction(self) -> str:
+        """SHA-256 of the prediction that was registered before the run began; empty where there was none."""
+        return str(self.genesis.get("prediction", ""))
+
+    @property
     def baseline(self) -> Mapping[str, Any] | None:
         """Body of the `baseline` record, None before there is one."""
         return self._last("baseline")

@@ -25,6 +25,7 @@ from gnomon.store.failpoint import failpoint
 from gnomon.store.journal import (
     INSERT,
     build,
+    digest,
     faults,
     find,
     head_before,
@@ -41,6 +42,7 @@ from gnomon.store.layout import (
     JOURNAL,
     LOCK,
     MANIFEST,
+    PREDICTION,
     RECIPE,
     Record,
     RunStatus,
@@ -98,11 +100,12 @@ class Run:
     ) -> Self:
         """Create a run in a new or empty folder. `genesis` is the first record, which determines the whole run.
 
+        A prediction that lies in the folder is an input of the run: the first record holds its SHA-256.
+
         Args: varies: why a second run of the recipe may differ; empty for an exact run.
         Raises: RunError E401 if the folder is not empty, E402 if it is in use; ResourceError E501.
         """
         folder = Path(folder)
-        first = Record(kind="genesis", body=genesis)
         canonical(genesis)
         texts = {RECIPE: recipe.encode(), MANIFEST: json.dumps(json.loads(canonical(manifest)), indent=1).encode()}
         with faults(folder):
@@ -115,6 +118,8 @@ class Run:
             for name, data in texts.items():
                 write_durably(folder / name, data)
             (folder / CHECKPOINTS).mkdir(exist_ok=True)
+            predicted = {"prediction": digest(folder / PREDICTION)} if (folder / PREDICTION).is_file() else {}
+            first = Record(kind="genesis", body={**genesis, **predicted})
             facts = {"uuid": str(uuid4()), "status": RunStatus.RUNNING, "reason": "", "varies": varies}
             build(folder, first, facts | {f"sha256:{name}": sha256(data).hexdigest() for name, data in texts.items()})
             sync(folder.resolve().parent)
@@ -370,7 +375,7 @@ def require_free(folder: Path | str) -> None:
     if JOURNAL in names:
         what = "the folder already contains a run"
         fix = f"gnomon resume {shlex.quote(str(folder))}   (or choose another folder: run=OTHER)"
-    elif strangers := names - OURS:
+    elif strangers := names - OURS - {PREDICTION}:
         what = f"the folder is not empty: it contains {min(strangers)}"
         fix = "choose another folder: run=OTHER"
     else:

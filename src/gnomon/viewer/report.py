@@ -7,6 +7,7 @@ from typing import Any
 
 from gnomon.keys import Key
 from gnomon.launch.read import Address, asked_at, question
+from gnomon.predictions.text import shown
 from gnomon.store import RunReader
 from gnomon.viewer.drawing import drawn
 from gnomon.viewer.facts import charts, overview
@@ -20,7 +21,8 @@ LONGEST = 4000
 
 
 def report(folder: Path) -> str:
-    """The report as HTML that needs no other file: results, curves, rollouts, alarms, cost, how to repeat the run.
+    """The report as HTML that needs no other file: results, prediction, curves, rollouts, alarms, cost, how to repeat
+    the run.
 
     The rollouts are drawn by a key that the run's first record fixes, so that nobody can choose them.
 
@@ -32,6 +34,7 @@ def report(folder: Path) -> str:
         facts = {
             "manifest": reader.manifest,
             "rollouts": {kind: drawn_rollouts(reader, kind) for kind in ("held_out", "rollout")},
+            "prediction": shown(reader)[0],
             "tokens": sum(row.tokens or 0 for row in reader.rollout_rows()),
         }
     return TEMPLATES.get_template("report.html").render(run=run, charts=curves, count=ROLLOUTS, **facts)

@@ -1,0 +1,56 @@
+"""Faults of the advantages: their sign is swapped, or they are all zero although rewards differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gnomon.doctor.evidence import Evidence, Group
+from gnomon.doctor.finding import Finding
+from gnomon.doctor.rates import ERRORS, percent, picked
+
+__all__ = ["find"]
+
+GROUPS = 8
+"""Groups with different rewards below which nothing is reported."""
+
+
+def find(evidence: Evidence) -> Iterator[Finding]:
+    """What the recorded advantages show. A run that recorded none shows nothing."""
+    groups = [group for group in evidence.groups if differ(group)]
+    if len(groups) < GROUPS:
+        return
+    flat = [group for group in groups if all(seen.advantage == 0 for seen in group)]
+    if len(flat) > 0.9 * len(groups):
+        yield Finding(
+            name="advantage.zero",
+            sentence=f"{len(flat)} of {len(groups)} groups with different rewards have only advantages of 0",
+            fix="check the objective's advantage: gnomon exact NAME computes its expected gradient",
+            read=picked(flat, lambda seen: True),
+        )
+        return
+    signs = [(covariance(group), group) for group in groups if group not in flat]
+    against = [group for value, group in signs if value < 0]
+    rate = len(against) / len(signs)
+    error = math.sqrt(max(rate * (1 - rate), 1e-9) / len(signs))
+    if rate - ERRORS * error > 0.5:
+        yield Finding(
+            name="advantage.sign",
+            sentence=f"in {percent(rate)} of {len(signs)} groups rollouts with a higher reward have a lower advantage; "
+            "training makes rewarded replies less likely",
+            fix="the advantage must increase with the reward: check its sign, and the reward that the objective gets "
+            "(gnomon exact NAME)",
+            read=picked(against, lambda seen: True),
+        )
+
+
+def differ(group: Group) -> bool:
+    """Whether a group was trained on, has advantages and different rewards."""
+    trained = all(seen.advantage is not None and not seen.spare for seen in group)
+    return trained and len({seen.reward for seen in group}) > 1
+
+
+def covariance(group: Group) -> float:
+    """Of reward and advantage within a group, times its size."""
+    mean = math.fsum(seen.reward for seen in group) / len(group)
+    return math.fsum((seen.reward - mean) * (seen.advantage or 0.0) for seen in group)

@@ -1,0 +1,189 @@
+"""What the doctor reads of a run: its rollouts in groups, its tasks, metrics and recipe."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from gnomon.config import leaves
+from gnomon.metrics import current
+from gnomon.monitoring.alarms import Alarm, alarms
+from gnomon.store import Record, RunReader
+from gnomon.store.codec import verdict_of
+from gnomon.types import Kind, Status, Stop, Verdict
+
+__all__ = ["END", "Evidence", "Group", "Seen", "evidence_of"]
+
+STEPS = 60
+"""Most steps that are read: the first ones, the last ones, and some between them."""
+END = 5
+"""Steps at the end of a run that are compared with its start."""
+ALARMS = 400
+"""Most steps for which alarms are computed again. Of a longer run, those are taken that were noted while it ran."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A rollout."""
+
+    address: str
+    """As `gnomon show RUN` takes it."""
+    step: int
+    task: int
+    reply: str
+    tokens: int
+    version: int
+    """Of the weights that sampled its last completion."""
+    cut: bool
+    """Whether a limit ended it."""
+    turns: int
+    verdict: Verdict
+    advantage: float | None
+    """None where the record holds none."""
+    spare: bool
+    """Whether its group was sampled and not trained on."""
+
+    @property
+    def reward(self) -> float:
+        return self.verdict.reward
+
+    @property
+    def right(self) -> bool:
+        return self.verdict.correct
+
+    @property
+    def judged(self) -> bool:
+        return self.verdict.status.kind not in (Kind.FAILED, Kind.UNJUDGED)
+
+    @property
+    def unparsable(self) -> bool:
+        return self.verdict.status.kind is Kind.UNPARSABLE
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict.status is Status.FAILED
+
+
+Group = tuple[Seen, ...]
+"""The rollouts of one task in one step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was read of a run."""
+
+    run: str
+    status: str
+    reason: str
+    steps: int
+    """Finished steps; those that were read may be fewer."""
+    groups: tuple[Group, ...]
+    """Of training, in order."""
+    held_out: tuple[Group, ...]
+    """Of the evaluations, in order."""
+    tasks: Mapping[tuple[str, int], Mapping[str, Any]]
+    """Bodies of the task records, by split (`train`, `test`) and index."""
+    metrics: tuple[tuple[int, Mapping[str, float]], ...]
+    """Of every finished step, with its number."""
+    recipe: Mapping[str, Any]
+    """Settings by their full keys."""
+    tier: str
+    alarms: tuple[Alarm, ...]
+    train_tasks: tuple[tuple[str, str], ...] = ()
+    """Id and prompt of tasks of the train split beyond those that were drawn, where the environment could be made."""
+
+    @property
+    def start(self) -> tuple[Group, ...]:
+        """The groups that the first weights sampled: of step 0, and of the evaluation before it."""
+        return tuple(group for group in (*self.groups, *self.held_out) if group[0].step == 0)
+
+    @property
+    def end(self) -> tuple[Group, ...]:
+        """The groups of training in the last steps; empty in a run that is too short for a comparison."""
+        if len(self.read) <= END:
+            return ()
+        return tuple(group for group in self.groups if group[0].step in self.read[-END:])
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """Steps whose groups of training were read."""
+        return tuple(dict.fromkeys(group[0].step for group in self.groups))
+
+    def series(self, name: str) -> list[float]:
+        """A metric in every step that has it."""
+        return [metrics[name] for _, metrics in self.metrics if name in metrics]
+
+    def again(self, *settings: str) -> str:
+        """The command that repeats the run with other settings."""
+        return " ".join(["gnomon train", shlex.quote(f"{self.run}/recipe.toml"), *settings, "run=runs/next"])
+
+
+def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) -> Evidence:
+    """Read a run. Args: train_tasks: as of `Evidence`."""
+    chosen = steps_to_read(reader.steps)
+    records = [record for step in chosen for record in reader.records(step=step)]
+    if not any(record.kind == "rollout" for record in records):  # The first step failed: its rollouts are set aside.
+        for attempt in reader.attempts:
+            records += reader.records(attempt=attempt.number)
+    splits = {"rollout": "train", "held_out": "test"}
+    return Evidence(
+        run=str(reader.folder),
+        status=reader.status.value,
+        reason=reader.reason,
+        steps=reader.steps,
+        groups=grouped(records, "rollout"),
+        held_out=grouped(records, "held_out"),
+        tasks={(splits[r.body["of"]], r.task): r.body for r in records if r.kind == "task" and r.task is not None},
+        metrics=tuple((r.step or 0, current(r.body["metrics"])) for r in reader.records("step")),
+        recipe=leaves(tomllib.loads(reader.recipe)),
+        tier=str(reader.manifest.get("tier", "")),
+        alarms=tuple(alarms(reader)) if reader.steps <= ALARMS else noted(reader),
+        train_tasks=tuple(train_tasks),
+    )
+
+
+def steps_to_read(steps: int) -> list[int]:
+    """All steps of a short run, with the evaluation after the last one; of a long one, both ends and some between."""
+    if steps <= STEPS:
+        return list(range(steps + 1))
+    ends = [*range(END), *range(steps - END, steps + 1)]
+    between = [END + (steps - 2 * END) * k // (STEPS - 2 * END) for k in range(STEPS - 2 * END)]
+    return sorted({*ends, *between})
+
+
+def noted(reader: RunReader) -> tuple[Alarm, ...]:
+    names = ("name", "step", "sentence")
+    found = ({name: event[name] for name in names} | {"read": tuple(event["read"])} for event in reader.alarms())
+    return tuple(Alarm(**event) for event in found)
+
+
+def grouped(records: Sequence[Record], kind: str) -> tuple[Group, ...]:
+    """The groups of rollouts of one kind; consecutive records of one step and task are a group."""
+    spare = {(r.step, r.task) for r in records if r.kind == "task" and r.body["of"] == kind and r.body.get("spare")}
+    found = (record for record in records if record.kind == kind)
+    return tuple(
+        tuple(seen(record, place in spare) for record in group)
+        for place, group in groupby(found, key=lambda r: (r.step, r.task))
+    )
+
+
+def seen(record: Record, spare: bool) -> Seen:
+    body, prefix = record.body, "held-out:" if record.kind == "held_out" else ""
+    limits = (Stop.TRUNCATED, Stop.CONTEXT, Stop.TURNS, Stop.TIME)
+    return Seen(
+        address=f"{prefix}{record.step}:{record.task}:{record.sample}",
+        step=record.step or 0,
+        task=record.task or 0,
+        reply=body["reply"],
+        tokens=body.get("tokens") or 0,
+        version=body.get("version", -1),
+        cut=body.get("stop") in limits,
+        turns=len(body.get("turns") or (1,)),
+        verdict=verdict_of(record),
+        advantage=body.get("advantage"),
+        spare=spare,
+    )

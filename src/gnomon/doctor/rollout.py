@@ -1,0 +1,145 @@
+"""Faults of the rollouts: a wrong template, truncated replies, answers that cannot be parsed, equal replies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gnomon.doctor.evidence import Evidence, Group, Seen
+from gnomon.doctor.finding import Finding
+from gnomon.doctor.rates import percent, picked, share, sign
+from gnomon.doctor.template import foreign
+from gnomon.monitoring.alarms import ADVICE
+from gnomon.store.layout import RECIPE
+
+__all__ = ["find", "has_markers"]
+
+MARKERS = re.compile(
+    r"<\|im_(?:start|end)\|>|<\|(?:start|end)_header_id\|>|<start_of_turn>|<\|channel\|>|\[/?INST\]"
+    r"|^(?:#+ *)?(?:user|human|assistant|instruction|response):?\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""How chat templates mark who speaks."""
+MARKED = 0.2
+"""Share of replies that may hold such a marker."""
+POOR = 0.5
+"""Share of replies without a parsed answer, from which on a forced renderer is suspected."""
+CUT_OFF = 0.2
+"""Share of replies that a limit may end. TRL shows it as `completions/clipped_ratio`."""
+UNPARSABLE = 0.5
+"""Share of complete replies that may lack an answer."""
+ALIKE = 0.5
+"""Share of groups whose replies may all be equal."""
+SHORT = 8
+"""Tokens below which equal replies are no surprise."""
+
+
+def find(evidence: Evidence) -> Iterator[Finding]:
+    for look in (template, no_end, cut_off, unparsable, alike):
+        if found := look(evidence):
+            yield found
+
+
+def has_markers(seen: Seen) -> bool:
+    return MARKERS.search(seen.reply) is not None
+
+
+def template(evidence: Evidence) -> Finding | None:
+    """The renderer is not the one of the model folder and the replies are poor, or replies hold markers of roles."""
+    marked = sign(evidence, has_markers, MARKED)
+    why = foreign(evidence.recipe)
+    poor = share(evidence.start, lambda seen: seen.unparsable or seen.cut)
+    if why and poor is not None and poor.mean > POOR:
+        return Finding(
+            name="rollout.template",
+            sentence=f"{why}; {percent(poor.mean)} of the first replies have no answer or do not end",
+            fix=evidence.again("policy.renderer=auto"),
+            read=picked(evidence.start, lambda seen: seen.unparsable or seen.cut),
+        )
+    if marked is None:
+        return None
+    return Finding(
+        name="rollout.template",
+        sentence=f"{percent(marked.rate)} of the replies contain markers of a chat template {marked.when}; the policy "
+        "writes the turns of others",
+        fix=evidence.again("policy.renderer=auto") + "   (and check eos_token_id in generation_config.json)",
+        since=marked.since,
+        read=marked.read,
+    )
+
+
+def no_end(evidence: Evidence) -> Finding | None:
+    """Replies that hold an answer and go on to the limit."""
+    found = sign(evidence, lambda seen: seen.cut and seen.verdict.extracted is not None, CUT_OFF)
+    if found is None:
+        return None
+    return Finding(
+        name="rollout.no_end",
+        sentence=f"{percent(found.rate)} of the replies contain an answer and go on to the token limit {found.when}",
+        fix=evidence.again("""'rollout.stop=["</answer>"]'""") + "   (or set eos_token_id in generation_config.json)",
+        since=found.since,
+        read=found.read,
+    )
+
+
+def cut_off(evidence: Evidence) -> Finding | None:
+    """Replies that a limit ends."""
+    found = sign(evidence, lambda seen: seen.cut and seen.verdict.extracted is None, CUT_OFF)
+    if found is None:
+        return None
+    limit = evidence.recipe.get("rollout.max_tokens", 0)
+    return Finding(
+        name="rollout.cut_off",
+        sentence=f"{percent(found.rate)} of the replies are truncated before an answer {found.when} "
+        f"(rollout.max_tokens={limit})",
+        fix=evidence.again(f"rollout.max_tokens={max(128, 4 * limit)}"),
+        since=found.since,
+        read=found.read,
+    )
+
+
+def unparsable(evidence: Evidence) -> Finding | None:
+    """Complete replies without an answer that can be parsed."""
+    found = sign(evidence, lambda seen: seen.unparsable and not seen.cut, UNPARSABLE)
+    if found is None:
+        return None
+    groups = evidence.start if found.since == 0 else evidence.end
+    mute = [seen for group in groups for seen in group if seen.unparsable and not seen.cut]
+    there = sum(mentions(evidence, seen) for seen in mute) / len(mute)
+    return Finding(
+        name="rollout.unparsable",
+        sentence=f"{percent(found.rate)} of the replies end and have no answer that can be parsed {found.when}; the "
+        f"reference answer stands somewhere in {percent(there)} of them",
+        fix=f"{ADVICE['answers.unreadable']}; gnomon replay {evidence.run} env.strictness=last judges these replies "
+        f"leniently ({RECIPE} has the present setting)",
+        since=found.since,
+        read=found.read,
+    )
+
+
+def mentions(evidence: Evidence, seen: Seen) -> bool:
+    """Whether the reference answer stands in a reply as a word."""
+    split = "test" if seen.address.startswith("held-out:") else "train"
+    answer = str(evidence.tasks.get((split, seen.task), {}).get("answer") or "")
+    return bool(answer) and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", seen.reply) is not None
+
+
+def alike(evidence: Evidence) -> Finding | None:
+    """All replies of a group are equal, at the temperature of the run."""
+    groups = [g for g in evidence.groups if len(g) > 1 and max(seen.tokens for seen in g) >= SHORT]
+    first = [group for group in groups if group[0].step == 0]
+    equal = [group for group in first if is_alike(group)]
+    if len(first) < SHORT or len(equal) <= ALIKE * len(first):
+        return None
+    return Finding(
+        name="rollout.alike",
+        sentence=f"in {percent(len(equal) / len(first))} of the first groups all replies are equal "
+        f"(rollout.temperature={evidence.recipe.get('rollout.temperature', 1.0):g})",
+        fix="give every rollout of a group its own seed, or raise the temperature: "
+        + evidence.again("rollout.temperature=1.0"),
+        read=picked(equal, lambda seen: True),
+    )
+
+
+def is_alike(group: Group) -> bool:
+    return len({seen.reply for seen in group}) == 1

@@ -1,0 +1,88 @@
+"""Predictions, their scores and a person's calibration as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gnomon.errors import RunError
+from gnomon.predictions.calibration import FEW, Calibration
+from gnomon.predictions.outcome import Answer, Scored, score
+from gnomon.predictions.register import Prediction
+from gnomon.store import RunReader
+from gnomon.terminal import one_line
+
+__all__ = ["calibration_text", "line_to_publish", "registered_text", "scored_text", "shown"]
+
+UNITS = {"brier": "Brier", "log": "log score", "interval": "interval score", "pinball": "pinball loss"}
+
+
+def line_to_publish(prediction: Prediction, sha256: str) -> str:
+    return f"gnomon prediction sha256:{sha256} by {one_line(prediction.by)} for run {one_line(prediction.run)}"
+
+
+def registered_text(prediction: Prediction, sha256: str, path: str) -> str:
+    """What was registered, and the line that proves it to others."""
+    asked = zip(prediction.questions, prediction.rules, strict=True)
+    return "\n".join(
+        [
+            f"{path}   by {one_line(prediction.by)}, {prediction.at}",
+            *(f"  {one_line(question.sentence)}\n    {one_line(rule)}" for question, rule in asked),
+            "publish this line before the run begins, where others see it with a date:",
+            line_to_publish(prediction, sha256),
+        ]
+    )
+
+
+def scored_text(scored: Scored) -> str:
+    """A line for the prediction, one for each question, one for the means."""
+    lines = [f"prediction   by {one_line(scored.prediction.by)}, {scored.prediction.at}, sha256 {scored.sha256[:16]}"]
+    lines.append(f"             {scored.attested}")
+    lines += [f"             {one_line(answer.question.sentence)}: {outcome(answer)}" for answer in scored.answers]
+    means = {name: value for name in ("brier", "log") if (value := scored.mean(name)) is not None}
+    if means:
+        lines.append(f"             mean {scores_text(means)}")
+    return "\n".join(lines)
+
+
+def shown(reader: RunReader) -> tuple[dict[str, Any], str]:
+    """The prediction of a run as JSON values and as text; both empty without one. A changed one is an `error`."""
+    try:
+        found = score(reader)
+    except RunError as error:
+        return {"error": f"{error.what}: {error.why}"}, f"prediction   {one_line(error.what)}: {one_line(error.why)}"
+    return ({}, "") if found is None else (found.body(), scored_text(found))
+
+
+def outcome(answer: Answer) -> str:
+    if answer.state != "resolved":
+        return f"{answer.state} ({one_line(answer.why)})"
+    value = "" if answer.value is None else f"{answer.value:.4g}"
+    why = f" ({one_line(answer.why)})" if answer.why else ""
+    words = {True: "yes, ", False: "no, ", None: ""}[answer.happened]
+    return f"{words}{value}{why}   {scores_text(answer.scores)}"
+
+
+def scores_text(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{UNITS[name]} {value:.3f}" for name, value in scores.items())
+
+
+def calibration_text(found: Sequence[Calibration]) -> str:
+    return "\n".join(line for each in found for line in person_lines(each)) or "no prediction was found"
+
+
+def person_lines(found: Calibration) -> list[str]:
+    counts = ", ".join(f"{count} {state}" for state, count in found.states.items())
+    lines = [f"{one_line(found.by)}   {found.runs} runs, questions: {counts}"]
+    if found.brier is not None and found.log is not None and found.base_rate is not None:
+        skill = "undefined, as every event had the same outcome" if found.skill is None else f"{found.skill:+.3f}"
+        lines.append(f"  Brier {found.brier:.3f}, log score {found.log:.3f} (clipped at .01), means over runs")
+        lines.append(f"  skill against the base rate ({found.base_rate:.2f}): {skill}")
+    if found.events < FEW:
+        lines.append(f"  calibration: too few events ({found.events} of at least {FEW})")
+    for each in found.bins:
+        lines.append(f"  stated {each.stated:.2f}   happened {each.happened}   {each.happened.n} events")
+    for level, rate in found.coverage.items():
+        lines.append(f"  intervals of {float(level):.0%}: {rate} held the value   {rate.n} intervals")
+    lines += [f"  left out: {one_line(folder)}: {one_line(why)}" for folder, why in found.left_out.items()]
+    return lines
