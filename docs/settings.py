@@ -52,7 +52,7 @@ OPEN = {
 
 def text() -> str:
     """The whole file."""
-    tables = {name: field.annotation for name, field in RunConfig.model_fields.items() if table(field.annotation)}
+    tables = dict(tables_of(RunConfig))
     names = ", ".join(
         f'"{each}"' for each in sorted(["Objective", "ObjectiveSettings", "Settings", *map(title, tables)])
     )
@@ -83,6 +83,15 @@ def text() -> str:
 
 def table(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in (config.Env, config.Objective)
+
+
+def tables_of(kind: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+    """Tables by name, those within a table before it."""
+    for name, field in kind.model_fields.items():
+        if table(field.annotation):
+            assert field.annotation is not None
+            yield from tables_of(field.annotation)
+            yield name, field.annotation
 
 
 def title(name: str) -> str:
@@ -118,6 +127,8 @@ def spelled(kind: Any) -> str:
         return " | ".join("None" if part is type(None) else spelled(part) for part in get_args(kind))
     if origin is list:
         return f"list[{spelled(get_args(kind)[0])}]"
+    if table(kind):
+        return title(kind.__name__)
     if hasattr(kind, "__metadata__"):
         return spelled(get_args(kind)[0])
     return str(kind.__name__)

@@ -215,18 +215,26 @@ def export(
     run: Annotated[str, typer.Argument(metavar="RUN[:STEP]", help="A run; without STEP its newest checkpoint.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the model; must be empty or absent.")],
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16; default: the run's policy.dtype.")] = "",
+    merged: Annotated[
+        bool, typer.Option("--merged", help="Merge the adapter of a LoRA run into its base model.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the trained policy as a model folder that transformers and vLLM load, with tokenizer, template and card."""
+    """Write the trained policy as a folder that transformers, PEFT and vLLM load, with tokenizer, template and card."""
     from gnomon.launch.export import export as write
 
-    done = write(run, folder, dtype)
+    done = write(run, folder, dtype, merged=merged)
     if as_json:
-        put(json.dumps({"folder": str(done.folder), "step": done.step, "dtype": done.dtype, "files": done.files}))
+        facts = {"folder": str(done.folder), "step": done.step, "dtype": done.dtype, "files": done.files}
+        put(json.dumps(facts if done.merge_gap is None else facts | {"merge_gap": done.merge_gap}))
         return
     put(f"{done.folder}: the policy after step {done.step}, {done.dtype}")
     put("\n".join(f"  {size:>13,} bytes  {name}" for name, size in done.files.items()))
-    put(f"next: gnomon eval ENV policy={done.folder}")
+    if done.merge_gap is not None:
+        put(f"merging changed log-probabilities of recorded tokens by up to {done.merge_gap:.2g} nats")
+    loadable = "config.json" in done.files
+    more = f"gnomon eval ENV policy={folder}" if loadable else f"gnomon export {run} {folder}-merged --merged"
+    put(f"next: {more}")
 
 
 app.command("export-rollouts")(reading.export_rollouts)

@@ -15,7 +15,11 @@ OURS = {
     "warmup_ratio": "optim.warmup", "lr_scheduler_type": "optim.min_lr_ratio", "max_grad_norm": "optim.max_grad_norm",
     "save_steps": "save.every", "save_total_limit": "save.keep", "eval_steps": "eval.every", "bf16": "policy.dtype",
     "torch_dtype": "policy.dtype", "model_name_or_path": "policy.path", "model": "policy.path",
-    "model_name": "policy.path", "dataset_name": "env.path", "output_dir": "run",
+    "model_name": "policy.path", "device": "policy.device", "device_map": "policy.device",
+    "gradient_checkpointing": "policy.activation_checkpointing", "lora_r": "policy.lora.rank",
+    "use_peft": "policy.lora.rank",
+    "peft_config": "policy.lora.rank", "lora_target_modules": "policy.lora.targets", "dataset_name": "env.path",
+    "output_dir": "run",
     # verl 0.7
     "actor_rollout_ref.rollout.n": "rollout.group", "data.train_batch_size": "rollout.prompts",
     "train_batch_size": "rollout.prompts", "data.max_response_length": "rollout.max_tokens",
@@ -29,7 +33,10 @@ OURS = {
     "algorithm.lam": "objective.lam", "total_epochs": "budget.steps", "total_training_steps": "budget.steps",
     "test_freq": "eval.every", "save_freq": "save.every", "critic.optim.lr": "critic.lr",
     "experiment_name": "run", "default_local_dir": "run", "custom_reward_function.path": "env.type",
+    "enable_gradient_checkpointing": "policy.activation_checkpointing", "lora_rank": "policy.lora.rank",
+    "lora_alpha": "policy.lora.alpha", "target_modules": "policy.lora.targets",
     # prime-rl 0.5
+    "lora": "policy.lora.rank", "lora.rank": "policy.lora.rank", "lora.alpha": "policy.lora.alpha",
     "rollouts_per_example": "rollout.group", "orchestrator.batch_size": "rollout.prompts",
     "batch_size": "rollout.prompts", "seq_len": "rollout.context", "model.name": "policy.path",
     "environment.id": "env.type", "env.id": "env.type", "max_norm": "optim.max_grad_norm",
@@ -43,8 +50,7 @@ OURS = {
 """Their key, whole or its end, to ours."""
 
 BATCH = "a step has rollout.prompts x rollout.group rollouts; the size of a micro-batch changes no result"
-ADAPTER = "there are no adapters: all weights are trained"
-DEVICE = "training runs on the CPU, in one process"
+DEVICE = "training runs on one device (policy.device), in one process"
 SAMPLING = "replies are sampled from the full distribution at rollout.temperature, since that distribution is trained"
 ENGINE = "there is one engine, in the same process as the learner"
 TRACKER = "a run is recorded in its folder; gnomon show RUN reads it"
@@ -53,10 +59,8 @@ LAG = "every rollout is sampled with the current weights"
 ABSENT = {
     "per_device_train_batch_size": BATCH, "gradient_accumulation_steps": BATCH, "generation_batch_size": BATCH,
     "ppo_micro_batch_size": BATCH, "ppo_micro_batch_size_per_gpu": BATCH, "micro_batch_size": BATCH,
-    "log_prob_micro_batch_size_per_gpu": BATCH, "gradient_checkpointing": BATCH,
-    "enable_gradient_checkpointing": BATCH, "lora": ADAPTER, "lora_r": ADAPTER, "lora_rank": ADAPTER,
-    "lora_alpha": ADAPTER, "use_peft": ADAPTER, "peft_config": ADAPTER, "device": DEVICE, "device_map": DEVICE,
-    "cuda": DEVICE, "gpus": DEVICE, "n_gpus_per_node": DEVICE, "nnodes": DEVICE, "tensor_model_parallel_size": DEVICE,
+    "log_prob_micro_batch_size_per_gpu": BATCH, "cuda": DEVICE, "gpus": DEVICE, "n_gpus_per_node": DEVICE,
+    "nnodes": DEVICE, "tensor_model_parallel_size": DEVICE,
     "gpu_memory_utilization": DEVICE, "deepspeed": DEVICE, "fsdp": DEVICE, "fp16": DEVICE, "top_p": SAMPLING,
     "top_k": SAMPLING, "min_p": SAMPLING, "repetition_penalty": SAMPLING, "use_vllm": ENGINE, "vllm_mode": ENGINE,
     "rollout.name": ENGINE, "inference": ENGINE, "report_to": TRACKER, "logger": TRACKER, "wandb": TRACKER,

@@ -1,4 +1,4 @@
-"""Learning rates where none is given: they follow the size of the model that is trained. Needs no torch."""
+"""Learning rates where none is given: they follow the size of the model and what of it is trained. Needs no torch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ __all__ = ["Rates", "parameters", "rates"]
 
 SMALL = 10_000_000
 """Parameters below which a model is trained like the one that ships."""
+ADAPTER = 10
+"""How many times higher the rate of an adapter is than that of all weights."""
 
 
 class Rates(NamedTuple):
@@ -21,15 +23,25 @@ class Rates(NamedTuple):
     why: str
 
 
-def rates(path: str) -> Rates:
+def rates(path: str, *, adapter: bool = False) -> Rates:
     """The default learning rates for a model folder, or `tiny`.
 
     The policy that ships learns at 1e-3 (docs/results.md). A model of more than ten million parameters, all of them
     trained, gets what is usual for pretrained ones: 1e-6 for the policy, 1e-5 for the critic.
 
+    Args: adapter: whether an adapter is trained in the place of all weights; its rates are `ADAPTER` times as high.
     Source: 1e-6: DeepSeekMath (Shao et al., arXiv 2402.03300, §4.2), DAPO (Yu et al., arXiv 2503.14476, §4.1), and the
-        default of TRL's `GRPOConfig` and of verl; 1e-5 for the critic: verl's default.
+        default of TRL's `GRPOConfig` and of verl; 1e-5 for the critic: verl's default; ten times for an adapter:
+        Schulman et al. 2025, "LoRA Without Regret", thinkingmachines.ai/blog/lora.
     """
+    full = full_rates(path)
+    if not adapter:
+        return full
+    return Rates(ADAPTER * full.policy, ADAPTER * full.critic, f"{full.why}, times {ADAPTER} for an adapter")
+
+
+def full_rates(path: str) -> Rates:
+    """The rates where all weights are trained."""
     if path == "tiny":
         return Rates(1e-3, 1e-3, "the default for the policy that ships")
     count = parameters(Path(path))

@@ -54,23 +54,26 @@ def settings() -> tuple[Setting, ...]:
     """Every setting but the options of objectives and environments, in the order of the configuration."""
     short = {key: word for word, key in SHORT.items()}
     documented = field_docs(ast.parse(inspect.getsource(sections)))
-    found = []
-    for name, field in RunConfig.model_fields.items():
-        section = field.annotation
-        if not (isinstance(section, type) and issubclass(section, BaseModel)):
-            below = {name: (field, documented.get(("RunConfig", name), ""))}
+    return tuple(
+        Setting(
+            key=key,
+            short=short.get(key, ""),
+            values=values_of(field),
+            default=shown(field.default),
+            text=documented.get((section, key.rpartition(".")[2]), ""),
+        )
+        for key, section, field in keys_of(RunConfig)
+    )
+
+
+def keys_of(section: type[BaseModel], above: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Every key below a section, with the name of the section that has it and its field."""
+    for name, field in section.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from keys_of(kind, f"{above}{name}.")
         else:
-            below = {
-                f"{name}.{inner}": (of, documented.get((section.__name__, inner), ""))
-                for inner, of in section.model_fields.items()
-            }
-        for key, (of, text) in below.items():
-            found.append(
-                Setting(
-                    key=key, short=short.get(key, ""), values=values_of(of), default=shown(of.default), text=text
-                )
-            )  # fmt: skip
-    return tuple(found)
+            yield f"{above}{name}", section.__name__, field
 
 
 def field_docs(tree: ast.Module) -> dict[tuple[str, str], str]:

@@ -16,6 +16,7 @@ __all__ = [
     "BudgetSettings",
     "CriticSettings",
     "EvalSettings",
+    "LoraSettings",
     "Objective",
     "ObjectiveSettings",
     "OptimSettings",
@@ -98,6 +99,18 @@ Objective = Literal[
 ]
 
 
+class LoraSettings(TypedDict, total=False):
+    """Training of a low-rank adapter (LoRA) in the place of all weights. Needs `gnomon[lora]`."""
+
+    rank: int
+    """Rank of the adapter. 0 trains every weight of the model and has no adapter."""
+    alpha: int
+    """What the adapter computes is multiplied by alpha / rank."""
+    targets: list[str]
+    """Layers with an adapter, by the last part of their name, such as `q_proj`. `all-linear` means every linear layer
+    except the vocabulary projection."""
+
+
 class PolicySettings(TypedDict, total=False):
     """The model that is trained."""
 
@@ -106,8 +119,15 @@ class PolicySettings(TypedDict, total=False):
     dtype: Literal["float32", "bfloat16"]
     """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
     are float32."""
+    device: Literal["auto", "cpu", "cuda"]
+    """Where the policy, its reference and its critic are computed. `auto` is `cuda` where torch finds a CUDA device."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
+    activation_checkpointing: bool
+    """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
+    memory, about a third more time. The result is the same in every bit."""
+    lora: LoraSettings
+    """The adapter that is trained in the place of all weights."""
 
 
 class RolloutSettings(TypedDict, total=False):
@@ -188,7 +208,8 @@ class OptimSettings(TypedDict, total=False):
     """AdamW and its schedule."""
 
     lr: float
-    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
+    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones;
+    ten times as much for an adapter (`policy.lora`)."""
     min_lr_ratio: float
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: int
@@ -207,7 +228,8 @@ class CriticSettings(TypedDict, total=False):
     """The value function of objectives that ask for one."""
 
     lr: float
-    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5."""
+    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5;
+    ten times as much for an adapter (`policy.lora`)."""
     max_grad_norm: float
     """Largest norm of the critic's gradient."""
 

@@ -8,6 +8,7 @@ import math
 import random
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,11 +25,12 @@ from gnomon.keys import Key
 from gnomon.launch.arena import contests
 from gnomon.launch.display import Silent
 from gnomon.launch.rating import SCALE, fit, intervals, p_value
-from gnomon.launch.saved import saved_model
+from gnomon.launch.saved import saved_policy
 from gnomon.launch.strategy import REPLIES, prompts, read
 from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Rollouts, across_players, objective
@@ -326,15 +328,22 @@ def taught(policy: Policy, asked: dict[tuple[str, str], tuple[int, ...]], bet: f
         optimizer.step()
 
 
+def place_of(name: str) -> Path:
+    """The folder that the policy of a name is read from."""
+    folder = saved_policy(name, Precision()).folder
+    assert folder
+    return folder
+
+
 def test_players_are_found_by_run_and_step_and_told_when_they_are_not(tmp_path):
     with gnomon.train("kuhn_poker", run=tmp_path / "r", quiet=True, steps=2, save={"every": 1, "keep": 9}, **SMALL):
         pass
-    assert saved_model(str(tmp_path / "r")).name == "000002" and saved_model(f"{tmp_path}/r:1").name == "000001"
-    assert saved_model("tiny") == model_folder("tiny")
+    assert place_of(str(tmp_path / "r")).name == "000002" and place_of(f"{tmp_path}/r:1").name == "000001"
+    assert place_of("tiny") == model_folder("tiny")
     with pytest.raises(RunError, match=r"E185.*7"):
-        saved_model(f"{tmp_path}/r:7")
+        place_of(f"{tmp_path}/r:7")
     (tmp_path / "r/checkpoints/000002/model.safetensors").write_bytes(b"torn")
-    assert saved_model(str(tmp_path / "r")).name == "000001"
+    assert place_of(str(tmp_path / "r")).name == "000001"
     with RunReader(tmp_path / "r") as reader:
         assert reader.status == "finished"
     from typer.testing import CliRunner

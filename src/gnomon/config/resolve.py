@@ -41,7 +41,7 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
             origins[name] = source.origins.get(key, "a default")
     problems = without_mistakes(values, origins)
     bring(values, origins)
-    found = rates(model_of(values))
+    found = rates(model_of(values), adapter=has_adapter(values))
     for name, rate in (("optim.lr", found.policy), ("critic.lr", found.critic)):
         if name not in origins and isinstance(values.setdefault(name.partition(".")[0], {}), dict):
             put(values, name, rate)
@@ -72,6 +72,12 @@ def model_of(values: Mapping[str, Any]) -> str:
     """The model folder as it stands, `tiny` where none is given."""
     below = values.get("policy")
     return str(below.get("path", "tiny") if isinstance(below, dict) else below or "tiny")
+
+
+def has_adapter(values: Mapping[str, Any]) -> bool:
+    """Whether an adapter is trained, as the settings stand."""
+    rank = leaves(values).get("policy.lora.rank", 0)
+    return isinstance(rank, int) and rank > 0
 
 
 def without_mistakes(values: dict[str, Any], origins: Origins) -> list[ConfigError]:

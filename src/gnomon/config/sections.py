@@ -28,6 +28,18 @@ class Env(Section):
         return dict(self.model_extra or {})
 
 
+class Lora(Section):
+    """Training of a low-rank adapter (LoRA) in the place of all weights. Needs `gnomon[lora]`."""
+
+    rank: Annotated[int, Field(ge=0)] = 0
+    """Rank of the adapter. 0 trains every weight of the model and has no adapter."""
+    alpha: Annotated[int, Field(ge=1)] = 32
+    """What the adapter computes is multiplied by alpha / rank."""
+    targets: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)] = ["all-linear"]
+    """Layers with an adapter, by the last part of their name, such as `q_proj`. `all-linear` means every linear layer
+    except the vocabulary projection."""
+
+
 class Policy(Section):
     """The model that is trained."""
 
@@ -36,8 +48,15 @@ class Policy(Section):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
     are float32."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the policy, its reference and its critic are computed. `auto` is `cuda` where torch finds a CUDA device."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
+    activation_checkpointing: bool = False
+    """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
+    memory, about a third more time. The result is the same in every bit."""
+    lora: Lora = Lora()
+    """The adapter that is trained in the place of all weights."""
 
 
 class Rollout(Section):
@@ -104,7 +123,8 @@ class Optim(Section):
     """AdamW and its schedule."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones."""
+    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones;
+    ten times as much for an adapter (`policy.lora`)."""
     min_lr_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -142,7 +162,8 @@ class Critic(Section):
     """The value function of objectives that ask for one."""
 
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5."""
+    """Peak learning rate of the critic. Its default is 1e-3 for models of up to ten million parameters, else 1e-5;
+    ten times as much for an adapter (`policy.lora`)."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of the critic's gradient."""
 

@@ -14,7 +14,7 @@ from gnomon.engines.decoder import Decoder
 from gnomon.errors import ModelError, NumericsError
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
-from gnomon.models.weights import Kind, WeightsRef
+from gnomon.models.weights import WeightsRef
 from gnomon.types import Completion, Request, Sampling
 
 __all__ = ["Embedded"]
@@ -84,7 +84,7 @@ class Embedded:
     def load(self, weights: WeightsRef) -> None:
         if not all(answer.done() for answer in [*self._answers.values(), *(answer for _, answer in self._waiting)]):
             raise RuntimeError("the engine is decoding; weights are loaded between two batches")
-        require_loadable(weights, self.policy.base)
+        require_loadable(weights, self.policy)
         self.policy.update(weights.read())
         found = score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]).cpu()
         gap = float((found - torch.tensor(weights.probe_logp, device="cpu")).abs().max())
@@ -137,17 +137,19 @@ def decoded(decoder: Decoder, requests: Sequence[Request]) -> list[Completion]:
     return [found[number] for number in sorted(found)]
 
 
-def require_loadable(weights: WeightsRef, base: str) -> None:
-    """Raises: ModelError E323 for weights that are not all parameters of a model begun from this base."""
-    if weights.kind is Kind.FULL and (weights.base == base or not (weights.base and base)):
+def require_loadable(weights: WeightsRef, policy: Policy) -> None:
+    """Raises: ModelError E323 for weights of another kind than the policy's, or that began from another model."""
+    same = weights.base == policy.base or not (weights.base and policy.base)
+    if weights.kind is policy.kind and same:
         return
-    problem = f"are of the kind {weights.kind.value}" if weights.kind is not Kind.FULL else "began from another model"
+    problem = "began from another model" if weights.kind is policy.kind else f"are of the kind {weights.kind.value}"
+    holds = f"an adapter of rank {policy.adapter.adapter.rank}" if policy.adapter else "every parameter"
     raise ModelError(
         "E323",
         f"the engine cannot load these weights: they {problem}",
         where=f"version {weights.version}",
-        why="this engine holds every parameter of the model that its own folder has",
-        fix="give sampler and learner the same model folder",
+        why=f"this engine loads {holds} of the model that its own folder has",
+        fix="give sampler and learner the same model folder and the same policy.lora",
     )
 
 

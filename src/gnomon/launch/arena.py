@@ -18,10 +18,8 @@ from gnomon.keys import Key
 from gnomon.launch.find import make_env
 from gnomon.launch.loops import finished
 from gnomon.launch.rating import fit, intervals, p_value
-from gnomon.launch.saved import saved_model
-from gnomon.models.policy import Policy
+from gnomon.launch.saved import saved_policy
 from gnomon.models.precision import Precision
-from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Limits
 from gnomon.rollout.match import Deal, Match
@@ -77,19 +75,19 @@ def arena(names: list[str], config: RunConfig, *, games: int, progress: Progress
     Args: names: `RUN` or `FOLDER`, or `RUN:STEP` for the checkpoint of a step; games: of every pair, in both orders.
     """
     torch.set_num_threads(config.threads)
-    folders = {name: saved_model(name) for name in names}
-    if len(folders) < 2:
+    if len(set(names)) < 2:
         raise ConfigError("E184", "a match needs two different players", where=" ".join(names))
     precision = Precision.only(getattr(torch, config.policy.dtype))
-    tokens = {(folder / "tokenizer.json").read_bytes() for folder in folders.values()}
+    policies = {name: saved_policy(name, precision) for name in names}
+    tokens = {(policy.tokenizer.folder / "tokenizer.json").read_bytes() for policy in policies.values()}
     if len(tokens) > 1:
         raise ConfigError(
             "E180", "these policies have different tokenizers", where=" ".join(names),
             why="a game is stored as tokens, which each tokenizer would decode to different text",
             fix="use policies that were trained from the same base",
         )  # fmt: skip
-    engines: dict[str, Engine] = {name: Embedded(Policy.load(folder, precision)) for name, folder in folders.items()}
-    env, tokenizer = make_env(config.env), Tokenizer(next(iter(folders.values())))
+    engines: dict[str, Engine] = {name: Embedded(policy) for name, policy in policies.items()}
+    env, tokenizer = make_env(config.env), next(iter(policies.values())).tokenizer
     workers = EnvWorkers(
         env, workers=config.workers.count, seconds=config.workers.seconds, memory=config.workers.memory_mib * 2**20,
         retries=config.workers.retries,

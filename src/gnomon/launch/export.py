@@ -1,4 +1,4 @@
-"""A trained policy as a model folder for other software: weights, tokenizer, template, generation settings, a card."""
+"""A trained policy for other software: a model folder, or the adapter that a run trained, with tokenizer and card."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from transformers import GenerationConfig
 
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import ConfigError
-from gnomon.launch.saved import checkpoint, split_step
+from gnomon.launch.saved import checkpoint, split_step, trained_policy
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
+from gnomon.models.scoring import score
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, Renderer, choose
 from gnomon.rendering.choose import writes
@@ -34,6 +35,8 @@ __all__ = ["Export", "export"]
 SHARD = "5GB"
 """Largest weights file; larger models are written as several with an index."""
 DTYPES = ("float32", "bfloat16")
+COMPARED = 32
+"""Most recorded rollouts whose log-probabilities are compared before and after a merge."""
 PAPERS = ("LICENSE*", "NOTICE*", "USE_POLICY*")
 """Files of the base model's folder that must travel with its weights."""
 
@@ -48,25 +51,43 @@ class Export:
     dtype: str
     files: Mapping[str, int]
     """Size in bytes by name."""
+    merge_gap: float | None = None
+    """Of an adapter that was merged: the largest difference in log-probability that rounding made, over recorded
+    tokens."""
 
 
-def export(name: str, folder: Path, dtype: str = "") -> Export:
-    """Write the policy of `RUN` (its newest checkpoint) or `RUN:STEP` as a hub-format folder.
+def export(name: str, folder: Path, dtype: str = "", *, merged: bool = False) -> Export:
+    """Write the policy of `RUN` (its newest checkpoint) or `RUN:STEP` as a folder in the format of the hub.
 
-    The folder is complete or absent, and holds no optimiser state. `generation_config.json` samples as in training.
+    Of a run that trained an adapter it is an adapter folder of PEFT; `merged` makes it a model folder. The folder is
+    complete or absent, and holds no optimiser state. `generation_config.json` samples as in training.
 
-    Args: dtype: `float32` or `bfloat16`; empty for the run's `policy.dtype`.
-    Raises: ConfigError E050 when the folder holds files, E051 for another dtype; RunError E185 when the run has no
-        such checkpoint, E404 when there is no run.
+    Args: dtype: of a model folder, `float32` or `bfloat16`; empty for the run's `policy.dtype`. An adapter is float32.
+    Raises: ConfigError E050 when the folder holds files, E051 for another dtype, E053 for `merged` without an adapter;
+        RunError E185 when the run has no such checkpoint, E186 when its base model has changed, E404 when there is no
+        run.
     """
     run, step = split_step(name)
-    if dtype not in ("", *DTYPES):
-        raise ConfigError(
-            "E051",
-            f"weights cannot be written as {dtype!r}",
-            where="--dtype",
-            fix=f"--dtype {' or --dtype '.join(DTYPES)}",
-        )
+    require_free(name, folder)
+    with RunReader(run) as reader:
+        saved = load_checkpoint(checkpoint(run, step), ())
+        config, _ = resolve([recorded(run / RECIPE)])
+        dtype = chosen_dtype(config, dtype, merged)
+        fresh = folder.absolute().parent / f".{folder.name}-{uuid4().hex[:8]}"
+        try:
+            fresh.mkdir(parents=True)
+            gap = write_model(reader, config, saved, fresh, dtype, merged)
+            if folder.exists():
+                folder.rmdir()
+            fresh.rename(folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    return Export(folder=folder, step=saved.step, dtype=dtype, files=sizes, merge_gap=gap)
+
+
+def require_free(name: str, folder: Path) -> None:
+    """Raises: ConfigError E050 where the folder is a file or holds files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(
             "E050",
@@ -75,38 +96,76 @@ def export(name: str, folder: Path, dtype: str = "") -> Export:
             why="an export never overwrites files",
             fix=f"gnomon export {name} {folder}-2",
         )
-    with RunReader(run) as reader:
-        saved = load_checkpoint(checkpoint(run, step), ())
-        config, _ = resolve([recorded(run / RECIPE)])
-        dtype = dtype or config.policy.dtype
-        fresh = folder.absolute().parent / f".{folder.name}-{uuid4().hex[:8]}"
-        try:
-            renderer = write_model(saved.path, fresh, config, dtype)
-            text = card(reader, config, saved, dtype, prompts_text(fresh, renderer))
-            (fresh / "README.md").write_text(text, "utf-8")
-            if folder.exists():
-                folder.rmdir()
-            fresh.rename(folder)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    return Export(folder=folder, step=saved.step, dtype=dtype, files=sizes)
 
 
-def write_model(place: Path, fresh: Path, config: RunConfig, dtype: str) -> Renderer:
-    """Everything but the card. Returns the renderer that wrote the prompts of the run."""
-    fresh.mkdir(parents=True)
-    policy = Policy.load(place, Precision.only(getattr(torch, dtype)))
-    policy.model.generation_config = generation(policy, config)
-    policy.model.save_pretrained(fresh, max_shard_size=SHARD)
-    policy.tokenizer.save(fresh)
-    policy.model.generation_config.save_pretrained(fresh)
+def chosen_dtype(config: RunConfig, dtype: str, merged: bool) -> str:
+    """The dtype of what is written. Raises: ConfigError E051, E053."""
+    adapter = bool(config.policy.lora.rank)
+    if merged and not adapter:
+        raise ConfigError(
+            "E053", "the run has no adapter to merge", where="--merged", why="it trained every weight of its model",
+            fix="leave out --merged",
+        )  # fmt: skip
+    if dtype not in ("", *DTYPES):
+        raise ConfigError(
+            "E051",
+            f"weights cannot be written as {dtype!r}",
+            where="--dtype",
+            fix=f"--dtype {' or --dtype '.join(DTYPES)}",
+        )
+    if adapter and not merged:
+        if dtype not in ("", "float32"):
+            raise ConfigError(
+                "E051", f"an adapter cannot be written as {dtype!r}", where="--dtype", why="adapters are float32",
+                fix=f"leave out --dtype, or merge the adapter into its base model: --merged --dtype {dtype}",
+            )  # fmt: skip
+        return "float32"
+    return dtype or config.policy.dtype
+
+
+def write_model(
+    reader: RunReader, config: RunConfig, saved: Checkpoint, fresh: Path, dtype: str, merged: bool
+) -> float | None:
+    """Fill the folder. Returns: what merging an adapter changed, in nats."""
+    exact = Precision() if merged else Precision.only(getattr(torch, dtype))
+    policy, gap = trained_policy(reader, config, saved.path, exact), None
     renderer = choose(policy.tokenizer, config.policy.renderer)
+    if merged:
+        gap = merge(policy, reader, Precision.only(getattr(torch, dtype)))
+    settings = generation(policy, config)
+    if policy.adapter:
+        policy.save(fresh)
+        policy.adapter.write_config(fresh, base=config.policy.path)
+    else:
+        policy.model.generation_config = settings
+        policy.model.save_pretrained(fresh, max_shard_size=SHARD)
+        policy.tokenizer.save(fresh)
+    settings.save_pretrained(fresh)
     if isinstance(renderer, Plain):
         set_template(fresh, TEMPLATE)
     for path in papers(config):
         shutil.copyfile(path, fresh / path.name)
-    return renderer
+    kind = weights_text(policy, dtype, gap)
+    (fresh / "README.md").write_text(card(reader, config, saved, policy, kind, prompts_text(fresh, renderer)), "utf-8")
+    return gap
+
+
+def merge(policy: Policy, reader: RunReader, precision: Precision) -> float:
+    """Add an adapter to float32 weights, once, and round them. Returns: the largest change of the log-probability of
+    recorded tokens."""
+    prompts, rows = recorded_rows(reader)
+    before = score(policy, prompts, rows)
+    policy.merge()
+    policy.model.to(precision.compute)
+    return float((score(policy, prompts, rows) - before).abs().max())
+
+
+def recorded_rows(reader: RunReader) -> tuple[list[tuple[int, ...]], list[tuple[int, tuple[int, ...]]]]:
+    """Prompts and completions of the last held-out rollouts, at most `COMPARED` of them: first turns, in order."""
+    step = max(record.step or 0 for kind in ("baseline", "evaluation") for record in reader.records(kind))
+    rollouts = [rollout for group in reader.groups(step, "held_out") for rollout in group.rollouts if rollout.turns]
+    turns = [rollout.turns[0] for rollout in rollouts[:COMPARED]]
+    return [turn.prompt_ids for turn in turns], [(i, turn.completion.token_ids) for i, turn in enumerate(turns)]
 
 
 def generation(policy: Policy, config: RunConfig) -> GenerationConfig:
@@ -141,15 +200,49 @@ def papers(config: RunConfig) -> Iterator[Path]:
             yield from sorted(path for path in base.glob(pattern) if path.is_file())
 
 
-def card(reader: RunReader, config: RunConfig, saved: Checkpoint, dtype: str, prompts: str) -> str:
+def weights_text(policy: Policy, dtype: str, gap: float | None) -> str:
+    """What the folder holds, for the card."""
+    if policy.adapter:
+        adapter = policy.adapter.adapter
+        return f"The folder holds a LoRA adapter of rank {adapter.rank} (alpha {adapter.alpha}) in float32."
+    if gap is None:
+        return f"Weights are {dtype}."
+    return (
+        f"Weights are {dtype}: a LoRA adapter was merged into them once, in float32. The merge changed the "
+        f"log-probabilities of recorded tokens by up to {gap:.2g} nats."
+    )
+
+
+def use_text(policy: Policy, config: RunConfig) -> list[str]:
+    """How to load and sample, as Python."""
+    stop = f", stop_strings={config.rollout.stop!r}, tokenizer=tokenizer" if config.rollout.stop else ""
+    adapted = [
+        "from peft import PeftModel",
+        "",
+        'model = PeftModel.from_pretrained(model, "FOLDER")',
+    ]
+    return [
+        "from transformers import AutoModelForCausalLM, AutoTokenizer",
+        "",
+        'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
+        f'model = AutoModelForCausalLM.from_pretrained("{"BASE" if policy.adapter else "FOLDER"}")',
+        *(adapted if policy.adapter else []),
+        'messages = [{"role": "user", "content": "..."}]',
+        'inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", '
+        "return_dict=True)",
+        f"output = model.generate(**inputs{stop})",
+        'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:]))',
+    ]
+
+
+def card(reader: RunReader, config: RunConfig, saved: Checkpoint, policy: Policy, weights: str, prompts: str) -> str:
     """`README.md`: what was trained on what, how well it does, how to load it, and the recipe that repeats it."""
     recipe = public(config.model_dump())
     env, base = recipe["env"]["type"], recipe["policy"]["path"]
-    stop = f", stop_strings={config.rollout.stop!r}, tokenizer=tokenizer" if config.rollout.stop else ""
     return "\n".join(
         [
             "---",
-            "library_name: transformers",
+            f"library_name: {'peft' if policy.adapter else 'transformers'}",
             "pipeline_tag: text-generation",
             "tags: [gnomon, reinforcement-learning, rlvr]",
             "---",
@@ -158,7 +251,7 @@ def card(reader: RunReader, config: RunConfig, saved: Checkpoint, dtype: str, pr
             "",
             f"A language model trained by reinforcement learning with verifiable rewards: environment `{env}`, "
             f"objective `{config.objective.type}`, {saved.step} steps of {config.rollout.prompts} prompts × "
-            f"{config.rollout.group} rollouts. Weights are {dtype}. The base model's licence applies.",
+            f"{config.rollout.group} rollouts. {weights} The base model's licence applies.",
             "",
             "| held-out tasks | step | " + " | ".join(f"pass@{k}" for k in config.eval.pass_at) + " | mean length |",
             "|---|---:|" + "---:|" * (len(config.eval.pass_at) + 1),
@@ -169,15 +262,7 @@ def card(reader: RunReader, config: RunConfig, saved: Checkpoint, dtype: str, pr
             "## Use",
             "",
             "```python",
-            "from transformers import AutoModelForCausalLM, AutoTokenizer",
-            "",
-            'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
-            'model = AutoModelForCausalLM.from_pretrained("FOLDER")',
-            'messages = [{"role": "user", "content": "..."}]',
-            'inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", '
-            "return_dict=True)",
-            f"output = model.generate(**inputs{stop})",
-            'print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:]))',
+            *use_text(policy, config),
             "```",
             "",
             prompts,

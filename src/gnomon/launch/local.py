@@ -39,6 +39,7 @@ from gnomon.launch.preflight import audited
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
 from gnomon.learners.base import Learner
+from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
@@ -88,6 +89,8 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     row = make_objective(config, passed.objective)
     tasks = make_tasks(config, env, row)
     learner = passed.learner or make_learner(config, row)
+    if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
+        engine.policy.share_base(learner.policy)
     return Parts(
         env=tasks,
         actor=make_actor(config, tasks, row, engine, tokenizer, renderer, learner, played=env, progress=progress),

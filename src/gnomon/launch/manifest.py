@@ -17,6 +17,7 @@ from gnomon.config import RunConfig
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.launch.data import data_hashes, digest
+from gnomon.launch.makers.policy import make_device
 from gnomon.launch.objects import source_facts
 from gnomon.models.folder import model_folder
 from gnomon.sandbox import capabilities
@@ -40,6 +41,7 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float | None) 
             "cpu": cpu_name(),
             "cores": os.cpu_count(),
             "isa": torch.backends.cpu.get_cpu_capability(),
+            "device": device_name(config),
         },
         "threads": config.threads,
         "env": source_facts(env, config.env.type),
@@ -55,12 +57,15 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float | None) 
 def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
-    How often to save, what an audit may find, limits of time and the number of processes decide nothing; files are
-    known by their hashes, not their paths.
+    How often to save, what an audit may find, limits of time, the number of processes, the device and whether
+    activations are computed again are not part of it; files are known by their hashes, not their paths.
     """
     body = config.model_dump()
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     del body["rollout"]["seconds"], body["workers"]["count"]
+    del body["policy"]["activation_checkpointing"], body["policy"]["device"]
+    if not config.policy.lora.rank:
+        del body["policy"]["lora"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
     for setting, known in data_hashes(config, env).items():
         table, _, option = setting.partition(".")
@@ -91,6 +96,12 @@ def code_hash() -> str:
     for path in sorted(root.rglob("*.py")):
         total.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return total.hexdigest()
+
+
+def device_name(config: RunConfig) -> str:
+    """Where the policy is computed."""
+    device = make_device(config.policy.device)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def cpu_name() -> str:

@@ -1,16 +1,21 @@
-"""The model that a name stands for: a checkpoint of a run, or a model folder."""
+"""The model that a name stands for: a checkpoint of a run, with its base where an adapter was trained, or a folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import RunError
+from gnomon.launch.makers.policy import make_policy
+from gnomon.launch.manifest import hashes
 from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
 from gnomon.store import RunReader
 from gnomon.store.checkpoints import examine, stored
 from gnomon.store.layout import RECIPE
 
-__all__ = ["checkpoint", "saved_model", "split_step"]
+__all__ = ["checkpoint", "saved_policy", "split_step", "trained_policy"]
 
 
 def split_step(name: str) -> tuple[Path, int | None]:
@@ -19,15 +24,39 @@ def split_step(name: str) -> tuple[Path, int | None]:
     return (Path(folder), int(step)) if colon and step.isascii() and step.isdigit() else (Path(name), None)
 
 
-def saved_model(name: str) -> Path:
-    """The folder of `RUN`, `RUN:STEP` or a model folder.
+def saved_policy(name: str, precision: Precision) -> Policy:
+    """The policy of `RUN`, `RUN:STEP` or a model folder.
 
-    Raises: RunError E185 when the run has no verified checkpoint there; ModelError E301 when the folder holds no model.
+    Raises: RunError E185 when the run has no verified checkpoint there, E186 when its base model has changed;
+        ModelError E301 when the folder holds no model.
     """
     folder, step = split_step(name)
-    if (folder / RECIPE).is_file():
-        return checkpoint(folder, step)
-    return model_folder(name)
+    if not (folder / RECIPE).is_file():
+        return Policy.load(model_folder(name), precision)
+    with RunReader(folder) as reader:
+        config, _ = resolve([recorded(folder / RECIPE)])
+        return trained_policy(reader, config, checkpoint(folder, step), precision)
+
+
+def trained_policy(reader: RunReader, config: RunConfig, place: Path, precision: Precision) -> Policy:
+    """The policy of a run's checkpoint: its model folder, or the run's base model with its adapter.
+
+    Raises: RunError E186.
+    """
+    if not config.policy.lora.rank:
+        return Policy.load(place, precision)
+    base = model_folder(config.policy.path)
+    if hashes(base) != reader.genesis["policy"]:
+        raise RunError(
+            "E186",
+            "the base model has changed since the run began",
+            where=str(base),
+            why="the run trained an adapter, which fits only the weights that it was trained with",
+            fix="put the files back that the model folder had then",
+        )
+    policy = make_policy(config, precision)
+    policy.restore(place)
+    return policy
 
 
 def checkpoint(folder: Path, step: int | None = None) -> Path:

@@ -96,7 +96,7 @@ class Critic:
         save_file(memory, folder / FILE)
 
     def load_state(self, folder: Path) -> None:
-        memory = load_file(folder / FILE)
+        memory = load_file(folder / FILE, str(self.body.device))
         for name, parameter in self.parameters.items():
             held = {key.partition("/")[0]: value for key, value in memory.items() if key.partition("/")[2] == name}
             with torch.no_grad():

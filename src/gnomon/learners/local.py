@@ -277,6 +277,7 @@ class LocalLearner:
         probe = tuple((7 * place + 3) % self.policy.vocabulary for place in range(24))
         logp = score(self.policy, [probe[:1]], [(0, probe[1:])])
         found = WeightsRef(
+            kind=self.policy.kind,
             base=self.policy.base,
             version=self.version,
             tensors={name: parameter.detach() for name, parameter in self.policy.state().items()},
@@ -303,7 +304,7 @@ class LocalLearner:
     def load_state(self, folder: Path) -> None:
         """Raises: ModelError E304 for the state of another model."""
         device = str(self.policy.device)
-        self.policy.masters.load(load_file(folder / "model.safetensors", device))
+        self.policy.restore(folder)
         state = load_file(folder / STATE, device)
         self.version = int(state.pop("version"))
         for name, parameter in self.parameters.items():

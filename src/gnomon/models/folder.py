@@ -33,6 +33,10 @@ def model_folder(name: str | Path) -> Path:
     if str(name) == "tiny":
         return TINY
     folder = Path(name)
+    if (folder / "adapter_config.json").is_file():
+        why = "its adapter_config.json could name any base model"
+        fix = "merge it into its base model and use the merged folder; of a run: gnomon export RUN FOLDER --merged"
+        raise _unsupported(folder, "the folder contains an adapter", why, fix)
     if not (folder / "config.json").is_file():
         raise ModelError(
             "E301",
@@ -89,11 +93,6 @@ def _require_known(folder: Path, config: Mapping[str, Any]) -> None:
     if config.get("quantization_config") is not None:
         why = "quantized weights cannot be trained, and reading them needs other packages"
         raise _unsupported(folder, "the weights are quantized", why, "use the folder of the model before quantization")
-    if (folder / "adapter_config.json").is_file():
-        why = "its adapter_config.json could name any base model"
-        raise _unsupported(
-            folder, "the folder contains an adapter", why, "merge it into its base model and use the merged folder"
-        )
 
 
 def _require_safetensors(folder: Path) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from copy import copy
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
-from gnomon.errors import ModelError
+from gnomon.errors import GnomonError, ModelError
+from gnomon.models.adapter import WEIGHTS as ADAPTER_WEIGHTS
+from gnomon.models.adapter import Adapter
 from gnomon.models.attention import NAME, Layout, attend_by_layout
 from gnomon.models.decode import Decode
 from gnomon.models.folder import base_hash, model_folder
@@ -24,6 +30,7 @@ from gnomon.models.precision import Masters, Precision, require_fitting
 from gnomon.models.projection import Projection, full_kl, token_logp
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
+from gnomon.models.weights import Kind
 
 __all__ = ["Anchor", "Pass", "Policy", "Scored"]
 
@@ -76,10 +83,16 @@ class Policy(torch.nn.Module):
             values of the masters.
         precision: the model's own dtype throughout unless given.
         folder: that it was read from.
+        adapter: is trained in the place of the model's parameters, in at least float32.
     """
 
     def __init__(
-        self, model: Any, tokenizer: Tokenizer, precision: Precision | None = None, folder: Path | None = None
+        self,
+        model: Any,
+        tokenizer: Tokenizer,
+        precision: Precision | None = None,
+        folder: Path | None = None,
+        adapter: Adapter | None = None,
     ) -> None:
         super().__init__()
         self.model, self.tokenizer, self.folder = model, tokenizer, folder
@@ -99,16 +112,27 @@ class Policy(torch.nn.Module):
             )
         self.precision = precision or Precision.only(output.weight.dtype)
         self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
-        self.masters = Masters(self.state(), self.precision)
+        self.adapter = adapter.inject(model) if adapter else None
+        self._adapted = True
+        own = self.state()
+        # An adapter is its own master: it is kept in at least float32 beside weights of any precision.
+        self.masters = Masters(own, Precision.only(next(iter(own.values())).dtype) if adapter else self.precision)
 
     @classmethod
-    def load(cls, folder: Path | str, precision: Precision | None = None, device: torch.device | str = "cpu") -> Policy:
+    def load(
+        cls,
+        folder: Path | str,
+        precision: Precision | None = None,
+        device: torch.device | str = "cpu",
+        adapter: Adapter | None = None,
+    ) -> Policy:
         """Read a model folder, or `tiny`; nothing is ever fetched from a network.
 
         Nothing in the folder is run: no code of its own, no pickle, no kernel from a hub.
 
-        Args: precision, float32 throughout unless given.
-        Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read.
+        Args: precision, float32 throughout unless given; adapter, which is trained in the place of what is read.
+        Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read; those of
+            `Adapter.inject`.
         """
         folder, precision = model_folder(folder), precision or Precision()
         tokenizer = Tokenizer(folder)
@@ -116,15 +140,15 @@ class Policy(torch.nn.Module):
             model, loaded = AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=configuration(folder),
-                dtype=precision.master,
+                dtype=precision.compute if adapter else precision.master,
                 attn_implementation=NAME,
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
             )
-            policy = cls(model.to(device).eval(), tokenizer, precision, folder)
-        except ModelError:
+            policy = cls(model.to(device).eval(), tokenizer, precision, folder, adapter)
+        except GnomonError:
             raise
         except Exception as error:  # A folder may hold anything, and its reader raises whatever that leads to.
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -135,6 +159,24 @@ class Policy(torch.nn.Module):
             why = f"the weights {', '.join(missing[:3])} are missing; they would be random"
             raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why)
         return policy
+
+    def checkpoint_activations(self) -> None:
+        """In passes with gradients, keep what enters every layer and compute the rest again in the backward pass.
+
+        The bits stay the same. The model stays in `eval()`, where transformers' own checkpointing does nothing.
+        Raises: ModelError E325 where transformers names no layers of the model for it.
+        """
+        layers = [module for module in self.model.modules() if isinstance(module, GradientCheckpointingLayer)]
+        if not layers:
+            raise ModelError(
+                "E325",
+                "the model has no layers whose activations can be recomputed",
+                where=type(self.model).__name__,
+                why="transformers supports no activation checkpointing of this family",
+                fix="policy.activation_checkpointing=false",
+            )
+        for layer in layers:
+            layer.forward = partial(recomputed, layer.forward)
 
     @property
     def device(self) -> torch.device:
@@ -153,6 +195,36 @@ class Policy(torch.nn.Module):
     def base(self) -> str:
         """Hash of the weights that the policy was read from; empty for one that was read from no folder."""
         return base_hash(self.folder) if self.folder else ""
+
+    @property
+    def kind(self) -> Kind:
+        """What of the policy is trained, and what a version of it consists of."""
+        return Kind.ADAPTER if self.adapter else Kind.FULL
+
+    @property
+    def unadapted(self) -> Policy:
+        """The policy without what its adapter adds; it shares all weights."""
+        found = copy(self)
+        found._adapted = False
+        return found
+
+    def merge(self) -> None:
+        """Add the adapter to the weights, once; then the policy has none. Rounding moves its log-probabilities."""
+        if self.adapter:
+            self.adapter.merge(self.model)
+            self.adapter = None
+            self.masters = Masters(self.state(), self.precision)
+
+    @torch.no_grad()
+    def share_base(self, other: Policy) -> None:
+        """Hold the frozen weights of another policy in the place of own copies that are equal to them."""
+        theirs = dict(other.model.named_parameters())
+        for name, own in self.model.named_parameters():
+            like = theirs.get(name)
+            if like is None or own.requires_grad or like.requires_grad or own.dtype != like.dtype:
+                continue
+            if own.device == like.device and torch.equal(own, like):
+                own.data = like.data
 
     def place(self, values: Sequence[int]) -> Tensor:
         """Token ids or places, on the policy's device."""
@@ -175,9 +247,10 @@ class Policy(torch.nn.Module):
 
     def hidden(self, ids: Tensor, layout: Layout) -> Tensor:
         """Last hidden states [T, size] of flat tokens [T]."""
-        out = self.model.base_model(
-            input_ids=ids[None], position_ids=layout.positions[None], layout=layout, use_cache=False
-        )
+        with self.adapter.off() if self.adapter and not self._adapted else nullcontext():
+            out = self.model.base_model(
+                input_ids=ids[None], position_ids=layout.positions[None], layout=layout, use_cache=False
+            )
         return out.last_hidden_state[0]  # type: ignore[no-any-return]
 
     def states(self, work: Pass) -> Tensor:
@@ -194,8 +267,8 @@ class Policy(torch.nn.Module):
         return self.projection.scores(hidden)
 
     def state(self) -> dict[str, Tensor]:
-        """Every parameter by name, not copied."""
-        return dict(self.model.named_parameters())
+        """What is trained, by name and not copied: every parameter, or those of the adapter."""
+        return self.adapter.state() if self.adapter else dict(self.model.named_parameters())
 
     @torch.no_grad()
     def update(self, state: Mapping[str, Tensor]) -> None:
@@ -206,12 +279,30 @@ class Policy(torch.nn.Module):
             parameter.copy_(state[name])
 
     def save(self, folder: Path) -> None:
-        """Write a model folder: weights in master precision, configuration, tokenizer."""
+        """Write what is trained, in master precision, and the tokenizer: a model folder, or PEFT's adapter folder."""
         folder.mkdir(parents=True, exist_ok=True)
         state = {name: value.detach().contiguous() for name, value in self.masters.parameters.items()}
-        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
-        self.model.config.save_pretrained(folder)
+        save_file(state, folder / self._weights_file, metadata={"format": "pt"})
+        if self.adapter:
+            self.adapter.write_config(folder, base=None)
+        else:
+            self.model.config.save_pretrained(folder)
         self.tokenizer.save(folder)
+
+    def restore(self, folder: Path) -> None:
+        """Take back what was saved. Raises: ModelError E304 for the weights of another model."""
+        self.masters.load(load_file(folder / self._weights_file, str(self.device)))
+
+    @property
+    def _weights_file(self) -> str:
+        return ADAPTER_WEIGHTS if self.adapter else "model.safetensors"
+
+
+def recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a layer computes. With gradients, what its backward pass needs is computed again there."""
+    if not torch.is_grad_enabled():
+        return forward(*args, **kwargs)
+    return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
 
 
 def configuration(folder: Path) -> Any:

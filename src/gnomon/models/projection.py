@@ -33,7 +33,11 @@ class Projection(NamedTuple):
 
         The product is computed in the dtype of its factors; what follows from it is at least `dtype`.
         """
-        found = at_least(linear(hidden, self.weight if weight is None else weight), self.dtype)
+        return self.bounded(linear(hidden, self.weight if weight is None else weight))
+
+    def bounded(self, product: Tensor) -> Tensor:
+        """The scores of a product of hidden states and weights."""
+        found = at_least(product, self.dtype)
         return found if self.cap is None else self.cap * torch.tanh(found / self.cap)
 
 
@@ -71,29 +75,28 @@ class ChunkedLogp(torch.autograd.Function):
         for h, y in chunks(len(weight), hidden, target):
             logp = logp_of(scores_of_few(projection, h), temperature)
             logps.append(logp.gather(1, y[:, None])[:, 0])
-            entropies.append(-(logp.exp() * logp).sum(-1))
+            entropies.append(-logp.exp().mul_(logp).sum(-1))
         ctx.set_materialize_grads(False)
         return torch.cat(logps), torch.cat(entropies)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, Tensor | None, None, None, None]:
         hidden, weight, target = ctx.saved_tensors
         by_logp, by_entropy = grads
-        by_hidden, grad_weight = [], torch.zeros_like(at_least(weight))
+        found = Gradients(weight if ctx.needs_input_grad[1] else None)
         if by_logp is None:
             assert by_entropy is not None
             by_logp = torch.zeros_like(by_entropy)
         for h, y, g, e in chunks(len(weight), hidden, target, by_logp, by_logp if by_entropy is None else by_entropy):
+            product = linear(h, weight).requires_grad_()
             with torch.enable_grad():
-                leaf, own = h.detach().requires_grad_(), weight.detach().requires_grad_()
-                logp = logp_of(ctx.projection.scores(leaf, own), ctx.temperature)
+                logp = logp_of(ctx.projection.bounded(product), ctx.temperature)
                 outs, weights = [logp.gather(1, y[:, None])[:, 0]], [g]
                 if by_entropy is not None:
                     outs, weights = [*outs, -(logp.exp() * logp).sum(-1)], [*weights, e]
-            found, of_weight = torch.autograd.grad(outs, (leaf, own), weights)
-            by_hidden.append(found)
-            grad_weight += of_weight
-        return torch.cat(by_hidden), grad_weight.to(weight.dtype), None, None, None
+            (by_product,) = torch.autograd.grad(outs, product, weights)
+            found.add(by_product, h, weight)
+        return found.by_hidden, found.by_weight, None, None, None
 
 
 class ChunkedKl(torch.autograd.Function):
@@ -112,28 +115,69 @@ class ChunkedKl(torch.autograd.Function):
         ctx.save_for_backward(hidden, weight, anchor)
         ctx.projection, ctx.reference, ctx.temperature = projection, reference, temperature
         pieces = chunks(2 * len(weight), hidden, anchor)
-        return torch.cat([divergence(ctx, h, weight, a) for h, a in pieces])
+        return torch.cat([divergence(ctx, linear(h, weight), a) for h, a in pieces])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None, None, None]:
         hidden, weight, anchor = ctx.saved_tensors
-        by_hidden, grad_weight = [], torch.zeros_like(at_least(weight))
+        found = Gradients(weight if ctx.needs_input_grad[1] else None)
         for h, a, g in chunks(2 * len(weight), hidden, anchor, grad):
+            product = linear(h, weight).requires_grad_()
             with torch.enable_grad():
-                leaf, own = h.detach().requires_grad_(), weight.detach().requires_grad_()
-                apart = divergence(ctx, leaf, own, a)
-            found, of_weight = torch.autograd.grad(apart, (leaf, own), g)
-            by_hidden.append(found)
-            grad_weight += of_weight
-        return torch.cat(by_hidden), grad_weight.to(weight.dtype), None, None, None, None
+                apart = divergence(ctx, product, a)
+            (by_product,) = torch.autograd.grad(apart, product, g)
+            found.add(by_product, h, weight)
+        return found.by_hidden, found.by_weight, None, None, None, None
 
 
-def divergence(ctx: Any, hidden: Tensor, weight: Tensor, anchor: Tensor) -> Tensor:
-    """[T] KL(policy‖reference) of a chunk."""
-    logp = logp_of(ctx.projection.scores(hidden, weight), ctx.temperature)
+def divergence(ctx: Any, product: Tensor, anchor: Tensor) -> Tensor:
+    """[T] KL(policy‖reference) of a chunk. Args: product: of the policy's hidden states and weights."""
+    logp = logp_of(ctx.projection.bounded(product), ctx.temperature)
     with torch.no_grad():
         theirs = logp_of(ctx.reference.scores(anchor), ctx.temperature)
     return (logp.exp() * (logp - theirs)).sum(-1)
+
+
+class Gradients:
+    """Gradients of a projection, summed over chunks: of the weights in one buffer of at least float32.
+
+    Args: weight: [vocabulary, size]; None where it is not trained and needs no gradient.
+    """
+
+    def __init__(self, weight: Tensor | None) -> None:
+        self._weight = weight
+        self._by_hidden: list[Tensor] = []
+        self._total: Tensor | None = None
+
+    def add(self, by_product: Tensor, hidden: Tensor, weight: Tensor) -> None:
+        """Add a chunk. Args: by_product: [T, vocabulary] the gradient of the product of `hidden` and `weight`."""
+        self._by_hidden.append(by_product @ weight)
+        if self._weight is None:
+            return
+        left, right = by_product.t(), hidden
+        if self._total is None:
+            self._total = product_of(left, right)
+        elif right.dtype == self._total.dtype:
+            self._total.addmm_(left, right)
+        else:
+            self._total += product_of(left, right)
+
+    @property
+    def by_hidden(self) -> Tensor:
+        return torch.cat(self._by_hidden)
+
+    @property
+    def by_weight(self) -> Tensor | None:
+        return None if self._weight is None or self._total is None else self._total.to(self._weight.dtype)
+
+
+def product_of(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right in at least float32."""
+    if at_least(right) is right:
+        return left @ right
+    if right.is_cuda:
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return left.float() @ right.float()
 
 
 def scores_of_few(projection: Projection, hidden: Tensor) -> Tensor:

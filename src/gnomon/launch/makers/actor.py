@@ -9,7 +9,7 @@ from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
-from gnomon.launch.makers.learner import make_precision
+from gnomon.launch.makers.policy import make_device, make_policy, make_precision
 from gnomon.launch.makers.workers import make_workers
 from gnomon.learners.base import Learner
 from gnomon.models.folder import model_folder
@@ -103,9 +103,12 @@ def make_relabel(env: Env, row: Objective, tokenizer: Tokenizer, renderer: Rende
 
 def make_opponent(config: RunConfig, past: Past | None) -> Embedded:
     """An engine that is never trained. Raises: ConfigError E180."""
-    folder = model_folder(config.policy.path if past is not None else config.players.opponent)
+    precision = make_precision(config).alone
+    if past is not None:
+        return Embedded(make_policy(config, precision))
+    folder = model_folder(config.players.opponent)
     require_same_tokens(model_folder(config.policy.path), folder)
-    return Embedded(Policy.load(folder, make_precision(config).alone))
+    return Embedded(Policy.load(folder, precision, make_device(config.policy.device)))
 
 
 def make_sampling(config: RunConfig) -> Sampling:

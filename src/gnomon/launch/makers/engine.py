@@ -9,9 +9,7 @@ from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
-from gnomon.launch.makers.learner import make_precision
-from gnomon.models.folder import model_folder
-from gnomon.models.policy import Policy
+from gnomon.launch.makers.policy import make_policy, make_precision
 from gnomon.rendering import Renderer, joined
 from gnomon.training.loop import first
 
@@ -26,8 +24,8 @@ COARSE = 0.5
 
 
 def make_engine(config: RunConfig) -> Embedded:
-    """An engine with a policy of its own. Raises: ModelError E306."""
-    policy = Policy.load(model_folder(config.policy.path), make_precision(config).alone)
+    """An engine with a policy of its own, whose adapter adds noise until it loads weights. Raises: ModelError E306."""
+    policy = make_policy(config, make_precision(config).alone, blank=False)
     if not policy.tokenizer.encode("0"):
         raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(policy.tokenizer.folder))
     return Embedded(policy)

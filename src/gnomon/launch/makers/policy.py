@@ -1,0 +1,47 @@
+"""The model of the settings: its folder, its precision, and the adapter that is trained in the place of its weights."""
+
+from __future__ import annotations
+
+import torch
+
+from gnomon.config import RunConfig
+from gnomon.errors import ConfigError
+from gnomon.keys import Key
+from gnomon.models.adapter import Adapter
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
+
+__all__ = ["make_device", "make_policy", "make_precision"]
+
+
+def make_policy(config: RunConfig, precision: Precision, *, blank: bool = True) -> Policy:
+    """A policy of its own. Args: blank: whether an adapter adds nothing at first, as `Adapter.blank`."""
+    folder, device = model_folder(config.policy.path), make_device(config.policy.device)
+    return Policy.load(folder, precision, device, make_adapter(config, blank))
+
+
+def make_device(name: str, where: str = "policy.device") -> torch.device:
+    """Args: where: the setting. Raises: ConfigError E039 for CUDA where there is none."""
+    if name == "cuda" and not torch.cuda.is_available():
+        built = "finds no CUDA device" if torch.version.cuda else "was built without CUDA"
+        raise ConfigError(
+            "E039",
+            f"{where} is cuda, and there is no CUDA device",
+            where=where,
+            why=f"torch {torch.__version__} {built}",
+            fix=f"{where}=cpu, or install a driver and a torch with CUDA",
+        )
+    return torch.device("cuda" if torch.cuda.is_available() and name != "cpu" else "cpu")
+
+
+def make_adapter(config: RunConfig, blank: bool) -> Adapter | None:
+    lora = config.policy.lora
+    if not lora.rank:
+        return None
+    return Adapter(rank=lora.rank, alpha=lora.alpha, targets=tuple(lora.targets), key=Key(config.seed), blank=blank)
+
+
+def make_precision(config: RunConfig) -> Precision:
+    """Of a policy that is trained; `Precision.alone` is that of the others."""
+    return Precision(compute=getattr(torch, config.policy.dtype))

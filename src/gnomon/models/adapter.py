@@ -1,0 +1,183 @@
+"""A low-rank adapter beside the linear layers of a frozen model (LoRA), by PEFT. Extra `gnomon[lora]`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, pad
+from transformers.pytorch_utils import Conv1D
+
+from gnomon.errors import ModelError, ResourceError
+from gnomon.keys import Key
+from gnomon.models.precision import at_least
+
+__all__ = ["ALL_LINEAR", "CONFIG", "WEIGHTS", "Adapter", "Injected"]
+
+ALL_LINEAR = "all-linear"
+"""Every linear layer except the vocabulary projection."""
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+"""Files of an adapter folder, as PEFT names them."""
+COLUMNS = 2
+"""Fewest columns of a product; one column takes a kernel whose bits depend on the number of rows."""
+NAME = "default"
+"""PEFT's name of the only adapter of a model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """W + (alpha / rank)·B·A in the place of every targeted weight W, which is frozen.
+
+    Source: Hu et al. 2021 (LoRA), arXiv 2106.09685, §4.1, eq. 3.
+    """
+
+    rank: int
+    key: Key
+    """Of the first values."""
+    alpha: int = 32
+    targets: tuple[str, ...] = (ALL_LINEAR,)
+    """Last parts of the names of the layers, or `all-linear`."""
+    blank: bool = True
+    """Whether B begins with zeros, so that the adapter adds nothing. Otherwise its first values are random too, so that
+    a measurement of the model includes the adapter."""
+
+    def inject(self, model: Any) -> Injected:
+        """Put the adapter into a model of transformers and freeze everything else.
+
+        Raises: ResourceError E505 without PEFT, ModelError E324 where no layer has a name among the targets.
+        """
+        if not find_spec("peft"):
+            raise ResourceError(
+                "E505",
+                "the package peft is not installed",
+                where=f"policy.lora.rank={self.rank}",
+                why="adapters are made by PEFT, which is an optional extra",
+                fix='pip install "gnomon[lora]"',
+            )
+        from peft import LoraConfig, inject_adapter_in_model
+        from peft.tuners.lora import LoraLayer
+
+        names = linear_names(model)
+        if unknown := [target for target in self.targets if target not in (ALL_LINEAR, *names)]:
+            raise ModelError(
+                "E324",
+                f"no linear layer of the model is called {' or '.join(unknown)}",
+                where="policy.lora.targets",
+                why=f"its layers that can have an adapter are called {', '.join(names)}",
+                fix=f'policy.lora.targets=["{ALL_LINEAR}"]',
+            )
+        transposed = any(isinstance(module, Conv1D) for module in model.modules())
+        config = LoraConfig(
+            r=self.rank,
+            lora_alpha=self.alpha,
+            target_modules=ALL_LINEAR if ALL_LINEAR in self.targets else list(self.targets),
+            fan_in_fan_out=transposed,
+        )
+        with torch.random.fork_rng(devices=[]):  # PEFT draws first values, which are replaced below.
+            inject_adapter_in_model(config, model, NAME)
+        layers = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+        found = Injected(self, layers, transposed)
+        found.begin()
+        return found
+
+
+class Injected:
+    """The adapter inside a model.
+
+    Args: layers: PEFT's, by the names of the layers they replace; transposed: whether weights lie [in, out], as GPT-2's
+        do.
+    """
+
+    def __init__(self, adapter: Adapter, layers: Mapping[str, Any], transposed: bool) -> None:
+        self.adapter, self.layers, self.transposed = adapter, dict(layers), transposed
+
+    @torch.no_grad()
+    def begin(self) -> None:
+        """Give the adapter its first values, keyed by layer, in at least float32."""
+        for name, layer in self.layers.items():
+            down, up = layer.lora_A[NAME].weight, layer.lora_B[NAME].weight
+            for part, weight in (("A", down), ("B", up)):
+                weight.data = at_least(weight.data)
+                seed = self.adapter.key.at("adapter", layer=name, part=part).integer()
+                generator = torch.Generator(device="cpu").manual_seed(seed)
+                drawn = torch.empty(weight.shape, device="cpu")
+                torch.nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
+                weight.copy_(drawn)
+            if self.adapter.blank:
+                up.zero_()
+            layer.lora_A[NAME] = Down(down)
+
+    def state(self) -> dict[str, Tensor]:
+        """The adapter's parameters under the names that they have in an adapter folder, not copied."""
+        return {
+            f"base_model.model.{name}.lora_{part}.weight": factors[NAME].weight
+            for name, layer in self.layers.items()
+            for part, factors in (("A", layer.lora_A), ("B", layer.lora_B))
+        }
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """The model computes as if it had no adapter."""
+        for layer in self.layers.values():
+            layer.enable_adapters(False)
+        try:
+            yield
+        finally:
+            for layer in self.layers.values():
+                layer.enable_adapters(True)
+
+    def merge(self, model: Any) -> None:
+        """Add the adapter to the weights of the model that it is in, and take its layers away."""
+        for name, layer in self.layers.items():
+            layer.merge()
+            model.set_submodule(name, layer.get_base_layer())
+
+    def write_config(self, folder: Path, base: str | None) -> None:
+        """Write `adapter_config.json`. Args: base: the model that the adapter belongs to, by name or folder."""
+        values = {
+            "base_model_name_or_path": base,
+            "bias": "none",
+            "fan_in_fan_out": self.transposed,
+            "inference_mode": True,
+            "lora_alpha": self.adapter.alpha,
+            "lora_dropout": 0.0,
+            "peft_type": "LORA",
+            "r": self.adapter.rank,
+            "target_modules": last_parts(list(self.layers)),
+            "task_type": "CAUSAL_LM",
+        }
+        (folder / CONFIG).write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+
+
+class Down(torch.nn.Module):
+    """The first factor of an adapter: [T, in] to [T, rank]."""
+
+    def __init__(self, weight: torch.nn.Parameter) -> None:
+        super().__init__()
+        self.weight = weight
+        """[rank, in]."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rank = len(self.weight)
+        if rank >= COLUMNS:
+            return linear(x, self.weight)
+        return linear(x, pad(self.weight, (0, 0, 0, COLUMNS - rank)))[..., :rank]
+
+
+def linear_names(model: Any) -> list[str]:
+    """Last parts of the names of the linear layers of a model, except its vocabulary projection."""
+    head = model.get_output_embeddings()
+    kinds = torch.nn.Linear | Conv1D
+    return last_parts([name for name, m in model.named_modules() if isinstance(m, kinds) and m is not head])
+
+
+def last_parts(names: Sequence[str]) -> list[str]:
+    return sorted({name.rpartition(".")[2] for name in names})

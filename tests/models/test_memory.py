@@ -1,0 +1,157 @@
+"""What a training pass keeps: activation checkpoints, and gradients of a large vocabulary."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from gnomon.config import overrides, resolve
+from gnomon.errors import ModelError
+from gnomon.keys import Key
+from gnomon.launch.makers import make_learner, make_objective
+from gnomon.models import projection
+from gnomon.models.adapter import Adapter
+from gnomon.models.attention import NAME
+from gnomon.models.folder import TINY
+from gnomon.models.policy import Policy
+from gnomon.models.projection import Projection, full_kl, token_logp
+from gnomon.models.scoring import packed
+from gnomon.models.tokenizer import Tokenizer
+from models.kinds import text
+
+ROWS = [(0, text(seed, 150)) for seed in range(4)]
+
+
+class Held(TorchDispatchMode):
+    """Bytes of the tensors that operations made and that are still held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._seen: set[int] = set()
+        self._given: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [value for value in tree_leaves((args, kwargs or {})) if isinstance(value, Tensor)]
+        self._given = {id(value.untyped_storage()) for value in given}  # A view of them is not made anew.
+        return tree_map_only(Tensor, self._count, func(*args, **(kwargs or {})))
+
+    def _count(self, made: Tensor) -> Tensor:
+        storage = made.untyped_storage()
+        if id(storage) not in self._seen | self._given:
+            self._seen.add(id(storage))
+            self._add(storage.nbytes())
+            weakref.finalize(storage, self._drop, id(storage), storage.nbytes())
+        return made
+
+    def _add(self, size: int) -> None:
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+    def _drop(self, name: int, size: int) -> None:
+        self._seen.discard(name)
+        self.now -= size
+
+
+def llama(adapter: Adapter | None, vocabulary: int = 102) -> Policy:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=vocabulary, hidden_size=64, intermediate_size=192, num_hidden_layers=8, num_attention_heads=4,
+        num_key_value_heads=2, attn_implementation=NAME,
+    )  # fmt: skip
+    return Policy(AutoModelForCausalLM.from_config(config).eval(), Tokenizer(TINY), adapter=adapter)
+
+
+def passed(policy: Policy) -> tuple[int, int, dict[str, Tensor]]:
+    """Bytes held between forward and backward, most bytes held, and the gradient."""
+    work = packed(policy, [(5, 6, 7)], ROWS)
+    with Held() as held:
+        found = policy(work, 0.9)
+        between = held.now
+        (found.logp.sum() + 0.1 * found.entropy.sum()).backward()
+    return between, held.peak, {name: value.grad for name, value in policy.state().items()}
+
+
+@pytest.mark.parametrize("adapter", [None, Adapter(rank=2, key=Key(0), blank=False)], ids=["full", "adapter"])
+def test_checkpointed_activations_are_not_kept_and_change_no_bit(adapter: Adapter | None) -> None:
+    """Of eight layers one is held at a time, beside what enters each."""
+    plain, again = llama(adapter), llama(adapter)
+    again.checkpoint_activations()
+    assert not again.model.training  # Transformers' own checkpointing does nothing here, and dropout is off.
+    between, peak, gradient = passed(plain)
+    less_between, less_peak, same = passed(again)
+    assert less_between < between / 8 and less_peak < peak / 3
+    assert gradient.keys() == same.keys() and all(torch.equal(value, same[name]) for name, value in gradient.items())
+    with torch.inference_mode():
+        work = packed(plain, [(5, 6, 7)], ROWS)
+        assert torch.equal(plain(work).logp, again(work).logp)
+
+
+def test_the_setting_makes_the_learner_checkpoint_and_its_reference_not() -> None:
+    config, _ = resolve([overrides(["env=char_count", "policy.activation_checkpointing=true", "regularize.kl=0.1"])])
+    learner = make_learner(config, make_objective(config))
+    layers = learner.policy.model.base_model.layers
+    assert all("forward" in vars(layer) for layer in layers) and len(layers) == 4
+    assert learner.reference and not any("forward" in vars(layer) for layer in learner.reference.model.modules())
+
+
+def test_a_model_without_layers_to_checkpoint_is_refused() -> None:
+    policy = llama(None)
+    policy.model.base_model.layers = torch.nn.ModuleList()
+    with pytest.raises(ModelError, match=r"E325.*recomputed"):
+        policy.checkpoint_activations()
+
+
+SIZE, VOCABULARY, TOKENS = 256, 10_000, 64
+
+
+def projected(dtype: torch.dtype, *, frozen: bool) -> tuple[Tensor, Tensor, Projection, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    hidden, anchor = (torch.randn(TOKENS, SIZE, generator=generator).to(dtype) for _ in range(2))
+    weight = (0.3 * torch.randn(VOCABULARY, SIZE, generator=generator)).to(dtype).requires_grad_(not frozen)
+    target = torch.randint(0, VOCABULARY, (TOKENS,), generator=generator)
+    return hidden.requires_grad_(), anchor, Projection(weight, None, torch.float32), target, weight
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_frozen_projection_has_no_gradient_and_one_buffer_sums_that_of_another(
+    frozen: bool, full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks of eight tokens: nothing of the size of the weights is made but their gradient, once."""
+    monkeypatch.setattr(projection, "CHUNK", 8 * VOCABULARY * (2 if full else 1))
+    hidden, anchor, scores, target, weight = projected(torch.float32, frozen=frozen)
+
+    def loss() -> Tensor:
+        if full:
+            return full_kl(hidden, scores, anchor, scores, 0.9).sum()
+        logp, entropy = token_logp(hidden, scores, target, 0.9)
+        return logp.sum() + 0.1 * entropy.sum()
+
+    of_chunk, of_weight = 4 * 8 * VOCABULARY, 4 * SIZE * VOCABULARY  # Bytes.
+    with Held() as held:
+        loss().backward()
+    assert held.peak < 12 * of_chunk + (0 if frozen else 1.2 * of_weight)
+    assert (weight.grad is None) == frozen and hidden.grad is not None
+
+
+def test_the_gradient_of_a_coarse_projection_is_summed_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bfloat16 by chunks of one token it is as near to float64 as in one chunk: rounded sums would drift."""
+    errors = []
+    for chunk in (VOCABULARY, TOKENS * VOCABULARY):
+        monkeypatch.setattr(projection, "CHUNK", chunk)
+        hidden, _, scores, target, weight = projected(torch.bfloat16, frozen=False)
+        token_logp(hidden, scores, target, 1.0)[0].sum().backward()
+        exact = weight.detach().double().requires_grad_()
+        logp = torch.log_softmax(hidden.detach().double() @ exact.t(), -1).gather(1, target[:, None]).sum()
+        (truth,) = torch.autograd.grad(logp, exact)
+        assert weight.grad is not None
+        errors.append(float((weight.grad.double() - truth).norm() / truth.norm()))
+    assert errors[1] < 0.01 and errors[0] < 1.1 * errors[1]
