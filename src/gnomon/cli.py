@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnomon.commands import importing, reading
+from gnomon.commands import examining, importing, predicting, reading
 from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
-from gnomon.doctor.command import doctor
 from gnomon.errors import ConfigError, GnomonError
 from gnomon.launch.lines import say
-from gnomon.predictions.command import app as predict_app
 from gnomon.terminal import put
 
 if TYPE_CHECKING:
@@ -38,8 +36,8 @@ env_app = typer.Typer(no_args_is_help=True, help="List environments.")
 new_app = typer.Typer(no_args_is_help=True, help="Create a file from a template.")
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
-app.add_typer(predict_app, name="predict")
-app.command()(doctor)
+app.add_typer(predicting.app, name="predict")
+app.command("doctor")(examining.doctor)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gnomon.commands.words import Json, Trust
 from gnomon.launch.lines import say
 from gnomon.terminal import put
 
@@ -22,10 +23,8 @@ def doctor(
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="key=value …", help="Settings of the recipe or environment.")
     ] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Run the code that the run folder names, even if you did not write it.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    trust: Trust = False,
+    as_json: Json = False,
 ) -> None:
     """Find out what is wrong with a run, a recipe, or this machine. Exit code 1: something is."""
     if what is not None and is_run(Path(what)):

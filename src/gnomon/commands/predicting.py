@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from gnomon.commands.words import Json, RunFolder
 from gnomon.errors import RunError
 from gnomon.launch.lines import say
 from gnomon.terminal import put
@@ -28,8 +29,6 @@ app = typer.Typer(
     cls=RunFirst, no_args_is_help=True, rich_markup_mode=None,
     help="Register what you expect of a run before it begins: gnomon predict RUN --pass-at-1 0.5:0.7",
 )  # fmt: skip
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
@@ -80,7 +79,7 @@ def register(
 
 @app.command("score")
 def score_command(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    folder: RunFolder,
     seen: Annotated[
         str, typer.Option(metavar="HASH|LINE", help="What you saw published before the run; it must match.")
     ] = "",
