@@ -30,13 +30,13 @@ it leads to are written by `python docs/objectives.py`; `gnomon objective NAME` 
 ![w(p) of every row, relative to its value at one half](objectives.svg)
 
 The expected gradient of one prompt is compared with ∇p, the gradient of its success rate. An objective with
-E[g] = w(p)·∇p climbs ∫w: expected reward if w is constant, log-likelihood of success if w = 1/p. So **w is what a
+E[g] = w(p)·∇p maximises ∫w: expected reward if w is constant, log-likelihood of success if w = 1/p. So **w is what a
 prompt weighs when the policy solves it with probability p**. A learning rate makes up for its size, so only its shape
 counts: w(p)/w(½). Rows that leave the direction of ∇p have a cosine below one; there w is the part along ∇p, measured
-in a small world, and where it is below one half the row climbs something else: no shape is given. Rows of one line in
-the chart share a shape, whatever their names.
+in a small world, and where it is below one half the row maximises something else: no shape is given. Rows of one line
+in the chart share a shape, whatever their names.
 
-**Closed form.** *Climbs* is derived from the distribution of one rollout, without the code of the advantage, so a
+**Closed form.** *Target* is derived from the distribution of one rollout, without the code of the advantage, so a
 wrong advantage does not match it. K and F are the right and the wrong rollouts of a group of N, M ~ Bin(N−1, p). Some
 closed forms hold only for rewards 0 and 1, or for some group sizes. In all other cases the suite checks a weaker
 statement: the gradient is Σ π h ∇log π, with h the mean of the row's own advantage. It is true of any advantage.
@@ -48,13 +48,14 @@ at the start of the batch: in the first update only the correction acts on the d
 movement of the policy is added. A card has a line for each case.
 
 How each row is proven: `gnomon exact NAME`; on the policy that ships, with its engine and its learner,
-`python benchmarks/audit.py`. How others divide: [normalisation.md](normalisation.md). A row of your own:
-[adding-an-objective.md](adding-an-objective.md).
+`python benchmarks/audit.py`. How others divide: [normalisation.md](normalisation.md). What others call a row:
+[objective-names.md](objective-names.md). A row of your own: [adding-an-objective.md](adding-an-objective.md). Two rows
+side by side: `gnomon objective NAME --compare OTHER`.
 
 Groups of {group}, or the smallest that the row takes. *Cosine*: with ∇p, in the world of 15 answers. *Length*: how
-right and wrong answers are pulled where length earns nothing (`gnomon.objectives.length_bias`).
+right and wrong answers change in length where length earns nothing (`gnomon.objectives.length_bias`).
 
-| objective | climbs | w(.05)/w(½) | w(.95)/w(½) | cosine | length | source |
+| objective | target | w(.05)/w(½) | w(.95)/w(½) | cosine | length | source |
 |---|---|---|---|---|---|---|
 {rows}
 """
@@ -99,7 +100,7 @@ def cell(text: str) -> str:
 
 def page(found: Card) -> str:
     facts = [
-        ("climbs", found.climbs),
+        ("target", found.climbs),
         ("equation", found.equation),
         ("source", found.source),
         *([("differs", found.differs)] if found.differs else []),
@@ -130,9 +131,9 @@ def recipe_words(name: str) -> str:
 def index_row(found: Card) -> str:
     first, last = (shown(found.curve.relative[place]) for place in (0, -1))
     cosine = "—" if found.exact is None or math.isnan(found.exact.cosine) else f"{found.exact.cosine:.3f}"
-    pulls = "" if found.length is None else length_words(found.length)
-    pulls = pulls.replace(" where length earns nothing", "").replace(" answers are pulled", "")
-    cells = [f"[{found.name}](objectives/{found.name}.md)", found.climbs, first, last, cosine, pulls, found.source]
+    lengths = "" if found.length is None else length_words(found.length)
+    lengths = lengths.replace(" where length earns nothing", "").replace(" answers become", "")
+    cells = [f"[{found.name}](objectives/{found.name}.md)", found.climbs, first, last, cosine, lengths, found.source]
     return "| " + " | ".join(map(cell, cells)) + " |"
 
 

@@ -595,16 +595,19 @@ def objective(
     group: Annotated[
         int | None, typer.Option(min=1, help="Rollouts per task; default: 4 or the objective's minimum.")
     ] = None,
+    compare: Annotated[str | None, typer.Option(metavar="OTHER", help="Show another objective beside it.")] = None,
     as_json: Json = False,
 ) -> None:
     """Describe an objective: its target, weight of hard prompts, effect on length, edge cases."""
     from gnomon.config import unknown_objective
 
-    if name is not None and (problem := unknown_objective(name, "the command line")):
-        raise problem
+    for word in (name, compare):
+        if word is not None and (problem := unknown_objective(word, "the command line")):
+            raise problem
     from gnomon.objectives import TABLE
     from gnomon.objectives import card as cards
     from gnomon.objectives.card_text import columns
+    from gnomon.objectives.comparison import comparison
 
     if every or name is None:
         rows = [build() for _, build in sorted(TABLE.items())]
@@ -612,13 +615,18 @@ def objective(
         lines = columns([list(fact.values()) for fact in facts])
         put(json.dumps(facts, indent=1)) if as_json else say("\n".join(lines))
         return
-    least = max(4, TABLE[name]().min_group)
+    names = [name] if compare is None else [name, compare]
+    least = max(4, *(TABLE[each]().min_group for each in names))
     try:
-        found = cards(name, least if group is None else group)
+        found = [cards(each, least if group is None else group) for each in names]
     except ValueError as error:
-        fix = f"gnomon objective {name} --group {least}"
+        fix = f"gnomon objective {' --compare '.join(names)} --group {least}"
         raise ConfigError("E031", str(error), where=f"--group {group}", fix=fix) from error
-    put(json.dumps(found.as_dict(), indent=1)) if as_json else say(str(found))
+    if as_json:
+        facts = [card.as_dict() for card in found]
+        put(json.dumps(facts[0] if compare is None else facts, indent=1))
+    else:
+        say(str(found[0]) if compare is None else comparison(*found))
 
 
 @config_app.command("show")

@@ -30,20 +30,29 @@ __all__ = [
 ]
 
 Objective = Literal[
+    "aspo",
+    "bapo",
     "brpo",
     "brpo_released",
     "cispo",
     "cispo_cap",
+    "clip_cov",
+    "cpgd",
     "dapo",
     "decoupled_ppo",
     "dppo",
+    "dppo_kl",
     "dr_grpo",
     "dual_clip_ppo",
     "fcp",
     "geometric_rejection",
+    "gepo",
     "gfpo",
     "gfpo_efficiency",
     "gmpo",
+    "gpg",
+    "gpg_verl",
+    "gppo",
     "grpo",
     "grpo_sample_std",
     "gspo",
@@ -51,17 +60,25 @@ Objective = Literal[
     "icepop",
     "kimi_k15",
     "kimi_k15_token",
+    "lite_ppo",
     "loop",
     "luffy",
     "luffy_paper",
+    "luspo",
+    "magistral",
     "maxrl",
     "maxrl_control",
     "maxrl_released",
     "maxrl_sub",
+    "mini_rl",
+    "nsr",
     "online_dpo",
     "online_ipo",
     "online_simpo",
     "online_slic",
+    "opo",
+    "opo_loo",
+    "opsm",
     "pass_at_all",
     "pass_at_k_analytic",
     "pass_at_k_centred",
@@ -70,13 +87,18 @@ Objective = Literal[
     "pkpo_marginal",
     "ppo",
     "ppo_whitened",
+    "prime_ipo",
+    "psr",
     "rae",
+    "raft_pp",
+    "real",
     "rebn",
     "reinforce",
     "reinforce_centred",
     "reinforce_pp",
     "reinforce_pp_baseline",
     "reinforce_pp_loo",
+    "reinforce_rej",
     "rft",
     "rl2ml",
     "rloo",
@@ -88,6 +110,9 @@ Objective = Literal[
     "sequence_mis",
     "sequence_tis",
     "sft",
+    "tba",
+    "tilted",
+    "tilted_loo",
     "tis",
     "topr",
     "turn_ppo",
@@ -95,6 +120,8 @@ Objective = Literal[
     "turn_reinforce_discounted",
     "verifree",
     "verifree_advantage",
+    "vespo",
+    "w_reinforce",
     "xpo",
 ]
 
@@ -278,38 +305,52 @@ class ObjectiveSettings(TypedDict, total=False):
     type: Objective
     """The name of a row."""
     alpha: float
-    """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, xpo."""
+    """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, cpgd, xpo."""
     baseline: float
     """Taken off every rollout of every group; it changes the variance alone. Of rl2ml."""
     beta: float
-    """β, reward taken off per nat of divergence from the initial policy (reinforce_pp). Of reinforce_pp,
-    reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, online_dpo, online_ipo, online_slic,
-    online_simpo, xpo."""
+    """β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred` (tilted). Of tilted, tilted_loo,
+    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, tba, online_dpo, online_ipo,
+    online_slic, online_simpo, xpo."""
     cap: float
-    """Ceiling of the ratio (cispo_cap). Of cispo_cap, scale_rl, tis, sequence_tis, sequence_mis, decoupled_ppo,
-    dppo."""
+    """Ceiling of the ratio (cispo_cap). Of cispo_cap, scale_rl, tis, sequence_tis, sequence_mis, decoupled_ppo, dppo,
+    aspo, cpgd, dppo_kl, mini_rl."""
     ceiling: float
-    """Ceiling of the ratio where the advantage is negative. Of dual_clip_ppo."""
+    """Ceiling of the ratio where the advantage is negative. Of dual_clip_ppo, gppo, bapo."""
     clip_high: float
-    """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, loop,
-    dual_clip_ppo, gspo, gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection,
-    decoupled_ppo, seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, luffy_paper, ppo, ppo_whitened, reinforce_pp,
-    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo."""
+    """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
+    w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
+    gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
+    seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, luffy_paper, ppo, ppo_whitened, reinforce_pp,
+    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo, aspo, clip_cov,
+    cpgd, dppo_kl, mini_rl, opsm, gepo."""
     clip_low: float
-    """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, loop,
-    dual_clip_ppo, gspo, gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection,
-    decoupled_ppo, seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, luffy_paper, ppo, ppo_whitened, reinforce_pp,
-    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo."""
+    """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
+    w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
+    gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo, seed_grpo,
+    seed_grpo_loo, gfpo, gfpo_efficiency, rae, luffy_paper, ppo, ppo_whitened, reinforce_pp, reinforce_pp_baseline,
+    reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo, aspo, clip_cov, cpgd, dppo_kl, mini_rl,
+    opsm, gepo."""
     epsilon: float
-    """Added to the standard deviation (grpo). Of grpo, grpo_sample_std, maxrl_released, gspo, gspo_token, gmpo, sapo,
-    dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, luffy_paper, ppo_whitened, reinforce_pp,
-    reinforce_pp_baseline, rebn."""
+    """Added to the standard deviation (grpo). Of grpo, grpo_sample_std, maxrl_released, lite_ppo, magistral, gspo,
+    gspo_token, gmpo, sapo, dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, luffy_paper, ppo_whitened,
+    reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, bapo, clip_cov, gepo."""
     fade: Literal["linear", "exponential", "focal"]
     """Form of the weight. Of seed_grpo, seed_grpo_loo."""
+    failure: float
+    """What a failure counts, where a success counts 1. Of reinforce_rej."""
     family: Literal["A", "B", "C", "D"]
     """Rising factorial, power, mixed denominator or geometric. Of rl2ml."""
+    floor: float
+    """Lower end of the first band of the ratio. Of bapo."""
+    floor_end: float
+    """Lower end of the last band. Of bapo."""
     gain: float
     """How fast the ratio fades for tokens to be raised. Of sapo."""
+    gain_decay: float
+    """λ of rollouts to be raised. Of vespo."""
+    gain_power: float
+    """K of rollouts to be raised. Of vespo."""
     gamma: float
     """γ of the shape π/(π + γ) of demonstrated tokens (luffy). Of luffy, luffy_paper, ppo, ppo_whitened,
     turn_reinforce, turn_reinforce_discounted, turn_ppo, rebn."""
@@ -321,21 +362,41 @@ class ObjectiveSettings(TypedDict, total=False):
     lam: float
     """λ: 1 uses the critic as a baseline alone, 0 for everything that follows. Of ppo, ppo_whitened, turn_ppo."""
     least: float
-    """Lower end of the band of the weight (icepop). Of icepop, geometric_rejection."""
+    """Lower end of the band of the weight (icepop). Of icepop, geometric_rejection, clip_cov."""
+    limit: float
+    """δ, largest mean log-ratio μ/π of a failure, in nats per token. Of opsm."""
     loss: float
     """How fast the ratio fades for tokens to be lowered. Of sapo."""
+    loss_decay: float
+    """λ of rollouts to be lowered. Of vespo."""
+    loss_power: float
+    """K of rollouts to be lowered. Of vespo."""
     margin: float
     """γ; half of β is usual. Of online_simpo."""
     mean_per: Literal["step", "rollout"]
     """After what the running mean moves: the step, or each rollout as released. Of rae."""
     most: float
-    """Upper end of the band of the weight (icepop). Of icepop, geometric_rejection."""
+    """Upper end of the band of the weight (icepop). Of icepop, geometric_rejection, clip_cov."""
     order: int
     """T; groups smaller than T are refused. Of maxrl_sub."""
     parameter: float
     """0 is REINFORCE, 1 maximum likelihood, more is beyond; above −1 in A, below N/(N−1) in C, ≥ 0 in D. Of rl2ml."""
     scale: float
     """What credit is divided by, in units of reward. Of reinforce_pp_loo."""
+    share: float
+    """Share of the step's tokens that lose their gradient, at least one. Of clip_cov."""
+    stride: float
+    """How far an end moves at a time. Of bapo."""
+    success: float
+    """λ, weight of a success; a failure has 1. Of w_reinforce."""
+    temperature: float
+    """τ of the mean log-ratio. Of real."""
+    top: float
+    """Upper end of the first band. Of bapo."""
+    top_end: float
+    """Upper end of the last band. Of bapo."""
+    width: float
+    """How far the probability π may be from μ. Of prime_ipo."""
 
 
 class Settings(TypedDict, total=False):

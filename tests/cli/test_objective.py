@@ -69,3 +69,22 @@ def test_an_unknown_name_is_told_before_torch_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and "E013" in done.stderr, done.stderr
+
+
+def test_two_objectives_stand_side_by_side():
+    text = command("objective", "gpg", "--compare", "gpg_verl", "--group", "3").stdout
+    lines = text.splitlines()
+    assert lines[0].split() == ["gpg", "gpg_verl"] and max(map(len, lines)) <= 130
+    for part in ("target", "the same", "w(p)/w(½)"):
+        assert part in text
+    weights = [line.split() for line in lines[-len(GRID) :]]
+    assert [float(p) for p, _, _ in weights] == list(GRID)
+    assert next(row for row in weights if row[0] == "0.50") == ["0.50", "1", "1"]
+    assert float(weights[0][2]) > float(weights[0][1]), "dividing by the success rate favours hard prompts"
+
+
+def test_a_comparison_as_json_has_both_cards():
+    found = json.loads(command("objective", "rloo", "--compare", "maxrl", "--json").stdout)
+    assert [card["name"] for card in found] == ["rloo", "maxrl"] and len({card["group"] for card in found}) == 1
+    done = command("objective", "rloo", "--compare", "bnpo")
+    assert done.returncode == 2 and "E013" in done.stderr and "objective=dapo" in done.stderr

@@ -49,3 +49,13 @@ def test_rows_named_beside_peers_exist() -> None:
     table = (DOCS / "normalisation.md").read_text().partition("| library |")[2].partition("\n\n")[0]
     named = {name.strip() for line in table.splitlines()[2:] for name in line.split("|")[-2].split(",")}
     assert "dr_grpo" in named and named - {"none"} <= set(TABLE)
+
+
+def test_rows_named_beside_other_trainers_exist_and_those_said_to_be_none_are_none() -> None:
+    """Every row of a table names rows of ours, or says that there is none and why."""
+    lines = [line for line in (DOCS / "objective-names.md").read_text().splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("| name")]
+    named = {row: re.findall(r"`([a-z_0-9]+)`", row) for _, row, _ in cells}
+    assert set().union(*named.values()) <= set(TABLE) and len(cells) > 60
+    for name, row, why in cells:
+        assert named[row] or (why if row == "none" else "row" in row), name

@@ -71,6 +71,16 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "xpo": [{"beta": 0.7, "alpha": 0.3}],
     "pass_at_k_analytic": [{"k": 1}, {"k": 3}],
     "pass_at_k_centred": [{"k": 1}, {"k": 3}],
+    "aspo": [{"clip_low": 0.1, "clip_high": 0.3, "cap": 1.7}],
+    "clip_cov": [{"share": 0.3, "least": 0.2, "most": 1.0}],
+    "cpgd": [{"alpha": 0.7, "cap": 0.5}],
+    "dppo_kl": [{"clip_low": 0.01, "clip_high": 0.3, "cap": 1.2}],
+    "real": [{"temperature": 0.5}],
+    "lite_ppo": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "psr": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "reinforce_rej": [{"failure": 0.0}],
+    "tilted": [{"beta": 0.5}],
+    "w_reinforce": [{"success": 0.5}],
     "pkpo": [{"k": 1}, {"k": 3}],
     "pkpo_loo": [{"k": 1}, {"k": 3}],
     "pkpo_marginal": [{"k": 3}],
@@ -100,7 +110,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-LAGS = {"geometric_rejection": 1e-4, "gspo": 1e-4, "gspo_token": 1e-4}
+LAGS = {"geometric_rejection": 1e-4, "gspo": 1e-4, "gspo_token": 1e-4, "gepo": 1e-4, "luspo": 5e-4}
 """Of rows with a narrow band."""
 
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import likelihood_losses
 import off_policy_losses
+import outcome_losses
 import preference_losses
 import torch
+import trust_region_losses
 from objective_steps import Step
 from scipy.integrate import quad
 from torch import Tensor
@@ -487,7 +489,19 @@ def penalised_loss(step: Step, logp: Tensor, penalty: str, weight: float) -> Ten
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     name.removesuffix("_loss"): function
-    for module in (globals(), *map(vars, (likelihood_losses, off_policy_losses, preference_losses)))
+    for module in (
+        globals(),
+        *map(
+            vars,
+            (
+                likelihood_losses,
+                off_policy_losses,
+                outcome_losses,
+                preference_losses,
+                trust_region_losses,
+            ),
+        ),
+    )
     for name, function in list(module.items())
     if name.endswith("_loss") and function not in (penalised_loss, by_prompt_loss)
 }

@@ -12,10 +12,12 @@ from context_mutants import context_mutants
 from likelihood_mutants import likelihood_mutants
 from objective_cases import CASES, Case
 from off_policy_mutants import off_policy_mutants
+from outcome_mutants import outcome_mutants
 from preference_mutants import STEEP, preference_mutants
 from ratio_mutants import ratio_mutants, turned, whole_group
 from token_mutants import token_mutants
 from torch import Tensor
+from trust_region_mutants import trust_region_mutants
 from turn_mutants import turn_mutants
 
 from gnomon.objectives import (
@@ -193,7 +195,16 @@ def attached(row: Objective) -> Objective:
 
 
 NEARER = "a nearer reach claimed"
-KINDS = (ratio_mutants, off_policy_mutants, context_mutants, token_mutants, turn_mutants, likelihood_mutants)
+KINDS = (
+    ratio_mutants,
+    off_policy_mutants,
+    outcome_mutants,
+    trust_region_mutants,
+    context_mutants,
+    token_mutants,
+    turn_mutants,
+    likelihood_mutants,
+)
 
 
 def mutants() -> dict[str, Case]:
@@ -206,7 +217,8 @@ def mutants() -> dict[str, Case]:
     for name in TABLE:
         row = CASES[name].row
         add("sign flipped", name, of_advantage(row, lambda a: -a))
-        add("denominators of the micro-batch", name, micro_batch(row))
+        if row.reach < Reach.STEP:  # A step that must stay whole is its own micro-batch.
+            add("denominators of the micro-batch", name, micro_batch(row))
         if row.reach > Reach.TOKEN:
             held = STEEP if name == "online_slic" else name
             add(NEARER, held, nearer(CASES[held].row))

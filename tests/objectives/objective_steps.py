@@ -163,7 +163,10 @@ def _clip_edges() -> Step:
     return replace(step, logp=[old + ratio for old, ratio in zip(step.proximal, ratios, strict=True)])
 
 
-WHOLE = [0.5, 0.83, 0.999, 0.9997, 1.0004, 1.001, 1.23, 1.28, 1.7, 2.0, 3.0, 5.0, 10.0, math.exp(-0.4), math.exp(0.4)]
+WHOLE = [
+    *(0.5, 0.83, 0.998, 0.999, 0.9997, 1.0004, 1.001, 1.0025, 1.23, 1.28, 1.7, 2.0, 3.0, 5.0, 10.0),
+    *(math.exp(-0.4), math.exp(0.4)),
+]
 """Edges of whole-answer bands, of log bands and of caps."""
 
 

@@ -31,8 +31,8 @@ from gnomon.objectives import (
     sequence_mean,
 )
 from gnomon.objectives.aggregate import constant
-from gnomon.objectives.card_text import chart, words
-from gnomon.objectives.cards import sections
+from gnomon.objectives.card_text import chart, length_words, words
+from gnomon.objectives.cards import declarations, sections
 from gnomon.objectives.curves import measured, tilted
 from gnomon.objectives.world import correct, world
 
@@ -143,7 +143,7 @@ def test_a_row_that_does_not_climb_p_has_no_shape() -> None:
     row = replace(objective("reinforce"), advantage=torch.ones_like, aggregate=sequence_mean)
     found = curve(row, group=2)
     assert abs(found.cosine[GRID.index(0.5)]) < 0.5 and all(map(math.isnan, found.relative))
-    assert "climbs something else" in "\n".join(chart(found)) and "●" not in "".join(chart(found)[-len(GRID) :])
+    assert "maximises something else" in "\n".join(chart(found)) and "●" not in "".join(chart(found)[-len(GRID) :])
 
 
 def test_what_a_measured_curve_leaves_out_is_told() -> None:
@@ -158,6 +158,11 @@ def test_a_card_of_every_row(name: str) -> None:
     group = size_for(row)
     found = card(name, group)
     assert found.name == name and found.summary.endswith(".") and found.exact and found.exact.bias <= 1e-9
+    assert (
+        found.declared == declarations(row)
+        and found.length
+        and length_words(found.length) in " ".join(str(found).split())
+    )
     facts = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert (
         len(facts["curve"]["w"]) == len(facts["curve"]["p"]) == len(GRID)
@@ -265,7 +270,7 @@ def test_a_card_says_what_a_sampler_apart_does_to_one_update_and_to_several(name
     The centre is what a learner takes: the policy as the batch began, if it is for several updates or the row corrects.
     """
     row = objective(name)
-    said = card(name, size_for(row)).declared["mismatch_several_updates" if several else "mismatch_one_update"]
+    said = declarations(row)["mismatch_several_updates" if several else "mismatch_one_update"]
     step = EDGE_STEPS["mixed"]
     logp = [value + 1e-4 * (t % 7 - 3) for t, value in enumerate(step.logp)]
     tokens = step.tokens(row)

@@ -33,8 +33,12 @@ from gnomon.objectives.world import correct, outcomes_for, world
 SHAPED = [name for name in TABLE if isinstance(objective(name).target, FrozenShape | SharedLength | TokenShape)]
 
 
+PAIRS = ("clip_cov", "gepo")
+"""Rows whose closed form is known for groups of two."""
+
+
 def size_for(row: Objective) -> int:
-    return max(3, row.min_group)
+    return 2 if row.name in PAIRS else max(3, row.min_group)
 
 
 def factor(length: int) -> float:

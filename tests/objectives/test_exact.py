@@ -69,8 +69,19 @@ def test_an_answer_with_several_rewards_is_declared_once() -> None:
     assert torch.allclose(found.mean, truth, atol=1e-14)
 
 
-MEAN_OF_OWN_TOKENS = ("grpo", "grpo_sample_std", "gspo", "gspo_token", "gmpo", "sapo")
-MEAN_OF_ALL_TOKENS = ("dapo", "cispo", "cispo_cap", "scale_rl", "gfpo", "gfpo_efficiency")
+MEAN_OF_OWN_TOKENS = ("grpo", "gpg", "grpo_sample_std", "gspo", "gspo_token", "gmpo", "sapo")
+MEAN_OF_ALL_TOKENS = (
+    "bapo",
+    "dapo",
+    "lite_ppo",
+    "gppo",
+    "magistral",
+    "cispo",
+    "cispo_cap",
+    "scale_rl",
+    "gfpo",
+    "gfpo_efficiency",
+)
 """The last two filter groups larger than these."""
 BENT = {
     **{name: {2: 0.976493, 3: 0.976493, 4: 0.976493} for name in MEAN_OF_OWN_TOKENS},
@@ -88,6 +99,12 @@ BENT = {
     **{name: {2: -0.241684, 3: -0.2566, 4: -0.263197} for name in ("sft", "fcp")},
     **{name: dict.fromkeys((2, 3, 4), -0.44215) for name in ("verifree", "verifree_advantage")},
     "online_simpo": dict.fromkeys((2, 3, 4), 0.992215),
+    "opo": {2: 0.996392, 3: 0.998382, 4: 0.999088},
+    "gpg_verl": {2: 0.996529, 3: 0.998432, 4: 0.999117},
+    **{name: {2: 0.996529, 3: 0.998448, 4: 0.999129} for name in ("cpgd", "vespo")},
+    "gepo": {2: 0.950039, 3: 0.950323, 4: 0.948853},
+    "real": {2: 0.923796, 3: 0.935285, 4: 0.943407},
+    "clip_cov": {2: 0.99664, 3: 0.998865, 4: 0.999018},
     "rft": {2: 0.996187, 3: 0.998163, 4: 0.998932},
 }
 """Rows that do not climb the expected reward, or not it alone, with the cosine of the two in this world, by group.

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from gnomon.objectives import (
     CountWeight,
+    Denominators,
     Objective,
+    Rollouts,
     Tokens,
     counted,
     dapo,
@@ -29,6 +31,7 @@ from gnomon.objectives import (
     maxrl_control,
     maxrl_released,
     maxrl_sub,
+    mean_centred,
     objective,
     pass_at_all,
     pkpo,
@@ -42,11 +45,13 @@ from gnomon.objectives import (
     sequence_mis,
     sequence_sum,
     sequence_tis,
+    tilted,
+    tilted_loo,
     tis,
     unclipped,
 )
 from gnomon.objectives.exact import declared_gradient, moments
-from gnomon.objectives.world import Outcomes, correct, outcomes, world
+from gnomon.objectives.world import Outcomes, correct, outcomes, step_of, world
 
 F64 = torch.float64
 GROUPS = [2, 3, 4]
@@ -369,3 +374,179 @@ def test_the_two_conventions_of_cispo_are_one_apart() -> None:
     by_width, by_cap = objective("cispo", clip_high=4.0), objective("cispo_cap", cap=5.0)
     assert torch.equal(by_width.ratio(tokens), by_cap.ratio(tokens))
     assert by_cap.ratio(tokens).tolist() == pytest.approx([0.5, 1.0, 3.0, 5.0])
+
+
+# Constants for outcomes, and exponentials of rewards.
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_psr_nsr_and_w_reinforce_are_one_direction_under_three_baselines(group: int) -> None:
+    """∇p times 1, 1 and 1 + λ. What differs is how far single groups lie from it."""
+    slope, place = right()[0], world()
+    policy = place.logits()
+    possible = outcomes(place, policy, correct)
+    scatter = []
+    for name, factor in (("psr", 1.0), ("nsr", 1.0), ("w_reinforce", 1.1)):
+        row = objective(name)
+        found = moments(row, place, policy=policy, behavior=policy, possible=possible, group=group)
+        assert close(found.mean, factor * slope)
+        scatter.append(found.variance / factor**2)
+        score = replace(row, target=reinforce().target, ratio=reinforce().ratio)
+        assert close(expected(score, group), factor * slope)
+    assert scatter[0] < scatter[2] < scatter[1], "at p = 0.22 a failure says little"
+
+
+@pytest.mark.parametrize("beta", [0.5, 2.0])
+def test_entropic_risk_is_family_c_of_rl2ml_in_large_groups(beta: float) -> None:
+    """At x = 1 − e^−β, times (1 − e^−β)/β; the distance falls as 1/N, with and without the rollout in its mean."""
+    x = -math.expm1(-beta)
+
+    def weight(row: Objective, size: int, p: float) -> float:
+        """w(p) from the row's own credit of groups with every count."""
+        rewards = torch.tensor([[1.0] * k + [0.0] * (size - k) for k in range(size + 1)], dtype=F64)
+        credit = row.advantage(rewards)
+        gain = [float(credit[m + 1, 0] - credit[m, -1]) for m in range(size)]
+        return sum(g * math.comb(size - 1, m) * p**m * (1 - p) ** (size - 1 - m) for m, g in enumerate(gain))
+
+    for p in (0.1, 0.5, 0.9):
+        limit = x / beta / ((1 - x) + x * p)
+        for row, factor in ((tilted(beta), 1.0), (tilted_loo(beta), 1.0), (rl2ml("C", x), x / beta)):
+            far, near = (abs(factor * weight(row, size, p) / limit - 1) for size in (50, 200))
+            assert near < 0.05 and 3 < far / near < 6
+
+
+def test_a_small_tilt_is_the_mean() -> None:
+    for group in GROUPS:
+        assert close(expected(tilted(1e-6), group), expected(reinforce_centred(), group), 1e-6)
+        assert close(expected(tilted_loo(1e-6), group), expected(rloo(), group), 1e-6)
+
+
+def test_gpg_of_verl_is_maxrl_as_released_on_one_group_and_not_the_papers() -> None:
+    """Under a sum over tokens: the success rate of one group is its mean, by which MaxRL divides."""
+    for group in (2, 3):
+        summed = replace(objective("gpg_verl"), aggregate=sequence_sum)
+        assert close(expected(summed, group), expected(maxrl_released(epsilon=0.0), group))
+        paper = replace(objective("gpg"), aggregate=sequence_sum)
+        assert close(expected(paper, group), expected(reinforce_centred(), group))
+
+
+def test_gpg_weighs_groups_by_how_few_decide() -> None:
+    """Two groups on one prompt: (N−1)/N·(1 − (1−q)²)/q·∇p, q = 1 − pᴺ − (1−p)ᴺ."""
+    slope, p = right()
+    place, size = world(), 2
+    possible = outcomes(place, place.logits(), correct)
+    members = torch.cartesian_prod(*[torch.arange(15)] * (2 * size)).reshape(-1, 2, size)
+    chance = possible.chance[members].prod(dim=2).prod(dim=1)
+    rewards = possible.reward[members]
+    deciding = (rewards != rewards[..., :1]).any(dim=2).sum(dim=1)
+    credit = torch.stack([mean_centred(rewards[:, g]) for g in range(2)], dim=1)
+    credit = credit * (2 / deciding.clamp(min=1))[:, None, None]
+    row = objective("gpg")
+    first = 11_111
+    lengths = place.lengths[members[first]]
+    seen = row.credits(Rollouts(rewards=rewards[first], lengths=torch.ones_like(lengths)))
+    assert torch.allclose(seen.reshape(2, 2), credit[first])
+    found = torch.einsum("k,kgi,kgip->p", chance, credit, scores()[members]) / (2 * size)
+    q = 1 - p**size - (1 - p) ** size
+    assert close(found, (size - 1) / size * (1 - (1 - q) ** 2) / q * slope)
+
+
+@pytest.mark.parametrize("size", [0.3, 2.0])
+def test_trajectory_balance_stands_still_where_the_regularised_reward_is_highest(size: float) -> None:
+    """At π ∝ π_ref·exp(r/β) every coefficient is zero, whoever sampled the answers; and nowhere near it."""
+    beta, place = 0.4, world()
+    reference, behavior = place.anchor(), drift(size)[1]
+    possible = outcomes(place, behavior, correct)
+    anchor = place.chances(reference)
+    lifted = anchor * (possible.reward / beta).exp()
+    best = logits_of(lifted / lifted.sum())
+    members = torch.tensor([[0, 1, 4], [2, 9, 14], [3, 3, 12]])
+
+    def kappa(policy: Tensor) -> float:
+        seen = step_of(place, possible, members)
+        token = place.tokens(replace(possible, answer=members.flatten()))
+        row = objective("tba", beta=beta)
+        tokens = Tokens(
+            logp=place.logp(policy)[token],
+            behavior_logp=place.logp(behavior)[token],
+            reference_logp=place.logp(reference)[token],
+            advantage=row.credits(seen),
+            sequence=seen.sequence,
+            group=seen.sequence // 3,
+        )
+        sizes = Denominators(groups=3, sequences=9, tokens=len(token), max_tokens=3)
+        return float(row.coefficients(tokens, sizes).abs().max())
+
+    assert kappa(best) < 1e-12 < 1e-3 < kappa(reference)
+
+
+def test_trajectory_balance_maximises_reward_less_divergence() -> None:
+    """On policy (N−1)/N·∇(p − β·KL(π‖π_ref)), a reference apart."""
+    beta, place, group = 0.3, world(), 2
+    policy, reference = place.logits(), place.anchor()
+    possible = outcomes(place, policy, correct)
+    members = torch.cartesian_prod(*[torch.arange(15)] * group)
+    row, seen = objective("tba", beta=beta), step_of(place, possible, members)
+    token = place.tokens(replace(possible, answer=members.flatten()))
+    logp = place.logp(policy)[token]
+    tokens = Tokens(
+        logp=logp,
+        behavior_logp=logp,
+        reference_logp=place.logp(reference)[token],
+        advantage=row.credits(seen),
+        sequence=seen.sequence,
+        group=seen.sequence // group,
+    )
+    sizes = Denominators(groups=1, sequences=group, tokens=len(token), max_tokens=3)
+    chance = possible.chance[members].prod(dim=1)[tokens.group]
+    found = (chance * row.coefficients(tokens, sizes)) @ place.scores(policy)[token]
+    logits = policy.clone().requires_grad_()
+    chances = place.chances(logits)
+    divergence = (chances * (chances / place.chances(reference)).log()).sum()
+    (slope,) = torch.autograd.grad(chances @ possible.reward - beta * divergence, logits)
+    assert close(found, (group - 1) / group * slope.flatten())
+
+
+def test_only_tokens_left_behind_tell_aspo_from_ppo() -> None:
+    """A token to be raised that has become less likely counts more, where PPO counts it less."""
+    ratio = torch.tensor([0.25, 0.5, 1.0, 1.1, 1.3], dtype=F64)
+    index, zero = torch.arange(5), torch.zeros(5, dtype=F64)
+    tokens = Tokens(logp=ratio.log(), behavior_logp=zero, advantage=zero + 1, sequence=index, group=index)
+    assert objective("aspo").ratio(tokens).tolist() == pytest.approx([3.0, 2.0, 1.0, 1 / 1.1, 0.0])
+    assert objective("dr_grpo").ratio(tokens).tolist() == pytest.approx([0.25, 0.5, 1.0, 1.1, 0.0])
+    lowered = replace(tokens, advantage=zero - 1)
+    assert objective("aspo").ratio(lowered).tolist() == pytest.approx([0.0, 0.0, 1.0, 1.1, 1.3])
+
+
+def test_the_band_of_bapo_widens_until_both_sides_balance() -> None:
+    """Floors first, 0.6 to 0.8, then tops, 1.2 to 2: the first that balances is taken."""
+    index, zero = torch.arange(2), torch.zeros(2, dtype=F64)
+
+    def kept(raised: float, lowered: float, share: float) -> list[float]:
+        ratio = torch.tensor([raised, lowered], dtype=F64).log()
+        advantage = torch.tensor([share, share - 1], dtype=F64)
+        tokens = Tokens(logp=ratio, behavior_logp=zero, advantage=advantage, sequence=index, group=index)
+        return objective("bapo").ratio(tokens).tolist()
+
+    assert kept(1.1, 0.7, 0.5) == pytest.approx([1.1, 0.7])  # Balanced in the first band.
+    assert kept(1.1, 0.7, 0.3) == pytest.approx([1.1, 0.0])  # 0.33 against 0.49: never, and the last floor is 0.8.
+    assert kept(1.6, 1.1, 0.4) == pytest.approx([1.6, 1.1])  # 1.6·0.4 against 1.1·0.6: balanced with a top of 1.65.
+    assert kept(2.1, 2.1, 0.4) == pytest.approx([0.0, 2.1])  # The last top is 2.
+
+
+def test_a_long_failure_that_drifted_little_per_token_is_kept() -> None:
+    """Six tokens of 0.2 nats each stay, one of 0.6 goes; a success stays however far it drifted."""
+    lengths = torch.tensor([6, 1, 1])
+    sequence = torch.arange(3).repeat_interleave(lengths)
+    drift = torch.tensor([0.2, 0.6, 0.6], dtype=F64)[sequence]
+    advantage = torch.tensor([-1.0, -1.0, 1.0], dtype=F64)[sequence]
+    zero = torch.zeros_like(drift)
+    tokens = Tokens(
+        logp=zero - 1,
+        proximal_logp=zero - 1,
+        behavior_logp=drift - 1,
+        advantage=advantage,
+        sequence=sequence,
+        group=torch.zeros_like(sequence),
+    )
+    assert objective("opsm").ratio(tokens).tolist() == [1.0] * 6 + [0.0, 1.0]

@@ -21,7 +21,6 @@ from gnomon.objectives import (
     Objective,
     Rollouts,
     Scope,
-    card,
     constant,
     decay_bias,
     group_mean_bias,
@@ -35,6 +34,7 @@ from gnomon.objectives import (
     terminal,
     token_mean,
 )
+from gnomon.objectives.card_text import length_words
 
 SUCCESS, STOP, GROUP = 0.4, 0.1, 8
 
@@ -147,10 +147,10 @@ def test_every_row_pulls_or_does_not_as_its_divisor_says(name: str) -> None:
     found = length_bias(row, group=max(4, row.min_group))
     if row.aggregate in (constant, sequence_sum):
         assert max(abs(found.right), abs(found.wrong)) < 1e-12
-        assert "no pull" in str(card(name, max(4, row.min_group)))
+        assert "no effect where length" in length_words(found)
     elif row.aggregate in (sequence_mean, token_mean, prompt_mean):
         assert found.right > 1e-3 and (found.wrong < -1e-3 or row.baseline is Baseline.NONE)
-        assert "right answers are pulled shorter" in str(card(name, max(4, row.min_group)))
+        assert "right answers become shorter" in length_words(found)
 
 
 def less_step_mean(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:

@@ -15,7 +15,19 @@ from objective_steps import EDGE_STEPS
 import gnomon
 from gnomon.config import Objective, RunConfig, Source, leaves, overrides, resolve
 from gnomon.errors import ConfigErrors
-from gnomon.objectives import OPTIONS, RENAMED, TABLE, Need, Option, OptionError, Rewards, card, in_family, objective
+from gnomon.objectives import (
+    OPTIONS,
+    REFUSED,
+    RENAMED,
+    TABLE,
+    Need,
+    Option,
+    OptionError,
+    Rewards,
+    card,
+    in_family,
+    objective,
+)
 from gnomon.objectives.declaration import Declaration
 from gnomon.objectives.row import row_of
 
@@ -122,6 +134,18 @@ def test_a_former_name_is_refused_with_the_present_one() -> None:
             objective(former)
         with pytest.raises(ConfigErrors, match=f"E013.*now called '{present}'"):
             resolve([overrides([f"objective={former}"])])
+
+
+def test_an_objective_that_depends_on_the_split_is_refused_with_the_reason() -> None:
+    assert not set(REFUSED) & set(TABLE)
+    for name, (instead, reason) in REFUSED.items():
+        assert instead in TABLE
+        with pytest.raises(ValueError, match=f"there is no objective '{name}': {reason}; take {instead}"):
+            objective(name)
+        with pytest.raises(ConfigErrors) as caught:
+            resolve([overrides([f"objective={name}"])])
+        (error,) = caught.value.errors
+        assert (error.code, error.why, error.fix) == ("E013", reason, f"objective={instead}")
 
 
 def test_a_run_builds_every_row_with_what_comes_with_it() -> None:

@@ -58,7 +58,7 @@ def test_foundation_on_any_step(case: Case, step: Step, data: st.DataObject) -> 
 
 @pytest.mark.parametrize("case", OTHERS.values(), ids=OTHERS)
 @given(step=steps(), data=st.data())
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@settings(max_examples=15, deadline=None, derandomize=True, database=None)
 def test_row_on_any_step(case: Case, step: Step, data: st.DataObject) -> None:
     check_on(case, step, data)
 

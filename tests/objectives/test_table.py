@@ -32,6 +32,7 @@ from gnomon.objectives import (
     objective,
     off_policy_rows,
     options,
+    outcome_rows,
     pairs,
     past,
     penalties,
@@ -41,12 +42,16 @@ from gnomon.objectives import (
     reach,
     reaches,
     shaping,
+    step_credit,
+    step_rows,
     table,
     target,
     token_credit,
     token_rows,
     tokens,
     truncation,
+    trust_region_rows,
+    trust_regions,
     tuning,
     turn_credit,
     turn_rows,
@@ -82,7 +87,8 @@ def test_a_row_says_where_it_comes_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_a_row_declares_which_tokens_its_coefficients_depend_on(name: str) -> None:
-    assert objective(name).reach < Reach.STEP
+    """One that declares none has that of the step; these need it."""
+    assert (objective(name).reach is Reach.STEP) == (name in {"bapo", "clip_cov"})
 
 
 def test_a_function_that_declares_no_reach_needs_the_whole_step() -> None:
@@ -101,7 +107,7 @@ def test_a_function_that_declares_no_reach_needs_the_whole_step() -> None:
 
 
 def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
-    measured = {"online_dpo", "online_ipo", "online_slic", "xpo"}
+    measured = {"online_dpo", "online_ipo", "online_slic", "tba", "xpo"}
     assert {name for name, build in TABLE.items() if build().needs_reference} == measured
     row = replace(grpo(), penalty=penalties.k3, penalty_weight=0.1)
     assert row.needs_reference
@@ -114,8 +120,9 @@ def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
     earned = (advantages, context_rows, count_rows, counts, credit, group_credit, group_rows)
-    moved, apart = (off_policy_rows, ratio_rows, ratios), (token_credit, token_rows, turn_credit, turn_rows)
-    likely = (likelihood, likelihood_rows, pairs, preference_rows)
+    moved = (off_policy_rows, ratio_rows, ratios, trust_region_rows, trust_regions)
+    apart = (token_credit, token_rows, turn_credit, turn_rows)
+    likely = (likelihood, likelihood_rows, outcome_rows, pairs, preference_rows, step_credit, step_rows)
     common = (
         aggregate,
         declaration,

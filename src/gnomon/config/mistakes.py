@@ -12,7 +12,7 @@ from gnomon.config.sources import Origins, leaves
 from gnomon.elsewhere import known
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Mistake
-from gnomon.objectives.options import OBJECT, OPTIONS, declared
+from gnomon.objectives.options import OBJECT, OPTIONS, REFUSED, declared
 from gnomon.objectives.options import RENAMED as RENAMED_OBJECTIVES
 from gnomon.objectives.options import meant as meant_objective
 
@@ -68,6 +68,11 @@ def unknown_objective(name: Any, where: str) -> ConfigError | None:
             where=where,
             why="it penalises distance to the sampler, as in Kimi k1.5; DRO (arXiv 2405.19107) uses a reference policy",
             fix=f"objective={present}",
+        )
+    if isinstance(name, str) and name in REFUSED:
+        instead, reason = REFUSED[name]
+        return ConfigError(
+            "E013", f"there is no objective {name!r}", where=where, why=reason, fix=f"objective={instead}"
         )
     return ConfigError("E013", f"unknown objective {name!r}", where=where, fix=meant_objective(name))
 

@@ -18,7 +18,10 @@ __all__ = [
     "leave_one_out",
     "max_less_others",
     "mean_centred",
+    "positive_part",
     "raw",
+    "relative_exponential",
+    "relative_exponential_leave_one_out",
     "sample_standardised",
     "standardised",
 ]
@@ -32,6 +35,16 @@ def raw(rewards: Tensor) -> Tensor:
     Source: Williams 1992, doi 10.1007/BF00992696.
     """
     return _groups(rewards).clone()
+
+
+def positive_part(rewards: Tensor) -> Tensor:
+    """The reward where it is positive, zero elsewhere.
+
+    Equation: Aᵢ = max(rᵢ, 0).
+    Returns: advantage per rollout, ≥ 0.
+    Source: Xiong et al. 2025, arXiv 2504.11343 (RAFT++).
+    """
+    return _groups(rewards).clamp(min=0)
 
 
 def leave_one_out(rewards: Tensor) -> Tensor:
@@ -87,6 +100,34 @@ def sample_standardised(rewards: Tensor, *, epsilon: float) -> Tensor:
     deviation = (centred.square().sum(dim=1, keepdim=True) / max(size - 1, 1)).sqrt() + epsilon
     undecided = _undecided(rewards)
     return centred / torch.where(undecided, torch.ones_like(deviation), deviation)
+
+
+def relative_exponential(rewards: Tensor, *, beta: float) -> Tensor:
+    """The exponential of the reward relative to its mean in the group, less one: from E[r] to the best reward.
+
+    Equation: Aᵢ = (e^{βrᵢ} / mean_j e^{βrⱼ} − 1)/β.
+    Args: beta, β > 0, per unit of reward; small values give `mean_centred`.
+    Returns: advantage per rollout; sums to zero over a group, exactly zero where all rewards are equal.
+    Source: Jiang et al. 2025 (RS-GRPO), arXiv 2509.24261, and Jackory/RS-GRPO.
+    """
+    weight = (beta * (_groups(rewards) - rewards.amax(dim=1, keepdim=True))).exp()
+    return _decided(rewards, (weight / weight.mean(dim=1, keepdim=True) - 1) / beta)
+
+
+def relative_exponential_leave_one_out(rewards: Tensor, *, beta: float) -> Tensor:
+    """`relative_exponential` by the mean over the *other* rollouts.
+
+    Equation: Aᵢ = (e^{βrᵢ} / mean_{j≠i} e^{βrⱼ} − 1)/β.
+    Returns: advantage per rollout; exactly zero where all rewards are equal.
+    Raises: ValueError for groups of one.
+    """
+    size = _groups(rewards).shape[1]
+    if size < 2:
+        raise ValueError("leave-one-out needs groups of at least two: a group of one has no others to compare with")
+    scaled = beta * rewards
+    others = scaled[:, None, :].expand(-1, size, -1).masked_fill(torch.eye(size, dtype=torch.bool), -math.inf)
+    log_mean = others.logsumexp(dim=2) - math.log(size - 1)
+    return _decided(rewards, (scaled - log_mean).expm1() / beta)
 
 
 def counted(rewards: Tensor, *, weight: Callable[[int], CountWeight]) -> Tensor:

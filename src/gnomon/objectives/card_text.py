@@ -1,4 +1,4 @@
-"""A card as text for a terminal, with a chart of what the objective climbs."""
+"""A card as text for a terminal, with a chart of how much prompts weigh."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOW, HIGH, STEPS = -3, 4, 6
 def card_text(card: Card) -> str:
     """The whole card, lines of at most 80 characters."""
     facts = [
-        ("climbs", card.climbs),
+        ("target", card.climbs),
         ("equation", card.equation),
         ("source", card.source),
         ("differs", card.differs),
@@ -99,11 +99,11 @@ def enumerated(card: Card) -> list[tuple[str, str]]:
 def length_words(bias: LengthBias) -> str:
     """What a row does to the length of answers where length earns nothing."""
 
-    def told(kind: str, value: float) -> str:
-        return f"{kind} answers are pulled {'shorter' if value > 0 else 'longer'} ({value:+.3g})"
+    def effect(kind: str, value: float) -> str:
+        return f"{kind} answers become {'shorter' if value > 0 else 'longer'} ({value:+.3g})"
 
-    pulls = {kind: value for kind, value in (("right", bias.right), ("wrong", bias.wrong)) if abs(value) > 1e-9}
-    return ", ".join(told(kind, value) for kind, value in pulls.items()) or "no pull where length earns nothing"
+    moved = {kind: value for kind, value in (("right", bias.right), ("wrong", bias.wrong)) if abs(value) > 1e-9}
+    return ", ".join(effect(kind, value) for kind, value in moved.items()) or "no effect where length earns nothing"
 
 
 def chart(curve: Curve) -> list[str]:
@@ -121,7 +121,7 @@ def chart(curve: Curve) -> list[str]:
     ]
     if all(map(math.isnan, curve.relative)):
         still = all(map(math.isnan, curve.cosine))
-        head.insert(-1, "nothing moves" if still else "more than 60° off ∇p at ½: it climbs something else")
+        head.insert(-1, "nothing moves" if still else "more than 60° off ∇p at ½: it maximises something else")
     rows = zip(GRID, curve.w, curve.relative, curve.cosine, strict=True)
     return head + [f"  {p:>4.2f}  {number(w):>9}  {_cosine(cosine):>6}  {_bar(p, own)}" for p, w, own, cosine in rows]
 

@@ -25,9 +25,13 @@ __all__ = [
     "kept_by_count",
     "kept_by_length",
     "lambda_return",
+    "length_centred",
+    "of_counts",
     "of_pairs",
     "over_length",
     "over_limit",
+    "pairs_by_covariance",
+    "pairs_by_likelihood",
     "per_token",
     "population",
     "sample",
@@ -143,6 +147,37 @@ def _standardised(
     return lambda own: [w * (own.reward - p) * share(own.length, max_tokens)] * own.length
 
 
+def of_counts(
+    success: Callable[[int, int], float],
+    failure: Callable[[int, int], float],
+    text: str,
+    share: Callable[[int, int], float] = whole,
+) -> ClosedForm:
+    """A weight of a success and of a failure by the count of successes, every rollout weighed by its own length.
+
+    Equation: h = (r·E[a(1+M)] + (1−r)·E[b(M)])·n(|y|), M ~ Bin(N−1, p).
+    Args: success, failure, a and b from K and N; share, n from the length and the length limit.
+    """
+    shape = partial(_of_counts, success=success, failure=failure, share=share)
+    return ClosedForm(shape=shape, text=text, binary=True)
+
+
+def _of_counts(
+    law: Chances,
+    group: int,
+    max_tokens: int,
+    *,
+    success: Callable[[int, int], float],
+    failure: Callable[[int, int], float],
+    share: Callable[[int, int], float],
+) -> Shape:
+    p = math.fsum(seen.reward * chance for seen, chance in law)
+    others = [math.comb(group - 1, m) * p**m * (1 - p) ** (group - 1 - m) for m in range(group)]
+    gain = math.fsum(chance * success(m + 1, group) for m, chance in enumerate(others))
+    loss = math.fsum(chance * failure(m, group) for m, chance in enumerate(others))
+    return lambda own: [(gain if own.reward else loss) * share(own.length, max_tokens)] * own.length
+
+
 # Means over tokens: how many of them belong to right answers, and how many to wrong ones.
 
 
@@ -201,6 +236,19 @@ def _whitened(own: Seen, total: Tally, *, epsilon: float) -> float:
     if not right or not wrong:
         return 0.0
     return (wrong if own.reward else -right) / ((right + wrong) ** 2 * curved_sample(right, wrong, epsilon=epsilon))
+
+
+def length_centred(text: str) -> ClosedForm:
+    """Rewards less the mean reward of the tokens of the group, under a sum over tokens.
+
+    Equation: weight = (r − U/(U+V))/N, U tokens of right answers and V of wrong ones.
+    """
+    return tallied(_length_centred, text)
+
+
+def _length_centred(own: Seen, total: Tally) -> float:
+    right, wrong, of_right, of_wrong = total
+    return (own.reward - of_right / (of_right + of_wrong)) / (right + wrong)
 
 
 def kept_by_count(keep: int, epsilon: float, text: str) -> ClosedForm:
@@ -312,6 +360,71 @@ def _of_pairs(
         return [total / rewards[own.reward] * share(own.length, max_tokens)] * own.length
 
     return h
+
+
+def pairs_by_likelihood(low: float, high: float, epsilon: float, text: str) -> ClosedForm:
+    """Standardised rewards of groups of two, each answer weighed by how likely the pair finds it, and clipped.
+
+    Equation: h = ±½/(½+ε)·Σ_{y'} π(y')·c·1[not clipped]/|y| over the answers y' with the other reward,
+        c = Q(Q+Q')/(Q²+Q'²), Q = π(y)^{1/|y|}.
+    """
+    return ClosedForm(shape=partial(_pairs_by_likelihood, low=low, high=high, epsilon=epsilon), text=text, binary=True)
+
+
+def _pairs_by_likelihood(
+    law: Chances, group: int, max_tokens: int, *, low: float, high: float, epsilon: float
+) -> Shape | None:
+    def likely(seen: Seen) -> float:
+        return math.exp(math.fsum(seen.logp) / seen.length)
+
+    def h(own: Seen) -> Sequence[float]:
+        total = 0.0
+        for other, chance in law:
+            if own.reward != other.reward:
+                mine, theirs = likely(own), likely(other)
+                weight = mine * (mine + theirs) / (mine**2 + theirs**2)
+                clipped = weight > 1 + high if own.reward else weight < 1 - low
+                total += 0.0 if clipped else chance * weight
+        return [(1 if own.reward else -1) * 0.5 / (0.5 + epsilon) * total / own.length] * own.length
+
+    return h if group == 2 else None
+
+
+def pairs_by_covariance(share: float, least: float, most: float, epsilon: float, text: str) -> ClosedForm:
+    """Standardised rewards of groups of two under the mean over tokens, less on tokens of a band of covariance.
+
+    Equation: hₜ = ±2a·Σ_{y'} π(y')·(1 − min(1, n/|B|)·1[t ∈ B])/T over the answers y' with the other reward,
+        a = ½/(½+ε), Ā = a·(U − V)/T with U tokens of the right answer and V of the wrong one.
+    """
+    shape = partial(_pairs_by_covariance, share=share, least=least, most=most, epsilon=epsilon)
+    return ClosedForm(shape=shape, text=text, binary=True)
+
+
+def _pairs_by_covariance(
+    law: Chances, group: int, max_tokens: int, *, share: float, least: float, most: float, epsilon: float
+) -> Shape | None:
+    size = 0.5 / (0.5 + epsilon)
+
+    def band(own: Seen, other: Seen) -> tuple[list[bool], list[bool]]:
+        """Which tokens of either have a covariance in the band."""
+        tokens, sign = own.length + other.length, 1 if own.reward else -1
+        mean = sign * size * (own.length - other.length) / tokens
+        usual = math.fsum([*own.logp, *other.logp]) / tokens
+        mine = [least < (sign * size - mean) * (logp - usual) < most for logp in own.logp]
+        return mine, [least < (-sign * size - mean) * (logp - usual) < most for logp in other.logp]
+
+    def h(own: Seen) -> Sequence[float]:
+        total = [0.0] * own.length
+        for other, chance in law:
+            if own.reward != other.reward:
+                mine, theirs = band(own, other)
+                tokens = own.length + other.length
+                lost = min(1.0, max(1, int(share * tokens)) / max(sum(mine) + sum(theirs), 1))
+                kept = [1 - lost * inside for inside in mine]
+                total = [so_far + chance * part / tokens for so_far, part in zip(total, kept, strict=True)]
+        return [(2 if own.reward else -2) * size * part for part in total]
+
+    return h if group == 2 else None
 
 
 def _rewards(law: Chances) -> dict[float, float]:
@@ -455,14 +568,15 @@ def _demonstrated(
     return plain and h
 
 
-def centred(text: str) -> ClosedForm:
-    """Rewards less the mean of their group over the length limit, where not all rollouts were sampled.
+def centred(text: str, share: Callable[[int, int], float] = over_limit) -> ClosedForm:
+    """Rewards less the mean of their group, every rollout weighed by its own length.
 
-    Equation: h = (1 − 1/N)·(r − Er)/L_max.
+    Equation: h = (1 − 1/N)·(r − Er)·n(|y|).
+    Args: share, n from the length and the length limit.
     """
-    return ClosedForm(shape=_centred, text=text)
+    return ClosedForm(shape=partial(_centred, share=share), text=text)
 
 
-def _centred(law: Chances, group: int, max_tokens: int) -> Shape:
+def _centred(law: Chances, group: int, max_tokens: int, *, share: Callable[[int, int], float]) -> Shape:
     mean = math.fsum(seen.reward * chance for seen, chance in law)
-    return lambda own: [(1 - 1 / group) * (own.reward - mean) / max_tokens] * own.length
+    return lambda own: [(1 - 1 / group) * (own.reward - mean) * share(own.length, max_tokens)] * own.length

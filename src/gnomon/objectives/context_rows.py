@@ -15,7 +15,7 @@ from gnomon.objectives.ratio_rows import OVER_TOKENS, dapo
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, Singleton, row
 from gnomon.objectives.target import Seen, TokenShape
 
-__all__ = ["gfpo", "gfpo_efficiency", "luffy", "luffy_paper", "rae", "seed_grpo", "seed_grpo_loo"]
+__all__ = ["gfpo", "gfpo_efficiency", "luffy", "luffy_paper", "opo", "opo_loo", "rae", "seed_grpo", "seed_grpo_loo"]
 
 
 @row
@@ -108,6 +108,45 @@ def gfpo_efficiency(*, keep: int, clip_low: float, clip_high: float, epsilon: fl
 
 
 @row
+def opo() -> Objective:
+    """The baseline of least variance if a rollout's squared score grows as its length. It contains the rollout itself.
+
+    Differs: for one update per batch, as there. A group of one has no gradient; verl keeps its reward.
+    """
+    return replace(
+        reinforce(),
+        credit=group_credit.length_centred,
+        target=TokenShape(
+            credit=_length_centred,
+            text="Σ π h ∇log π, h = E[r − Σⱼ|yⱼ|rⱼ/Σⱼ|yⱼ|]",
+            closed=closed.length_centred(
+                "Σ π h ∇log π, h = E[V/(U+V)] of right answers, −E[U/(U+V)] of wrong ones; U tokens of right answers "
+                "and V of wrong ones",
+            ),
+        ),
+        singleton=Singleton.ZERO,
+        baseline=Baseline.GROUP,
+        equation="κ = (rᵢ − Σⱼ|oⱼ|rⱼ/Σⱼ|oⱼ|) / S",
+    )
+
+
+@row
+def opo_loo() -> Objective:
+    return replace(
+        opo(),
+        credit=group_credit.others_length_centred,
+        target=TokenShape(
+            credit=_others_length_centred,
+            text="Σ π h ∇log π, h = E[r − Σ_{j≠i}|yⱼ|rⱼ/Σ_{j≠i}|yⱼ|]",
+            closed=closed.climbs(_reward, "∇p"),
+        ),
+        singleton=Singleton.REFUSED,
+        baseline=Baseline.OTHERS,
+        equation="κ = (rᵢ − Σ_{j≠i}|oⱼ|rⱼ/Σ_{j≠i}|oⱼ|) / S",
+    )
+
+
+@row
 def rae(*, clip_low: float, clip_high: float, mean_per: str) -> Objective:
     """Differs: by default the mean moves once per step, by the mean reward of the role. The released code moves it
     after every rollout (`mean_per=rollout`), so it also follows the earlier rollouts of the step. Both means are known
@@ -158,6 +197,22 @@ def luffy_paper(*, gamma: float, clip_low: float, clip_high: float, epsilon: flo
         ),
         equation="κ = f·A / Σⱼ|oⱼ|, f = clip(ρ; A), or πγ/(π+γ)² of demonstrations, A = (rᵢ − r̄)/(σ + ε)",
     )
+
+
+def _length_centred(own: Seen, others: Sequence[Seen], max_tokens: int) -> list[float]:
+    group = [own, *others]
+    mean = math.fsum(seen.length * seen.reward for seen in group) / sum(seen.length for seen in group)
+    return [(own.reward - mean) / len(group)] * own.length
+
+
+def _others_length_centred(own: Seen, others: Sequence[Seen], max_tokens: int) -> list[float]:
+    tokens = sum(seen.length for seen in others)
+    mean = math.fsum(seen.length * seen.reward for seen in others) / max(tokens, 1)
+    return [(own.reward - mean) / (len(others) + 1)] * own.length
+
+
+def _reward(own: Seen, max_tokens: int) -> float:
+    return own.reward
 
 
 def _certainty(answers: Sequence[int], alpha: float, fade: str) -> float:

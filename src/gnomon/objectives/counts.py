@@ -33,8 +33,11 @@ __all__ = [
     "direct_weight",
     "family_weight",
     "gauged",
+    "label_weight",
     "optimal_gauge",
+    "outcome_weight",
     "regime",
+    "rejected_weight",
     "released_weight",
     "sub_weight",
     "ungauged",
@@ -90,6 +93,36 @@ def gauged(weight: CountWeight, baseline: Sequence[float]) -> CountWeight:
     success = (weight.success[0], *(a - h for a, h in zip(weight.success[1:], baseline, strict=True)))
     failure = (*(b - h for b, h in zip(weight.failure[:-1], baseline, strict=True)), weight.failure[-1])
     return CountWeight(success=success, failure=failure)
+
+
+def outcome_weight(group: int, *, success: float, failure: float) -> CountWeight:
+    """A constant for every success and another for every failure, whatever the count.
+
+    Equation: a = success, b = failure; w = success − failure.
+    Source: Zhu et al. 2025, arXiv 2506.01347.
+    """
+    return CountWeight(success=(success,) * (group + 1), failure=(failure,) * (group + 1))
+
+
+def label_weight(group: int, *, temperature: float) -> CountWeight:
+    """`outcome_weight` with the size of the group over τ, of either sign: what a rollout has before its share.
+
+    Equation: a = N/τ, b = −N/τ.
+    Source: REAL 2026, arXiv 2602.05630.
+    """
+    return outcome_weight(group, success=group / temperature, failure=-group / temperature)
+
+
+def rejected_weight(group: int, *, success: float, failure: float) -> CountWeight:
+    """`outcome_weight` of groups with a success and a failure; nothing for the others.
+
+    Equation: a = success for K < N, b = failure for K > 0; w = success·(1 − p^{N−1}) − failure·(1 − (1−p)^{N−1}).
+    Source: Xiong et al. 2025, arXiv 2504.11343 (Reinforce-Rej).
+    """
+    return CountWeight(
+        success=(*[success] * group, 0.0),
+        failure=(0.0, *[failure] * group),
+    )
 
 
 def direct_weight(group: int) -> CountWeight:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts, terminal
+from gnomon.objectives.reach import Reach
 from gnomon.objectives.row import Objective, Scope
 from gnomon.objectives.table import objective
 from gnomon.objectives.target import ClosedForm, Target, TokenShape
@@ -82,9 +83,7 @@ def moments(
     given = None if possible.demonstrated is None else possible.demonstrated[members].flatten()[sequence]
     totals = lengths.reshape(-1, group).sum(dim=1)
     kappa = torch.zeros_like(advantage)
-    # Groups of equal size share their denominators, so one call serves them all.
-    for total in sorted(set(totals.tolist())):
-        part = (totals == total)[sequence // group]
+    for total, part in _alike(totals, sequence // group, alone=row.reach is Reach.STEP):
         tokens = Tokens(
             logp=policy_logp[part],
             behavior_logp=behavior_logp[part],
@@ -105,6 +104,20 @@ def moments(
     mean = chance @ gradient
     variance = chance @ (gradient - mean).square().sum(dim=1)
     return Moments(mean=mean, variance=float(variance), groups=len(members))
+
+
+def _alike(totals: Tensor, owner: Tensor, *, alone: bool) -> Iterator[tuple[int, Tensor]]:
+    """Tokens per group and which tokens of all: groups of equal size share their denominators, so one call serves them.
+
+    Args: totals, [groups] tokens of each; owner, [T] the group of every token; alone, whether each group is a step.
+    """
+    if alone:
+        ends = totals.cumsum(0)
+        for total, end in zip(totals.tolist(), ends.tolist(), strict=True):
+            yield total, torch.arange(end - total, end)
+        return
+    for total in sorted(set(totals.tolist())):
+        yield total, (totals == total)[owner]
 
 
 def _one_by_one(step: Rollouts) -> Iterator[Rollouts]:

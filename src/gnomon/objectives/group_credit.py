@@ -15,7 +15,9 @@ __all__ = [
     "brevity",
     "entropy_weighted",
     "filtered",
+    "length_centred",
     "others_entropy_weighted",
+    "others_length_centred",
     "past_centred",
     "reward_per_token",
     "running_mean",
@@ -133,6 +135,39 @@ def filtered(
     return rollouts.spread(credit)
 
 
+def length_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+    """The advantage less its mean in the group, every rollout weighed by its tokens.
+
+    The rollout itself is in that mean, the longer the more, which bends the gradient; `others_length_centred` leaves
+    it out.
+
+    Equation: Aᵢ − Σⱼ|oⱼ|Aⱼ / Σⱼ|oⱼ|.
+    Returns: [T]; exactly zero where all rewards of a group are equal.
+    Source: Hao et al. 2025 (OPO), arXiv 2505.23585.
+    """
+    plain, lengths = advantage(rollouts.rewards), rollouts.lengths.to(rollouts.rewards.dtype)
+    mean = (plain * lengths).sum(dim=1, keepdim=True) / lengths.sum(dim=1, keepdim=True).clamp(min=1)
+    return rollouts.spread(_where_rewards_differ(rollouts.rewards, plain - mean))
+
+
+def others_length_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+    """The advantage less the mean of the other rollouts, each weighed by its tokens: no rollout is in its own mean.
+
+    Equation: Aᵢ − Σ_{j≠i}|oⱼ|Aⱼ / Σ_{j≠i}|oⱼ|, the plain mean where no other rollout has a token.
+    Returns: [T]; exactly zero where all rewards of a group are equal.
+    Raises: ValueError for groups of one.
+    """
+    plain = advantage(rollouts.rewards)
+    groups, size = plain.shape
+    if size < 2:
+        raise ValueError("the mean of the others needs groups of at least two")
+    tokens = rollouts.lengths[:, None, :].expand(groups, size, size) * ~torch.eye(size, dtype=torch.bool)
+    alone = tokens.sum(dim=2, keepdim=True) == 0
+    weight = torch.where(alone, 1 - torch.eye(size, dtype=plain.dtype), tokens.to(plain.dtype))
+    mean = (weight * plain[:, None, :]).sum(dim=2) / weight.sum(dim=2)
+    return rollouts.spread(_where_rewards_differ(rollouts.rewards, plain - mean))
+
+
 def scaled_by_step(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, epsilon: float) -> Tensor:
     """The advantage over its deviation in the whole step, groups of a single reward left out of deviation and mean.
 
@@ -183,6 +218,11 @@ def running_mean(before: float, reward: float, rate: float = 0.95) -> float:
 def _uncertainty(answers: Tensor) -> Tensor:
     """[G] the semantic entropy as a share of the largest one, zero for groups of one."""
     return semantic_entropy(answers) / math.log(max(answers.shape[1], 2))
+
+
+def _where_rewards_differ(rewards: Tensor, credit: Tensor) -> Tensor:
+    """[G, N] credit, zero in groups of a single reward: rounding must not tell their rollouts apart."""
+    return torch.where((rewards != rewards[:, :1]).any(dim=1, keepdim=True), credit, torch.zeros_like(credit))
 
 
 def _answers(rollouts: Rollouts) -> Tensor:

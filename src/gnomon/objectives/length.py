@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts
 from gnomon.objectives.exact import multisets
+from gnomon.objectives.reach import Reach
 from gnomon.objectives.row import Objective, Scope
 from gnomon.objectives.tokens import Denominators, Tokens
 
@@ -178,7 +179,7 @@ def _coefficients(row: Objective, seen: Rollouts, logp: Tensor, *, max_tokens: i
     """[T] of groups of as many tokens, each a step of its own."""
     groups, size = seen.rewards.shape
     total = len(logp) // groups
-    if row.scope is Scope.STEP and groups > 1:
+    if (row.scope is Scope.STEP or row.reach is Reach.STEP) and groups > 1:
         ends = seen.lengths.sum(dim=1).cumsum(0).tolist()
         parts = []
         for place, end in enumerate(ends):

@@ -30,6 +30,7 @@ def dppo(*, clip_low: float, clip_high: float, cap: float) -> Objective:
 def kimi_k15(*, beta: float) -> Objective:
     """The policy is drawn to whatever sampled the answers, so every batch has a centre of its own and β bounds the
     step, not the way from a reference. Where V is exact it stands still at π ∝ μ·exp(r/β), on answers of any behavior.
+    Kimi K2's squared loss has the same gradient times 2β.
 
     Differs: V is the mean reward of the group, as there. DRO (arXiv 2405.19107) has the same square with a fixed
         reference for μ and a learned V(x), which no row here has. The source leaves β to the task.
@@ -38,8 +39,8 @@ def kimi_k15(*, beta: float) -> Objective:
         reinforce_centred(),
         penalty=penalties.squared_sequence_log_ratio,
         penalty_weight=beta / 2,
-        off_policy=OffPolicy.PULLED,
-        mismatch=OffPolicy.PULLED,
+        off_policy=OffPolicy.REGULARISED,
+        mismatch=OffPolicy.REGULARISED,
         equation="κ = (rᵢ − r̄ − β·Σₜ log(π/μ)) / S",
     )
 

@@ -9,7 +9,7 @@ from math import inf
 
 from gnomon.objectives.declaration import Data, Declaration, Need, Option, OptionError, Rewards, nearest
 
-__all__ = ["OPTIONS", "RENAMED", "declared", "in_family", "meant"]
+__all__ = ["OPTIONS", "REFUSED", "RENAMED", "declared", "in_family", "meant"]
 
 OBJECT = "object:"
 """Before the name of a part of a run that was passed as a Python object."""
@@ -133,6 +133,49 @@ TABLE = (
         "Chen et al. 2025, arXiv 2508.10751, without its division",
         subset(1, "groups of k or fewer are refused: no credit is left"),
         min_group=lambda options: int(options["k"]) + 1, rewards=BINARY),
+    Declaration("psr",
+        "PSR: successes alone teach, each with the same weight. Rewards are 0 or 1.",
+        "Zhu et al. 2025, arXiv 2506.01347; TianHongZXY/RLVR-Decomposed", CLIP, min_group=1, rewards=BINARY),
+    Declaration("nsr",
+        "NSR: failures alone teach, each lowered with the same weight. Rewards are 0 or 1.",
+        "Zhu et al. 2025, arXiv 2506.01347; TianHongZXY/RLVR-Decomposed", CLIP, min_group=1, rewards=BINARY),
+    Declaration("w_reinforce",
+        "W-REINFORCE: failures are lowered with weight 1, successes raised with weight λ. Rewards are 0 or 1.",
+        "Zhu et al. 2025, arXiv 2506.01347; TianHongZXY/RLVR-Decomposed",
+        {"success": Option(0.1, "λ, weight of a success; a failure has 1", least=0)} | CLIP,
+        min_group=1, rewards=BINARY),
+    Declaration("raft_pp", "RAFT++: REINFORCE on positive rewards alone, under clipped token ratios.",
+        "Xiong et al. 2025, arXiv 2504.11343; RLHFlow/Minimal-RL", CLIP, min_group=1),
+    Declaration("reinforce_rej",
+        "Reinforce-Rej: REINFORCE on the groups that hold a success and a failure. Rewards are 0 or 1.",
+        "Xiong et al. 2025, arXiv 2504.11343; RLHFlow/Minimal-RL",
+        {"failure": Option(-1.0, "what a failure counts, where a success counts 1", most=0)} | CLIP, rewards=BINARY),
+    Declaration("tilted",
+        "Entropic risk (RS-GRPO): rewards by their exponential relative to its mean, from the mean to the best reward.",
+        "Jiang et al. 2025, arXiv 2509.24261; Jackory/RS-GRPO",
+        beta(2.0, "β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred`") | CLIP),
+    Declaration("tilted_loo",
+        "Entropic risk with the mean over the other rollouts: its expectation is a polynomial of degree N−1.",
+        "Jiang et al. 2025, arXiv 2509.24261, with the rollout itself left out",
+        beta(2.0, "β, risk-seeking, per unit of reward; near 0 it is `rloo`") | CLIP),
+    Declaration("opo",
+        "OPO: rewards less the mean reward of the group's tokens. The rollout is in its own baseline, which bends it.",
+        "Hao et al. 2025, arXiv 2505.23585; verl, compute_opo_outcome_advantage"),
+    Declaration("opo_loo",
+        "OPO made exact: the baseline is the mean reward of the tokens of the other rollouts.",
+        "Hao et al. 2025, arXiv 2505.23585, with the rollout itself left out"),
+    Declaration("gpg",
+        "GPG: centred rewards without a ratio, over the share of the groups that decide anything.",
+        "Chu et al. 2025, arXiv 2504.02546; AMAP-ML/GPG"),
+    Declaration("gpg_verl",
+        "GPG as verl computes it: divided by the share of the rollouts whose reward is not zero, mean over all tokens.",
+        "verl, compute_gpg_outcome_advantage"),
+    Declaration("lite_ppo",
+        "Lite PPO: rewards less the mean of the group, over the deviation of all rewards of the step.",
+        "Liu et al. 2025, arXiv 2508.08221; TRL, scale_rewards = batch", CLIP | epsilon(1e-4)),
+    Declaration("magistral",
+        "Magistral: centred rewards over their deviation in the step, a clip with more room above, mean per prompt.",
+        "Mistral 2025, arXiv 2506.10910, §2.1", clip(0.2, 0.28) | epsilon(1e-6)),
     Declaration("loop", "LOOP: leave-one-out credit under clipped token ratios.",
         "Chen et al. 2025, arXiv 2502.01600", CLIP),
     Declaration("dual_clip_ppo",
@@ -259,6 +302,74 @@ TABLE = (
         "`kimi_k15` with the log-ratio of each token in place of the whole answer's: the loss `dro` of Tinker.",
         "Tinker, loss dro; verl, dro",
         {"beta": Option(0.05, "β of the squared log-ratio; 0 is `reinforce_centred`", least=0)}),
+    Declaration("luspo",
+        "LUSPO: GSPO times the length of the rollout, so that long rollouts are not diluted.",
+        "LUSPO 2026, arXiv 2602.05261; TRL, loss_type = luspo", clip(2e-3, 2.5e-3, "the mean ratio") | epsilon(1e-6)),
+    Declaration("vespo",
+        "VESPO: the whole answer's ratio to the sampler in a smooth kernel Wᵏ·e^{λ(1−W)}; nothing is clipped.",
+        "VESPO 2026, arXiv 2602.10693; TRL, loss_type = vespo",
+        {"gain_power": Option(2.0, "k of rollouts to be raised", above=0),
+         "gain_decay": Option(3.0, "λ of rollouts to be raised", above=0),
+         "loss_power": Option(3.0, "k of rollouts to be lowered", above=0),
+         "loss_decay": Option(2.0, "λ of rollouts to be lowered", above=0)}),
+    Declaration("gppo",
+        "GPPO: standardised rewards under token ratios held at the edges of the clip; clipped tokens keep a gradient.",
+        "Su et al. 2025, arXiv 2508.07629",
+        clip(0.2, 0.28) | {"ceiling": Option(3.0, "ceiling of the ratio where the advantage is negative", above=1,
+        most=inf)} | epsilon(1e-6)),
+    Declaration("aspo",
+        "ASPO: PPO's clip with the ratio of tokens to be raised turned over; those left behind are raised most.",
+        "Wang et al. 2025, arXiv 2510.06062; Archer2.0", CLIP | cap(3.0, "ceiling of ratio and inverse ratio")),
+    Declaration("bapo",
+        "BAPO: standardised rewards, a clip whose band widens until what is raised weighs as much as what is lowered.",
+        "WooooDyy/BAPO",
+        {"floor": Option(0.6, "lower end of the first band of the ratio", least=0, most=1),
+         "floor_end": Option(0.8, "lower end of the last band", least=0, most=1),
+         "top": Option(1.2, "upper end of the first band", least=1),
+         "top_end": Option(2.0, "upper end of the last band", least=1),
+         "stride": Option(0.05, "how far an end moves at a time", least=0.01),
+         "ceiling": Option(3.0, "ceiling of the ratio where the advantage is negative", above=1, most=inf)}
+        | epsilon(1e-6)),
+    Declaration("clip_cov",
+        "Clip-Cov: DAPO, less of it on the tokens whose advantage and log-probability deviate most from their means.",
+        "Cui et al. 2025, arXiv 2505.22617; verl, clip_cov",
+        {"share": Option(2e-4, "share of the step's tokens that lose their gradient, at least one", least=0, most=1),
+         "least": Option(1.0, "lower end of the band of the covariance", least=0),
+         "most": Option(5.0, "upper end of the band of the covariance", above=0, most=inf)}
+        | CLIP | epsilon(1e-6)),
+    Declaration("cpgd",
+        "CPGD: PPO's clip without the ratio, and a penalty on what the policy drifts.",
+        "Liu et al. 2025, arXiv 2505.12504, eq. 2",
+        {"alpha": Option(0.1, "α, weight of the drift", least=0),
+         "cap": Option(5.0, "c, largest drift ρ − 1 that counts", above=0, most=inf)} | CLIP),
+    Declaration("dppo_kl",
+        "DPPO by divergence: no gradient once the two-way KL divergence of a token exceeds a bound.",
+        "DPPO 2026, arXiv 2602.04879; verl, dppo_kl",
+        {"clip_low": Option(0.05, "largest divergence of tokens to be lowered, in nats", least=0, most=inf),
+         "clip_high": Option(0.05, "largest divergence of tokens to be raised, in nats", least=0, most=inf)}
+        | cap(20.0, "ceiling of the weight")),
+    Declaration("mini_rl",
+        "MiniRL: centred rewards under clipped token ratios and truncated weights to the sampler, summed over tokens.",
+        "Zheng et al. 2025, arXiv 2512.01374", cap(5.0, "ceiling of the weight") | clip(0.2, 0.27)),
+    Declaration("opsm",
+        "Off-policy sequence masking: failures that the policy would hardly give any more are left out whole.",
+        "DeepSeek-AI 2025, arXiv 2512.02556, §3.1",
+        {"limit": Option(0.5, "δ, largest mean log-ratio μ/π of a failure, in nats per token", least=0, most=inf)}
+        | CLIP),
+    Declaration("prime_ipo",
+        "The loss `ipo` of prime-rl: token ratios to the sampler, zero where a probability moved too far either way.",
+        "prime-rl, loss ipo", {"width": Option(0.1, "how far the probability π may be from μ", least=0, most=1)}),
+    Declaration("gepo",
+        "GEPO: an answer's likelihood per token over the group's expectation of it, clipped like a ratio.",
+        "GEPO 2025, arXiv 2508.17850", clip(0.2, 0.2, "the weight") | epsilon(1e-6)),
+    Declaration("real",
+        "REAL: rewards as labels of a classifier; each rollout moves by its share of its side. Rewards are 0 or 1.",
+        "REAL 2026, arXiv 2602.05630",
+        {"temperature": Option(1.0, "τ of the mean log-ratio", above=0)}, min_group=1, rewards=BINARY),
+    Declaration("tba",
+        "TBA: reward less β·log(π/π_ref) of the answer, less the mean of the group, by least squares.",
+        "Bartoldson et al. 2025 (TBA), arXiv 2503.18929; GVPO 2025, arXiv 2504.19599",
+        beta(0.05, "β, reward per nat of log(π/π_ref)"), needs=REFERENCE),
     Declaration("topr",
         "TOPR: what is to be raised counts in full, what is to be lowered by the ratio of its answer, at most one.",
         "Le Roux et al. 2025, arXiv 2503.14286"),
@@ -309,6 +420,12 @@ RENAMED = {"dro": "kimi_k15", "dro_token": "kimi_k15_token"}
 reference and learns a value; these rows draw it to the sampler."""
 
 
+REFUSED = {
+    "bnpo": ("dapo", "BNPO divides by the tokens of each micro-batch, so its gradient depends on how a step is split"),
+}
+"""Objectives of other trainers that no row can be: the row to take instead, and the reason."""
+
+
 def declared(name: str) -> Declaration:
     """The declaration of a row. Raises: OptionError for a name that the table does not have, with the nearest.
 
@@ -318,6 +435,9 @@ def declared(name: str) -> Declaration:
         return Declaration(name, "A row that was passed as a Python object.", "", min_group=1)
     if name in RENAMED:
         raise OptionError(f"the objective {name!r} is now called {RENAMED[name]!r}: it is not DRO, arXiv 2405.19107")
+    if name in REFUSED:
+        instead, reason = REFUSED[name]
+        raise OptionError(f"there is no objective {name!r}: {reason}; take {instead}")
     if name not in OPTIONS:
         raise OptionError(f"unknown objective {name!r} ({meant(name)})")
     return OPTIONS[name]

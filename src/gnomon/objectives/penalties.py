@@ -12,7 +12,16 @@ from gnomon.objectives.ratios import LIMIT
 from gnomon.objectives.reach import Reach, reaches
 from gnomon.objectives.tokens import Tokens
 
-__all__ = ["k1_in_return", "k2", "k3", "ratio_weighted_k3", "squared_log_ratio", "squared_sequence_log_ratio"]
+__all__ = [
+    "capped_drift",
+    "centred_k1",
+    "k1_in_return",
+    "k2",
+    "k3",
+    "ratio_weighted_k3",
+    "squared_log_ratio",
+    "squared_sequence_log_ratio",
+]
 
 
 @reaches(Reach.SEQUENCE)
@@ -87,5 +96,29 @@ def squared_sequence_log_ratio(tokens: Tokens) -> Tensor:
     return -2 * tokens.per_sequence(tokens.logp - tokens.behavior_logp)
 
 
-OF_BEHAVIOR = (squared_log_ratio, squared_sequence_log_ratio)
+@reaches(Reach.TOKEN)
+def capped_drift(tokens: Tokens, *, cap: float) -> Tensor:
+    """The ratio to the proximal policy less one, up to a cap, as a penalty; it needs no reference.
+
+    Equation: −min(ρ − 1, c), ρ = π/π_prox.
+    Args: cap, c > 0.
+    Returns: coefficient per token, −c … 1, zero on policy.
+    Source: Liu et al. 2025 (CPGD), arXiv 2505.12504, eq. 2.
+    """
+    return -(tokens.log_ratio.clamp(-LIMIT, LIMIT).expm1()).clamp(max=cap)
+
+
+@reaches(Reach.GROUP)
+def centred_k1(tokens: Tokens) -> Tensor:
+    """The log-ratio of the whole rollout less its mean over the rollouts of the group, taken off its reward.
+
+    Equation: −(Σₛ lₛ − mean_j Σₛ lⱼₛ), the mean over the rollouts of the group that have tokens.
+    Returns: coefficient per token, equal over a rollout; sums to zero over the rollouts of a group.
+    Source: Bartoldson et al. 2025 (TBA), arXiv 2503.18929.
+    """
+    whole = tokens.per_sequence(tokens.log_divergence)
+    return tokens.per_group(whole) / tokens.per_group(whole.new_ones(whole.shape)) - whole
+
+
+OF_BEHAVIOR = (squared_log_ratio, squared_sequence_log_ratio, capped_drift)
 """Penalties that look at no reference."""

@@ -43,9 +43,15 @@ def reaches(reach: Reach) -> Callable[[Part], Part]:
 
 def reach_of(part: Callable[..., Tensor]) -> Reach:
     """The declared reach of a function, also under `functools.partial`."""
+    whole = without_options(part)
+    return next((reach for declared, reach in _DECLARED if declared is whole), Reach.STEP)
+
+
+def without_options(part: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function under any `functools.partial`."""
     while isinstance(part, partial):
         part = part.func
-    return next((reach for declared, reach in _DECLARED if declared is part), Reach.STEP)
+    return part
 
 
 _DECLARED: list[tuple[Callable[..., Any], Reach]] = []

@@ -21,7 +21,7 @@ from gnomon.objectives.credit import Credit, Rollouts, terminal
 from gnomon.objectives.declaration import Data, Declaration, Need, Rewards, Value
 from gnomon.objectives.options import OPTIONS
 from gnomon.objectives.past import Recall, mean_per_step
-from gnomon.objectives.reach import Reach, reach_of
+from gnomon.objectives.reach import Reach, reach_of, without_options
 from gnomon.objectives.target import ClosedForm, PolicyGradient, Target
 from gnomon.objectives.tokens import Denominators, Tokens
 
@@ -66,12 +66,15 @@ class OffPolicy(StrEnum):
     """As token, up to an error of second order in the lag: the weight fades from the first step on."""
     GEOMETRIC = "geometric"
     """Answers count by μ^(1−1/|y|)·π^(1/|y|): exact for answers of one token, first order in the lag for longer."""
-    PULLED = "pulled"
+    REGULARISED = "regularised"
     """Blind to the lag in what it makes of rewards, and drawn back to behavior by the row's penalty, on behavior's
     answers. First order in the lag."""
     TAPERED = "tapered"
     """Answers to be raised count as behavior sampled them, answers to be lowered by the smaller of μ and π. First
     order in the lag, even for answers of one token."""
+    WEIGHTED = "weighted"
+    """Answers of behavior count by a weight of the row's own, which is one on policy and no importance ratio: its
+    equation gives it. First order in the lag, even for answers of one token."""
     SEQUENCE = "sequence"
     """Whole answers are corrected: exact at any lag, up to a shape frozen at behavior where the target is one."""
 
@@ -83,6 +86,8 @@ class Singleton(StrEnum):
     """The reward itself."""
     SHIFTED = "shifted"
     """The reward less a constant other than zero."""
+    AFFINE = "affine"
+    """The reward times a constant, less another constant."""
     UNIT = "unit"
     """One, whatever the reward."""
     ZERO = "zero"
@@ -209,7 +214,7 @@ class Objective:
     @property
     def asks(self) -> frozenset[Need]:
         """Everything that a learner must provide."""
-        pulls = self.penalty is not None and self.penalty not in penalties.OF_BEHAVIOR
+        pulls = self.penalty is not None and without_options(self.penalty) not in penalties.OF_BEHAVIOR
         return self.needs | {Need.REFERENCE} if pulls else self.needs
 
     @torch.no_grad()

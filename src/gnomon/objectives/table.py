@@ -10,9 +10,12 @@ from gnomon.objectives import (
     group_rows,
     likelihood_rows,
     off_policy_rows,
+    outcome_rows,
     preference_rows,
     ratio_rows,
+    step_rows,
     token_rows,
+    trust_region_rows,
     turn_rows,
 )
 from gnomon.objectives.declaration import Declaration, Value
@@ -22,8 +25,8 @@ from gnomon.objectives.row import Objective, row_of
 __all__ = ["TABLE", "add", "objective"]
 
 ROWS = (
-    context_rows, count_rows, group_rows, likelihood_rows, off_policy_rows, preference_rows, ratio_rows, token_rows,
-    turn_rows,
+    context_rows, count_rows, group_rows, likelihood_rows, off_policy_rows, outcome_rows, preference_rows, ratio_rows,
+    step_rows, token_rows, trust_region_rows, turn_rows,
 )  # fmt: skip
 
 TABLE: dict[str, Callable[..., Objective]] = {

@@ -94,6 +94,22 @@ class Tokens:
         total = values.new_zeros(int(self.sequence.max()) + 1 if len(self) else 0)
         return total.index_add(0, self.sequence[order], values[order])[self.sequence]
 
+    def per_group(self, values: Tensor) -> Tensor:
+        """[T] the sum over the rollouts of the group that each token belongs to, of [T] values equal over a rollout.
+
+        Rollouts count by the tokens that are here; one without a token has none. Summed from the smallest up.
+        """
+        count, device = len(self), values.device
+        rollouts = int(self.sequence.max()) + 1 if count else 0
+        place = torch.arange(count, device=device)
+        first = torch.full((rollouts,), count, device=device).scatter_reduce(0, self.sequence, place, "amin")
+        first = first[first < count]
+        once, group = values[first], self.group[first]
+        order = once.argsort()
+        order = order[group[order].argsort(stable=True)]
+        total = values.new_zeros(int(self.group.max()) + 1 if count else 0)
+        return total.index_add(0, group[order], once[order])[self.group]
+
     @property
     def _centre(self) -> Tensor:
         return self.behavior_logp if self.proximal_logp is None else self.proximal_logp

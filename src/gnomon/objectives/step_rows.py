@@ -1,0 +1,107 @@
+"""Rows whose credit is divided by something of the whole step. A target is that of a step of one group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from gnomon.objectives import advantages, aggregate, closed, ratios, step_credit
+from gnomon.objectives.group_rows import reinforce_centred, sample_score
+from gnomon.objectives.ratio_rows import dapo, scale_rl
+from gnomon.objectives.row import Baseline, Objective, OffPolicy, Scope, row
+from gnomon.objectives.target import Seen, SharedLength
+
+__all__ = ["gpg", "gpg_verl", "lite_ppo", "magistral"]
+
+
+@row
+def gpg() -> Objective:
+    """Of G groups on one prompt with the chance q = 1 − pᴺ − (1−p)ᴺ of deciding anything, the expectation is the
+    target times (1 − (1−q)^G)/q: the fewer groups decide, the more each counts.
+    """
+    return replace(
+        reinforce_centred(),
+        credit=step_credit.over_deciding_groups,
+        aggregate=aggregate.sequence_mean,
+        target=closed.centred("(N−1)/N·(∇E[r/|y|] − p·∇E[1/|y|])", closed.over_length),
+        scope=Scope.STEP,
+        equation="κ = α·(rᵢ − r̄) / (S·|oᵢ|), α = groups / groups with more than one reward",
+    )
+
+
+@row
+def gpg_verl() -> Objective:
+    """Not the paper's factor: verl divides by the rollouts with a reward other than zero instead of by those of groups
+    that decide anything. For rewards 0 and 1 that is the success rate of the batch, and on a step of one group the
+    credit is that of `maxrl_released`.
+
+    Differs: verl keeps the reward of a group of one.
+    """
+    return replace(
+        gpg(),
+        credit=step_credit.over_nonzero_rewards,
+        aggregate=aggregate.token_mean,
+        target=SharedLength(
+            advantage=_over_nonzero,
+            text="Σ π h ∇log π, h = N·E[(r − r̄)·N/#{rⱼ ≠ 0} / Σⱼ|yⱼ|]",
+            closed=closed.tallied(
+                _by_success_rate,
+                "Σ π h ∇log π, h = N·E[(F/K)/T] of right answers, −N·E[1[K > 0]/T] of wrong ones; K right and F wrong "
+                "of T tokens",
+            ),
+        ),
+        baseline=Baseline.NONE,
+        equation="κ = α·(rᵢ − r̄) / Σⱼ|oⱼ|, α = rollouts / rollouts with a reward other than 0",
+    )
+
+
+@row
+def lite_ppo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+    """Differs: the deviation is that of the collected step, also where it is trained on in several minibatches."""
+    return replace(
+        dapo(clip_low, clip_high, epsilon),
+        advantage=advantages.mean_centred,
+        credit=partial(step_credit.over_spread_of_rewards, epsilon=epsilon),
+        target=SharedLength(
+            advantage=partial(sample_score, epsilon=epsilon),
+            text="Σ π h ∇log π, h = N·E[(r − r̄)/(s + ε) / Σⱼ|yⱼ|]",
+            closed=closed.per_token(
+                partial(closed.sample, epsilon=epsilon),
+                "Σ π h ∇log π, h = N·E[√((N−1)F/(N·K))/T] of right answers, −N·E[√((N−1)K/(N·F))/T] of wrong ones; "
+                "K right and F wrong of T tokens",
+            ),
+        ),
+        scope=Scope.STEP,
+        equation="κ = clip(ρ; A)·A / Σⱼ|oⱼ|, A = (rᵢ − r̄)/(s_step + ε), s_step the deviation of all rewards",
+    )
+
+
+@row
+def magistral(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+    """With whole groups the mean of the advantages is zero, so to normalise them is to divide by their deviation, as
+    `scale_rl` does.
+
+    Differs: there advantages are normalised over each minibatch, here over the collected step, which is the same with
+        one minibatch. The paper prints no lower width of the clip and no ε.
+    """
+    return replace(
+        scale_rl(epsilon=epsilon),
+        ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
+        mismatch=OffPolicy.ON_POLICY,
+        equation="κ = clip(ρ; A)·A / (G′·Σ_{j∈g}|oⱼ|), A = (rᵢ − r̄)/(σ_step + ε), G′ groups with more than one reward",
+    )
+
+
+def _over_nonzero(reward: float, others: Sequence[float]) -> float:
+    rewards = [reward, *others]
+    mean = math.fsum(rewards) / len(rewards)
+    return (reward - mean) * len(rewards) / max(sum(value != 0 for value in rewards), 1)
+
+
+def _by_success_rate(own: Seen, total: tuple[int, ...]) -> float:
+    right, wrong, tokens = total[0], total[1], total[2] + total[3]
+    if not right:
+        return 0.0
+    return (wrong / right if own.reward else -1.0) / tokens

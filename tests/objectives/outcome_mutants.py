@@ -1,0 +1,170 @@
+"""Mutants of the rows that weigh outcomes, lengths or the whole step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from objective_cases import CASES
+from torch import Tensor
+
+from gnomon.objectives import (
+    Advantage,
+    Baseline,
+    Objective,
+    OffPolicy,
+    PolicyGradient,
+    Rollouts,
+    Singleton,
+    capped,
+    counted,
+    leave_one_out,
+    length_centred,
+    mean_centred,
+    no_ratio,
+    others_length_centred,
+    outcome_weight,
+    over_deciding_groups,
+    over_nonzero_rewards,
+    over_spread_of_rewards,
+    ppo_clip,
+    raw,
+    rejected_weight,
+    relative_exponential,
+    relative_exponential_leave_one_out,
+    sample_standardised,
+    scaled_by_step,
+    standardised,
+    terminal,
+)
+
+CLIPPED = ("psr", "nsr", "w_reinforce", "raft_pp", "reinforce_rej", "tilted", "tilted_loo")
+LOPSIDED = "psr,clip_low=0.1,clip_high=0.3"
+
+
+def weighed(success: float, failure: float) -> Advantage:
+    return partial(counted, weight=partial(outcome_weight, success=success, failure=failure))
+
+
+def kept(success: float, failure: float) -> Advantage:
+    return partial(counted, weight=partial(rejected_weight, success=success, failure=failure))
+
+
+def absolute(rewards: Tensor) -> Tensor:
+    return rewards.abs()
+
+
+def unscaled(rewards: Tensor) -> Tensor:
+    return relative_exponential(rewards, beta=2.0) * 2.0
+
+
+def risk_averse(rewards: Tensor) -> Tensor:
+    return -relative_exponential(-rewards, beta=2.0)
+
+
+def by_step(rewards: Tensor) -> Tensor:
+    """One mean for the whole step."""
+    return relative_exponential(rewards.reshape(1, -1), beta=2.0).reshape(rewards.shape)
+
+
+ADVANTAGES: dict[str, dict[str, Advantage]] = {
+    "psr": {"of failures": weighed(0.0, -1.0), "of both": weighed(1.0, -1.0), "centred": mean_centred},
+    "nsr": {"of successes": weighed(1.0, 0.0), "of both": weighed(1.0, -1.0), "lowered half": weighed(0.0, -0.5)},
+    "w_reinforce": {"weights equal": weighed(1.0, -1.0), "weights swapped": weighed(1.0, -0.1)},
+    "w_reinforce,success=0.5": {"the usual weight": weighed(0.1, -1.0)},
+    "raft_pp": {"the plain reward": raw, "its size": absolute, "centred": mean_centred},
+    "reinforce_rej": {"failures ignored": kept(1.0, 0.0), "no group left out": weighed(1.0, -1.0)},
+    "reinforce_rej,failure=0.0": {"failures lowered": kept(1.0, -1.0), "no group left out": weighed(1.0, 0.0)},
+    "tilted": {
+        "not divided by β": unscaled,
+        "another β": partial(relative_exponential, beta=1.0),
+        "risk-averse": risk_averse,
+        "of the others": partial(relative_exponential_leave_one_out, beta=2.0),
+        "over the step": by_step,
+        "plain": mean_centred,
+    },
+    "tilted_loo": {
+        "with itself": partial(relative_exponential, beta=2.0),
+        "another β": partial(relative_exponential_leave_one_out, beta=1.0),
+        "plain": leave_one_out,
+    },
+}
+
+
+def by_rollouts(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """The plain mean of the group, where lengths should weigh."""
+    return rollouts.spread(mean_centred(rollouts.rewards))
+
+
+def by_tokens_of_the_step(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    lengths = rollouts.lengths.to(rollouts.rewards.dtype)
+    return rollouts.spread(rollouts.rewards - (rollouts.rewards * lengths).sum() / lengths.sum().clamp(min=1))
+
+
+def by_brevity(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """Short rollouts weigh more in the mean."""
+    weight = 1 / rollouts.lengths.clamp(min=1).to(rollouts.rewards.dtype)
+    return rollouts.spread(
+        rollouts.rewards - (rollouts.rewards * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True)
+    )
+
+
+def population_spread(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    deviation = rollouts.rewards.std(correction=0)
+    return rollouts.spread(advantage(rollouts.rewards) / (deviation + 1e-4) * (deviation > 0))
+
+
+def in_each_group(score: Callable[[Tensor], Tensor]) -> Callable[[Rollouts, Advantage], Tensor]:
+    return lambda rollouts, advantage: rollouts.spread(score(rollouts.rewards))
+
+
+CREDITS: dict[str, dict[str, Callable[[Rollouts, Advantage], Tensor]]] = {
+    "opo": {
+        "plain mean": by_rollouts,
+        "without itself": others_length_centred,
+        "over the step": by_tokens_of_the_step,
+        "short ones weigh more": by_brevity,
+    },
+    "opo_loo": {"with itself": length_centred, "plain mean": by_rollouts},
+    "gpg": {"every group counted": terminal, "as verl": over_nonzero_rewards},
+    "gpg_verl": {"as the paper": over_deciding_groups, "not divided": terminal},
+    "lite_ppo": {
+        "of each group": in_each_group(partial(sample_standardised, epsilon=1e-4)),
+        "population": population_spread,
+        "of the advantages": partial(scaled_by_step, epsilon=1e-4),
+        "not divided": terminal,
+        "another ε": partial(over_spread_of_rewards, epsilon=1e-2),
+    },
+    "magistral": {
+        "of each group": in_each_group(partial(standardised, epsilon=1e-6)),
+        "of the rewards": partial(over_spread_of_rewards, epsilon=1e-6),
+        "not divided": terminal,
+    },
+}
+
+
+def outcome_mutants() -> Iterator[tuple[str, str, Objective]]:
+    """What is wrong, of which case, and the row."""
+    for name, advantages in ADVANTAGES.items():
+        for what, advantage in advantages.items():
+            yield f"advantage: {what}", name, replace(CASES[name].row, advantage=advantage)
+    for name, credits in CREDITS.items():
+        for what, credit in credits.items():
+            yield f"credit: {what}", name, replace(CASES[name].row, credit=credit)
+    for name in (*CLIPPED, "lite_ppo", "magistral"):
+        row = CASES[name].row
+        yield "ratio missing", name, replace(row, ratio=no_ratio)
+        yield "a ceiling for the clip", name, replace(row, ratio=partial(capped, cap=1.2))
+        yield "blindness claimed", name, replace(row, off_policy=OffPolicy.ON_POLICY)
+    yield "clip sides swapped", LOPSIDED, replace(CASES[LOPSIDED].row, ratio=partial(ppo_clip, low=0.3, high=0.1))
+    yield "clip symmetric", "magistral", replace(CASES["magistral"].row, ratio=partial(ppo_clip, low=0.2, high=0.2))
+    for name in ("opo", "gpg", "gpg_verl"):
+        yield "ratio added", name, replace(CASES[name].row, ratio=partial(ppo_clip, low=0.2, high=0.2))
+    for name in ("opo", "tilted", "lite_ppo"):
+        yield "no baseline claimed", name, replace(CASES[name].row, baseline=Baseline.NONE)
+    for name, kind in (("nsr", Singleton.RAW), ("w_reinforce", Singleton.SHIFTED), ("psr", Singleton.AFFINE)):
+        yield f"{kind} singleton claimed", name, replace(CASES[name].row, singleton=kind)
+    plain = PolicyGradient(weight=lambda *_: 1.0, text="∇p")
+    for name in ("w_reinforce", "reinforce_rej", "tilted", "opo", "gpg_verl"):
+        yield "∇p claimed", name, replace(CASES[name].row, target=plain)

@@ -1,0 +1,228 @@
+"""Mutants of the rows that differ in their trust region."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+from objective_cases import CASES
+from ratio_mutants import other_sign, turned, whole_group
+from torch import Tensor
+
+from gnomon.objectives import (
+    Objective,
+    OffPolicy,
+    Penalty,
+    PolicyGradient,
+    Ratio,
+    Tokens,
+    balanced_clip,
+    capped_drift,
+    centred_k1,
+    clip_mask,
+    covariance_clip,
+    divergence_clip,
+    dual_clip,
+    geometric_clip,
+    group_expectation_clip,
+    held_clip,
+    inverted_for_gains,
+    k1_in_return,
+    k2,
+    kernel_of_sequence,
+    mean_centred,
+    no_ratio,
+    ppo_clip,
+    probability_clip,
+    probability_mask,
+    raw,
+    sequence_ratio,
+    share_of_labels,
+    unclipped,
+    without_drifted_failures,
+)
+
+SIGNED = ("aspo", "bapo", "clip_cov", "cpgd", "dppo_kl", "gepo", "gppo", "luspo", "mini_rl", "opsm", "vespo")
+RATIOS = (*SIGNED, "prime_ipo", "real")
+KERNEL = {"gain_power": 2.0, "gain_decay": 3.0, "loss_power": 3.0, "loss_decay": 2.0}
+
+
+def centred(tokens: Tokens) -> Tokens:
+    """The proximal policy where the behavior stood."""
+    return replace(tokens, behavior_logp=tokens.logp - tokens.log_ratio)
+
+
+def around_behavior(tokens: Tokens) -> Tokens:
+    return replace(tokens, proximal_logp=None)
+
+
+def either_way(tokens: Tokens) -> Tensor:
+    """Failures and successes alike."""
+    drift = tokens.per_sequence(tokens.behavior_logp - tokens.logp) / tokens.lengths
+    return torch.where(drift > 0.5, 0.0, 1.0) * ppo_clip(tokens, low=0.2, high=0.2)
+
+
+def by_own_likelihood(tokens: Tokens) -> Tensor:
+    """GSPO: the sampler's own likelihood of the rollout for the group's."""
+    return geometric_clip(around_behavior(tokens), low=0.2, high=0.2)
+
+
+def by_mean_likelihood(tokens: Tokens) -> Tensor:
+    """The plain mean over the group."""
+    theirs = (tokens.per_sequence(tokens.behavior_logp) / tokens.lengths).exp()
+    mean = tokens.per_group(theirs) / tokens.per_group(torch.ones_like(theirs))
+    weight = (tokens.per_sequence(tokens.logp) / tokens.lengths).exp() / mean
+    spent = ((tokens.advantage > 0) & (weight > 1.2)) | ((tokens.advantage < 0) & (weight < 0.8))
+    return torch.where(spent, 0.0, weight)
+
+
+def without_the_one(tokens: Tokens) -> Tensor:
+    share = share_of_labels(tokens, temperature=1.0)
+    return share / (1 - share).clamp(min=1e-3)
+
+
+def of_both_sides(tokens: Tokens) -> Tensor:
+    mean = tokens.per_sequence(tokens.log_ratio) / tokens.lengths
+    weight = torch.where(tokens.advantage > 0, -mean, mean).clamp(-80, 80).exp()
+    return weight / (1 + tokens.per_group(weight))
+
+
+MUTANTS: dict[str, dict[str, Ratio]] = {
+    "aspo": {
+        "not turned over": partial(ppo_clip, low=0.2, high=0.2),
+        "without a cap": partial(inverted_for_gains, low=0.2, high=0.2, cap=math.inf),
+        "not clipped": partial(inverted_for_gains, low=math.inf, high=math.inf, cap=3.0),
+    },
+    "aspo,clip_low=0.1,clip_high=0.3,cap=1.7": {
+        "clip sides swapped": partial(inverted_for_gains, low=0.3, high=0.1, cap=1.7)
+    },
+    "bapo": {
+        "first band": partial(dual_clip, low=0.4, high=0.2, ceiling=3.0),
+        "last band": partial(dual_clip, low=0.2, high=1.0, ceiling=3.0),
+        "top first": partial(balanced_clip, floor=0.6, floor_end=0.6, top=1.2, top_end=2.0, stride=0.05, ceiling=3.0),
+        "one clip": partial(
+            balanced_clip, floor=0.6, floor_end=0.8, top=1.2, top_end=2.0, stride=0.05, ceiling=math.inf
+        ),
+    },
+    "clip_cov": {
+        "nothing lost": partial(ppo_clip, low=0.2, high=0.2),
+        "all of the band lost": partial(covariance_clip, low=0.2, high=0.2, share=1.0, least=1.0, most=5.0),
+        "a lower band": partial(covariance_clip, low=0.2, high=0.2, share=2e-4, least=0.2, most=5.0),
+        "of the sampler": lambda tokens: covariance_clip(
+            replace(tokens, logp=tokens.behavior_logp, proximal_logp=tokens.behavior_logp - tokens.log_ratio),
+            low=0.2,
+            high=0.2,
+            share=2e-4,
+            least=1.0,
+            most=5.0,
+        ),
+    },
+    "clip_cov,share=0.3,least=0.2,most=1.0": {
+        "no upper end": partial(covariance_clip, low=0.2, high=0.2, share=0.3, least=0.2, most=math.inf),
+        "one token": partial(covariance_clip, low=0.2, high=0.2, share=2e-4, least=0.2, most=1.0),
+    },
+    "cpgd": {"with the ratio": partial(ppo_clip, low=0.2, high=0.2)},
+    "dppo_kl": {
+        "by difference": partial(probability_clip, low=0.05, high=0.05, cap=20.0),
+        "without a cap": partial(divergence_clip, low=0.05, high=0.05, cap=math.inf),
+        "not clipped": partial(divergence_clip, low=math.inf, high=math.inf, cap=20.0),
+        "around the proximal policy": lambda tokens: divergence_clip(centred(tokens), low=0.05, high=0.05, cap=20.0),
+    },
+    "dppo_kl,clip_low=0.01,clip_high=0.3,cap=1.2": {
+        "clip sides swapped": partial(divergence_clip, low=0.3, high=0.01, cap=1.2)
+    },
+    "gepo": {
+        "its own": by_own_likelihood,
+        "the plain mean": by_mean_likelihood,
+        "a clip": partial(ppo_clip, low=0.2, high=0.2),
+    },
+    "gppo": {
+        "clipped to nothing": partial(ppo_clip, low=0.2, high=0.28),
+        "without a ceiling": partial(held_clip, low=0.2, high=0.28, ceiling=math.inf),
+        "clip symmetric": partial(held_clip, low=0.2, high=0.2, ceiling=3.0),
+    },
+    "luspo": {
+        "product without a root": sequence_ratio,
+        "clip sides swapped": partial(geometric_clip, low=2.5e-3, high=2e-3),
+    },
+    "mini_rl": {"clip symmetric": partial(ppo_clip, low=0.2, high=0.2)},
+    "opsm": {
+        "nothing masked": partial(ppo_clip, low=0.2, high=0.2),
+        "successes too": either_way,
+        "around the proximal policy": lambda tokens: without_drifted_failures(
+            centred(tokens), low=0.2, high=0.2, limit=0.5
+        ),
+    },
+    "prime_ipo": {
+        "one-sided": partial(probability_clip, low=0.1, high=0.1, cap=math.inf),
+        "not masked": lambda tokens: unclipped(around_behavior(tokens)),
+        "around the proximal policy": lambda tokens: probability_mask(centred(tokens), width=0.1),
+    },
+    "real": {
+        "without the one": without_the_one,
+        "both sides as one": of_both_sides,
+        "of the product": lambda tokens: share_of_labels(
+            replace(tokens, length=torch.ones_like(tokens.group)), temperature=1.0
+        ),
+        "another temperature": partial(share_of_labels, temperature=0.5),
+    },
+    "vespo": {
+        "kernels swapped": lambda tokens: kernel_of_sequence(other_sign(tokens), **KERNEL),
+        "the plain ratio": sequence_ratio,
+        "of the group": lambda tokens: kernel_of_sequence(whole_group(tokens), **KERNEL),
+        "around the proximal policy": lambda tokens: kernel_of_sequence(centred(tokens), **KERNEL),
+    },
+}
+
+PENALTIES: dict[str, dict[str, Penalty | None]] = {
+    "cpgd": {
+        "missing": None,
+        "pushes away": lambda tokens: -capped_drift(tokens, cap=5.0),
+        "without a cap": partial(capped_drift, cap=math.inf),
+        "from the sampler": lambda tokens: capped_drift(around_behavior(tokens), cap=5.0),
+    },
+    "tba": {
+        "missing": None,
+        "not centred": k1_in_return,
+        "of tokens": k2,
+        "pushes away": lambda tokens: -centred_k1(tokens),
+        "of the step": lambda tokens: centred_k1(replace(tokens, group=torch.zeros_like(tokens.group))),
+    },
+}
+
+
+def trust_region_mutants() -> Iterator[tuple[str, str, Objective]]:
+    """What is wrong, of which case, and the row."""
+    for name, found in MUTANTS.items():
+        for what, ratio in found.items():
+            yield f"ratio: {what}", name, replace(CASES[name].row, ratio=ratio)
+    for name, pulls in PENALTIES.items():
+        for what, penalty in pulls.items():
+            yield f"penalty: {what}", name, replace(CASES[name].row, penalty=penalty)
+    for name in RATIOS:
+        row = CASES[name].row
+        ratio = row.ratio
+        yield "ratio missing", name, replace(row, ratio=no_ratio)
+        yield "ratio inverted", name, replace(row, ratio=lambda tokens, ratio=ratio: ratio(turned(tokens)))
+        if name in SIGNED:
+            yield "sign of A mistaken", name, replace(row, ratio=lambda tokens, ratio=ratio: ratio(other_sign(tokens)))
+        for kind in OffPolicy:
+            if kind is not row.off_policy and {kind, row.off_policy} != {OffPolicy.TOKEN, OffPolicy.SOFT}:
+                yield f"{kind} claimed", name, replace(row, off_policy=kind)
+            if kind is not row.mismatch and {kind, row.mismatch} != {OffPolicy.TOKEN, OffPolicy.SOFT}:
+                yield f"{kind} claimed of the sampler", name, replace(row, mismatch=kind)
+    for name in ("aspo", "cpgd", "dppo_kl", "opsm", "prime_ipo", "tba", "vespo"):
+        yield "baseline missing", name, replace(CASES[name].row, advantage=raw)
+    for name in ("gepo", "gppo", "luspo"):
+        yield "deviation missing", name, replace(CASES[name].row, advantage=mean_centred)
+    for name in ("gepo", "luspo", "real", "vespo"):
+        yield "∇p claimed", name, replace(CASES[name].row, target=PolicyGradient(weight=lambda *_: 1.0, text="∇p"))
+    yield "mask of clip", "opsm", replace(CASES["opsm"].row, ratio=partial(clip_mask, low=0.2, high=0.2))
+    yield (
+        "clip of the group",
+        "gepo",
+        replace(CASES["gepo"].row, ratio=lambda tokens: group_expectation_clip(whole_group(tokens), low=0.2, high=0.2)),
+    )
