@@ -14,8 +14,9 @@ import statistics
 import sys
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from struct import pack
 from tempfile import TemporaryDirectory
@@ -24,7 +25,10 @@ from typing import Any
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from gnomon.store import Record, Run, RunReader, RunStatus, verify
+from gnomon.store import Record, Run, RunReader, RunStatus, canonical, verify
+from gnomon.store.journal import INSERT, open_writing, tail, transaction
+from gnomon.store.layout import ROOT, link
+from gnomon.store.layout import pack as pack_row
 from gnomon.viewer import Viewer
 from gnomon.viewer.index import Index
 
@@ -44,47 +48,99 @@ METRICS = (
 
 
 def written(folder: Path, rollouts: int, seed: int = 0) -> float:
-    """Write a finished run with so many rollouts of training. Returns: seconds."""
-    draw, began = random.Random(seed), time.perf_counter()
+    """Write a finished run with so many rollouts of training, which `verify` accepts. Returns: seconds.
+
+    The rollouts are drawn from a pool of bodies that are packed once; their places and hashes are their own.
+    """
+    draw, began, steps = random.Random(seed), time.perf_counter(), rollouts // (GROUPS * GROUP)
     words = ["".join(draw.choices("abcdefghijklmnoprstuvw", k=draw.randint(2, 9))) for _ in range(4000)]
-    steps = rollouts // (GROUPS * GROUP)
-    manifest = {"tier": "exact", "versions": {}}
-    with Run.create(folder, recipe=RECIPE.format(steps=steps), manifest=manifest, genesis={"config": {}}) as run:
-        for step in range(steps + 1):
-            skill = 0.2 + 0.6 * step / max(1, steps)
-            records: list[Record] = []
-            if step % EVERY == 0 or step == steps:
-                records += groups("held_out", step, range(HELD_OUT), 1, skill, draw, words)
-                kind = "evaluation" if step else "baseline"
-                records.append(Record(kind=kind, step=step, body=evaluation(skill)))
-            if step < steps:
-                records += groups("rollout", step, draw.sample(range(TASKS), GROUPS), GROUP, skill, draw, words)
-                metrics = {name: draw.random() for name in METRICS}
-                records.append(Record(kind="step", step=step, body={"metrics": metrics, "statuses": {"correct": 3}}))
-            run.append(records)
-            run.time(step, {"seconds": 1.5, "training": 1.0})
+    Run.create(folder, recipe=RECIPE.format(steps=steps), manifest={"tier": "exact"}, genesis={"config": {}}).close()
+    pool = Pool(draw, words)
+    with closing(open_writing(folder)) as db:
+        count, head = tail(db, folder, 1)
+        for first in range(0, steps + 1, 20):
+            with transaction(db, folder):
+                for step in range(first, min(first + 20, steps + 1)):
+                    for record, body in records(step, steps, draw, pool):
+                        head = link(head, record, body.raw)
+                        place = (record.kind, record.step, record.task, record.sample)
+                        row = (count, *place, body.packed, body.stored, head, *body.glance)
+                        db.execute(INSERT, row)
+                        count += 1
+                    timing = (1.7e9 + step, step, '{"seconds":1.5,"training":1.0}')
+                    db.execute("INSERT INTO timings (at, step, body) VALUES (?, ?, ?)", timing)
+    with Run.resume(folder) as run:
+        run.rewind(count)
         run.set_status(RunStatus.FINISHED)
     return time.perf_counter() - began
 
 
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of a record as it is stored."""
+
+    raw: bytes
+    stored: bytes
+    packed: int
+    glance: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, kind: str, body: dict[str, Any]) -> Body:
+        row = pack_row(0, ROOT, Record(kind=kind, step=0, body=body))
+        return cls(canonical(body), row[6], row[5], row[8:])
+
+
+class Pool:
+    """Bodies to draw from: of every task, and of right and wrong rollouts."""
+
+    def __init__(self, draw: random.Random, words: list[str]) -> None:
+        kinds = {"rollout": TASKS, "held_out": HELD_OUT}
+        self.tasks = {
+            kind: [Body.of("task", asked(kind, task, draw, words)) for task in range(count)]
+            for kind, count in kinds.items()
+        }
+        self.rollouts = {
+            (kind, right): [Body.of(kind, rollout(kind, right, draw, words)) for _ in range(5000)]
+            for kind in kinds
+            for right in (True, False)
+        }
+
+
+def records(step: int, steps: int, draw: random.Random, pool: Pool) -> Iterator[tuple[Record, Body]]:
+    """The records of a step, without their bodies, and the bodies."""
+    skill = 0.2 + 0.6 * step / max(1, steps)
+    if step % EVERY == 0 or step == steps:
+        yield from groups("held_out", step, range(HELD_OUT), 1, skill, draw, pool)
+        kind = "evaluation" if step else "baseline"
+        yield Record(kind=kind, step=step, body={}), Body.of(kind, evaluation(skill))
+    if step < steps:
+        yield from groups("rollout", step, draw.sample(range(TASKS), GROUPS), GROUP, skill, draw, pool)
+        metrics = {name: draw.random() for name in METRICS}
+        yield Record(kind="step", step=step, body={}), Body.of("step", {"metrics": metrics, "statuses": {"correct": 3}})
+
+
 def groups(
-    kind: str, step: int, tasks: Any, size: int, skill: float, draw: random.Random, words: list[str]
-) -> Iterator[Record]:
+    kind: str, step: int, tasks: Iterable[int], size: int, skill: float, draw: random.Random, pool: Pool
+) -> Iterator[tuple[Record, Body]]:
     for task in tasks:
-        numbers, more = draw.choices(range(99), k=4), " ".join(draw.choices(words, k=8))
-        text = f"Using the numbers {numbers}, make {draw.randrange(999)}. {more}"
-        asked = {
-            "of": kind, "id": f"{kind}-{task}", "messages": [{"role": "user", "content": text}],
-            "answer": str(task), "prompt_ids": draw.choices(range(90), k=60), "origins": [["task", 60]],
-        }  # fmt: skip
-        yield Record(kind="task", step=step, task=task, body=asked)
+        yield Record(kind="task", step=step, task=task, body={}), pool.tasks[kind][task]
         for sample in range(size):
-            yield Record(kind=kind, step=step, task=task, sample=sample, body=rollout(kind, skill, draw, words))
+            body = draw.choice(pool.rollouts[kind, draw.random() < skill])
+            yield Record(kind=kind, step=step, task=task, sample=sample, body={}), body
 
 
-def rollout(kind: str, skill: float, draw: random.Random, words: list[str]) -> dict[str, Any]:
+def asked(kind: str, task: int, draw: random.Random, words: list[str]) -> dict[str, Any]:
+    numbers, more = draw.choices(range(99), k=4), " ".join(draw.choices(words, k=8))
+    text = f"Using the numbers {numbers}, make {draw.randrange(999)}. {more}"
+    return {
+        "of": kind, "id": f"{kind}-{task}", "messages": [{"role": "user", "content": text}],
+        "answer": str(task), "prompt_ids": draw.choices(range(90), k=60), "origins": [["task", 60]],
+    }  # fmt: skip
+
+
+def rollout(kind: str, right: bool, draw: random.Random, words: list[str]) -> dict[str, Any]:
     """One rollout of about 40 tokens and 200 characters."""
-    right, size = draw.random() < skill, draw.randint(20, 60)
+    size = draw.randint(20, 60)
     logps = pack(f"<{size}f", *(-draw.random() for _ in range(size)))
     return {
         "reply": " ".join(draw.choices(words, k=30)) + " <answer>1 + 2</answer>",

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 __all__ = ["Interval", "Max", "Mean", "Stat", "Sum", "difference_interval", "mean_interval", "merge", "pass_at_k"]
 
@@ -117,6 +118,7 @@ def difference_interval(values: Sequence[float]) -> Interval:
     return Interval(value=mean, low=mean - half, high=mean + half, n=n)
 
 
+@lru_cache
 def t_quantile(freedom: int) -> float:
     """The 97.5 % quantile of Student's t with so many degrees of freedom: the root of its distribution function.
 

@@ -14,6 +14,8 @@ __all__ = ["one_line", "printable", "put"]
 
 def printable(text: str) -> str:
     """The text with every invisible character escaped, except spaces and line ends."""
+    if text.replace("\n", "").isprintable():
+        return text
     return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from base64 import b64encode
+from contextlib import closing
 from html import unescape
 from pathlib import Path
 from statistics import fmean, stdev
@@ -14,6 +15,7 @@ from struct import pack
 import pytest
 
 from gnomon.store import Record, Run
+from gnomon.store.journal import open_writing
 from viewer.conftest import asked, body, served, step_records, task
 
 
@@ -236,3 +238,32 @@ def test_keys_lead_through_the_pages(written, browser):
         browser.open(f"http://127.0.0.1:{viewer.port}/run/a/-/rollout/0:0:1")
         browser.value("document.querySelector('.token-table').open = true")
         browser.wait("document.querySelectorAll('.token-table tbody tr').length === 3")
+
+
+def test_curves_of_many_steps_keep_their_extremes(tmp_path):
+    values = [float(step % 7) for step in range(5000)]
+    values[1234], values[4321] = 99.0, -99.0
+    with Run.create(tmp_path / "a", recipe="", manifest={}, genesis={"config": {}}) as run:
+        for first in range(0, 5000, 500):
+            some = range(first, first + 500)
+            run.append([Record(kind="step", step=at, body={"metrics": {"reward": values[at]}}) for at in some])
+    with served(tmp_path) as viewer:
+        (chart,) = json.loads(asked(viewer, "/run/a/-/curves")[2])["charts"]
+        (line,) = chart["series"]
+        assert len(chart["x"]) == len(line["values"]) == 1000 and "every 10 steps" in chart["note"]
+        assert sorted(chart["x"]) == chart["x"] and set(chart["x"]) <= set(range(5000))
+        at = {value: step for step, value in zip(chart["x"], line["values"], strict=True)}
+        assert abs(at[99.0] - 1234) < 10 and abs(at[-99.0] - 4321) < 10
+        assert set(line["values"]) == {0.0, 6.0, 99.0, -99.0}
+
+
+def test_the_curves_of_a_run_follow_it_and_a_chain_that_became_another(tmp_path):
+    with Run.create(tmp_path / "a", recipe="", manifest={}, genesis={"config": {}}) as run, served(tmp_path) as viewer:
+        for step in range(3):
+            run.append([Record(kind="step", step=step, body={"metrics": {"logp_gap": float(step)}})])
+            (chart,) = json.loads(asked(viewer, "/run/a/-/curves")[2])["charts"]
+            assert chart["x"] == list(range(step + 1)) and chart["series"][0]["values"][-1] == step
+        with closing(open_writing(tmp_path / "a")) as db:
+            db.execute("DELETE FROM records WHERE seq >= 2")
+        assert json.loads(asked(viewer, "/run/a/-/curves")[2])["charts"][0]["x"] == [0]
+        assert "after 1 steps" in asked(viewer, "/run/a/-/")[2]

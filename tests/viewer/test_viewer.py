@@ -152,7 +152,7 @@ def test_a_report_is_one_page_with_rollouts_that_nobody_chose(written, browser, 
     folder = written("a", *([text, "plain"] for text in attacks(13)))
     text = report(folder)
     assert text == report(folder) and len(text) < 2_000_000
-    assert not re.search(r"(src|href)=", text) and "<script" not in text.replace("&lt;script", "")
+    assert not re.search(r"<[^>]*(src|href)=", text) and "<script" not in text.replace("&lt;script", "")
     with RunReader(folder) as reader:
         assert reader.fingerprint in text and "save the recipe below" in text
     file = tmp_path / "report.html"

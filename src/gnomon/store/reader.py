@@ -167,9 +167,9 @@ class RunReader:
         found = rows_of(self._db, self.folder, attempt, **named) if attempt else rows(self._db, self.folder, **named)
         return (unpack(row)[0] for row in found)
 
-    def rows(self, start: int = 0) -> Iterator[tuple[Any, ...]]:
-        """The stored rows from position `start` on."""
-        return rows(self._db, self.folder, start)
+    def rows(self, start: int = 0, kind: str | None = None) -> Iterator[tuple[Any, ...]]:
+        """The stored rows from position `start` on, of one kind or all."""
+        return rows(self._db, self.folder, start, kind=kind)
 
     def steps_near(self, step: int, kinds: Collection[str]) -> tuple[int | None, int | None]:
         """The last step before a step, and the first one after it, that have a record of one of these kinds."""

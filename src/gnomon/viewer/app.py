@@ -22,6 +22,7 @@ from gnomon.viewer.compare import SORTED, comparison, overlaid, task_of_both
 from gnomon.viewer.facts import charts, glance, group_rows, overview, step_facts, task_charts, task_facts
 from gnomon.viewer.folders import run_folders
 from gnomon.viewer.group import group_facts
+from gnomon.viewer.history import History, Steps
 from gnomon.viewer.index import Index
 from gnomon.viewer.objective import objective_card, objective_chart, objective_rows
 from gnomon.viewer.pages import TEMPLATES
@@ -76,11 +77,21 @@ class Pages:
         self.places = list(places)
         self.folders = run_folders(self.places)
         self.indexes: dict[Path, Index] = {}
+        self.histories: dict[Path, History] = {}
 
     def index(self, request: Request) -> Index:
         """The side index of the run that a request names. Raises: NotShown; RunError."""
         folder = self.folder(request)
         return self.indexes.setdefault(folder, self.indexes.get(folder) or Index(folder))
+
+    def steps(self, folder: Path, reader: RunReader) -> Steps:
+        """The finished steps of a run with their metrics."""
+        return self.histories.setdefault(folder, History()).steps(reader)
+
+    def charts(self, folder: Path) -> dict[str, Any]:
+        """Every curve of a run."""
+        with RunReader(folder) as reader, reader.snapshot():
+            return charts(reader, self.steps(folder, reader))
 
     def folder(self, request: Request) -> Path:
         """The folder of the run that a request names. Raises: NotShown."""
@@ -104,10 +115,13 @@ class Pages:
         return self.page("runs.html", request, rows=rows, places=[str(place) for place in self.places])
 
     def run(self, request: Request) -> Response:
-        return self.page("run.html", request, run=overview(request.path_params["name"], self.folder(request)))
+        folder = self.folder(request)
+        with RunReader(folder) as reader, reader.snapshot():
+            facts = overview(request.path_params["name"], reader, self.steps(folder, reader))
+        return self.page("run.html", request, run=facts)
 
     def curves(self, request: Request) -> Response:
-        return JSONResponse(charts(self.folder(request)))
+        return JSONResponse(self.charts(self.folder(request)))
 
     def state(self, request: Request) -> Response:
         with RunReader(self.folder(request)) as reader:
@@ -186,7 +200,7 @@ class Pages:
 
     def compared_curves(self, request: Request) -> Response:
         a, b = (request.query_params.get(name, "") for name in "ab")
-        return JSONResponse(overlaid(self.folder_of(a), self.folder_of(b), ("A", "B")))
+        return JSONResponse(overlaid(*(self.charts(self.folder_of(name)) for name in (a, b)), ("A", "B")))
 
     def compared_task(self, request: Request) -> Response:
         a, b = (request.query_params.get(name, "") for name in "ab")

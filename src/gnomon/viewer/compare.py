@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -12,7 +11,7 @@ from gnomon.launch.read import Address, question
 from gnomon.stats import Interval, difference_interval
 from gnomon.store import RunReader
 from gnomon.store.compare import unequal
-from gnomon.viewer.facts import MEASURED, charts
+from gnomon.viewer.facts import MEASURED
 from gnomon.viewer.group import columns
 
 __all__ = ["SORTED", "comparison", "overlaid", "task_of_both"]
@@ -110,9 +109,9 @@ def measured(reader: RunReader, step: int | None) -> dict[str, Measured]:
     }
 
 
-def overlaid(a: Path, b: Path, names: tuple[str, str]) -> dict[str, Any]:
-    """The curves of two runs in the same charts, each series under its label and the name of its run."""
-    found = [{chart["title"]: chart for chart in charts(folder)["charts"]} for folder in (a, b)]
+def overlaid(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> dict[str, Any]:
+    """The curves of two runs (`charts`) in the same charts, each series under its label and the name of its run."""
+    found = [{chart["title"]: chart for chart in drawn["charts"]} for drawn in (a, b)]
     titles = [*found[0], *(title for title in found[1] if title not in found[0])]
     return {"charts": [together(title, [run.get(title) for run in found], names) for title in titles], "alarms": []}
 
@@ -127,7 +126,8 @@ def together(title: str, parts: Sequence[Mapping[str, Any] | None], names: Seque
             series.append(
                 {**line, "label": f"{line['label']} · {name}", "values": [values.get(step) for step in steps]}
             )
-    return {"title": title, "x": steps, "series": series, "page": ""}
+    notes = {part["note"] for part in parts if part and "note" in part}
+    return {"title": title, "note": " ".join(sorted(notes)), "x": steps, "series": series, "page": ""}
 
 
 def task_of_both(

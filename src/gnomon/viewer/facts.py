@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
 from gnomon.config.sections import DEFAULTS
 from gnomon.errors import GnomonError
-from gnomon.launch.read import Address, asked_at, question, summary
+from gnomon.launch.read import Address, asked_at, breakdown, question
 from gnomon.metrics import EVALUATION, METRICS, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Record, RunReader
 from gnomon.terminal import printable
+from gnomon.viewer.history import Steps
 
 __all__ = ["MEASURED", "charts", "glance", "group_rows", "overview", "step_facts", "task_charts", "task_facts"]
 
 EXCERPT = 160
 """Characters of a reply that a list shows."""
+POINTS = 1000
+"""Points of a curve."""
 MOST = 256
 """Rollouts on the page of a task."""
 MEASURED = ("baseline", "evaluation")
@@ -73,42 +77,69 @@ def pass_at_1(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return None if body is None else body["pass_at"].get("1")
 
 
-def overview(name: str, folder: Path) -> dict[str, Any]:
+def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
     """What the page of one run shows, apart from its curves."""
-    with RunReader(folder) as reader, reader.snapshot():
-        facts = summary(reader)
-        recorded = reader.metrics()
-        last = recorded[-1]["metrics"] if recorded else {}
-        return {
-            **facts,
-            "name": name,
-            "seq": reader.length,
-            "recipe": reader.recipe,
-            "objective": objective_of(reader.recipe),
-            "advice": ADVICE,
-            "metrics": [(metric, value, meaning(metric)) for metric, value in sorted(last.items())],
-            "evaluation_steps": [e["step"] for e in facts["evaluations"]],
-        }
+    metrics = [found for _, found in steps]
+    differences = [found["logp_mismatch"] for found in metrics if found.get("logp_mismatch") is not None]
+    return {
+        "name": name,
+        "status": str(reader.status),
+        "reason": reader.reason,
+        "fingerprint": reader.fingerprint,
+        "varies": reader.varies,
+        "tier": reader.manifest.get("tier"),
+        "steps": len(steps),
+        "seconds": sum(float(row["seconds"]) for row in reader.timings()),
+        "baseline": reader.baseline,
+        "held_out": reader.held_out,
+        "max_logp_mismatch": max(differences, default=None),
+        "alarms": reader.alarms(),
+        "advice": ADVICE,
+        "breakdown": breakdown(metrics),
+        "metrics": [(metric, value, meaning(metric)) for metric, value in sorted(metrics[-1].items())] if steps else [],
+        "evaluation_steps": reader.steps_with(MEASURED),
+        "seq": reader.length,
+        "recipe": reader.recipe,
+        "objective": objective_of(reader.recipe),
+    }
 
 
-def charts(folder: Path) -> dict[str, Any]:
+def charts(reader: RunReader, steps: Steps) -> dict[str, Any]:
     """Every curve of a run: steps on the x axis, and per chart its series; the held-out series has its own steps."""
-    with RunReader(folder) as reader, reader.snapshot():
-        records = list(reader.records("step"))
-        metrics = [body["metrics"] for body in reader.metrics()]
-        held_out = [*reader.records("baseline"), *reader.records("evaluation")]
-        alarms = [{"step": alarm["step"], "name": printable(alarm["name"])} for alarm in reader.alarms()]
-    steps = [record.step for record in records]
+    metrics, numbers = [found for _, found in steps], [step for step, _ in steps]
+    held_out = [*reader.records("baseline"), *reader.records("evaluation")]
+    alarms = [{"step": alarm["step"], "name": printable(alarm["name"])} for alarm in reader.alarms()]
     drawn = [
-        {"title": title, "x": steps, "series": [series(name, metrics) for name in names], "page": "step"}
+        {"title": title, "x": numbers, "series": [series(name, metrics) for name in names], "page": "step"}
         for title, names in CHARTS
         if any(name in step for step in metrics for name in names)
     ]
     parts = sorted({name for step in metrics for name in step if name.startswith("part/")})
     if parts:
         found = [series(name, metrics) for name in parts]
-        drawn.append({"title": "Parts of the reward", "x": steps, "series": found, "page": "step"})
-    return {"charts": [*measured(held_out), *drawn], "alarms": alarms}
+        drawn.append({"title": "Parts of the reward", "x": numbers, "series": found, "page": "step"})
+    return {"charts": [*measured(held_out), *map(thinned, drawn)], "alarms": alarms}
+
+
+def thinned(chart: dict[str, Any]) -> dict[str, Any]:
+    """The chart with at most about `POINTS` points: of every few steps the lowest and the highest value of each series,
+    in the order in which they stand."""
+    steps = chart["x"]
+    if len(steps) <= POINTS:
+        return chart
+    size = math.ceil(2 * len(steps) / POINTS)
+    starts = range(0, len(steps), size)
+    places = [place for start in starts for place in (start, min(start + size // 2, len(steps) - 1))]
+
+    def extremes(values: Sequence[float | None]) -> Iterator[float | None]:
+        for start in starts:
+            found = [(value, place) for place, value in enumerate(values[start : start + size]) if value is not None]
+            pair = sorted((min(found), max(found)), key=itemgetter(1)) if found else [(None, 0), (None, 0)]
+            yield from (value for value, _ in pair)
+
+    series = [{**line, "values": list(extremes(line["values"]))} for line in chart["series"]]
+    note = f"The lowest and the highest value of every {size} steps."
+    return {**chart, "note": note, "x": [steps[place] for place in places], "series": series}
 
 
 def series(name: str, metrics: Sequence[Mapping[str, float]]) -> dict[str, Any]:

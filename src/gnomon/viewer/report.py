@@ -11,6 +11,7 @@ from gnomon.predictions.text import shown
 from gnomon.store import RunReader
 from gnomon.viewer.drawing import drawn
 from gnomon.viewer.facts import charts, overview
+from gnomon.viewer.history import History
 from gnomon.viewer.pages import TEMPLATES
 
 __all__ = ["report"]
@@ -28,9 +29,10 @@ def report(folder: Path) -> str:
 
     Raises: RunError E404 when the folder holds no run.
     """
-    run = overview(folder.name, folder)
-    curves = [{**chart, "drawing": drawn(chart)} for chart in charts(folder)["charts"]]
     with RunReader(folder) as reader, reader.snapshot():
+        steps = History().steps(reader)
+        run = overview(folder.name, reader, steps)
+        curves = [{**chart, "drawing": drawn(chart)} for chart in charts(reader, steps)["charts"]]
         facts = {
             "manifest": reader.manifest,
             "rollouts": {kind: drawn_rollouts(reader, kind) for kind in ("held_out", "rollout")},

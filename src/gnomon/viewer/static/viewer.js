@@ -31,6 +31,7 @@ function draw(chart, alarms, parent) {
   const box = element("div", "", parent);
   box.className = chart.page ? "chart linked" : "chart";
   element("h3", chart.title, box);
+  if (chart.note) element("p", chart.note, box).className = "quiet";
   const place = element("div", "", box);
   const text = getComputedStyle(document.body).color;
   const axis = { stroke: text, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" } };
