@@ -200,7 +200,7 @@ class Pages:
 
     def compared_curves(self, request: Request) -> Response:
         a, b = (request.query_params.get(name, "") for name in "ab")
-        return JSONResponse(overlaid(*(self.charts(self.folder_of(name)) for name in (a, b)), ("A", "B")))
+        return JSONResponse(overlaid(self.charts(self.folder_of(a)), self.charts(self.folder_of(b)), ("A", "B")))
 
     def compared_task(self, request: Request) -> Response:
         a, b = (request.query_params.get(name, "") for name in "ab")

@@ -20,6 +20,10 @@ EXCERPT = 120
 """Characters of a question that the table shows."""
 
 
+BOUNDS = ("low", "high")
+"""Series that only the page of one run draws: the ends of an interval."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """One held-out task in one run: the rollouts of an evaluation."""
@@ -122,6 +126,8 @@ def together(title: str, parts: Sequence[Mapping[str, Any] | None], names: Seque
     series = []
     for part, name in zip(parts, names, strict=True):
         for line in part["series"] if part else ():
+            if line["label"] in BOUNDS:
+                continue
             values = dict(zip(part["x"] if part else (), line["values"], strict=True))
             series.append(
                 {**line, "label": f"{line['label']} · {name}", "values": [values.get(step) for step in steps]}
