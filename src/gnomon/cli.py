@@ -91,6 +91,24 @@ def train(
 
 
 @app.command()
+def study(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME|FILE", help="A study that ships, or a Python file.")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where it is kept; studies/NAME unless given.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; one less than the processors unless given.")] = None,
+    every: Annotated[bool, typer.Option("--list", help="List the studies with their verdicts.")] = False,
+) -> None:
+    """Answer a question by runs: gnomon study length-bias. Exit 0 PASS, 3 FAIL, 4 INCONCLUSIVE."""
+    from gnomon.studies.command import listed_text, run_study
+
+    if every or name is None:
+        say(listed_text())
+        return
+    sys.exit(run_study(name, folder, jobs))
+
+
+@app.command()
 def resume(
     folder: RunFolder,
     accept_divergence: Annotated[

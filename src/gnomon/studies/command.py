@@ -1,0 +1,149 @@
+"""`gnomon study`: register, run, decide and write down; and the list of the studies that ship."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gnomon.errors import ConfigError, ResourceError
+from gnomon.launch.lines import say
+from gnomon.studies.design import Study, load
+from gnomon.studies.folder import Cell, StudyFolder
+from gnomon.studies.outcome import Outcome, cells_of, measured_of, outcome, write_result
+from gnomon.studies.page import write_page
+from gnomon.studies.runs import Interrupted, run_cells
+from gnomon.studies.statistics import POWER, Verdict, detectable
+
+__all__ = ["EXIT", "listed", "listed_text", "run_study", "source_of"]
+
+LIBRARY = Path(__file__).with_name("library")
+EXIT = {Verdict.PASS: 0, Verdict.FAIL: 3, Verdict.INCONCLUSIVE: 4}
+INTERRUPTED = 130
+
+
+def source_of(name: str) -> Path:
+    """The file of a study: a path, or the name of one that ships. Raises: ConfigError E095."""
+    shipped = LIBRARY / f"{name.replace('-', '_')}.py"
+    if shipped.is_file():
+        return shipped
+    if not Path(name).is_file():
+        raise ConfigError(
+            "E095", f"there is no study {name!r}", why="it is neither a name nor a file", fix="gnomon study --list"
+        )
+    return Path(name)
+
+
+def run_study(name: str, folder: Path | None = None, jobs: int | None = None) -> int:
+    """Run a study to its verdict, from where it stands. Returns: 0 PASS, 3 FAIL, 4 INCONCLUSIVE, 130 interrupted."""
+    require_libraries()
+    source = source_of(name)
+    folder = folder or Path("studies") / source.stem.replace("_", "-")
+    here = StudyFolder(folder, source)
+    study, jobs = here.study, jobs or max(1, (os.cpu_count() or 2) - 1)
+    announce(here, jobs)
+    try:
+        found = looked(here, jobs)
+    except Interrupted as error:
+        say(f"{error}: gnomon study {name} --folder {folder}")
+        return INTERRUPTED
+    result = write_result(here, found)
+    write_page(folder, study, result)
+    for claim in result["claims"]:
+        say(f"{claim['verdict']:<13} {claim['claim']}: {interval(claim)}")
+    say(f"{found.verdict}  {study.question}  ({folder}/page.md)")
+    return EXIT[found.verdict]
+
+
+def looked(folder: StudyFolder, jobs: int) -> Outcome:
+    """Run up to each look, and stop at the first that decides the study."""
+    study = folder.study
+    for count in study.looks or [len(study.seeds)]:
+        seeds = study.seeds[:count]
+        run_cells(folder, cells_of(study, seeds), jobs, Progress(folder, cells_of(study, study.seeds), jobs))
+        found = outcome(study, measured_of(folder, seeds), seeds)
+        if found.verdict is not Verdict.INCONCLUSIVE:
+            break
+    return found
+
+
+def announce(folder: StudyFolder, jobs: int) -> None:
+    """What is about to run, and what it can find."""
+    study = folder.study
+    runs = len(study.arms) * len(study.seeds)
+    say(f"{study.question}\n{len(study.arms)} arms x {len(study.seeds)} seeds, {jobs} at a time; {folder.folder}")
+    if not study.exact:
+        effect = detectable(len(study.seeds), study.alpha / len(study.claims))
+        say(
+            f"{runs} runs detect a difference of {effect:.2f} standard deviations between seeds with a chance of "
+            f"{100 * POWER:.0f} %."
+        )
+    say(f"registered sha256 {folder.hash}")
+
+
+class Progress:
+    """Says what is done, and how long the rest may take."""
+
+    def __init__(self, folder: StudyFolder, cells: Sequence[Cell], jobs: int) -> None:
+        self.left, self.total, self.jobs = sum(not folder.done(cell) for cell in cells), len(cells), jobs
+        self.folder, self.seconds = folder, list[float]()
+
+    def __call__(self, cell: Cell, seconds: float) -> None:
+        self.left -= 1
+        self.seconds.append(seconds)
+        rest = self.left * sum(self.seconds) / len(self.seconds) / self.jobs
+        how = "crashed" if self.folder.crash(cell).exists() else "done"
+        say(f"{self.total - self.left}/{self.total} {cell} {how} in {seconds:.0f} s, about {rest / 60:.0f} min left")
+
+
+def interval(claim: dict[str, object]) -> str:
+    low, mean, high = (claim[name] for name in ("low", "mean", "high"))
+    if mean is None:
+        return "runs crashed, and the study gives them no value"
+    return f"{mean:+.4g}" + ("" if low is None or high is None else f" [{low:+.4g}, {high:+.4g}]")
+
+
+def listed(folder: Path = Path("studies")) -> list[dict[str, object]]:
+    """The studies that ship, and those of a folder, with what came out of them."""
+    names = {path.stem.replace("_", "-"): path for path in sorted(LIBRARY.glob("[!_]*.py"))}
+    names |= {path.parent.name: path for path in sorted(folder.glob("*/study.py"))}
+    return [row(name, path, folder / name) for name, path in sorted(names.items())]
+
+
+def listed_text() -> str:
+    rows = [
+        f"{each['verdict']:<13}{each['date']:<12}{each['seeds']!s:>3} seeds  {each['command']}\n    {each['question']}"
+        for each in listed()
+    ]
+    return "\n".join(rows) or "There are no studies."
+
+
+def row(name: str, path: Path, folder: Path) -> dict[str, object]:
+    study: Study = load(path)
+    done = folder / "result.json"
+    result = json.loads(done.read_text()) if done.exists() else {}
+    date = time.strftime("%Y-%m-%d", time.localtime(done.stat().st_mtime)) if result else ""
+    return {
+        "name": name,
+        "question": study.question,
+        "verdict": result.get("verdict", "not run"),
+        "date": date,
+        "seeds": len(result.get("seeds", study.seeds)),
+        "command": f"gnomon study {name}",
+    }
+
+
+def require_libraries() -> None:
+    """Raises: ResourceError E505 without the libraries of the extra `study`."""
+    try:
+        import matplotlib  # noqa: F401
+        import scipy  # noqa: F401
+    except ImportError as error:
+        raise ResourceError(
+            "E505",
+            f"the package {error.name} is not installed",
+            why="studies need it",
+            fix='pip install "gnomon[study]"',
+        ) from error

@@ -1,0 +1,205 @@
+"""A study before its runs: the question, the arms, what is measured, and the line that decides."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib.util
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnomon.config import RunConfig, Source, resolve
+from gnomon.config.sources import SHORT, leaves, put
+from gnomon.config.sources import load as recipe
+from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.launch.find import check_env_config, check_policy_config
+from gnomon.studies.measures import Measure, final
+from gnomon.studies.statistics import ALPHA
+
+__all__ = ["Arm", "Claim", "Study", "load", "numbers_of", "sha256"]
+
+CHECKS = [check_env_config, check_policy_config]
+Settings = Mapping[str, object]
+Numbers = Callable[[int], Mapping[str, float]]
+Arm = Settings | Numbers
+"""Settings over the base recipe, one run for each seed; or a function of the seed that returns every measure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A measure of an arm, less that of another arm with the same seed, lies above a line or within a margin."""
+
+    measure: str
+    arm: str
+    than: str = ""
+    """The other arm; empty: the measure itself is compared with the line."""
+    above: float = 0.0
+    """Pass line. `than` and `arm` change places where less is better."""
+    within: float | None = None
+    """Margin of a claim of no difference; takes the place of `above`."""
+
+    def __str__(self) -> str:
+        what = f"{self.measure} of {self.arm}" + (f" less that of {self.than}" if self.than else "")
+        return f"{what} > {self.above:g}" if self.within is None else f"|{what}| < {self.within:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A question with its answer's rule.
+
+    Args:
+        question: in one sentence that ends with a question mark.
+        why: what depends on the answer.
+        base: an environment or a recipe ending in .toml that all arms share; arms of functions have none.
+        settings: of all arms, over the base.
+        arms: by name.
+        seeds: shared by all arms; 8 to 10 where runs are cheap.
+        measures: by name; `final` is the held-out pass@1.
+        claims: what decides; all must pass.
+        prediction: chance of PASS, FAIL and INCONCLUSIVE as the author sees it, adding up to 1.
+        crashed: value of each measure where a run crashed. A claim without one that needs it is INCONCLUSIVE.
+        looks: numbers of seeds after which the study may stop; each look takes an equal share of the error.
+        exact: the numbers have no scatter, so that a claim holds or not; one seed will do.
+        alpha: error rate of the study, which its claims share equally.
+    """
+
+    question: str
+    why: str
+    base: str = ""
+    settings: Settings = field(default_factory=dict)
+    arms: Mapping[str, Arm]
+    seeds: Sequence[int] = tuple(range(8))
+    measures: Mapping[str, Measure] = field(default_factory=lambda: {"final": final})
+    claims: Sequence[Claim]
+    prediction: Mapping[str, float]
+    crashed: Mapping[str, float] = field(default_factory=lambda: {"final": 0.0})
+    looks: Sequence[int] = ()
+    exact: bool = False
+    alpha: float = ALPHA
+
+    @property
+    def share(self) -> float:
+        """Error rate of one claim at one look."""
+        return self.alpha / len(self.claims) / max(1, len(self.looks))
+
+    def config(self, arm: str, seed: int) -> RunConfig:
+        """The configuration of one run. Raises: ConfigErrors with every wrong setting."""
+        own = self.arms[arm]
+        assert isinstance(own, Mapping)
+        values: dict[str, Any] = {}
+        for key, value in {**self.settings, **own, "seed": seed}.items():
+            put(values, SHORT.get(key, key), value)
+        base = recipe(Path(self.base)) if self.base.endswith(".toml") else Source({"env": {"type": self.base}}, {})
+        return resolve([base, Source(values, dict.fromkeys(leaves(values), f"arm {arm!r} of the study"))], CHECKS)[0]
+
+
+def load(path: Path) -> Study:
+    """The study that a Python file defines as `study`; the file is run.
+
+    Raises: ConfigError E095 for a file without one, ConfigErrors with every mistake of the study.
+    """
+    spec = importlib.util.spec_from_file_location(f"gnomon_study_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ConfigError("E095", f"{path} is no Python file", where=str(path), fix="gnomon study --list")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ConfigError:
+        raise
+    except Exception as error:  # The file is the user's code.
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigError("E095", "the study cannot be read", where=str(path), why=why) from error
+    study = vars(module).get("study")
+    if not isinstance(study, Study):
+        fix = "study = Study(question=…, why=…, base=…, arms=…, claims=…, prediction=…)"
+        raise ConfigError("E095", f"{path.name} does not define a `study`", where=str(path), fix=fix)
+    if errors := mistakes(study, str(path)):
+        raise ConfigErrors(errors)
+    return study
+
+
+def sha256(path: Path) -> str:
+    """Of the file of a study."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def numbers_of(study: Study, arm: str) -> Numbers | None:
+    """The function of an arm that trains nothing; None for one of runs."""
+    found = study.arms[arm]
+    return None if isinstance(found, Mapping) else found
+
+
+def mistakes(study: Study, where: str) -> list[ConfigError]:
+    """Everything that is wrong with a study, found before anything runs."""
+    found = [
+        ConfigError("E096", what, where=where, why=why, fix=fix) for wrong, what, why, fix in checks(study) if wrong
+    ]
+    if not found:
+        found += wrong_settings(study, where)
+    return found
+
+
+def checks(study: Study) -> list[tuple[bool, str, str, str]]:
+    """Conditions that must not hold: what is wrong, why, and a fix."""
+    runs = [name for name in study.arms if numbers_of(study, name) is None]
+    total = math.fsum(study.prediction.values())
+    named = [(claim.measure, study.measures, "measure") for claim in study.claims if runs]
+    named += [(arm, study.arms, "arm") for claim in study.claims for arm in (claim.arm, claim.than) if arm]
+    unknown = [
+        (True, f"there is no {kind} {name!r}", f"the study has {', '.join(known) or 'none'}", nearest(name, known))
+        for name, known, kind in named
+        if name not in known
+    ]
+    return [
+        *unknown,
+        (not study.arms, "the study has no arms", "", 'arms={"grpo": {"objective": "grpo"}, …}'),
+        (not study.claims, "the study claims nothing", "", 'claims=[Claim(measure="final", arm=…, than=…)]'),
+        (len(set(study.seeds)) < len(study.seeds), "a seed is named twice", "seeds are the units", "seeds=range(8)"),
+        (
+            len(study.seeds) < 2 and not study.exact,
+            f"the study has {len(study.seeds)} seed",
+            "one seed says nothing of the scatter between seeds, so no claim could be decided",
+            "seeds=range(8)",
+        ),
+        (
+            bool(runs) and not study.base,
+            f"the arms {', '.join(runs)} are settings, and the study has no base",
+            "settings are laid over an environment or a recipe",
+            'base="countdown"',
+        ),
+        (
+            abs(total - 1) > 1e-9 or set(study.prediction) != {"PASS", "FAIL", "INCONCLUSIVE"},
+            "the prediction does not give PASS, FAIL and INCONCLUSIVE chances that add up to 1",
+            f"they add up to {total:g}",
+            'prediction={"PASS": 0.6, "FAIL": 0.2, "INCONCLUSIVE": 0.2}',
+        ),
+        (
+            bool(study.looks)
+            and (list(study.looks) != sorted(set(study.looks)) or study.looks[-1] != len(study.seeds)),
+            "the looks do not rise to the number of seeds",
+            f"the study has {len(study.seeds)} seeds and looks after {list(study.looks)}",
+            f"looks=({len(study.seeds) // 2}, {len(study.seeds)})",
+        ),
+    ]
+
+
+def wrong_settings(study: Study, where: str) -> list[ConfigError]:
+    """What the settings of the arms get wrong, each arm by its first seed."""
+    found: list[ConfigError] = []
+    for arm in study.arms:
+        if numbers_of(study, arm) is not None:
+            continue
+        try:
+            study.config(arm, study.seeds[0])
+        except ConfigErrors as error:
+            found += error.errors
+        except ConfigError as error:
+            found.append(error)
+    return found
+
+
+def nearest(word: str, known: Mapping[str, object]) -> str:
+    return next(iter(difflib.get_close_matches(word, known, 1)), "")

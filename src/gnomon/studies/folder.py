@@ -1,0 +1,114 @@
+"""The folder of a study: its file as registered, the runs, and what came out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import RunError
+from gnomon.store import RunReader, RunStatus
+from gnomon.studies.design import Study, load, sha256
+
+__all__ = ["Cell", "StudyFolder"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One arm with one seed."""
+
+    arm: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.arm}/{self.seed}"
+
+
+class StudyFolder:
+    """Reads and writes one folder.
+
+    The first call copies the study's file into it and notes its SHA-256 and the time. Later calls refuse a file that
+    has changed since: question, arms, pass line and prediction stay as they were before the first run.
+
+    Args: source: the file of the study; None: the one that the folder holds.
+    Raises: RunError E425 for a folder that is not a study's, E426 for a file that has changed.
+    """
+
+    def __init__(self, folder: Path, source: Path | None = None) -> None:
+        self.folder = folder
+        self.file, self.registration = folder / "study.py", folder / "registered.json"
+        if source is not None and not self.registration.exists():
+            load(source)  # Its mistakes are told before anything is written.
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, self.file)
+            registered = {"sha256": sha256(self.file), "at": time.time()}
+            self.registration.write_text(json.dumps(registered, indent=2) + "\n")
+        if not self.registration.exists():
+            fix = "gnomon study FILE --folder FOLDER"
+            raise RunError("E425", "the folder holds no study", where=str(folder), fix=fix)
+        self.require_unchanged(source)
+        self.study: Study = load(self.file)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the file as registered."""
+        return str(json.loads(self.registration.read_text())["sha256"])
+
+    def require_unchanged(self, source: Path | None = None) -> None:
+        """Raises: RunError E426, where the folder's file, or `source`, is not the one that was registered."""
+        for path in filter(None, (self.file, source)):
+            if sha256(path) != self.hash:
+                raise RunError(
+                    "E426",
+                    "the study has changed since it was registered",
+                    where=str(path),
+                    why="its question, pass line and prediction are those from before the first run",
+                    fix=f"gnomon study {shlex.quote(str(path))} --folder a new one",
+                )
+
+    def run(self, cell: Cell) -> Path:
+        """The folder of a run."""
+        return self.folder / "runs" / cell.arm / str(cell.seed)
+
+    def numbers(self, cell: Cell) -> Path:
+        """What the function of an arm returned."""
+        return self.folder / "numbers" / f"{cell.arm}-{cell.seed}.json"
+
+    def crash(self, cell: Cell) -> Path:
+        """Why a run ended without a result."""
+        return self.folder / "crashes" / f"{cell.arm}-{cell.seed}.txt"
+
+    def log(self, cell: Cell) -> Path:
+        """What a run printed."""
+        return self.folder / "logs" / f"{cell.arm}-{cell.seed}.txt"
+
+    def done(self, cell: Cell) -> bool:
+        """Whether there is nothing left to run."""
+        if self.crash(cell).exists() or self.numbers(cell).exists():
+            return True
+        if not (self.run(cell) / "recipe.toml").exists():
+            return False
+        with RunReader(self.run(cell)) as reader:
+            return reader.status is RunStatus.FINISHED
+
+    def measured(self, cell: Cell) -> dict[str, float] | None:
+        """Every measure; None for a run that crashed.
+
+        Raises: what a measure raises.
+        """
+        if self.numbers(cell).exists():
+            return dict(json.loads(self.numbers(cell).read_text()))
+        if self.crash(cell).exists():
+            return None
+        with RunReader(self.run(cell)) as reader:
+            return {name: float(measure(reader)) for name, measure in self.study.measures.items()}
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What came out; None before the end."""
+        path = self.folder / "result.json"
+        return dict(json.loads(path.read_text())) if path.exists() else None

@@ -1,0 +1,103 @@
+"""The page of a study: its question, table and plots. The same result gives the same bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnomon.studies.design import Study, numbers_of
+
+__all__ = ["page_text", "write_page"]
+
+
+def write_page(folder: Path, study: Study, result: Mapping[str, Any]) -> None:
+    """Write `page.md`, and a plot for every claim with scatter."""
+    (folder / "page.md").write_text(page_text(folder.name, study, result))
+    if not study.exact:
+        for number, claim in enumerate(result["claims"]):
+            plot(folder / f"claim-{number}.svg", claim, study.claims[number].above, study.claims[number].within)
+
+
+def page_text(name: str, study: Study, result: Mapping[str, Any]) -> str:
+    """The page as Markdown."""
+    lines = [
+        f"# {study.question}",
+        "",
+        f"**{result['verdict']}** with {len(result['seeds'])} seed{'s' if len(result['seeds']) != 1 else ''}.",
+        "",
+        study.why,
+        "",
+        *arms(study),
+        "",
+        "| claim | verdict | mean | interval | crashed |",
+        "|---|---|---|---|---|",
+        *(row(claim) for claim in result["claims"]),
+        "",
+        scatter(study),
+        "",
+        f"Predicted: {', '.join(f'{key} {value:g}' for key, value in study.prediction.items())}. "
+        f"Brier score {result['brier']:.3f} (0 is best, 2 worst).",
+        "",
+    ]
+    if not study.exact:
+        lines += [f"![differences by seed](claim-{number}.svg)" for number in range(len(result["claims"]))] + [""]
+    return "\n".join(lines)
+
+
+def scatter(study: Study) -> str:
+    """What the intervals promise."""
+    if study.exact:
+        return "The numbers are exact: they have no scatter."
+    level, error = f"{100 * (1 - study.share):.4g} %", f"{100 * study.alpha:g} %"
+    return (
+        f"Each interval holds the true mean with a chance of {level}; all claims and looks share an error of {error}."
+    )
+
+
+def arms(study: Study) -> list[str]:
+    """Each arm in a line."""
+    found = [f"Base: `{study.base}`" + settings(study.settings)] if study.base else []
+    for name, arm in study.arms.items():
+        found.append(f"- {name}: a function" if numbers_of(study, name) else f"- {name}{settings(arm)}")  # type: ignore[arg-type]
+    return found
+
+
+def settings(values: Mapping[str, object]) -> str:
+    return "".join(f" `{key}={value}`" for key, value in values.items())
+
+
+def row(claim: Mapping[str, Any]) -> str:
+    ends = ", ".join("∞" if end is None else f"{end:+.4g}" for end in (claim["low"], claim["high"]))
+    mean = "–" if claim["mean"] is None else f"{claim['mean']:+.4g}"
+    return f"| {claim['claim']} | {claim['verdict']} | {mean} | [{ends}] | {', '.join(claim['crashed']) or '0'} |"
+
+
+def plot(path: Path, claim: Mapping[str, Any], line: float, margin: float | None) -> None:
+    """A dot for every seed, the interval of the mean, and the pass line."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context({"svg.hashsalt": "gnomon", "svg.fonttype": "none", "font.size": 9}):
+        figure, axes = pyplot.subplots(figsize=(6, 1.6), layout="constrained")
+        values = [value for value in claim["values"].values() if value is not None]
+        axes.plot(values, [1] * len(values), "o", color="#4477aa", alpha=0.7, markersize=5)
+        if claim["mean"] is not None and None not in (claim["low"], claim["high"]):
+            half = [[claim["mean"] - claim["low"]], [claim["high"] - claim["mean"]]]
+            axes.errorbar([claim["mean"]], [0], xerr=half, fmt="s", color="#222222", capsize=4)
+        for at in lines(line, margin):
+            axes.axvline(at, color="#cc3311", linestyle="--", linewidth=1)
+        axes.set_yticks([0, 1], ["mean", "seeds"])
+        axes.set_ylim(-0.6, 1.6)
+        axes.set_xlabel(claim["claim"])
+        figure.savefig(path, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+def lines(line: float, margin: float | None) -> Sequence[float]:
+    if margin is None:
+        return [line] if math.isfinite(line) else []
+    return [-margin, margin]

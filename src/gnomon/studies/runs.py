@@ -1,0 +1,128 @@
+"""Arms × seeds in a pool of processes that are forked from one which has imported the libraries."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from gnomon.errors import GnomonError
+from gnomon.studies.design import load, numbers_of
+from gnomon.studies.folder import Cell, StudyFolder
+
+__all__ = ["Interrupted", "run_cells"]
+
+PRELOAD = (
+    "torch",
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+    "gnomon.launch.local",
+    "gnomon.launch.display",
+    "gnomon.studies.runs",
+)
+"""None of them starts a thread when it is imported."""
+CRASHED = 70
+"""Exit status of a run that raised; one that was killed is taken up again."""
+PR_SET_PDEATHSIG = 1
+
+Tell = Callable[[Cell, float], None]
+"""Is told of each cell that is done, and how many seconds it took here."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C, or a run that was killed: what is missing is run by the next call."""
+
+
+def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell) -> None:
+    """Run what is not done, `jobs` at a time.
+
+    A run that raises is a crash: it is noted and not tried again. A run that was cut off is resumed.
+
+    Raises: Interrupted after Ctrl-C, when every running run has ended after its step; or where a run was killed.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOAD))
+    waiting = [cell for cell in cells if not folder.done(cell)]
+    running: dict[BaseProcess, tuple[Cell, float]] = {}
+    killed: list[Cell] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                cell = waiting.pop(0)
+                process = context.Process(target=run_cell, args=(folder.folder, cell))
+                process.start()
+                running[process] = cell, time.monotonic()
+            ended = wait([process.sentinel for process in running])
+            for process in [process for process in running if process.sentinel in ended]:
+                process.join()
+                cell, began = running.pop(process)
+                if folder.done(cell):
+                    tell(cell, time.monotonic() - began)
+                else:
+                    killed.append(cell)
+    except KeyboardInterrupt:
+        end(list(running))
+        raise Interrupted("interrupted; the same command goes on") from None
+    except BaseException:
+        end(list(running))
+        raise
+    if killed:
+        raise Interrupted(f"{', '.join(map(str, killed))} did not end; the same command goes on")
+
+
+def end(processes: Sequence[BaseProcess]) -> None:
+    """Let runs end after their step."""
+    for process in processes:
+        if process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+    for process in processes:
+        process.join()
+
+
+def run_cell(folder: Path, cell: Cell) -> None:
+    """In a process of its own: one run, or one call of an arm's function."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setsid()  # A terminal's Ctrl-C reaches the study alone, which passes SIGTERM on.
+    here = StudyFolder(folder)
+    for path in (here.log(cell), here.crash(cell), here.numbers(cell), here.run(cell)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with here.log(cell).open("a") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        try:
+            made(here, cell)
+        except Exception as error:
+            text = str(error) if isinstance(error, GnomonError) else traceback.format_exc()
+            here.crash(cell).write_text(text + "\n")
+            sys.exit(CRASHED)
+
+
+def made(folder: StudyFolder, cell: Cell) -> None:
+    """Make what a cell is of, from where it stands."""
+    from gnomon.launch.display import Silent
+    from gnomon.launch.local import resume, start
+
+    study = load(folder.file)
+    function, run = numbers_of(study, cell.arm), folder.run(cell)
+    if function is not None:
+        numbers = {name: float(value) for name, value in function(cell.seed).items()}
+        part = folder.numbers(cell).with_suffix(".part")
+        part.write_text(json.dumps(numbers, indent=2, sort_keys=True) + "\n")
+        part.rename(folder.numbers(cell))
+    elif (run / "recipe.toml").exists():
+        resume(run, Silent()).close()
+    else:
+        shutil.rmtree(run, ignore_errors=True)  # A run that was killed before it was one.
+        start(run, study.config(cell.arm, cell.seed), Silent()).close()

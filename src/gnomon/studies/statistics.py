@@ -1,0 +1,101 @@
+"""What paired numbers, one for each seed, say: intervals, the effect that they can detect, and the verdict on a claim.
+
+The unit is the seed: differences are taken between two arms that share it, so rollouts and tasks lie within a unit.
+Means of few seeds follow Student's t; a bootstrap over three to five seeds covers 71 to 84 % in place of 95.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["ALPHA", "POWER", "Estimate", "Verdict", "detectable", "estimate", "judge_above", "judge_within", "power"]
+
+ALPHA = 0.05
+"""Error rate of a whole study."""
+POWER = 0.8
+"""Chance at which an effect counts as detectable."""
+
+
+class Verdict(StrEnum):
+    """On a claim, or on all claims of a study."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A mean over seeds with its interval."""
+
+    mean: float
+    low: float
+    high: float
+    deviation: float
+    """Standard deviation over seeds."""
+    seeds: int
+    level: float
+    """Chance that an interval made so holds the true mean: 0.95, or more where several claims share the error."""
+
+
+def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate:
+    """Mean of one value per seed, with Student's t interval of level 1 − alpha.
+
+    With one seed the interval is the whole line: nothing is known of the scatter.
+    """
+    count, mean = len(values), statistics.fmean(values)
+    if count < 2:
+        return Estimate(mean=mean, low=-math.inf, high=math.inf, deviation=math.nan, seeds=count, level=1 - alpha)
+    from scipy import stats
+
+    deviation = statistics.stdev(values)
+    half = float(stats.t.ppf(1 - alpha / 2, count - 1)) * deviation / math.sqrt(count)
+    return Estimate(mean=mean, low=mean - half, high=mean + half, deviation=deviation, seeds=count, level=1 - alpha)
+
+
+def judge_above(values: Sequence[float], line: float, alpha: float = ALPHA) -> Verdict:
+    """Whether the mean lies above a line: PASS or FAIL where the whole interval lies on one side of it."""
+    found = estimate(values, alpha)
+    if found.low > line:
+        return Verdict.PASS
+    return Verdict.FAIL if found.high < line else Verdict.INCONCLUSIVE
+
+
+def judge_within(values: Sequence[float], margin: float, alpha: float = ALPHA) -> Verdict:
+    """Whether the mean lies within ±margin, by two one-sided tests.
+
+    PASS: the interval of level 1 − 2·alpha lies within the margin. FAIL: that of level 1 − alpha lies outside it.
+    Source: Schuirmann 1987, J. Pharmacokin. Biopharm. 15.
+    """
+    inner, outer = estimate(values, 2 * alpha), estimate(values, alpha)
+    if -margin < inner.low and inner.high < margin:
+        return Verdict.PASS
+    return Verdict.FAIL if outer.low > margin or outer.high < -margin else Verdict.INCONCLUSIVE
+
+
+def power(effect: float, seeds: int, alpha: float = ALPHA) -> float:
+    """Chance that the interval of a study excludes 0 on the right side.
+
+    Args: effect: true mean of the differences, in standard deviations of a difference.
+    Equation: 1 − F(t) with F the noncentral t of n − 1 degrees of freedom at δ = effect·√n, t the quantile 1 − α/2.
+    """
+    from scipy import stats
+
+    limit = stats.t.ppf(1 - alpha / 2, seeds - 1)
+    return float(stats.nct.sf(limit, seeds - 1, effect * math.sqrt(seeds)))
+
+
+def detectable(seeds: int, alpha: float = ALPHA, at: float = POWER) -> float:
+    """The smallest effect that so many seeds detect with a chance of `at`, in standard deviations of a difference.
+
+    Infinite below two seeds.
+    """
+    if seeds < 2:
+        return math.inf
+    from scipy import optimize
+
+    return float(optimize.brentq(lambda effect: power(effect, seeds, alpha) - at, 0.0, 100.0, xtol=1e-6))

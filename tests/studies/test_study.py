@@ -1,0 +1,234 @@
+"""A study from its file to its verdict: registration, runs in a pool, crashes, kills, and bytes that repeat."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gnomon.errors import ConfigErrors, GnomonError, RunError
+from gnomon.studies import Claim, Study, load
+from gnomon.studies.command import EXIT, listed, run_study
+from gnomon.studies.folder import Cell, StudyFolder
+from gnomon.studies.outcome import brier, outcome
+from gnomon.studies.statistics import Verdict
+
+HEAD = "from gnomon.studies import Claim, Study, final, last_steps\n\n"
+COIN = (
+    HEAD
+    + """
+import random
+
+
+def fair(seed):
+    return {"heads": random.Random(seed).gauss(0.0, 1.0)}
+
+
+def loaded(seed):
+    return {"heads": random.Random(-1 - seed).gauss(SHIFT, 1.0)}
+
+
+study = Study(
+    question="Does the loaded coin show more heads?",
+    why="A study of functions needs no run.",
+    arms={"fair": fair, "loaded": loaded},
+    claims=[Claim(measure="heads", arm="loaded", than="fair")],
+    prediction={"PASS": 0.5, "FAIL": 0.25, "INCONCLUSIVE": 0.25},
+)
+"""
+)
+RUNS = (
+    HEAD
+    + """
+study = Study(
+    question="Does training at a rate of nearly zero gain less?",
+    why="A study of runs: two arms, two seeds, two steps each.",
+    base="char_count",
+    settings={"steps": 2, "prompts": 2, "group": 2, "eval.tasks": 4, "workers.count": 1},
+    arms={"still": {"lr": 1e-9}, "moving": {"lr": 1e-3}},
+    seeds=(0, 1),
+    measures={"final": final, "entropy": last_steps("entropy", 1)},
+    claims=[Claim(measure="final", arm="moving", than="still")],
+    prediction={"PASS": 0.1, "FAIL": 0.1, "INCONCLUSIVE": 0.8},
+)
+"""
+)
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "asked.py"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(("shift", "verdict"), [(3, "PASS"), (-3, "FAIL"), (0, "INCONCLUSIVE")])
+def test_a_study_of_functions_is_decided_by_rule(tmp_path, capsys, shift, verdict):
+    file = written(tmp_path, COIN.replace("SHIFT", str(shift)))
+    assert run_study(str(file), tmp_path / "coin", jobs=2) == EXIT[Verdict(verdict)]
+    result = json.loads((tmp_path / "coin" / "result.json").read_text())
+    assert result["verdict"] == verdict and len(result["claims"][0]["values"]) == 8
+    out = capsys.readouterr().out
+    assert "1.16 standard deviations" in out and result["sha256"] in out
+    page = (tmp_path / "coin" / "page.md").read_text()
+    assert f"**{verdict}** with 8 seeds." in page
+    assert (tmp_path / "coin" / "claim-0.svg").read_text().startswith("<?xml")
+
+
+def test_the_same_study_gives_the_same_bytes(tmp_path):
+    file = written(tmp_path, COIN.replace("SHIFT", "1"))
+    for name in ("a", "b"):
+        run_study(str(file), tmp_path / name / "coin", jobs=2)
+    for name in ("result.json", "page.md", "claim-0.svg"):
+        assert (tmp_path / "a" / "coin" / name).read_bytes() == (tmp_path / "b" / "coin" / name).read_bytes()
+
+
+def test_arms_of_runs_are_measured_and_a_finished_study_runs_nothing(tmp_path, capsys):
+    file = written(tmp_path, RUNS)
+    assert run_study(str(file), tmp_path / "rates", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
+    folder = StudyFolder(tmp_path / "rates")
+    assert {name for name in os.listdir(folder.folder / "runs" / "moving")} == {"0", "1"}
+    assert folder.result["measured"]["still"]["0"]["final"] == folder.measured(Cell("still", 0))["final"]
+    before = (tmp_path / "rates" / "result.json").read_bytes()
+    capsys.readouterr()
+    run_study(str(file), tmp_path / "rates", jobs=2)
+    assert "done in" not in capsys.readouterr().out
+    assert (tmp_path / "rates" / "result.json").read_bytes() == before
+
+
+def test_a_crash_counts_against_its_arm(tmp_path):
+    crash = COIN.replace("SHIFT", "3").replace(
+        'return {"heads": random.Random(-1', 'assert seed != 5\n    return {"heads": random.Random(-1'
+    )
+    file = written(tmp_path, crash)
+    assert run_study(str(file), tmp_path / "a", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
+    claim = StudyFolder(tmp_path / "a").result["claims"][0]
+    assert claim["crashed"] == ["loaded/5"] and claim["mean"] is None
+    assert "AssertionError" in StudyFolder(tmp_path / "a").crash(Cell("loaded", 5)).read_text()
+    valued = crash.replace("    prediction", '    crashed={"heads": -1e9},\n    prediction')
+    assert run_study(str(written(tmp_path, valued)), tmp_path / "b", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
+    assert StudyFolder(tmp_path / "b").result["claims"][0]["values"]["5"] < -1e8
+
+
+def test_a_changed_file_is_refused(tmp_path):
+    file = written(tmp_path, COIN.replace("SHIFT", "0"))
+    run_study(str(file), tmp_path / "coin", jobs=1)
+    file.write_text(file.read_text().replace("0.5", "0.4").replace("0.25}", "0.35}"))
+    with pytest.raises(RunError, match="E426"):
+        run_study(str(file), tmp_path / "coin", jobs=1)
+    copy = tmp_path / "coin" / "study.py"
+    copy.write_text(copy.read_text() + "\n")
+    with pytest.raises(RunError, match="E426"):
+        StudyFolder(tmp_path / "coin")
+
+
+def test_looks_share_the_error_and_stop_early(tmp_path):
+    text = COIN.replace("SHIFT", "9").replace("    claims", "    looks=(4, 8),\n    claims")
+    assert run_study(str(written(tmp_path, text)), tmp_path / "coin", jobs=2) == 0
+    result = StudyFolder(tmp_path / "coin").result
+    assert result["seeds"] == [0, 1, 2, 3] and result["claims"][0]["level"] == pytest.approx(0.975)
+
+
+MISTAKES = {
+    "no measure 'hats'": ('measure="final"', 'measure="hats"'),
+    "no arm 'movin'": ('arm="moving"', 'arm="movin"'),
+    "has 1 seed": ("seeds=(0, 1)", "seeds=(0,)"),
+    "named twice": ("seeds=(0, 1)", "seeds=(1, 1)"),
+    "have no base|has no base": ('base="char_count"', 'base=""'),
+    "add up to 1": ('"PASS": 0.1', '"PASS": 0.9'),
+    "do not rise": ("    claims", "    looks=(1,),\n    claims"),
+    "optim.lr": ('{"lr": 1e-9}', '{"optim.lrr": 0.0}'),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_mistakes_are_told_before_anything_runs(tmp_path, what):
+    old, new = MISTAKES[what]
+    assert old in RUNS
+    file = written(tmp_path, RUNS.replace(old, new, 1))
+    with pytest.raises(ConfigErrors, match=what):
+        run_study(str(file), tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize("text", ["", "study = 1", "1/0", "def ("])
+def test_a_file_that_is_no_study_is_an_error_of_the_user(tmp_path, text):
+    with pytest.raises(GnomonError, match="E095"):
+        load(written(tmp_path, text))
+
+
+def test_a_study_killed_at_any_point_goes_on_and_ends_the_same(tmp_path):
+    """Killed with SIGKILL three times, its runs with it: no process is left, and the result has the same bytes."""
+    file = written(tmp_path, RUNS)
+    run_study(str(file), tmp_path / "whole" / "rates", jobs=2)
+    words = ["study", str(file), "--folder", str(tmp_path / "killed" / "rates"), "--jobs", "2"]
+    for seconds in (2.0, 5.0, 8.0):
+        process = subprocess.Popen([sys.executable, "-m", "gnomon", *words], stdout=subprocess.DEVNULL)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+    deadline = time.monotonic() + 10
+    while (left := using(tmp_path / "killed")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+    assert run_study(str(file), tmp_path / "killed" / "rates", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
+    for name in ("result.json", "page.md", "claim-0.svg"):
+        assert (tmp_path / "killed" / "rates" / name).read_bytes() == (tmp_path / "whole" / "rates" / name).read_bytes()
+
+
+def using(folder: Path) -> list[int]:
+    """Processes that have a file of the folder open."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                links = [os.readlink(link) for link in (entry / "fd").iterdir()]
+            except OSError:
+                continue
+            if any(link.startswith(str(folder)) for link in links):
+                found.append(int(entry.name))
+    return found
+
+
+def claimed(claim: Claim, **more: object) -> Study:
+    return Study(
+        question="?", why="", arms={"a": dict, "b": dict}, claims=[claim],
+        prediction={"PASS": 1.0, "FAIL": 0.0, "INCONCLUSIVE": 0.0}, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("claim", "values", "verdict"),
+    [
+        (Claim(measure="m", arm="a", above=0.5), [1.0, 1.1, 0.9], "PASS"),
+        (Claim(measure="m", arm="a", above=2.0), [1.0, 1.1, 0.9], "FAIL"),
+        (Claim(measure="m", arm="a", within=2.0), [1.0, 1.1, 0.9], "PASS"),
+        (Claim(measure="m", arm="a", within=0.5), [1.0, 1.1, 0.9], "FAIL"),
+        (Claim(measure="m", arm="a", above=0.99), [1.0, 1.1, 0.9], "INCONCLUSIVE"),
+    ],
+)
+def test_the_rule(claim, values, verdict):
+    measured = {"a": {seed: {"m": value} for seed, value in enumerate(values)}}
+    assert outcome(claimed(claim), measured, range(3)).verdict == verdict
+
+
+def test_exact_numbers_have_no_scatter():
+    measured = {"a": {0: {"m": 1e-12}}}
+    found = outcome(claimed(Claim(measure="m", arm="a", within=1e-9), exact=True), measured, [0])
+    assert found.verdict is Verdict.PASS
+
+
+def test_the_score_of_a_prediction():
+    assert brier({"PASS": 0.7, "FAIL": 0.1, "INCONCLUSIVE": 0.2}, Verdict.PASS) == pytest.approx(0.09 + 0.01 + 0.04)
+
+
+def test_every_study_that_ships_is_listed(tmp_path):
+    rows = listed(tmp_path)
+    assert all(row["question"].endswith("?") and row["verdict"] == "not run" for row in rows)
