@@ -88,17 +88,23 @@ def test_the_same_study_gives_the_same_bytes(tmp_path):
         assert (tmp_path / "a" / "coin" / name).read_bytes() == (tmp_path / "b" / "coin" / name).read_bytes()
 
 
-def test_arms_of_runs_are_measured_and_a_finished_study_runs_nothing(tmp_path, capsys):
-    file = written(tmp_path, RUNS)
-    assert run_study(str(file), tmp_path / "rates", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
-    folder = StudyFolder(tmp_path / "rates")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A study of runs that nobody touched."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert run_study(str(written(folder, RUNS)), folder / "rates", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
+    return folder
+
+
+def test_arms_of_runs_are_measured_and_a_finished_study_runs_nothing(whole, capsys):
+    folder = StudyFolder(whole / "rates")
     assert {name for name in os.listdir(folder.folder / "runs" / "moving")} == {"0", "1"}
     assert folder.result["measured"]["still"]["0"]["final"] == folder.measured(Cell("still", 0))["final"]
-    before = (tmp_path / "rates" / "result.json").read_bytes()
+    before = (whole / "rates" / "result.json").read_bytes()
     capsys.readouterr()
-    run_study(str(file), tmp_path / "rates", jobs=2)
+    run_study(str(whole / "asked.py"), whole / "rates", jobs=2)
     assert "done in" not in capsys.readouterr().out
-    assert (tmp_path / "rates" / "result.json").read_bytes() == before
+    assert (whole / "rates" / "result.json").read_bytes() == before
 
 
 def test_a_crash_counts_against_its_arm(tmp_path):
@@ -162,10 +168,9 @@ def test_a_file_that_is_no_study_is_an_error_of_the_user(tmp_path, text):
         load(written(tmp_path, text))
 
 
-def test_a_study_killed_at_any_point_goes_on_and_ends_the_same(tmp_path):
+def test_a_study_killed_at_any_point_goes_on_and_ends_the_same(whole, tmp_path):
     """Killed with SIGKILL three times, its runs with it: no process is left, and the result has the same bytes."""
-    file = written(tmp_path, RUNS)
-    run_study(str(file), tmp_path / "whole" / "rates", jobs=2)
+    file = whole / "asked.py"
     words = ["study", str(file), "--folder", str(tmp_path / "killed" / "rates"), "--jobs", "2"]
     for seconds in (2.0, 5.0, 8.0):
         process = subprocess.Popen([sys.executable, "-m", "gnomon", *words], stdout=subprocess.DEVNULL)
@@ -180,7 +185,7 @@ def test_a_study_killed_at_any_point_goes_on_and_ends_the_same(tmp_path):
     assert not left
     assert run_study(str(file), tmp_path / "killed" / "rates", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
     for name in ("result.json", "page.md", "claim-0.svg"):
-        assert (tmp_path / "killed" / "rates" / name).read_bytes() == (tmp_path / "whole" / "rates" / name).read_bytes()
+        assert (tmp_path / "killed" / "rates" / name).read_bytes() == (whole / "rates" / name).read_bytes()
 
 
 def using(folder: Path) -> list[int]:
