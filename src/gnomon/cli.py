@@ -367,9 +367,13 @@ def replay(
 
 @app.command()
 def verify(folder: RunFolder, as_json: Json = False) -> None:
-    """Recompute the hash of every record and checkpoint of a run."""
+    """Recompute the hash of every record and checkpoint of a run, or of all runs of a study."""
     from gnomon.store import verify as check
 
+    if (folder / "registered.json").exists():
+        from gnomon.studies.command import verify_study
+
+        sys.exit(verify_study(folder))
     report = check(folder)
     problems = [str(problem) for problem in report.problems]
     facts = {"records": report.records, "fingerprint": report.fingerprint, "problems": problems}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from gnomon.errors import ConfigErrors, GnomonError, RunError
 from gnomon.studies import Claim, Study, load
-from gnomon.studies.command import EXIT, listed, run_study
+from gnomon.studies.command import EXIT, listed, run_study, verify_study
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.outcome import brier, outcome
 from gnomon.studies.statistics import Verdict
@@ -130,7 +131,25 @@ def test_a_changed_file_is_refused(tmp_path):
     copy = tmp_path / "coin" / "study.py"
     copy.write_text(copy.read_text() + "\n")
     with pytest.raises(RunError, match="E426"):
-        StudyFolder(tmp_path / "coin")
+        _ = StudyFolder(tmp_path / "coin").study
+
+
+def test_verify_finds_what_was_changed_after_the_fact(whole, tmp_path, capsys):
+    assert verify_study(whole / "rates") == 0
+    copy = tmp_path / "rates"
+
+    def changed(path: str, old: str, new: str) -> str:
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(whole / "rates", copy)
+        (copy / path).write_text((copy / path).read_text().replace(old, new, 1))
+        assert verify_study(copy) == 1
+        return capsys.readouterr().out
+
+    assert "E426" in changed("study.py", "0.8", "0.7")
+    assert "E428" in changed("result.json", '"verdict": "INCONCLUSIVE"', '"verdict": "PASS"')
+    assert "E405" in changed("runs/still/0/recipe.toml", "seed = 0", "seed = 3")
+    other = json.loads((whole / "rates" / "registered.json").read_text())["sha256"]
+    assert changed("registered.json", other, "0" * 64).count("E426") == 5  # The file, and four runs.
 
 
 def test_looks_share_the_error_and_stop_early(tmp_path):

@@ -58,6 +58,10 @@ from gnomon.types import EMPTY
 __all__ = ["Parts", "build", "create", "measure", "numerics", "resume", "sampler", "start"]
 
 
+REGISTERED = ("prediction", "study")
+"""SHA-256 of what was registered before the run began; the first record holds them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What the page takes."""
@@ -109,9 +113,18 @@ def sampler(config: RunConfig, env: Env, renderer: Renderer) -> tuple[Embedded, 
 
 
 def start(
-    folder: Path, config: RunConfig, console: Console, env: Env | None = None, passed: Passed = NOTHING
+    folder: Path,
+    config: RunConfig,
+    console: Console,
+    env: Env | None = None,
+    passed: Passed = NOTHING,
+    *,
+    genesis: Mapping[str, Any] = EMPTY,
 ) -> RunReader:
-    """Run a configuration in a new folder, to its end or until it is told to stop."""
+    """Run a configuration in a new folder, to its end or until it is told to stop.
+
+    Args: genesis: more for the first record, which fixes the whole run.
+    """
     require_passed(config, passed, folder)
     env = make_env(config.env) if env is None else env
     config = anchored(config, env)
@@ -123,7 +136,7 @@ def start(
     except BaseException:
         parts.actor.workers.close()
         raise
-    store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(passed)})
+    store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(passed)}, genesis)
     try:
         with store:
             go(store, config, parts, console, passed.observers)
@@ -134,16 +147,22 @@ def start(
 
 
 def create(
-    folder: Path | str, config: RunConfig, parts: Parts, env: Env | None = None, facts: Mapping[str, Any] = EMPTY
+    folder: Path | str,
+    config: RunConfig,
+    parts: Parts,
+    env: Env | None = None,
+    facts: Mapping[str, Any] = EMPTY,
+    genesis: Mapping[str, Any] = EMPTY,
 ) -> Run:
     """A new run folder for these parts, with its recipe, manifest and first record.
 
-    Args: env: the environment that is played, if `parts` hold only some of its tasks; facts: more for the manifest.
+    Args: env: the environment that is played, if `parts` hold only some of its tasks; facts: more for the manifest;
+        genesis: more for the first record.
     """
     env, recipe, tier = env or parts.env, to_toml(config), parts.engine.tier
     known = manifest(config, env, tier=tier.value, mismatch=parts.mismatch) | {"signed": signature(recipe), **facts}
     why = "; ".join(reasons(config, env, tier))
-    return Run.create(folder, recipe=recipe, manifest=known, genesis=opening(config, env), varies=why)
+    return Run.create(folder, recipe=recipe, manifest=known, genesis={**opening(config, env), **genesis}, varies=why)
 
 
 def announce(config: RunConfig, env: Env, teller: Teller) -> None:
@@ -186,8 +205,7 @@ def resume(
         now = manifest(config, env, tier=parts.engine.tier.value, mismatch=parts.mismatch)
         store.tolerate = tolerated(reader, config, env, now, accept_divergence)
         store.rewind(0)
-        predicted = {"prediction": reader.prediction} if reader.prediction else {}
-        first = opening(config, env) | predicted
+        first = opening(config, env) | {name: reader.genesis[name] for name in REGISTERED if name in reader.genesis}
         store.append([Record(kind="genesis", body=first)])  # E403 if recipe or model have changed.
         for difference in changes(reader.manifest, now | {"objects": source_of(passed)}):
             teller.message(f"Not as when the run began: {difference}.")

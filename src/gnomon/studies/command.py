@@ -8,16 +8,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gnomon.errors import ConfigError, ResourceError
+from gnomon.errors import ConfigError, ResourceError, RunError
 from gnomon.launch.lines import say
 from gnomon.studies.design import Study, load
 from gnomon.studies.folder import Cell, StudyFolder
-from gnomon.studies.outcome import Outcome, cells_of, measured_of, outcome, write_result
+from gnomon.studies.outcome import Outcome, cells_of, measured_of, outcome, result_of, write_result
 from gnomon.studies.page import write_page
 from gnomon.studies.runs import Interrupted, run_cells
 from gnomon.studies.statistics import POWER, Verdict, detectable
 
-__all__ = ["EXIT", "listed", "listed_text", "run_study", "source_of"]
+__all__ = ["EXIT", "listed", "listed_text", "run_study", "source_of", "verify_study"]
 
 LIBRARY = Path(__file__).with_name("library")
 EXIT = {Verdict.PASS: 0, Verdict.FAIL: 3, Verdict.INCONCLUSIVE: 4}
@@ -41,7 +41,7 @@ def run_study(name: str, folder: Path | None = None, jobs: int | None = None) ->
     require_libraries()
     source = source_of(name)
     folder = folder or Path("studies") / source.stem.replace("_", "-")
-    here = StudyFolder(folder, source)
+    here = StudyFolder.register(folder, source)
     study, jobs = here.study, jobs or max(1, (os.cpu_count() or 2) - 1)
     announce(here, jobs)
     try:
@@ -81,6 +81,21 @@ def announce(folder: StudyFolder, jobs: int) -> None:
             f"{100 * POWER:.0f} %."
         )
     say(f"registered sha256 {folder.hash}")
+
+
+def verify_study(folder: Path) -> int:
+    """Say what of a study was changed after the fact. Returns: 0 where nothing was, else 1."""
+    here = StudyFolder(folder)
+    problems = list(here.problems())
+    if not problems and (result := here.result) is not None:
+        found = outcome(here.study, measured_of(here, result["seeds"]), result["seeds"])
+        if result_of(here, found) != result:
+            why = "its runs give other numbers"
+            problems.append(RunError("E428", "result.json is not the result of the study", where=str(folder), why=why))
+    for problem in problems:
+        say(str(problem))
+    say(f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in {folder}")
+    return 1 if problems else 0
 
 
 class Progress:

@@ -6,12 +6,14 @@ import json
 import shlex
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import RunError
-from gnomon.store import RunReader, RunStatus
+from gnomon.store import RunReader, RunStatus, verify
 from gnomon.studies.design import Study, load, sha256
 
 __all__ = ["Cell", "StudyFolder"]
@@ -31,27 +33,37 @@ class Cell:
 class StudyFolder:
     """Reads and writes one folder.
 
-    The first call copies the study's file into it and notes its SHA-256 and the time. Later calls refuse a file that
-    has changed since: question, arms, pass line and prediction stay as they were before the first run.
-
-    Args: source: the file of the study; None: the one that the folder holds.
-    Raises: RunError E425 for a folder that is not a study's, E426 for a file that has changed.
+    Raises: RunError E425 for a folder that is not a study's.
     """
 
-    def __init__(self, folder: Path, source: Path | None = None) -> None:
-        self.folder = folder
-        self.file, self.registration = folder / "study.py", folder / "registered.json"
-        if source is not None and not self.registration.exists():
-            load(source)  # Its mistakes are told before anything is written.
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, self.file)
-            registered = {"sha256": sha256(self.file), "at": time.time()}
-            self.registration.write_text(json.dumps(registered, indent=2) + "\n")
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file, self.registration = folder, folder / "study.py", folder / "registered.json"
         if not self.registration.exists():
             fix = "gnomon study FILE --folder FOLDER"
             raise RunError("E425", "the folder holds no study", where=str(folder), fix=fix)
-        self.require_unchanged(source)
-        self.study: Study = load(self.file)
+
+    @classmethod
+    def register(cls, folder: Path, source: Path) -> StudyFolder:
+        """The folder of a study. The first call copies the study's file into it, and notes its SHA-256 and the time.
+
+        Raises: RunError E426 where the file has changed since.
+        """
+        registration = folder / "registered.json"
+        if not registration.exists():
+            load(source)  # Its mistakes are told before anything is written.
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / "study.py")
+            registered = {"sha256": sha256(source), "at": time.time()}
+            registration.write_text(json.dumps(registered, indent=2) + "\n")
+        found = cls(folder)
+        found.require_unchanged(source)
+        return found
+
+    @cached_property
+    def study(self) -> Study:
+        """Raises: RunError E426 where the file is not the one that was registered."""
+        self.require_unchanged()
+        return load(self.file)
 
     @property
     def hash(self) -> str:
@@ -61,7 +73,7 @@ class StudyFolder:
     def require_unchanged(self, source: Path | None = None) -> None:
         """Raises: RunError E426, where the folder's file, or `source`, is not the one that was registered."""
         for path in filter(None, (self.file, source)):
-            if sha256(path) != self.hash:
+            if not path.is_file() or sha256(path) != self.hash:
                 raise RunError(
                     "E426",
                     "the study has changed since it was registered",
@@ -106,6 +118,23 @@ class StudyFolder:
             return None
         with RunReader(self.run(cell)) as reader:
             return {name: float(measure(reader)) for name, measure in self.study.measures.items()}
+
+    def problems(self) -> Iterator[RunError]:
+        """What was changed after the fact, in the registered file, the runs, or the result."""
+        try:
+            self.require_unchanged()
+        except RunError as error:
+            yield error
+        for run in sorted((self.folder / "runs").glob("*/*/")):
+            yield from verify(run).problems
+            with RunReader(run) as reader:
+                if reader.genesis.get("study") != self.hash:
+                    yield RunError(
+                        "E426",
+                        "the run was not started by the study as it is registered",
+                        where=str(run),
+                        why=f"its first record holds the SHA-256 {reader.genesis.get('study', '(none)')}",
+                    )
 
     @property
     def result(self) -> dict[str, Any] | None:

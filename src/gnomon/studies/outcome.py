@@ -13,7 +13,7 @@ from gnomon.studies.design import Claim, Study
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.statistics import Estimate, Verdict, estimate, judge_above, judge_within
 
-__all__ = ["Decided", "Outcome", "brier", "decided", "outcome", "write_result"]
+__all__ = ["Decided", "Outcome", "brier", "decided", "outcome", "result_of", "write_result"]
 
 Measured = Mapping[str, Mapping[int, Mapping[str, float] | None]]
 """By arm and seed, every measure; None where the run crashed."""
@@ -117,6 +117,14 @@ def brier(prediction: Mapping[str, float], verdict: Verdict) -> float:
 
 def write_result(folder: StudyFolder, found: Outcome) -> dict[str, Any]:
     """Write `result.json`: the same numbers give the same bytes."""
+    result = result_of(folder, found)
+    text = json.dumps(result, indent=2, sort_keys=True, allow_nan=False)
+    (folder.folder / "result.json").write_text(text + "\n")
+    return result
+
+
+def result_of(folder: StudyFolder, found: Outcome) -> dict[str, Any]:
+    """The result in plain values."""
     study = folder.study
     result = {
         "question": study.question,
@@ -140,9 +148,7 @@ def write_result(folder: StudyFolder, found: Outcome) -> dict[str, Any]:
             for arm, of_arm in found.measured.items()
         },
     }
-    text = json.dumps(plain(result), indent=2, sort_keys=True, allow_nan=False)
-    (folder.folder / "result.json").write_text(text + "\n")
-    return result
+    return dict(plain(result))
 
 
 def plain(value: Any) -> Any:

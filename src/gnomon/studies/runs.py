@@ -125,4 +125,4 @@ def made(folder: StudyFolder, cell: Cell) -> None:
         resume(run, Silent()).close()
     else:
         shutil.rmtree(run, ignore_errors=True)  # A run that was killed before it was one.
-        start(run, study.config(cell.arm, cell.seed), Silent()).close()
+        start(run, study.config(cell.arm, cell.seed), Silent(), genesis={"study": folder.hash}).close()
