@@ -146,7 +146,9 @@ def checks(study: Study) -> list[tuple[bool, str, str, str]]:
     """Conditions that must not hold: what is wrong, why, and a fix."""
     runs = [name for name in study.arms if numbers_of(study, name) is None]
     total = math.fsum(study.prediction.values())
-    named = [(claim.measure, study.measures, "measure") for claim in study.claims if runs]
+    named: list[tuple[str, Mapping[str, Any], str]] = [
+        (claim.measure, study.measures, "measure") for claim in study.claims if runs
+    ]
     named += [(arm, study.arms, "arm") for claim in study.claims for arm in (claim.arm, claim.than) if arm]
     unknown = [
         (True, f"there is no {kind} {name!r}", f"the study has {', '.join(known) or 'none'}", nearest(name, known))

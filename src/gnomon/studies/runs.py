@@ -60,13 +60,13 @@ def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell)
         while waiting or running:
             while waiting and len(running) < jobs:
                 cell = waiting.pop(0)
-                process = context.Process(target=run_cell, args=(folder.folder, cell))
+                process: BaseProcess = context.Process(target=run_cell, args=(folder.folder, cell))
                 process.start()
                 running[process] = cell, time.monotonic()
             ended = wait([process.sentinel for process in running])
-            for process in [process for process in running if process.sentinel in ended]:
-                process.join()
-                cell, began = running.pop(process)
+            for gone in [process for process in running if process.sentinel in ended]:
+                gone.join()
+                cell, began = running.pop(gone)
                 if folder.done(cell):
                     tell(cell, time.monotonic() - began)
                 else:

@@ -1,10 +1,12 @@
 """Whether an objective changes lengths where length earns nothing, by enumeration."""
 
+from collections.abc import Callable
+
 from gnomon.objectives import length_bias, objective
 from gnomon.studies import Claim, Study
 
 
-def bias_of(name: str):
+def bias_of(name: str) -> Callable[[int], dict[str, float]]:
     def measured(seed: int) -> dict[str, float]:
         found = length_bias(objective(name))
         return {"right answers": found.right, "wrong answers": found.wrong}
