@@ -31,13 +31,12 @@ def start(env: str, threads: int) -> dict[str, object]:
     import torch
 
     from gnomon.config import Source, resolve
-    from gnomon.launch.find import make_env
-    from gnomon.launch.local import sampler
+    from gnomon.launch.local import build
 
     config, _ = resolve([Source({"env": env, "threads": threads}, {})])
     torch.set_num_threads(config.threads)
-    engine, _, gap = sampler(config, make_env(config.env))
-    return {"tier": engine.tier.value, "gap": gap}
+    parts = build(config)
+    return {"tier": parts.engine.tier.value, "gap": parts.mismatch}
 
 
 def forked(env: str, threads: int) -> dict[str, object]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 OPEN = {
     "env": "str | Mapping[str, Any]",
     "objective": "Objective | ObjectiveSettings | Row",
-    "engine": "str | Engine",
+    "engine": "str | EngineSettings | Engine",
     "learner": "str | Learner",
 }
 """Tables with options of their own, which no one type names, and parts that may be objects."""
@@ -125,6 +125,8 @@ def spelled(kind: Any) -> str:
         return f"Literal[{', '.join(map(repr, get_args(kind)))}]"
     if origin in (Union, types.UnionType):
         return " | ".join("None" if part is type(None) else spelled(part) for part in get_args(kind))
+    if origin is dict:
+        return "Mapping[str, Any]"
     if origin is list:
         return f"list[{spelled(get_args(kind)[0])}]"
     if table(kind):

@@ -157,6 +157,27 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
 
 
 @app.command()
+def mismatch(
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="tiny, or a model folder.")],
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how far sampler and learner are apart, by dtype and engine: gnomon mismatch tiny env=arithmetic"""
+    from gnomon.config import Source, overrides, resolve
+    from gnomon.launch.find import check_env_config, check_policy_config
+
+    given = Source({"policy": policy}, {"policy": f"the command line: {policy}"})
+    config, _ = resolve([given, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
+    from gnomon.launch.mismatch import lines, lines_text
+
+    if as_json:
+        put(json.dumps([line.body() for line in lines(config, lambda what: None)], indent=1))
+        return
+    found = list(lines(config, lambda what: put(f"measuring {what}", file=sys.stderr)))
+    put(lines_text(found))
+
+
+@app.command()
 def sanity(
     what: EnvName,
     settings: Settings = None,

@@ -52,7 +52,7 @@ OURS = {
 BATCH = "a step has rollout.prompts x rollout.group rollouts; the size of a micro-batch changes no result"
 DEVICE = "training runs on one device (policy.device), in one process"
 SAMPLING = "replies are sampled from the full distribution at rollout.temperature, since that distribution is trained"
-ENGINE = "there is one engine, in the same process as the learner"
+ENGINE = "engine.type=vllm engine.python=PATH samples with vLLM, in a process of its own (docs/engines.md)"
 TRACKER = "a run is recorded in its folder; gnomon show RUN reads it"
 LAG = "every rollout is sampled with the current weights"
 

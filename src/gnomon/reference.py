@@ -96,6 +96,8 @@ def values_of(field: Any) -> str:
     kind = field.annotation
     if get_origin(kind) is Literal:
         return " · ".join(get_args(kind))
+    if get_origin(kind) is dict:
+        return "table"
     if get_origin(kind) is list:
         inner = get_args(kind)[0]
         inner = get_args(inner)[0] if get_origin(inner) is not None or hasattr(inner, "__metadata__") else inner

@@ -15,6 +15,7 @@ __all__ = [
     "AuditSettings",
     "BudgetSettings",
     "CriticSettings",
+    "EngineSettings",
     "EvalSettings",
     "LoraSettings",
     "Objective",
@@ -299,6 +300,24 @@ class AuditSettings(TypedDict, total=False):
     """Rules of `gnomon audit` whose findings you accept. They no longer stop the run."""
 
 
+class EngineSettings(TypedDict, total=False):
+    """What samples."""
+
+    type: str
+    """`embedded`: this process. `vllm`: vLLM, in a process and an environment of its own. `object:NAME` was passed to
+    `gnomon.train` as a Python object."""
+    python: str
+    """The Python interpreter of the environment that has vLLM. Only for `vllm`, as are the following settings."""
+    cache_gib: float
+    """Memory for keys and values, in GiB. 0 lets vLLM choose."""
+    seconds: float
+    """Time without any answer, in seconds, after which a worker that has work counts as hung and is replaced."""
+    restarts: int
+    """Most replacements of the worker in a row without a completion between them, before the run stops."""
+    arguments: Mapping[str, Any]
+    """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
+
+
 class ObjectiveSettings(TypedDict, total=False):
     """An objective and its options."""
 
@@ -420,8 +439,7 @@ class Settings(TypedDict, total=False):
     eval: EvalSettings
     save: SaveSettings
     audit: AuditSettings
-    engine: str | Engine
-    """What samples: `embedded`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
+    engine: str | EngineSettings | Engine
     learner: str | Learner
     """What trains: `local`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
     prompts: int

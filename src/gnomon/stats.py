@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import math
 import statistics
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["Interval", "Max", "Mean", "Stat", "Sum", "difference_interval", "mean_interval", "merge", "pass_at_k"]
+__all__ = [
+    "At",
+    "Interval",
+    "Max",
+    "Mean",
+    "Quantile",
+    "Stat",
+    "Sum",
+    "difference_interval",
+    "mean_interval",
+    "merge",
+    "pass_at_k",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,34 @@ class Max:
         return self if math.isnan(self.value) or self.value >= other.value else other
 
 
-Stat = Sum | Mean | Max
+@dataclass(frozen=True, slots=True)
+class At:
+    """What stands at the maximum of something else."""
+
+    most: float
+    value: float
+
+    def __add__(self, other: At) -> At:
+        return self if math.isnan(self.most) or self.most >= other.most else other
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """The smallest value that at least this share of the values does not exceed."""
+
+    values: array[float]
+    share: float
+
+    def __add__(self, other: Quantile) -> Quantile:
+        return Quantile(self.values + other.values, self.share)
+
+    @property
+    def value(self) -> float:
+        place = math.ceil(self.share * len(self.values)) - 1
+        return sorted(self.values)[max(0, place)] if self.values else math.nan
+
+
+Stat = Sum | Mean | Max | At | Quantile
 Stats = dict[str, Stat]
 
 

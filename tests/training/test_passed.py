@@ -54,7 +54,7 @@ def test_objects_give_the_records_that_names_give(named, tmp_path):
     assert list(bodies(tmp_path / "r")) == list(bodies(named))
     recipe = tomllib.loads((tmp_path / "r" / "recipe.toml").read_text())
     assert recipe["env"]["type"] == "char_count"
-    assert (recipe["engine"], recipe["learner"]) == ("object:Wrapped", "object:LocalLearner")
+    assert (recipe["engine"]["type"], recipe["learner"]) == ("object:Wrapped", "object:LocalLearner")
     assert recipe["objective"] == {"type": "object:dr_grpo"}
     with RunReader(tmp_path / "r") as reader:
         sources = reader.manifest["objects"]
@@ -86,7 +86,9 @@ def test_a_run_with_objects_says_that_no_command_can_resume_it(named, tmp_path):
         ({"engine": gnomon.Embedded}, "engine is the class Embedded"),
         ({"learner": 3}, "learner is a int, which has no"),
         ({"objective": 3}, "objective is a int, which is no objective"),
-        ({"engine": "vllm"}, "engine is 'vllm'"),
+        ({"engine": "sglang"}, "engine.type is 'sglang'"),
+        ({"engine": "vllm"}, "engine.type=vllm needs engine.python"),
+        ({"engine": {"python": "/bin/python"}}, "engine.python cannot be used with engine.type=embedded"),
         ({"learner": "remote"}, "learner is 'remote'"),
     ],
 )

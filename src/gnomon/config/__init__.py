@@ -2,12 +2,13 @@
 
 from gnomon.config.mistakes import unknown_objective
 from gnomon.config.resolve import resolve
-from gnomon.config.sections import DEFAULTS, Env, Eval, Objective, Players, Policy, Rollout, RunConfig
+from gnomon.config.sections import DEFAULTS, Engine, Env, Eval, Objective, Players, Policy, Rollout, RunConfig
 from gnomon.config.sources import SHORT, Origins, Source, leaves, load, overrides, recorded, to_toml
 
 __all__ = [
     "DEFAULTS",
     "SHORT",
+    "Engine",
     "Env",
     "Eval",
     "Objective",

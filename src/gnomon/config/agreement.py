@@ -18,11 +18,40 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
 
     Of an objective that was passed as an object nothing is known here.
     """
+    yield from engine(config, origins)
     if config.objective.type.startswith(OBJECT):
         yield from sizes(config, origins)
         return
     for check in (group_size, budget_rewards, demonstrations, shaping, choice_of_tasks, offline, sizes):
         yield from check(config, origins)
+
+
+def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """An engine without its environment, or an environment without its engine."""
+    kind, python = config.engine.type, config.engine.python
+    if kind == "vllm" and not python:
+        yield ConfigError(
+            "E045",
+            "engine.type=vllm needs engine.python",
+            where=origins.get("engine.type", "engine.type"),
+            why="vLLM has an environment of its own, which this interpreter belongs to",
+            fix="engine.python=PATH/bin/python of the environment with vLLM (docs/engines.md)",
+        )
+    if kind == "vllm" and config.policy.lora.rank:
+        yield ConfigError(
+            "E045",
+            "engine.type=vllm cannot sample with an adapter",
+            where=origins.get("policy.lora.rank", "policy.lora.rank"),
+            why="this engine loads every parameter of the model",
+            fix="engine=embedded, or policy.lora.rank=0",
+        )
+    if kind != "vllm" and python:
+        yield ConfigError(
+            "E045",
+            f"engine.python cannot be used with engine.type={kind}",
+            where=origins.get("engine.python", "engine.python"),
+            fix=f"engine.type=vllm, or leave out engine.python for {kind}",
+        )
 
 
 def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from gnomon.objectives.declaration import Declaration
 from gnomon.objectives.options import declared
 
-__all__ = ["DEFAULTS", "Env", "Eval", "Objective", "Players", "Policy", "Rollout", "RunConfig"]
+__all__ = ["DEFAULTS", "Engine", "Env", "Eval", "Objective", "Players", "Policy", "Rollout", "RunConfig"]
 
 
 class Section(BaseModel):
@@ -237,6 +237,24 @@ class Objective(Section):
         return self.declared.least_group(self.options)
 
 
+class Engine(Section):
+    """What samples."""
+
+    type: Annotated[str, Field(pattern="^(embedded|vllm|object:.+)$")] = "embedded"
+    """`embedded`: this process. `vllm`: vLLM, in a process and an environment of its own. `object:NAME` was passed to
+    `gnomon.train` as a Python object."""
+    python: str = ""
+    """The Python interpreter of the environment that has vLLM. Only for `vllm`, as are the following settings."""
+    cache_gib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Memory for keys and values, in GiB. 0 lets vLLM choose."""
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0
+    """Time without any answer, in seconds, after which a worker that has work counts as hung and is replaced."""
+    restarts: Annotated[int, Field(ge=0)] = 3
+    """Most replacements of the worker in a row without a completion between them, before the run stops."""
+    arguments: dict[str, bool | int | float | str] = {}
+    """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
+
+
 class RunConfig(Section):
     """Everything that decides a run's bytes, besides the machine."""
 
@@ -258,8 +276,7 @@ class RunConfig(Section):
     eval: Eval = Eval()
     save: Save = Save()
     audit: Audit = Audit()
-    engine: Annotated[str, Field(pattern="^(embedded|object:.+)$")] = "embedded"
-    """What samples: `embedded`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
+    engine: Engine = Engine()
     learner: Annotated[str, Field(pattern="^(local|object:.+)$")] = "local"
     """What trains: `local`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
 

@@ -21,7 +21,7 @@ Origins = Mapping[str, str]
 """Dotted key to where it was given."""
 
 SHORT = {
-    "env": "env.type", "policy": "policy.path", "objective": "objective.type",
+    "env": "env.type", "policy": "policy.path", "objective": "objective.type", "engine": "engine.type",
     "prompts": "rollout.prompts", "group": "rollout.group", "max_tokens": "rollout.max_tokens",
     "steps": "budget.steps", "seconds": "budget.seconds", "lr": "optim.lr",
 }  # fmt: skip

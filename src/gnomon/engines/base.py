@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gnomon.models.weights import WeightsRef
+from gnomon.stats import Stats
 from gnomon.types import Completion, Request
 
-__all__ = ["Engine", "Tier", "sample_all"]
+__all__ = ["Counted", "Engine", "Tier", "sample_all"]
 
 
 class Tier(StrEnum):
@@ -44,6 +45,15 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Counted(Protocol):
+    """An engine that counts what went wrong."""
+
+    def counts(self) -> Stats:
+        """Since the last call, as metrics of a step."""
+        ...
 
 
 async def sample_all(engine: Engine, requests: Sequence[Request]) -> list[Completion]:

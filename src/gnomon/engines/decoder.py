@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gnomon.engines.branches import Branches
+from gnomon.engines.endings import Endings
 from gnomon.engines.noise import Noise, sampled
 from gnomon.models.policy import Policy
 from gnomon.models.projection import logp_of
@@ -41,9 +42,7 @@ class Decoder:
         self.rows: dict[int, Row] = {}
         """By the number that `admit` gave."""
         self._branches, self._layout = Branches(), policy.decode()
-        self._admitted = 0
-        self._pieces: dict[int, str] = {}
-        """The text of tokens that were sampled, each alone."""
+        self._admitted, self._endings = 0, Endings(policy.tokenizer)
 
     def admit(self, request: Request, version: int = 0) -> int:
         """A row for a request, from the next step on.
@@ -75,29 +74,12 @@ class Decoder:
         for (slot, number), row, token, logp in zip(live, rows, tokens, logps, strict=True):
             row.ids.append(token)
             row.logps.append(logp)
-            if (finish := self._finish(row)) is None:
+            if (finish := self._endings.finish(row.ids, row.request.sampling)) is None:
                 going[slot].setdefault(token, []).append(number)
             else:
                 ended.append((number, self._completion(self.rows.pop(number), finish)))
         self._branches.grow(list(going.values()))
         return ended
-
-    def _finish(self, row: Row) -> Finish | None:
-        """How the last token of a row ends it; None where it goes on."""
-        sampling, tokenizer = row.request.sampling, self.policy.tokenizer
-        if row.ids[-1] in tokenizer.eos or row.ids[-1] in sampling.stop_ids:
-            return Finish.EOS
-        if sampling.stop and self._stops(row.ids, sampling.stop):
-            return Finish.STOP
-        return Finish.LENGTH if len(row.ids) == sampling.max_tokens else None
-
-    def _stops(self, ids: list[int], stop: tuple[str, ...]) -> bool:
-        """Whether the last token completes a stop string; the tail is read only when its piece could."""
-        piece = self._pieces.get(ids[-1])
-        if piece is None:
-            piece = self._pieces[ids[-1]] = self.policy.tokenizer.decode(ids[-1:])
-        ends = [text for text in stop if text[-1] in piece]
-        return bool(ends) and any(text in self.policy.tokenizer.decode(ids[-len(text) - 1 :]) for text in ends)
 
     def _completion(self, row: Row, finish: Finish) -> Completion:
         return Completion(

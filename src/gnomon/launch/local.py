@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from gnomon.launch.find import check_env_config, make_env
 from gnomon.launch.interrupt import gentle_interrupt
 from gnomon.launch.loops import finished
 from gnomon.launch.makers import (
+    engine_facts,
     make_actor,
     make_engine,
     make_learner,
@@ -47,7 +49,7 @@ from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose
 from gnomon.rollout.actor import Actor, Progress, unseen
 from gnomon.rollout.credit import Crediting
-from gnomon.store import Observer, Record, Run, RunReader, RunStatus
+from gnomon.store import Observer, Record, Recorded, Run, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
 from gnomon.training import Recorder, evaluate, train
 from gnomon.training.evaluate import Evaluation
@@ -55,7 +57,7 @@ from gnomon.training.loop import first
 from gnomon.training.schedule import Schedule
 from gnomon.types import EMPTY
 
-__all__ = ["Parts", "build", "create", "measure", "numerics", "resume", "sampler", "start"]
+__all__ = ["Parts", "build", "built", "create", "measure", "numerics", "resume", "sampler", "start"]
 
 
 REGISTERED = ("prediction", "study")
@@ -89,10 +91,10 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     confined(env)
     tokenizer = Tokenizer(model_folder(config.policy.path))
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
-    engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer)
     row = make_objective(config, passed.objective)
     tasks = make_tasks(config, env, row)
     learner = passed.learner or make_learner(config, row)
+    engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner)
     if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
         engine.policy.share_base(learner.policy)
     return Parts(
@@ -106,10 +108,27 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     )
 
 
-def sampler(config: RunConfig, env: Env, renderer: Renderer) -> tuple[Embedded, float]:
+@contextmanager
+def built(
+    config: RunConfig, env: Env | None = None, progress: Progress = unseen, passed: Passed = NOTHING
+) -> Iterator[Parts]:
+    """The parts of a run while it lasts. An engine that was made for it is closed at the end."""
+    parts = build(config, env, progress, passed)
+    try:
+        yield parts
+    finally:
+        if passed.engine is None:
+            parts.engine.close()
+
+
+def sampler(config: RunConfig, env: Env, renderer: Renderer, learner: Learner) -> tuple[Engine, float]:
     """The engine, and the largest difference in log-probability between it and the learner."""
     engine = make_engine(config)
-    return engine, measured(engine, renderer, env, config)
+    try:
+        return engine, measured(engine, learner, renderer, env, config)
+    except BaseException:
+        engine.close()
+        raise
 
 
 def start(
@@ -130,19 +149,19 @@ def start(
     config = anchored(config, env)
     teller = Guarded(console)
     announce(config, env, teller)
-    parts = build(config, env, teller.progress, passed)  # Before the audit, which takes longer.
-    try:
-        receipt = audited(config, env, teller)
-    except BaseException:
-        parts.actor.workers.close()
-        raise
-    store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(passed)}, genesis)
-    try:
-        with store:
-            go(store, config, parts, console, passed.observers)
-    except BaseException:
-        store.discard_unused()
-        raise
+    with built(config, env, teller.progress, passed) as parts:  # Before the audit, which takes longer.
+        try:
+            receipt = audited(config, env, teller)
+        except BaseException:
+            parts.actor.workers.close()
+            raise
+        store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(passed)}, genesis)
+        try:
+            with store:
+                go(store, config, parts, console, passed.observers)
+        except BaseException:
+            store.discard_unused()
+            raise
     return RunReader(folder)
 
 
@@ -160,7 +179,8 @@ def create(
         genesis: more for the first record.
     """
     env, recipe, tier = env or parts.env, to_toml(config), parts.engine.tier
-    known = manifest(config, env, tier=tier.value, mismatch=parts.mismatch) | {"signed": signature(recipe), **facts}
+    known = manifest(config, env, tier=tier.value, mismatch=parts.mismatch) | engine_facts(parts.engine)
+    known |= {"signed": signature(recipe), **facts}
     why = "; ".join(reasons(config, env, tier))
     return Run.create(folder, recipe=recipe, manifest=known, genesis={**opening(config, env), **genesis}, varies=why)
 
@@ -200,13 +220,14 @@ def resume(
     else:
         require_same_object(env, config.env, folder)
     require_same_data(config, env, reader.manifest.get("data", {}), folder)
-    with Run.resume(folder) as store:
-        parts = build(config, env, teller.progress, passed)
-        now = manifest(config, env, tier=parts.engine.tier.value, mismatch=parts.mismatch)
+    with Run.resume(folder) as store, built(config, env, teller.progress, passed) as parts:
+        now = manifest(config, env, tier=parts.engine.tier.value, mismatch=parts.mismatch) | engine_facts(parts.engine)
         store.tolerate = tolerated(reader, config, env, now, accept_divergence)
         store.rewind(0)
         first = opening(config, env) | {name: reader.genesis[name] for name in REGISTERED if name in reader.genesis}
         store.append([Record(kind="genesis", body=first)])  # E403 if recipe or model have changed.
+        if parts.engine.tier is Tier.MEASURED:
+            parts.actor.earlier = Recorded(folder, lambda split, index: parts.env.tasks(split)[index], store.note)
         for difference in changes(reader.manifest, now | {"objects": source_of(passed)}):
             teller.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, console, passed.observers)
@@ -215,16 +236,18 @@ def resume(
 
 def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
     """The policy's evaluation on held-out tasks."""
-    parts = build(config, progress=progress)
-    parts.engine.load(parts.learner.publish())
-    held_out = first(parts.env.tasks("test"), config.eval.tasks)
-    return finished(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
+    with built(config, progress=progress) as parts:
+        parts.engine.load(parts.learner.publish())
+        held_out = first(parts.env.tasks("test"), config.eval.tasks)
+        return finished(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
 
 
 def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers: Sequence[Observer]) -> None:
     """The page, recorded and observed, until it ends or is stopped."""
     tell = Guarded(console).message
-    recorder = Recorder(store, config, make_observers(store, parts.env, console, tell, observers), tell)
+    tokenizer = parts.actor.tokenizer
+    watching = make_observers(store, parts.env, parts.objective, tokenizer, console, tell, observers)
+    recorder = Recorder(store, config, watching, tell)
     tell(numerics(parts.engine.tier, parts.mismatch))
     page = train(
         config,

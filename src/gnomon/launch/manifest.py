@@ -70,9 +70,16 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     for setting, known in data_hashes(config, env).items():
         table, _, option = setting.partition(".")
         body[table][option] = known
+    body["engine"] = engine_body(config)
     if (other := config.players.opponent) not in ("", "past"):
         body["players"]["opponent"] = hashes(model_folder(other))
     return {"config": body, "policy": hashes(model_folder(config.policy.path))}
+
+
+def engine_body(config: RunConfig) -> Any:
+    """What of an engine decides the bytes of a run."""
+    engine = config.engine
+    return {"type": engine.type, "arguments": dict(engine.arguments)} if engine.type == "vllm" else engine.type
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -83,7 +83,7 @@ def mistaken(name: str, part: object, protocol: type) -> ConfigError | None:
 
 def require_passed(config: RunConfig, passed: Passed, where: str | Path) -> None:
     """Raises: RunError E193, where the recipe names an object that was not passed, or another one was."""
-    named = {"objective": config.objective.type, "engine": config.engine, "learner": config.learner}
+    named = {"objective": config.objective.type, "engine": config.engine.type, "learner": config.learner}
     for setting, name in named.items():
         part = passed.parts.get(setting)
         now = part_name(part) if part is not None else ""

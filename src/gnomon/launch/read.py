@@ -58,6 +58,7 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "breakdown": breakdown([m["metrics"] for m in metrics]),
         "alarms": [{name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.alarms()],
         "varies": reader.varies,
+        "read_back": sorted({event["step"] for event in reader.events("read") if event["of"] == "rollout"}),
         "attempts": [given_up(reader, attempt) for attempt in reader.attempts],
     }
 
@@ -134,6 +135,10 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     text += numerics_text(facts)
     if facts["varies"]:
         text.append(f"not exact    {one_line(facts['varies'])}")
+    if facts["read_back"]:
+        text.append(
+            f"read back    recorded rollouts of steps {', '.join(map(str, facts['read_back']))}, by a resumed run"
+        )
     text += [attempt_text(facts["run"], attempt) for attempt in facts["attempts"]]
     text += [alarm_text(facts["run"], alarm) for alarm in facts["alarms"]]
     return "\n".join(text)

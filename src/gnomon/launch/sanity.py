@@ -9,7 +9,7 @@ from gnomon.config import RunConfig
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.launch.display import Console
-from gnomon.launch.local import Parts, build, start
+from gnomon.launch.local import Parts, built, start
 from gnomon.launch.loops import finished
 from gnomon.objectives import Data
 from gnomon.store.checkpoints import stored
@@ -29,7 +29,12 @@ def sanity(folder: Path, config: RunConfig, console: Console, *, candidates: int
     to the same tasks: after the run, and a window of steps before its end.
     Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes.
     """
-    parts = build(config, progress=console.progress)
+    with built(config, progress=console.progress) as parts:
+        return judged(folder, config, parts, console, candidates, keep)
+
+
+def judged(folder: Path, config: RunConfig, parts: Parts, console: Console, candidates: int, keep: int) -> Sanity:
+    """What the gate says of a run on the tasks that the policy solves sometimes."""
     kept = sometimes_solved(config, parts, console, candidates)[:keep]
     prefilled = parts.objective.data in (Data.SPLICED, Data.DEMONSTRATED, Data.MIXED)
     chosen = config.rollout.model_copy(update={"tasks": sorted(kept)})

@@ -18,6 +18,7 @@ from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, Sequence, pieces
 from gnomon.learners.coefficients import Coefficients, coefficients, cut, units
 from gnomon.learners.critic import Critic
+from gnomon.learners.mismatch import mismatch
 from gnomon.learners.not_finite import not_finite
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.policy import Policy
@@ -31,6 +32,8 @@ __all__ = ["Adam", "LocalLearner", "Terms"]
 TOKENS = 3072
 """Size of a micro-batch: what fits the cache of a CPU core. It changes rounding and speed, nothing else."""
 STATE = "optimizer.safetensors"
+PROBE = 24
+"""Tokens of the sequence by which an engine proves that it holds the weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +277,8 @@ class LocalLearner:
 
     def publish(self) -> WeightsRef:
         """The present version. In a folder of published weights, its file takes the place of the one before."""
-        probe = tuple((7 * place + 3) % self.policy.vocabulary for place in range(24))
+        stride = max(7, self.policy.vocabulary // PROBE)  # Over the whole vocabulary, so that rare tokens are among it.
+        probe = tuple((stride * place + 3) % self.policy.vocabulary for place in range(PROBE))
         logp = score(self.policy, [probe[:1]], [(0, probe[1:])])
         found = WeightsRef(
             kind=self.policy.kind,
@@ -335,4 +339,5 @@ def compared(logp: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats
             why="they were equal when the run began, so the machine, the threads or the libraries changed since",
             fix="resume with the threads= and the library versions in the manifest",
         )
-    return {"logp_mismatch": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
+    found: Stats = {"logp_mismatch": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
+    return found if batch.exact else found | mismatch(behavior, logp, batch.targets[sampled])

@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gnomon.engines.base import Engine, Tier
+from gnomon.engines.base import Counted, Engine, Tier
 from gnomon.envs.base import Env, Step
 from gnomon.envs.workers import EnvWorkers, verdicts_of
 from gnomon.keys import Key
@@ -23,6 +23,7 @@ from gnomon.rollout.failures import Failures
 from gnomon.rollout.relabel import AsSampled, Relabel
 from gnomon.rollout.select import All, Selector
 from gnomon.rollout.speakers import Cast, Own, Speaker, Speakers
+from gnomon.stats import Stats
 from gnomon.types import Finish, Group, Request, Rollout, Sampling, Status, Stop, Task
 
 __all__ = ["Actor", "Limits", "Played", "Progress", "unseen"]
@@ -35,8 +36,17 @@ Progress = Callable[[int, int], None]
 """Called with the number of finished episodes and their total."""
 
 
+Earlier = Callable[[str, int], Sequence[Group]]
+"""Takes `rollout` or `held_out` and a step of the run, and returns the groups that were recorded there, or none."""
+
+
 def unseen(done: int, total: int) -> None:
     """Shows no progress."""
+
+
+def unrecorded(kind: str, step: int) -> Sequence[Group]:
+    """Every group is sampled."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +138,9 @@ class Actor:
         self.speakers = speakers or Own(engine, self.renderer, self.workers.players)
         self.selector, self.relabel = selector or All(), relabel or AsSampled()
         self.failures = Failures(type(env).__name__, self.limits.failures)
-        self._begin = beginning(env, self.renderer)
+        self.earlier: Earlier = unrecorded
+        """Groups that are read back instead of sampled, where a resumed run does not repeat its samples."""
+        self._begin, self._step = beginning(env, self.renderer), 0
 
     @property
     def exact(self) -> bool:
@@ -147,6 +159,7 @@ class Actor:
 
     async def sync(self, weights: WeightsRef, step: int) -> None:
         """Sample with these weights from now on. Args: step: the run's step that begins with them."""
+        self._step = step
         self.speakers.sync(weights, step)
 
     def save_state(self, folder: Path) -> None:
@@ -157,12 +170,18 @@ class Actor:
         """Restore the state from a checkpoint."""
         self.speakers.load_state(folder)
 
+    def counts(self) -> Stats:
+        """What went wrong in the engine since the last call, as metrics of a step."""
+        return self.engine.counts() if isinstance(self.engine, Counted) else {}
+
     async def collect(self, tasks: Sequence[tuple[int, Task]], key: Key) -> list[Group]:
         """The groups of a training step.
 
         Args: tasks: each with its index in the split; key: of this step.
         Raises: Unjudged E104 if the environment failed in too many rollouts.
         """
+        if recorded := self.earlier("rollout", self._step):
+            return list(recorded)
         with self.speakers.training(key, self.group) as cast:
             sampling = self.relabel.sampling(self.sampling)
 
@@ -177,6 +196,8 @@ class Actor:
 
         Args, Raises: as of `collect`.
         """
+        if recorded := self.earlier("held_out", self._step):
+            return list(recorded)
         with self.speakers.evaluation(key) as cast:
             return await self._groups(tasks, key, group, cast, self.sampling)
 

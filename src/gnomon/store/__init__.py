@@ -9,6 +9,7 @@ from gnomon.store.failpoint import failpoint
 from gnomon.store.layout import FORMAT, Record, RunStatus, canonical
 from gnomon.store.observers import EvaluationRecord, Observer, Observers, StepRecord
 from gnomon.store.reader import RolloutRow, RunReader
+from gnomon.store.recorded import Recorded
 from gnomon.store.writer import Run, require_free
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Observers",
     "Parting",
     "Record",
+    "Recorded",
     "RolloutRow",
     "Run",
     "RunReader",

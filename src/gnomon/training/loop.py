@@ -52,6 +52,7 @@ async def train(
             chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step), config.rollout.tasks)
             groups = await actor.collect(chosen, key.at("rollouts", step=step))
             log.rollouts(groups)
+            log.stats(actor.counts())
             batch = pack(judged(groups), sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
             batch = credit(batch, learner, updates=config.optim.updates)
             log.credit(batch)

@@ -2,51 +2,107 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from gnomon.config import RunConfig
-from gnomon.engines.base import Tier
+from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded
+from gnomon.engines.vllm import VLLM
+from gnomon.engines.vllm.engine import WORKER
 from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
+from gnomon.keys import Key
 from gnomon.launch.makers.policy import make_policy, make_precision
+from gnomon.launch.sampled import sampled
+from gnomon.learners.base import Learner
+from gnomon.models.folder import model_folder, table
+from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Renderer, joined
 from gnomon.training.loop import first
+from gnomon.types import Sampling
 
-__all__ = ["make_engine", "measured"]
+__all__ = ["engine_facts", "make_engine", "measured"]
 
 PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
+ROWS, TOKENS = 4, 32
+"""Completions of each, and their length, for an engine in another process."""
 ROUNDING = {torch.float32: 0.05}
 """Largest difference in log-probability that rounding can explain, by dtype."""
+LOADED = {torch.float32: 1e-3}
+"""The same for the few tokens of the probe after each load: smaller, so that an old layer is seen."""
 COARSE = 0.5
 """The same for every other dtype."""
 
 
-def make_engine(config: RunConfig) -> Embedded:
-    """An engine with a policy of its own, whose adapter adds noise until it loads weights. Raises: ModelError E306."""
-    policy = make_policy(config, make_precision(config).alone, blank=False)
-    if not policy.tokenizer.encode("0"):
-        raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(policy.tokenizer.folder))
-    return Embedded(policy)
+def make_engine(config: RunConfig) -> Embedded | VLLM:
+    """An engine with a policy of its own. Raises: ModelError E306."""
+    tokenizer = Tokenizer(model_folder(config.policy.path))
+    if not tokenizer.encode("0"):
+        raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(tokenizer.folder))
+    return make_vllm(config) if config.engine.type == "vllm" else make_embedded(config)
 
 
-def measured(engine: Embedded, renderer: Renderer, env: Env, config: RunConfig) -> float:
+def make_embedded(config: RunConfig) -> Embedded:
+    """An engine in this process, whose adapter adds noise until it loads weights."""
+    return Embedded(make_policy(config, make_precision(config).alone, blank=False))
+
+
+def make_vllm(config: RunConfig) -> VLLM:
+    """vLLM with the model, dtype and context of the run; its worker starts with the first load."""
+    folder, engine = model_folder(config.policy.path), config.engine
+    positions = table(folder / "config.json").get("max_position_embeddings")
+    arguments = {
+        "dtype": config.policy.dtype,
+        "max_model_len": min(config.rollout.context, positions or config.rollout.context),
+        **({"kv_cache_memory_bytes": round(engine.cache_gib * 2**30)} if engine.cache_gib else {}),
+        **engine.arguments,
+    }
+    return VLLM(
+        folder,
+        (engine.python, str(WORKER)),
+        arguments=arguments,
+        bound=LOADED.get(getattr(torch, config.policy.dtype), COARSE),
+        patience=engine.seconds,
+        restarts=engine.restarts,
+        threads=config.threads,
+    )
+
+
+def engine_facts(engine: Engine) -> dict[str, Any]:
+    """For a manifest: the versions of an engine that has an environment of its own."""
+    return {"engine": dict(engine.versions)} if isinstance(engine, VLLM) else {}
+
+
+def measured(engine: Embedded | VLLM, learner: Learner, renderer: Renderer, env: Env, config: RunConfig) -> float:
     """The largest difference between a sampled and a scored log-probability, in nats; it decides the engine's tier.
 
     It is not repeated when the difference is not zero: a second measurement that finds nothing does not undo the first.
     Raises: NumericsError E204, when the difference is more than rounding.
     """
-    probes = [task for _, task in first(env.tasks("train"), PROBES)]
-    mismatch = engine.measure([joined(renderer.start(task.messages)) for task in probes])
+    prompts = [joined(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES)]
+    if isinstance(engine, Embedded):
+        mismatch, model = engine.measure(prompts), type(engine.policy.model).__name__
+        engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
+    else:
+        mismatch, model = of_another_process(engine, learner, prompts, config), f"{config.policy.path} in vLLM"
     bound = ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
     if not mismatch <= bound:
         raise NumericsError(
             "E204",
             f"log-probabilities of decoding and scoring differ by {mismatch:.2g}",
-            where=f"{type(engine.policy.model).__name__} in {config.policy.dtype}",
+            where=f"{model} in {config.policy.dtype}",
             why=f"more than {bound} is not a rounding error: a layer mixes tokens in a way the engine does not support",
             fix="use a model whose layers are attention and feed-forward only",
         )
-    engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
     return mismatch
+
+
+def of_another_process(engine: Engine, learner: Learner, prompts: list[tuple[int, ...]], config: RunConfig) -> float:
+    """The largest difference over a few completions of the learner's present weights."""
+    engine.load(learner.publish())
+    sampling = Sampling(max_tokens=min(TOKENS, config.rollout.max_tokens), temperature=config.rollout.temperature)
+    stats = sampled(engine, learner, prompts * ROWS, sampling, Key(config.seed).at("mismatch"))
+    return stats["logp_mismatch"].value

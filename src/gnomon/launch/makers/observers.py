@@ -7,16 +7,26 @@ from collections.abc import Callable, Sequence
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.launch.display import Console
+from gnomon.models.tokenizer import Tokenizer
 from gnomon.monitoring import Alarms
 from gnomon.monitoring.alarms import Monitor
+from gnomon.monitoring.mismatch import Mismatch
+from gnomon.objectives import Objective
 from gnomon.store import Observer, Run
 
 __all__ = ["make_observers"]
 
 
 def make_observers(
-    store: Run, env: Env, console: Console, tell: Callable[[str], None], passed: Sequence[Observer]
+    store: Run,
+    env: Env,
+    row: Objective,
+    tokenizer: Tokenizer,
+    console: Console,
+    tell: Callable[[str], None],
+    passed: Sequence[Observer],
 ) -> list[Observer]:
     """Args: tell: takes the sentence of an alarm; passed: observers that the user passed."""
     monitor = Monitor(env.tasks("train").__getitem__, offers.sentinel(env))
-    return [console, Alarms(monitor, tell, store.note), *passed]
+    mismatch = Mismatch(lambda token: tokenizer.spell([token]), row.corrects, tell, store.note)
+    return [console, Alarms(monitor, tell, store.note), mismatch, *passed]

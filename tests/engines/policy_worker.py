@@ -1,0 +1,64 @@
+"""A worker that samples with this package's own engine: for whole runs without vLLM. It dies as `unigram_worker`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from array import array
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "src/gnomon/engines/vllm"))
+from worker import Server, main
+
+from gnomon.engines.embedded import Embedded
+from gnomon.models.policy import Policy
+from gnomon.models.scoring import score
+from gnomon.types import Request, Sampling
+
+PLAN = Path(os.environ.get("GNOMON_TEST_PLAN", "/nowhere"))
+
+
+class Tiny(Server):
+    sampled = 0
+
+    def versions(self):
+        return {"python": "3.11.0", "vllm": "0.32.0"}
+
+    async def open(self, message, arrays):
+        self.own = Embedded(Policy.load(message["arguments"]["model"]))
+        return {"device": "cpu"}, {}
+
+    async def load(self, message, arrays):
+        from safetensors.torch import load_file
+
+        self.own.policy.update(load_file(message["file"]))
+        return {}, {}
+
+    async def sample(self, message, arrays):
+        self.sampled += 1
+        if PLAN.is_file() and self.sampled == int(PLAN.read_text().split()[1]):
+            PLAN.unlink()
+            os.killpg(0, signal.SIGKILL)
+        wanted = message["sampling"]
+        sampling = Sampling(
+            max_tokens=wanted["max_tokens"],
+            temperature=wanted["temperature"],
+            stop=tuple(message["stop"]),
+            stop_ids=frozenset(message["stop_ids"]),
+        )
+        key = wanted["seed"].to_bytes(16, "little")
+        found = await self.own.sample(Request(prompt_ids=tuple(arrays["prompt"]), key=key, sampling=sampling))
+        return {"finish": "length" if found.finish == "length" else "stop"}, {
+            "token_ids": array("i", found.token_ids),
+            "logprobs": array("d", found.logprobs),
+        }
+
+    async def score(self, message, arrays):
+        ids = tuple(arrays["prompt"])
+        found = score(self.own.policy, [ids[:1]], [(0, ids[1:])])
+        return {}, {"logprobs": array("d", found.tolist())}
+
+
+if __name__ == "__main__":
+    main(Tiny)

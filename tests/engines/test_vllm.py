@@ -1,0 +1,180 @@
+"""vLLM itself, where an environment has it: `GNOMON_VLLM_PYTHON=PATH/bin/python pytest tests/engines/test_vllm.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Qwen3Config
+
+import gnomon
+from engines.asking import ask
+from engines.test_worker import gone_soon
+from gnomon.engines import sample_all
+from gnomon.engines.vllm import VLLM
+from gnomon.engines.vllm.engine import WORKER
+from gnomon.errors import NumericsError
+from gnomon.keys import Key
+from gnomon.launch.sampled import sampled
+from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
+from gnomon.models.policy import Policy
+from gnomon.tiny_policy.build import tokenizer
+from gnomon.types import Finish, Sampling
+from models.kinds import WIDE
+
+PYTHON = os.environ.get("GNOMON_VLLM_PYTHON", "")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="needs vLLM: GNOMON_VLLM_PYTHON=PATH/bin/python")
+Make = Callable[..., VLLM]
+SMALL = {"dtype": "float32", "max_model_len": 512, "kv_cache_memory_bytes": 2**26}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    """The shipped policy, and a random model whose vocabulary projection is tied to its embedding."""
+    torch.manual_seed(3)
+    tied = Qwen3Config(**WIDE, num_key_value_heads=2, head_dim=32, tie_word_embeddings=True)
+    folder = tmp_path_factory.mktemp("models") / "tied"
+    AutoModelForCausalLM.from_config(tied).save_pretrained(folder)
+    tokenizer().save(str(folder / "tokenizer.json"))
+    return {"tiny": model_folder("tiny"), "tied": folder}
+
+
+@pytest.fixture()
+def make() -> Iterator[Make]:
+    engines: list[VLLM] = []
+
+    def made(folder: Path, worker: Path = WORKER) -> VLLM:
+        engines.append(VLLM(folder, (PYTHON, str(worker)), arguments=SMALL, bound=1e-3, patience=600.0))
+        return engines[-1]
+
+    yield made
+    for engine in engines:
+        engine.close()
+
+
+def moved(learner: LocalLearner, scale: float = 0.9) -> None:
+    """Another version: every parameter is smaller."""
+    with torch.no_grad():
+        for parameter in learner.parameters.values():
+            parameter.mul_(scale)
+    learner.version += 1
+
+
+@pytest.mark.parametrize("kind", ["tiny", "tied"])
+def test_it_samples_from_the_weights_of_each_version_and_ends_as_we_do(make, folders, kind):
+    learner = LocalLearner(Policy.load(folders[kind]))
+    engine = make(folders[kind])
+    prompts = [
+        learner.policy.tokenizer.encode(text) for text in ("Compute 12 + 30.\n", 'How many "a" are in "banana"?\n')
+    ]
+    for version in range(3):
+        engine.load(learner.publish())
+        stats = sampled(engine, learner, prompts * 16, Sampling(max_tokens=64, temperature=0.8), Key(version))
+        assert stats["logp_mismatch"].value < 1e-3 and stats["mismatch/outside"].value == 0
+        requests = [ask(learner.policy, "Compute 12 + 30.\n", sample, 40, stop=("1",)) for sample in range(8)]
+        found = asyncio.run(sample_all(engine, requests))
+        for completion in found:
+            assert completion.version == version
+            assert completion.finish is not Finish.STOP or ("1" in completion.text and "1" not in completion.text[:-1])
+        moved(learner)
+
+
+def test_a_layer_that_was_left_old_is_found(make, folders):
+    learner = LocalLearner(Policy.load(folders["tiny"]))
+    engine = make(folders["tiny"])
+    old = learner.publish().copied()
+    engine.load(old)
+    moved(learner)
+    new = learner.publish().copied()
+    mixed = {name: old.read()[name] if ".layers.1." in name else value for name, value in new.read().items()}
+    with pytest.raises(NumericsError, match=r"E201.*differ from the learner's"):
+        engine.load(replace(new, tensors=mixed))
+    engine.load(new)
+    assert engine.version == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "told"), [("head", "differ from the learner's"), ("cache", "decodes with other weights")]
+)
+def test_a_stale_head_or_cache_is_found(make, folders, monkeypatch, what, told):
+    monkeypatch.setenv("GNOMON_TEST_STALE", what)
+    learner = LocalLearner(Policy.load(folders["tied"]))
+    engine = make(folders["tied"], Path(__file__).with_name("stale_worker.py"))
+    engine.load(learner.publish())
+    moved(learner, 0.5)
+    with pytest.raises(NumericsError, match=rf"E201.*{told}"):
+        engine.load(learner.publish())
+
+
+def test_a_worker_killed_while_it_samples_is_replaced(make, folders):
+    learner = LocalLearner(Policy.load(folders["tiny"]))
+    engine = make(folders["tiny"])
+    engine.load(learner.publish())
+    pid = engine.pid
+    requests = [ask(learner.policy, "Compute 12 + 30.\n", sample, 200) for sample in range(64)]
+    killer = threading.Timer(0.3, os.killpg, (pid, signal.SIGKILL))
+    killer.start()
+    found = asyncio.run(sample_all(engine, requests))
+    assert len(found) == 64 and all(completion.token_ids for completion in found)
+    assert engine.counts()["engine/restarts"].value == 1 and engine.pid != pid
+    assert gone_soon(pid)
+
+
+def children(pid: int) -> list[int]:
+    """Of all threads of a process, and theirs."""
+    text = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+    return [child for own in map(int, text.split()) for child in (own, *children(own))]
+
+
+def commandline(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
+def test_no_process_is_left(make, folders):
+    engine = make(folders["tiny"])
+    engine.load(LocalLearner(Policy.load(folders["tiny"])).publish())
+    pids = [engine.pid, *children(engine.pid)]
+    assert len(pids) > 1  # The engine core is a process of its own.
+    engine.close()
+    assert gone_soon(*pids)
+
+
+def test_a_run_learns_although_its_worker_is_killed(tmp_path):
+    """Kills the worker's group once, in the middle of the run."""
+    killed: list[int] = []
+
+    class Kills:
+        def start(self, manifest): ...
+        def evaluation(self, record): ...
+        def finish(self, status): ...
+        def step(self, record):
+            if record.step == 10:
+                (leader,) = (pid for pid in children(os.getpid()) if str(WORKER) in commandline(pid))
+                killed.append(leader)
+                os.killpg(leader, signal.SIGKILL)
+
+    run = gnomon.train(
+        "char_count",
+        run=tmp_path / "run",
+        quiet=True,
+        steps=24,
+        engine={"type": "vllm", "python": PYTHON, "cache_gib": 0.0625},
+        rollout={"prompts": 16, "group": 8, "max_tokens": 48, "context": 256},
+        eval={"tasks": 64, "every": 100},
+        observers=[Kills()],
+    )
+    with run:
+        metrics = [step["metrics"] for step in run.metrics()]
+        assert run.status == "finished" and len(metrics) == 24 and len(killed) == 1
+        assert sum(step["engine/restarts"] for step in metrics) == 1
+        first, last = (sum(step["reward"] for step in part) / 6 for part in (metrics[:6], metrics[-6:]))
+        assert last > first + 0.05
+        assert max(step["logp_mismatch"] for step in metrics) < 1e-3

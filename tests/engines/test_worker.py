@@ -1,0 +1,307 @@
+"""The engine with a worker of its own: a real process behind the real channel, which dies, hangs and loads half."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from socket import socketpair
+from threading import Thread
+
+import pytest
+import torch
+
+from gnomon.engines import sample_all
+from gnomon.engines.base import Tier
+from gnomon.engines.vllm import VLLM
+from gnomon.engines.vllm.environment import worker_environment
+from gnomon.engines.vllm.frames import receive, send
+from gnomon.engines.vllm.process import WorkerProcess
+from gnomon.errors import ModelError, NumericsError, ResourceError
+from gnomon.keys import Key
+from gnomon.models.folder import base_hash, model_folder
+from gnomon.models.weights import Kind, WeightsRef
+from gnomon.types import Finish, Request, Sampling
+
+WORKER = Path(__file__).with_name("unigram_worker.py")
+TINY = model_folder("tiny")
+PROBE = tuple(range(2, 26))
+Make = Callable[..., VLLM]
+
+
+def weights(version: int, kind: Kind = Kind.FULL) -> WeightsRef:
+    logits = torch.randn(102, generator=torch.Generator().manual_seed(version))
+    logp = torch.log_softmax(logits.double(), 0)
+    return WeightsRef(
+        kind=kind,
+        base=base_hash(TINY),
+        version=version,
+        tensors={"logits": logits},
+        probe=PROBE,
+        probe_logp=tuple(logp[list(PROBE[1:])].tolist()),
+    )
+
+
+def ask(count: int, **options: object) -> list[Request]:
+    """Requests that token 1, the end of a sequence, ends at different lengths."""
+    sampling = Sampling(**{"max_tokens": 40, **options})  # type: ignore[arg-type]
+    keys = [Key(0).at("test", sample=sample).bytes for sample in range(count)]
+    return [Request(prompt_ids=(3, 4), key=key, sampling=sampling) for key in keys]
+
+
+@pytest.fixture()
+def plan(tmp_path, monkeypatch) -> Callable[[str], Path]:
+    path = tmp_path / "plan"
+    monkeypatch.setenv("GNOMON_TEST_PLAN", str(path))
+
+    def write(text: str) -> Path:
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture()
+def make() -> Iterator[Make]:
+    engines: list[VLLM] = []
+
+    def made(**settings: object) -> VLLM:
+        given = {"arguments": {"max_model_len": 512}, "bound": 1e-3, "patience": 20.0, **settings}
+        engines.append(VLLM(TINY, (sys.executable, str(WORKER)), **given))  # type: ignore[arg-type]
+        return engines[-1]
+
+    yield made
+    for engine in engines:
+        engine.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone_soon(*pids: int) -> bool:
+    end = time.monotonic() + 10
+    while any(map(alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(alive, pids))
+
+
+def test_frames_carry_objects_and_arrays_of_any_size():
+    here, there = socketpair()
+    arrays = {"ids": array("i", range(100_000)), "none": array("d"), "logps": array("d", [-0.1, -math.inf])}
+    writer = Thread(target=send, args=(here, {"id": 7, "text": "\u00e9 \n"}, arrays))
+    writer.start()
+    assert receive(there) == ({"id": 7, "text": "\u00e9 \n"}, arrays)
+    writer.join()
+    here.close()
+    with pytest.raises(EOFError):
+        receive(there)
+    there.close()
+
+
+def test_completions_come_from_the_loaded_weights_and_their_keys(make):
+    engine = make()
+    assert engine.tier is Tier.MEASURED
+    for version in (0, 1):
+        engine.load(weights(version))
+        found = asyncio.run(sample_all(engine, ask(30)))
+        again = asyncio.run(sample_all(engine, ask(30)[::-1]))[::-1]
+        assert found == again and engine.version == version
+        assert {completion.version for completion in found} == {version}
+        logp = torch.log_softmax(torch.randn(102, generator=torch.Generator().manual_seed(version)).double(), 0)
+        for completion in found:
+            expected = logp[list(completion.token_ids)].tolist()
+            assert completion.logprobs == pytest.approx(expected, abs=1e-6)  # The file has 4-byte floats.
+            assert completion.finish is (Finish.EOS if completion.token_ids[-1] == 1 else Finish.LENGTH)
+            assert len(completion.token_ids) == 40 or completion.token_ids[-1] == 1
+    assert len({completion.token_ids for completion in found}) == 30
+
+
+def test_a_completion_ends_where_our_own_rule_ends_it(make):
+    engine = make()
+    engine.load(weights(0))
+    whole = asyncio.run(sample_all(engine, ask(8)))
+    text = engine.tokenizer.decode(whole[0].token_ids[3:5])
+    cut = asyncio.run(sample_all(engine, ask(8, stop=(text,))))[0]
+    assert cut.finish is Finish.STOP and cut.text.endswith(text) and len(cut.token_ids) <= 5
+    assert cut.token_ids == whole[0].token_ids[: len(cut.token_ids)]
+    ended = asyncio.run(sample_all(engine, ask(1, stop_ids=frozenset(whole[0].token_ids[2:3]))))[0]
+    assert ended.finish is Finish.EOS and len(ended.token_ids) <= 3
+
+
+def test_a_greedy_completion_is_certain(make):
+    """Of temperature 0 every engine reports log-probability 0."""
+    engine = make()
+    engine.load(weights(0))
+    found = asyncio.run(sample_all(engine, ask(2, temperature=0.0, max_tokens=3)))
+    assert found[0] == found[1] and found[0].logprobs == (0.0,) * 3
+    assert set(found[0].token_ids) == {int(weights(0).read()["logits"].argmax())}
+
+
+def test_a_request_that_the_worker_refuses_is_an_error_of_its_own(make, plan):
+    engine = make()
+    engine.load(weights(0))
+    plan("refuse")
+    with pytest.raises(ResourceError, match="E542") as error:
+        asyncio.run(sample_all(engine, ask(1)))
+    assert "ValueError: the prompt is too long" in error.value.why
+    assert len(asyncio.run(sample_all(engine, ask(3)))) == 3
+
+
+@pytest.mark.parametrize("fault", ["die 9", "hang 9"])
+def test_what_a_worker_owes_is_sampled_again_by_key(make, plan, fault):
+    whole = make()
+    whole.load(weights(3))
+    expected = asyncio.run(sample_all(whole, ask(30)))
+    assert {name: stat.value for name, stat in whole.counts().items()} == {"engine/restarts": 0, "engine/resampled": 0}
+    engine = make(patience=1.5)
+    engine.load(weights(3))  # Its probe is the first sample.
+    path = plan(fault)
+    assert asyncio.run(sample_all(engine, ask(30))) == expected
+    assert not path.exists()
+    counts = {name: stat.value for name, stat in engine.counts().items()}
+    assert counts["engine/restarts"] == 1 and 1 <= counts["engine/resampled"] <= 30
+    assert {stat.value for stat in engine.counts().values()} == {0}
+
+
+@pytest.mark.parametrize("when", ["before the load", "between load and sampling"])
+def test_a_worker_that_was_killed_while_idle_is_replaced(make, when):
+    engine = make()
+    engine.load(weights(0))
+    os.killpg(engine.pid, signal.SIGKILL)
+    if when == "before the load":
+        engine.load(weights(1))
+    expected = make()
+    expected.load(weights(int(when == "before the load")))
+    assert asyncio.run(sample_all(engine, ask(5))) == asyncio.run(sample_all(expected, ask(5)))
+    assert engine.counts()["engine/restarts"].value == 1
+
+
+@pytest.mark.parametrize("fault", ["stale", "half"])
+def test_a_load_that_was_made_half_is_found(make, plan, fault):
+    engine = make()
+    engine.load(weights(0))
+    plan(fault)
+    with pytest.raises(NumericsError, match=r"E201.*differ from the learner's") as error:
+        engine.load(weights(1))
+    assert "version 1" in error.value.where and error.value.why and error.value.fix
+    assert engine.version == 0
+    engine.load(weights(2))
+    assert engine.version == 2
+
+
+def test_decoding_with_other_weights_than_are_scored_is_found(make, plan):
+    """As with keys and values of an earlier version in the prefix cache, which scoring does not read."""
+    engine = make()
+    engine.load(weights(0))
+    plan("cache")
+    with pytest.raises(NumericsError, match=r"E201.*decodes with other weights"):
+        engine.load(weights(1))
+
+
+def test_a_worker_that_never_starts_is_given_up_with_its_output(make, plan):
+    engine = make(restarts=2)
+    plan("sick")
+    with pytest.raises(ResourceError, match="E541") as error:
+        engine.load(weights(0))
+    assert "ended 3 times" in error.value.what and "no room on the device" in error.value.why
+
+
+@pytest.mark.parametrize(("found", "told"), [("0.16.0", "has vLLM 0.16.0"), ("0.33.1", "has vLLM 0.33.1")])
+def test_an_environment_that_does_not_fit_is_named(make, plan, found, told):
+    plan(f"version {found}")
+    with pytest.raises(ResourceError, match="E540") as error:
+        make().load(weights(0))
+    assert told in error.value.what and "fits vLLM 0.32" in error.value.why and "pip install" in error.value.fix
+
+
+def test_an_environment_without_vllm_or_without_python_is_refused():
+    for command, told in ((sys.executable, "has no vLLM"), ("/nowhere/python", "cannot be started")):
+        engine = VLLM(
+            TINY, (command, str(WORKER.parents[2] / "src/gnomon/engines/vllm/worker.py")), arguments={}, bound=1.0
+        )
+        with pytest.raises(ResourceError, match=f"E540.*{told}"):
+            engine.load(weights(0))
+        engine.close()
+
+
+def test_weights_of_another_kind_or_base_are_refused(make):
+    with pytest.raises(ModelError, match="E323"):
+        make().load(weights(0, Kind.ADAPTER))
+
+
+def test_a_cancelled_request_is_forgotten(make):
+    engine = make()
+    engine.load(weights(0))
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(engine.sample(ask(1)[0]))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(cancelled())
+    engine.load(weights(1))
+    assert asyncio.run(sample_all(engine, ask(2)))[0].version == 1
+
+
+def test_weights_are_loaded_between_two_batches(make):
+    engine = make()
+    engine.load(weights(0))
+
+    async def both() -> None:
+        task = asyncio.ensure_future(engine.sample(ask(1)[0]))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="between two batches"):
+            engine.load(weights(1))
+        await task
+
+    asyncio.run(both())
+
+
+def test_nothing_is_left_at_the_end(make):
+    engine = make()
+    engine.load(weights(0))
+    engine.load(weights(1))
+    files = sorted(path.name for path in engine.place.glob("weights-*"))
+    assert files == ["weights-000002.safetensors"]  # Every version has a name of its own; old ones are removed.
+    pid, place = engine.pid, engine.place
+    engine.close()
+    assert gone_soon(pid) and not place.exists()
+
+
+def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
+    """Killed, so that nothing of its own can run."""
+    told = tmp_path / "pid"
+    if (owner := os.fork()) == 0:
+        try:
+            worker = WorkerProcess((sys.executable, str(WORKER)), dict(os.environ), tmp_path / "log", 20.0)
+            worker.hello.result()
+            (tmp_path / "new").write_text(str(worker.pid))
+            os.replace(tmp_path / "new", told)
+            signal.pause()
+        finally:
+            os._exit(1)
+    while not told.exists():
+        time.sleep(0.02)
+    pid = int(told.read_text())
+    assert alive(pid)
+    os.kill(owner, signal.SIGKILL)
+    os.waitpid(owner, 0)
+    assert gone_soon(pid)
+
+
+def test_variables_of_this_environment_do_not_reach_the_other():
+    found = worker_environment({"PYTHONPATH": "x", "VIRTUAL_ENV": "y", "HOME": "/h"}, 3)
+    assert "PYTHONPATH" not in found and "VIRTUAL_ENV" not in found and found["HOME"] == "/h"
+    assert found["OMP_NUM_THREADS"] == "3" and found["HF_HUB_OFFLINE"] == "1"

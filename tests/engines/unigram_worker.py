@@ -1,0 +1,98 @@
+"""A worker without vLLM: every token is drawn from one distribution, whatever came before it. Standard library only.
+
+The loop, the frames and the watch over the parent are the real worker's. What goes wrong is planned in the file that
+`GNOMON_TEST_PLAN` names, which is removed as soon as it has gone wrong: `die N`, `hang N` (at the N-th sample), `stale`
+(a load that does nothing), `half` (a load of half the tensor), `cache` (decoding goes on with the old weights),
+`refuse` (one request). `sick` and `version TEXT` stay.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import signal
+import struct
+import sys
+from array import array
+from itertools import accumulate
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "src/gnomon/engines/vllm"))
+from worker import Server, main
+
+PLAN = Path(os.environ.get("GNOMON_TEST_PLAN", "/nowhere"))
+
+
+def read(file: str) -> list[float]:
+    """The one tensor of a safetensors file."""
+    data = Path(file).read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    start, end = json.loads(data[8 : 8 + size])["logits"]["data_offsets"]
+    return list(array("f", data[8 + size + start : 8 + size + end]))
+
+
+def logps(logits: list[float], temperature: float) -> list[float]:
+    top = [value / temperature for value in logits]
+    total = math.log(sum(map(math.exp, top)))
+    return [value - total for value in top]
+
+
+class Unigram(Server):
+    sampled = 0
+    decoded: tuple[float, ...] | list[float] = ()
+    scored: tuple[float, ...] | list[float] = ()
+
+    def versions(self):
+        kind, *rest = self.plan()
+        return {"python": "3.11.0", "vllm": rest[0] if kind == "version" else "0.32.0"}
+
+    def plan(self):
+        return PLAN.read_text().split() if PLAN.is_file() else [""]
+
+    async def open(self, message, arrays):
+        if self.plan()[0] == "sick":
+            print("no room on the device", file=sys.stderr, flush=True)
+            os.killpg(0, signal.SIGKILL)
+        return {"device": "none"}, {}
+
+    async def load(self, message, arrays):
+        found, kind = read(message["file"]), self.plan()[0]
+        if kind in ("stale", "half", "cache") and self.scored:
+            PLAN.unlink()
+            kept = len(found) // 2 if kind == "half" else 0
+            self.decoded = found[:kept] + list(self.scored)[kept:]
+            self.scored = found if kind == "cache" else self.decoded
+        else:
+            self.decoded = self.scored = found
+        return {}, {}
+
+    async def sample(self, message, arrays):
+        self.sampled += 1
+        kind, *at = self.plan()
+        if kind in ("die", "hang") and self.sampled == int(at[0]):
+            PLAN.unlink()
+            os.killpg(0, signal.SIGKILL if kind == "die" else signal.SIGSTOP)
+        if kind == "refuse":
+            PLAN.unlink()
+            raise ValueError("the prompt is too long")
+        wanted = message["sampling"]
+        if wanted["temperature"] == 0:
+            best = max(range(len(self.decoded)), key=self.decoded.__getitem__)
+            ids = array("i", [best] * wanted["max_tokens"])
+            return {"finish": "length"}, {"token_ids": ids, "logprobs": array("d", [-1.0] * len(ids))}
+        own, draw = logps(list(self.decoded), wanted["temperature"]), random.Random(wanted["seed"])
+        ends, ids = list(accumulate(map(math.exp, own))), list[int]()
+        while len(ids) < wanted["max_tokens"] and not (ids and ids[-1] in message["stop_ids"]):
+            ids.append(min(sum(end < draw.random() * ends[-1] for end in ends), len(own) - 1))
+        found = array("d", (own[token] for token in ids))
+        return {"finish": "length"}, {"token_ids": array("i", ids), "logprobs": found}
+
+    async def score(self, message, arrays):
+        own = logps(list(self.scored), 1.0)
+        return {}, {"logprobs": array("d", (own[token] for token in arrays["prompt"][1:]))}
+
+
+if __name__ == "__main__":
+    main(Unigram)

@@ -1,0 +1,154 @@
+"""Whole runs whose engine has a worker of its own: killed under way, resumed, and measured in every step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gnomon
+from gnomon.engines.vllm import VLLM
+from gnomon.learners.local import LocalLearner
+from gnomon.metrics import METRICS
+from gnomon.store import RunReader, verify
+from gnomon.types import Request
+
+WORKER = Path(__file__).parents[1] / "engines" / "policy_worker.py"
+SMALL: dict[str, Any] = {
+    "steps": 4,
+    "rollout": {"prompts": 3, "group": 4, "max_tokens": 12, "context": 256},
+    "eval": {"tasks": 2, "every": 100},
+    "save": {"every": 2},
+    "engine": {"type": "vllm", "python": sys.executable},
+}
+MEASURED = {name for name in METRICS if name.startswith(("mismatch/", "engine/"))}
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch) -> None:
+    monkeypatch.setattr("gnomon.launch.makers.engine.WORKER", WORKER)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run that nothing happens to."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnomon.launch.makers.engine.WORKER", WORKER)
+        gnomon.train("char_count", run=folder, quiet=True, **SMALL).close()
+    return folder
+
+
+def replies(folder: Path) -> list[tuple[Any, ...]]:
+    with RunReader(folder) as reader:
+        found = [(record.place, record.body["token_ids"]) for record in reader.records() if "token_ids" in record.body]
+        return found
+
+
+def test_every_step_measures_the_difference(whole):
+    with RunReader(whole) as reader:
+        assert reader.status == "finished" and reader.manifest["tier"] == "measured" and reader.varies
+        assert reader.manifest["logp_mismatch"] < 1e-4
+        for step in reader.metrics():
+            assert step["metrics"].keys() >= MEASURED
+            assert (
+                step["metrics"]["mismatch/mean"] <= step["metrics"]["mismatch/p99"] <= step["metrics"]["logp_mismatch"]
+            )
+            assert step["metrics"]["logp_mismatch"] < 1e-4 and step["metrics"]["mismatch/outside"] == 0
+            assert step["metrics"]["engine/restarts"] == step["metrics"]["engine/resampled"] == 0
+        worst = reader.events("mismatch")
+        assert [event["step"] for event in worst] == [0, 1, 2, 3]
+        assert all(
+            event["token"] == step["metrics"]["mismatch/token"]
+            for event, step in zip(worst, reader.metrics(), strict=True)
+        )
+    assert verify(whole)
+
+
+def test_a_worker_killed_under_way_costs_nothing_but_time(whole, tmp_path, monkeypatch):
+    """The 40th sample is of the training: probes, 24 completions before the run and a baseline of 2 come before."""
+    plan = tmp_path / "plan"
+    plan.write_text("die 40")
+    monkeypatch.setenv("GNOMON_TEST_PLAN", str(plan))
+    folder = tmp_path / "run"
+    gnomon.train("char_count", run=folder, quiet=True, **SMALL).close()
+    assert not plan.exists() and replies(folder) == replies(whole)
+    with RunReader(folder) as reader:
+        assert reader.status == "finished" and sum(step["metrics"]["engine/restarts"] for step in reader.metrics()) == 1
+        assert sum(step["metrics"]["engine/resampled"] for step in reader.metrics()) >= 1
+
+
+class Stops:
+    """Ends a run at a step as a second Ctrl-C does, after the step was stored."""
+
+    def __init__(self, step: int) -> None:
+        self.at = step
+
+    def start(self, manifest): ...
+    def evaluation(self, record): ...
+    def finish(self, status): ...
+    def step(self, record):
+        if record.step == self.at:
+            raise KeyboardInterrupt
+
+
+def interrupted(folder: Path) -> Path:
+    """A run of which the checkpoint is of step 2, and steps 0 to 2 are recorded."""
+    with pytest.raises(KeyboardInterrupt):
+        gnomon.train("char_count", run=folder, quiet=True, observers=[Stops(2)], **SMALL)
+    with RunReader(folder) as reader:
+        assert reader.steps == 3
+    return folder
+
+
+@pytest.fixture()
+def otherwise(monkeypatch) -> Callable[[], None]:
+    """From its call on, every request draws with another seed, as on a machine where no bit repeats."""
+    begin = VLLM._begin
+
+    def other() -> None:
+        monkeypatch.setattr(VLLM, "_begin", lambda self, worker, request: begin(self, worker, reseeded(request)))
+
+    return other
+
+
+def reseeded(request: Request) -> Request:
+    return replace(request, key=bytes(15 - byte % 16 for byte in request.key))
+
+
+def test_a_resumed_run_reads_what_is_complete_and_samples_the_rest(whole, tmp_path, otherwise):
+    folder = interrupted(tmp_path / "run")
+    before = replies(folder)
+    otherwise()
+    gnomon.resume(folder, quiet=True).close()
+    after = replies(folder)
+    assert after[: len(before)] == before  # Step 2 was repeated from what was recorded, bit for bit.
+    assert after != replies(whole) and len(after) == len(replies(whole))
+    with RunReader(folder) as reader:
+        assert reader.status == "finished" and reader.attempts == []
+        assert [(event["of"], event["step"], event["rollouts"]) for event in reader.events("read")] == [
+            ("rollout", 2, 12)
+        ]
+    assert verify(folder)
+
+
+def test_rollouts_are_read_also_where_the_learner_does_not_repeat(tmp_path, otherwise, monkeypatch):
+    """The step that differs is an attempt; the steps after it were given up with it, and are read from there."""
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        gnomon.train("char_count", run=folder, quiet=True, observers=[Stops(3)], **{**SMALL, "save": {"every": 100}})
+    before = replies(folder)
+    otherwise()
+    step = LocalLearner.optim_step
+    monkeypatch.setattr(LocalLearner, "optim_step", lambda self, lr: step(self, lr * (1 + 1e-3)))
+    gnomon.resume(folder, quiet=True).close()
+    assert replies(folder)[: len(before)] == before
+    with RunReader(folder) as reader:
+        assert reader.status == "finished" and len(reader.attempts) == 1
+        read = [(event["of"], event["step"]) for event in reader.events("read")]
+    assert read == [("held_out", 0), *(("rollout", step) for step in range(4))]
+    assert verify(folder)
