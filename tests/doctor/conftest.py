@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gnomon.config import RunConfig, to_toml
-from gnomon.stats import Mean
+from gnomon.stats import mean_interval
 from gnomon.store import Record, Run
-from gnomon.store.codec import encode
-from gnomon.training.evaluate import Evaluation
-from gnomon.training.step import StepLog
+from gnomon.training.step import records_of, rollout_stats
 from gnomon.types import Completion, Finish, Group, Message, Part, Rollout, Status, Stop, Task, Turn, Verdict
+from gnomon.verifiers.breakdown import breakdown, entries
 
 STEPS, PROMPTS, GROUP, HELD_OUT = 12, 12, 4, 80
 
@@ -84,9 +84,12 @@ def group(script: Script, split: str, step: int, index: int, size: int) -> Group
     return Group(task=asked, index=index, rollouts=tuple(rollouts))
 
 
-def evaluation(script: Script, step: int) -> Evaluation:
-    groups = tuple(group(script, "test", step, index, 1) for index in range(HELD_OUT))
-    return Evaluation(groups=groups, version=step, pass_at={}, reward=0.0, length=0.0, truncated=0.0, statuses={})
+def evaluated(script: Script, step: int, kind: str) -> list[Record]:
+    """The records of an evaluation."""
+    groups = [group(script, "test", step, index, 1) for index in range(HELD_OUT)]
+    rate = mean_interval([float(each.rollouts[0].verdict.correct) for each in groups])
+    body = {"pass_at": {"1": asdict(rate)}, "length": 12.0, "truncated": 0.0, "statuses": {}}
+    return [*records_of("held_out", step, groups), Record(kind=kind, step=step, body=body)]
 
 
 @pytest.fixture
@@ -96,19 +99,18 @@ def write(tmp_path) -> Callable[[Script], Path]:
         config = RunConfig.model_validate({"env": {"type": "object:Made"}, **script.settings})
         with Run.create(folder, recipe=to_toml(config), manifest={"tier": "exact"}, genesis={"config": {}}) as store:
             for step in range(script.steps):
-                log = StepLog(step)
                 if step == 0:
-                    log.evaluation(evaluation(script, 0))
+                    store.append(evaluated(script, 0, "baseline"))
                 groups = [group(script, "train", step, step * PROMPTS + k, GROUP) for k in range(PROMPTS)]
-                log.rollouts(groups)
                 judged = [each for each in groups if each.judged]
-                log.advantages([value for each in judged for value in script.advantage(each.rewards)])
-                log.stats({name: Mean(value) for name, value in script.metrics(step).items()})
-                store.append(log.records())
+                credit = [{"advantage": value} for each in judged for value in script.advantage(each.rewards)]
+                stats = {**rollout_stats(groups), **breakdown(entries(groups))}
+                metrics = {name: stat.value for name, stat in stats.items()} | dict(script.metrics(step))
+                finite = {name: value for name, value in metrics.items() if isfinite(value)}
+                done = Record(kind="step", step=step, body={"metrics": finite, "statuses": {}})
+                store.append([*records_of("rollout", step, groups, credit), done])
             if script.status == "finished":
-                last = evaluation(script, script.steps)
-                found = [r for each in last.groups for r in encode(each, kind="held_out", step=script.steps)]
-                store.append([*found, Record(kind="evaluation", step=script.steps, body=last.body())])
+                store.append(evaluated(script, script.steps, "evaluation"))
             store.set_status(script.status, script.reason)
         return folder
 

@@ -29,7 +29,7 @@ def causes(evidence: Evidence, findings: Collection[str]) -> dict[str, float]:
     Each rollout counts once, for the first of: markers of a template, verifier failed, truncated, no parsed answer, all
     wrong, all right, rewarded although wrong, a finding about the whole run, nothing. Args: findings: names.
     """
-    rest = next((words for name, words in WHOLE.items() if name in findings), "nothing wrong was found")
+    rest = next((words for name, words in WHOLE.items() if name in findings), "no fault found")
     counts: Counter[str] = Counter()
     for group in evidence.groups:
         common = of_group(group)

@@ -44,10 +44,15 @@ def fails(evidence: Evidence) -> Finding | None:
     return Finding(
         name="judge.fails",
         sentence=f"the verifier or environment failed on {percent(rate.mean)} of the rollouts, such as: "
-        f"{broken[0].verdict.detail[:200] or 'no detail was recorded'}; groups with such a rollout are not trained on",
+        f"{last_line(broken[0].verdict.detail)}; groups with such a rollout are not trained on",
         fix=f"correct the verifier, then judge the stored rollouts again: gnomon replay {evidence.run}",
         read=picked(groups, lambda seen: seen.failed),
     )
+
+
+def last_line(detail: str) -> str:
+    """What a traceback ends with."""
+    return (detail.strip().splitlines() or ["no detail was recorded"])[-1][:200]
 
 
 def random(evidence: Evidence) -> Finding | None:

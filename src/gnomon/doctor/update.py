@@ -160,7 +160,7 @@ def length_runaway(evidence: Evidence) -> Finding | None:
     right = [level(groups, lambda seen: float(seen.right)) for groups in (first, evidence.end)]
     if wrong[0] is None or wrong[1] is None or right[0] is None or right[1] is None:
         return None
-    if not rose(wrong[0], wrong[1]) or wrong[1].mean < LONGER * wrong[0].mean or right[1].mean > right[0].mean:
+    if not rose(wrong[0], wrong[1]) or wrong[1].mean < LONGER * wrong[0].mean or apart(right[1], right[0]) >= 1:
         return None
     return Finding(
         name="update.length_runaway",
