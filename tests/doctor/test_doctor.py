@@ -107,7 +107,7 @@ CASES = {
     "update.entropy_collapse": Script(
         play=stuck, metrics=lambda step: {"entropy": 1.0 if step < 5 else 0.01, "logp_mismatch": 0.0}
     ),
-    "update.length_runaway": Script(play=rambling),
+    "update.length_runaway": Script(play=rambling, test_play=flat),
     "run.stopped": Script(status="failed", reason="error[E203] not finite\n   fix: optim.lr=0.0001", steps=3),
 }
 
