@@ -33,6 +33,9 @@ LIGHT = [
     "cli",
     "launch.find",
     "launch.read",
+    "launch.runs",
+    "launch.tail",
+    "launch.rollout_files",
 ]
 HEAVY = {"torch", "transformers", "vllm", "ray", "numpy", "tokenizers"}
 

@@ -100,7 +100,8 @@ def test_all_readers_take_it(plain, tmp_path):
         done = command(words[0], str(place), *words[1:])
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         assert "None" not in done.stdout.replace("extracted None", ""), (words, done.stdout)
-    assert command("alarms", str(plain)).returncode == 0
+    assert "imported from jsonl" in command("ls", str(plain.parent)).stdout
+    assert command("alarms", str(plain)).returncode == 0 and command("doctor", str(plain)).returncode in (0, 1)
     assert command("report", str(plain), str(tmp_path / "r.html")).returncode == 0
     page = (tmp_path / "r.html").read_text()
     assert "2+1?" in page and "unjudged" in page

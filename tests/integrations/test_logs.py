@@ -18,6 +18,8 @@ from gnomon.launch.importing import imported
 from gnomon.store import RunReader
 from gnomon.store.columns import rollout_table
 
+LOGS = Path(__file__).parent / "logs"
+
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     with RunReader(folder) as reader:
@@ -26,20 +28,21 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 def node(role: str, content: str, parent: int | None, ids: list[int], **more: Any) -> dict[str, Any]:
     found = {"parent": parent, "message": {"role": role, "content": content}, "sampled": role == "assistant"}
-    return found | {"token_ids": ids, "logprobs": [-0.25] * len(ids) if role == "assistant" else None, **more}
+    return found | {"token_ids": ids, "logprobs": [-0.25] * len([id for id in ids if id != 8]), **more}
 
 
 def episode(n: int, score: float, **more: Any) -> dict[str, Any]:
-    """Two turns, and an answer that was edited away: another branch."""
+    """Two turns, and an answer that was edited away: another branch. Token 8 is the template's."""
     nodes = [
         node("user", f"{n}+1?", None, [1, 2]),
         node("assistant", "edited", 0, [3]),
         node("assistant", "first", 0, [4], advantages=[0.5]),
         node("tool", "again", 2, [5]),
-        node("assistant", str(n + 1), 3, [6, 7], advantages=[0.5, 0.5]),
+        node("assistant", str(n + 1), 3, [8, 6, 7], mask=[False, True, True], advantages=[0.5, 0.5]),
     ]
     rewards = {"right": {"score": score, "weight": 1.0}, "form": {"score": 0.5, "weight": 0.2}}
-    trace = {"nodes": nodes, "rewards": rewards, "metrics": {"turns": 2}, "stop_condition": "done"}
+    trace = {"nodes": nodes, "rewards": rewards, "metrics": {"turns": 2}}
+    trace["calls"] = [{"finish_reason": "length"}, {"finish_reason": "stop", "error": {"message": "retried"}}]
     task = {"type": "sum", "data": {"answer": str(n + 1)}, "hash": f"h{n}"}
     return {"id": f"e{n}", "task": task, "ok": True, "errors": [], "traces": [trace], **more}
 
@@ -54,9 +57,10 @@ def work(kind: str, step: int) -> dict[str, Any]:
 
 
 def test_traces_become_turns_with_tokens(tmp_path):
-    broken = episode(3, 0.0, ok=False, errors=["the sandbox ended"])
-    lines(tmp_path / "log" / "traces.jsonl", episode(1, 1.0, run=work("train", 4)), episode(1, 0.0, run=work("train", 4)),
-          episode(2, 1.0, run=work("train", 3)), {**broken, "run": work("eval", 4)})  # fmt: skip
+    broken = episode(3, 0.0, ok=False, errors=[{"type": "SandboxError", "message": "the sandbox ended\nat once"}])
+    late = [episode(1, score, run=work("train", 4)) for score in (1.0, 0.0)]
+    early = episode(2, 1.0, run=work("train", 3))
+    lines(tmp_path / "log" / "traces.jsonl", *late, early, {**broken, "run": work("eval", 4)})
     imported(tmp_path / "log", tmp_path / "r", "", "right >= 1", Options())
     rows = rows_of(tmp_path / "r")
     assert [(row["split"], row["step"], row["task_id"], row["status"]) for row in rows] == [
@@ -67,11 +71,22 @@ def test_traces_become_turns_with_tokens(tmp_path):
     assert [each["content"] for each in first["messages"]] == ["1+1?", "first", "again", "2"]
     assert first["token_ids"] == [4, 6, 7] and first["logprobs"] == [-0.25] * 3 and first["turns"] == 2
     assert first["prompt_ids"] == [1, 2] and first["tokens"] == 3 and first["answer"] == "2"
+    assert first["finish"] == "length" and first["stop"] == "truncated"
     assert first["reward"] == pytest.approx(1.1) and first["advantage"] == 0.5
     assert rows[1]["detail"] == "the sandbox ended" and rows[1]["correct"] is None
     with RunReader(tmp_path / "r") as reader:
         (group,) = reader.groups(step=3)
-        assert group.rollouts[0].turns[1].prompt_ids == (1, 2, 4, 5)
+        assert group.rollouts[0].turns[1].prompt_ids == (1, 2, 4, 5, 8)
+
+
+def test_a_record_that_verifiers_0_4_0_wrote(tmp_path):
+    imported(LOGS / "verifiers-0.4.0-traces.jsonl", tmp_path / "r", "verifiers", "right >= 1", Options())
+    rows = rows_of(tmp_path / "r")
+    assert [(row["split"], row["task_id"], row["reply"], row["reward"], row["correct"]) for row in rows] == [
+        ("test", "h1", "2", 1.1, True), ("test", "h1", "2", 0.1, False), ("test", "h2", "3", 1.1, True)
+    ]  # fmt: skip
+    assert rows[0]["prompt_ids"] == [1, 2, 8] and rows[0]["token_ids"] == [6, 7] and rows[0]["finish"] == "stop"
+    assert rows[0]["logprobs"] == pytest.approx([-0.1235, -0.5], abs=1e-7) and rows[0]["answer"] == "2"
 
 
 def test_prime_rl_keeps_all_rollouts_of_a_step_in_a_folder(tmp_path):
@@ -171,6 +186,35 @@ def test_logs_of_inspect(tmp_path, packed):
     with RunReader(tmp_path / "r") as reader:
         # Of the three tasks one was judged whole; it was solved once in two epochs.
         assert reader.held_out["pass_at"]["1"]["value"] == 0.5 and reader.steps == 0
+
+
+def test_samples_that_inspect_0_3_285_wrote(tmp_path):
+    with ZipFile(tmp_path / "log.eval", "w", ZIP_DEFLATED) as file:
+        for name, each in json.loads((LOGS / "inspect-0.3.285-samples.json").read_text()).items():
+            file.writestr(name, json.dumps(each))
+    imported(tmp_path / "log.eval", tmp_path / "r", "inspect", "match >= 1", Options())
+    assert [(row["task_id"], row["answer"], row["reply"], row["correct"]) for row in rows_of(tmp_path / "r")] == [
+        ("one", "2", "2", True), ("one", "2", "3", False), ("two", "3", "2", False), ("two", "3", "5", False)
+    ]  # fmt: skip
+    with RunReader(tmp_path / "r") as reader:
+        assert {k: found["value"] for k, found in reader.held_out["pass_at"].items()} == {"1": 0.25, "2": 0.5}
+
+
+def test_rows_of_trl_1_16_0(tmp_path):
+    """The same row twice counts once; NaN and null are a reward function that returned None."""
+    options = Options(weights={"form": 0.1})
+    imported(LOGS / "trl-1.16.0-completions.jsonl", tmp_path / "r", "trl", "correct >= 1", options)
+    rows = rows_of(tmp_path / "r")
+    assert [(row["step"], row["prompt"], row["reward"], row["status"], row["advantage"]) for row in rows] == [
+        (10, "2+2?", 1.1, "correct", 0.7), (10, "2+2?", 0.0, "unjudged", -0.7), (10, "3+3?", 1.0, "correct", 0.0),
+        (11, "3+3?", None, "unjudged", 0.0),
+    ]  # fmt: skip
+    assert [each["role"] for each in rows[3]["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert '"add"' in rows[3]["messages"][1]["content"] and rows[3]["turns"] == 2 and rows[3]["parts"] == []
+    assert rows[2]["task_id"] == rows[3]["task_id"] and {row["tokens"] for row in rows} == {None}
+    named = Options(columns={"answer": "solution"})
+    with pytest.raises(ConfigError, match=r"E062.*no field 'solution' for the answer"):
+        imported(LOGS / "trl-1.16.0-completions.jsonl", tmp_path / "s", "trl", "", named)
 
 
 def test_several_logs_are_several_evaluations(tmp_path):

@@ -203,8 +203,9 @@ def test_trackio_takes_a_run(tmp_path):
     assert "gnomon.db" in done.stdout
 
 
-def test_mlflow_goes_on_in_the_same_run(tracked, tmp_path):
+def test_mlflow_goes_on_in_the_same_run(tracked, tmp_path, monkeypatch):
     pytest.importorskip("mlflow")
+    monkeypatch.chdir(tmp_path)  # Where MLflow puts artifacts unless it has a server.
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"

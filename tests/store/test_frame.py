@@ -49,7 +49,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
         prompt_ids=(5, 6),
         completion=Completion(token_ids=(1,), logprobs=(-0.5,), text="a", finish=Finish.STOP, version=3),
         messages=task.messages,
-        given=(Segment(origin=Origin.TASK, token_ids=(5, 6)),),
+        segments=(Segment(origin=Origin.TASK, token_ids=(5, 6)),),
     )
     second = Turn(
         prompt_ids=(5, 6, 1, 7),
@@ -57,7 +57,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
             token_ids=(2, 3), logprobs=(float("nan"), -1.0), text="b", finish=Finish.LENGTH, version=3
         ),
         messages=(Message(role="user", content="and?"),),
-        given=(Segment(origin=Origin.ENVIRONMENT, token_ids=(7,)),),
+        segments=(Segment(origin=Origin.ENVIRONMENT, token_ids=(7,)),),
     )
     verdict = Verdict(status=Status.FAILED, parts=(Part(name="correct", value=0.25, weight=2.0),), detail="it broke")
     rollout = Rollout(task=task, sample=0, turns=(first, second), verdict=verdict, stop=Stop.TRUNCATED, player=1)

@@ -24,8 +24,7 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List the runs below a folder: status, steps, held-out pass@1 before and after training, age."""
-    from gnomon.viewer.facts import glance
-    from gnomon.viewer.folders import run_folders
+    from gnomon.launch.runs import glance, run_folders
 
     if not folder.is_dir():
         raise RunError("E404", "the folder does not exist", where=str(folder), fix="gnomon ls FOLDER")

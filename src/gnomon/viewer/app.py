@@ -16,11 +16,11 @@ from starlette.staticfiles import StaticFiles
 
 from gnomon.errors import GnomonError
 from gnomon.launch.read import Address, address, found_at, held, rollout
+from gnomon.launch.runs import glance, run_folders
 from gnomon.objectives import TABLE
 from gnomon.store import Record, RunReader
 from gnomon.viewer.compare import SORTED, comparison, overlaid, task_of_both
-from gnomon.viewer.facts import charts, glance, group_rows, overview, step_facts, task_charts, task_facts
-from gnomon.viewer.folders import run_folders
+from gnomon.viewer.facts import charts, group_rows, overview, step_facts, task_charts, task_facts
 from gnomon.viewer.group import group_facts
 from gnomon.viewer.history import History, Steps
 from gnomon.viewer.index import Index

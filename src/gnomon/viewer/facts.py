@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.config.sections import DEFAULTS
-from gnomon.errors import GnomonError
 from gnomon.launch.read import Address, asked_at, breakdown, question
+from gnomon.launch.runs import pass_at_1
 from gnomon.metrics import EVALUATION, METRICS, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Record, RunReader
 from gnomon.terminal import printable
 from gnomon.viewer.history import Steps
 
-__all__ = ["MEASURED", "charts", "glance", "group_rows", "overview", "step_facts", "task_charts", "task_facts"]
+__all__ = ["MEASURED", "charts", "group_rows", "overview", "step_facts", "task_charts", "task_facts"]
 
 EXCERPT = 160
 """Characters of a reply that a list shows."""
@@ -45,36 +45,9 @@ CHARTS = (
 """Title of each chart, and the metrics that it draws."""
 
 
-def glance(name: str, folder: Path) -> dict[str, Any]:
-    """A row of the table of runs; `error` says why a folder cannot be read."""
-    try:
-        with RunReader(folder) as reader:
-            recipe = tomllib.loads(reader.recipe)
-            baseline, held_out = reader.baseline, reader.held_out
-            return {
-                "name": name,
-                "env": recipe.get("env", {}).get("type", ""),
-                "objective": recipe.get("objective", {}).get("type", ""),
-                "status": reader.status.value,
-                "steps": reader.steps,
-                "budget": recipe.get("budget", {}).get("steps"),
-                "baseline": pass_at_1(baseline),
-                "held_out": pass_at_1(held_out),
-                "alarms": len(reader.alarms()),
-                "fingerprint": reader.fingerprint,
-            }
-    except (GnomonError, tomllib.TOMLDecodeError) as error:
-        return {"name": name, "error": str(error).splitlines()[0]}
-
-
 def objective_of(recipe: str) -> str:
     """The name of the objective of a recipe."""
     return str(tomllib.loads(recipe).get("objective", {}).get("type", DEFAULTS["objective"]["type"]))
-
-
-def pass_at_1(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Value and 95 % interval of an evaluation's pass@1."""
-    return None if body is None else body["pass_at"].get("1")
 
 
 def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:

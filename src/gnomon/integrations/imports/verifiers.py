@@ -1,7 +1,8 @@
 """Traces of verifiers 0.4 and prime-rl: `traces.jsonl`, an episode per line, each with a trace per agent.
 
-An episode has `task`, `run`, `ok`, `errors` and `traces`; a trace has `nodes`, `rewards` and `stop_condition`; a node
-has `message`, `sampled`, `parent`, `token_ids` and `logprobs`. The reward is the sum of every score times its weight.
+An episode has `task`, `run`, `ok`, `errors` and `traces`; a trace has `nodes`, `calls`, `rewards` and `errors`; a node
+has `message`, `sampled`, `parent`, `token_ids`, `mask` and `logprobs`. The tokens of a sampled message begin with those
+of the template, which `mask` leaves out. The reward is the sum of every score times its weight.
 prime-rl writes them below `rollouts/step_N/{train,eval}/{all,effective}`; those of `all` are read.
 """
 
@@ -43,8 +44,8 @@ def where(path: Path, row: Row, options: Options) -> tuple[int, bool]:
 def rollout(row: Row, trace: Row, place: str, at: tuple[int, bool]) -> Foreign:
     options = Options()
     nodes = path_to_end(required(trace, "nodes", options, place))
-    prompt, turns = conversation(nodes, "length" if trace.get("stop_condition") == "max_tokens" else None)
-    rewards: Mapping[str, Any] = required(trace, "rewards", options, place)
+    prompt, turns = conversation(nodes, finish_of_last(trace))
+    rewards = {name: each or {} for name, each in required(trace, "rewards", options, place).items()}
     scores = {name: number(each.get("score")) for name, each in rewards.items()}
     parts = parts_of(scores.items(), {name: number(each.get("weight", 1.0)) or 0.0 for name, each in rewards.items()})
     task = row.get("task") or {}
@@ -60,8 +61,21 @@ def rollout(row: Row, trace: Row, place: str, at: tuple[int, bool]) -> Foreign:
         parts=parts,
         values=scores | {name: number(value) for name, value in (trace.get("metrics") or {}).items()},
         advantage=advantage(nodes),
-        failed="" if row.get("ok", True) or not errors else str(errors[0])[:500],
+        failed="" if row.get("ok") or not errors else message_of(errors[-1]),
     )
+
+
+def finish_of_last(trace: Row) -> str | None:
+    """Why the last reply ended: the last call of the model that did not fail says it."""
+    return next(
+        (each.get("finish_reason") for each in reversed(trace.get("calls") or ()) if not each.get("error")), None
+    )
+
+
+def message_of(error: Any) -> str:
+    """The first line of an error."""
+    text = error.get("message", "") if isinstance(error, Mapping) else error
+    return str(text).partition("\n")[0] or "it failed without a message"
 
 
 def path_to_end(nodes: list[Row]) -> list[Row]:
@@ -83,9 +97,14 @@ def conversation(nodes: list[Row], finish: str | None) -> tuple[tuple[Message, .
     for place, node in enumerate(nodes):
         own, said = list(node.get("token_ids") or ()), message(node.get("message") or {})
         if node.get("sampled"):
-            logprobs, ended = node.get("logprobs") or (), finish if place == last else None
+            first = next((at for at, sampled in enumerate(node.get("mask") or ()) if sampled), 0)
             turns += single_turn(
-                before, said.content, finish=ended, prompt_ids=tokens, token_ids=own, logprobs=logprobs
+                before,
+                said.content,
+                finish=finish if place == last else None,
+                prompt_ids=[*tokens, *own[:first]],
+                token_ids=own[first:],
+                logprobs=node.get("logprobs") or (),
             )
             before = []
         else:

@@ -1,0 +1,71 @@
+"""The run folders below a place, each under the path that leads to it, and a row of facts about each."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import GnomonError
+from gnomon.store import RunReader
+from gnomon.store.layout import JOURNAL
+
+__all__ = ["glance", "pass_at_1", "run_folders"]
+
+DEPTH = 5
+"""Levels below a given folder in which runs are looked for."""
+
+
+def run_folders(places: Sequence[Path]) -> dict[str, Path]:
+    """Name to folder: the folder's own name for a run that was given itself, else its path below the given folder."""
+    found: dict[str, Path] = {}
+    for place in places:
+        for folder in below(place.resolve(), DEPTH):
+            name = str(folder.relative_to(place.resolve())) if folder != place.resolve() else folder.name
+            name = name.encode("utf-8", "replace").decode()  # A name on the disk may be no valid text.
+            while name in found and found[name] != folder:
+                name += "~"
+            found[name] = folder
+    return dict(sorted(found.items()))
+
+
+def below(folder: Path, depth: int) -> Iterator[Path]:
+    """The run folders at or below a folder. A run folder holds no other run."""
+    if (folder / JOURNAL).is_file():
+        yield folder
+    elif depth:
+        try:
+            entries = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return
+        for entry in entries:
+            yield from below(Path(entry.path), depth - 1)
+
+
+def glance(name: str, folder: Path) -> dict[str, Any]:
+    """A row of the table of runs; `error` says why a folder cannot be read."""
+    try:
+        with RunReader(folder) as reader:
+            recipe = tomllib.loads(reader.recipe)
+            baseline, held_out = reader.baseline, reader.held_out
+            return {
+                "name": name,
+                "env": f"imported from {reader.imported}" if reader.imported else recipe.get("env", {}).get("type", ""),
+                "objective": recipe.get("objective", {}).get("type", ""),
+                "status": reader.status.value,
+                "steps": reader.steps,
+                "budget": recipe.get("budget", {}).get("steps"),
+                "baseline": pass_at_1(baseline),
+                "held_out": pass_at_1(held_out),
+                "alarms": len(reader.alarms()),
+                "fingerprint": reader.fingerprint,
+            }
+    except (GnomonError, tomllib.TOMLDecodeError) as error:
+        return {"name": name, "error": str(error).splitlines()[0]}
+
+
+def pass_at_1(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Value and 95 % interval of an evaluation's pass@1."""
+    return None if body is None else body["pass_at"].get("1")
