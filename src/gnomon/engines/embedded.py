@@ -34,10 +34,17 @@ class Embedded:
 
     Requests that wait are gathered between two tokens and join the batch that is running; the event loop goes on there
     too. A completion depends on its request and on the weights alone, whatever arrives when.
+
+    Args:
+        rounding: weights are rounded to this dtype after each load, and computed with in their own.
+        bound: largest difference of the probe's log-probabilities after a load, where the engine is not exact.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, *, rounding: torch.dtype | None = None, bound: float = 1e-3) -> None:
         self.policy, self.version, self.tier = policy, 0, Tier.EXACT
+        self.rounding, self.bound = rounding, bound
+        if rounding:
+            policy.round(rounding)
         self._waiting: deque[tuple[Request, Answer]] = deque()
         self._answers: dict[int, Answer] = {}
         """Of the rows that are being decoded, by number."""
@@ -86,9 +93,11 @@ class Embedded:
             raise RuntimeError("the engine is decoding; weights are loaded between two batches")
         require_loadable(weights, self.policy)
         self.policy.update(weights.read())
+        if self.rounding:
+            self.policy.round(self.rounding)
         found = score(self.policy, [weights.probe[:1]], [(0, weights.probe[1:])]).cpu()
         gap = float((found - torch.tensor(weights.probe_logp, device="cpu")).abs().max())
-        if not gap <= (0.0 if self.tier is Tier.EXACT else 1e-3):
+        if not gap <= (0.0 if self.tier is Tier.EXACT else self.bound):
             raise NumericsError(
                 "E201",
                 f"the engine's weights differ from the learner's: log-probabilities of a probe differ by {gap:.2g}",

@@ -79,7 +79,10 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
 def engine_body(config: RunConfig) -> Any:
     """What of an engine decides the bytes of a run."""
     engine = config.engine
-    return {"type": engine.type, "arguments": dict(engine.arguments)} if engine.type == "vllm" else engine.type
+    body: dict[str, Any] = {"arguments": dict(engine.arguments)} if engine.type == "vllm" else {}
+    body |= {"dtype": engine.dtype} if engine.dtype not in ("policy", config.policy.dtype) else {}
+    body |= {"round_weights": engine.round_weights} if engine.round_weights != "no" else {}
+    return {"type": engine.type, **body} if body else engine.type
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

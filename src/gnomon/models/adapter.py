@@ -23,7 +23,7 @@ from gnomon.models.precision import at_least
 __all__ = ["ALL_LINEAR", "CONFIG", "WEIGHTS", "Adapter", "Injected"]
 
 ALL_LINEAR = "all-linear"
-"""Every linear layer except the vocabulary projection."""
+"""Every linear layer except the vocabulary projection. Experts whose weights are one parameter are no linear layers."""
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 """Files of an adapter folder, as PEFT names them."""
 COLUMNS = 2
@@ -78,7 +78,7 @@ class Adapter:
         config = LoraConfig(
             r=self.rank,
             lora_alpha=self.alpha,
-            target_modules=ALL_LINEAR if ALL_LINEAR in self.targets else list(self.targets),
+            target_modules=names if ALL_LINEAR in self.targets else list(self.targets),
             fan_in_fan_out=transposed,
         )
         with torch.random.fork_rng(devices=[]):  # PEFT draws first values, which are replaced below.

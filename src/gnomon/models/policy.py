@@ -278,6 +278,12 @@ class Policy(torch.nn.Module):
         for name, parameter in own.items():
             parameter.copy_(state[name])
 
+    @torch.no_grad()
+    def round(self, dtype: torch.dtype) -> None:
+        """Round every weight to what this dtype can hold. Their own dtype stays."""
+        for value in self.model.parameters():
+            value.copy_(value.to(dtype))
+
     def save(self, folder: Path) -> None:
         """Write what is trained, in master precision, and the tokenizer: a model folder, or PEFT's adapter folder."""
         folder.mkdir(parents=True, exist_ok=True)

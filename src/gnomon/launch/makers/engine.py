@@ -14,10 +14,11 @@ from gnomon.engines.vllm.engine import WORKER
 from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
-from gnomon.launch.makers.policy import make_policy, make_precision
+from gnomon.launch.makers.policy import make_device, make_policy
 from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
 from gnomon.models.folder import model_folder, table
+from gnomon.models.precision import Precision
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Renderer, joined
 from gnomon.training.loop import first
@@ -47,7 +48,28 @@ def make_engine(config: RunConfig) -> Embedded | VLLM:
 
 def make_embedded(config: RunConfig) -> Embedded:
     """An engine in this process, whose adapter adds noise until it loads weights."""
-    return Embedded(make_policy(config, make_precision(config).alone, blank=False))
+    engine, rounding = config.engine, None if config.engine.round_weights == "no" else config.engine.round_weights
+    precision = Precision.only(getattr(torch, engine_dtype(config)))
+    device = "" if engine.device == "policy" else engine.device
+    policy = make_policy(config, precision, blank=False, device=device)
+    if not apart(config):
+        return Embedded(policy)
+    return Embedded(policy, rounding=getattr(torch, rounding) if rounding else None, bound=COARSE)
+
+
+def engine_dtype(config: RunConfig) -> str:
+    return config.policy.dtype if config.engine.dtype == "policy" else config.engine.dtype
+
+
+def apart(config: RunConfig) -> bool:
+    """Whether the settings have an engine compute otherwise than the learner does."""
+    engine, learner = config.engine, config.policy
+    devices = (learner.device if engine.device == "policy" else engine.device, learner.device)
+    return (
+        engine_dtype(config) != learner.dtype
+        or engine.round_weights != "no"
+        or len({make_device(name) for name in devices}) > 1
+    )
 
 
 def make_vllm(config: RunConfig) -> VLLM:
@@ -55,7 +77,7 @@ def make_vllm(config: RunConfig) -> VLLM:
     folder, engine = model_folder(config.policy.path), config.engine
     positions = table(folder / "config.json").get("max_position_embeddings")
     arguments = {
-        "dtype": config.policy.dtype,
+        "dtype": engine_dtype(config),
         "max_model_len": min(config.rollout.context, positions or config.rollout.context),
         **({"kv_cache_memory_bytes": round(engine.cache_gib * 2**30)} if engine.cache_gib else {}),
         **engine.arguments,
@@ -64,7 +86,7 @@ def make_vllm(config: RunConfig) -> VLLM:
         folder,
         (engine.python, str(WORKER)),
         arguments=arguments,
-        bound=LOADED.get(getattr(torch, config.policy.dtype), COARSE),
+        bound=COARSE if apart(config) else LOADED.get(getattr(torch, config.policy.dtype), COARSE),
         patience=engine.seconds,
         restarts=engine.restarts,
         threads=config.threads,
@@ -83,24 +105,27 @@ def measured(engine: Embedded | VLLM, learner: Learner, renderer: Renderer, env:
     Raises: NumericsError E204, when the difference is more than rounding.
     """
     prompts = [joined(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES)]
-    if isinstance(engine, Embedded):
-        mismatch, model = engine.measure(prompts), type(engine.policy.model).__name__
+    model = type(engine.policy.model).__name__ if isinstance(engine, Embedded) else f"{config.policy.path} in vLLM"
+    if isinstance(engine, Embedded) and not apart(config):
+        mismatch = engine.measure(prompts)
         engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
     else:
-        mismatch, model = of_another_process(engine, learner, prompts, config), f"{config.policy.path} in vLLM"
-    bound = ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
+        if isinstance(engine, Embedded):
+            engine.tier = Tier.MEASURED
+        mismatch = by_the_learner(engine, learner, prompts, config)
+    bound = COARSE if apart(config) else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
     if not mismatch <= bound:
         raise NumericsError(
             "E204",
             f"log-probabilities of decoding and scoring differ by {mismatch:.2g}",
-            where=f"{model} in {config.policy.dtype}",
+            where=f"{model} in {engine_dtype(config)}",
             why=f"more than {bound} is not a rounding error: a layer mixes tokens in a way the engine does not support",
             fix="use a model whose layers are attention and feed-forward only",
         )
     return mismatch
 
 
-def of_another_process(engine: Engine, learner: Learner, prompts: list[tuple[int, ...]], config: RunConfig) -> float:
+def by_the_learner(engine: Engine, learner: Learner, prompts: list[tuple[int, ...]], config: RunConfig) -> float:
     """The largest difference over a few completions of the learner's present weights."""
     engine.load(learner.publish())
     sampling = Sampling(max_tokens=min(TOKENS, config.rollout.max_tokens), temperature=config.rollout.temperature)

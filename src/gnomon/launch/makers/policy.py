@@ -15,10 +15,13 @@ from gnomon.models.precision import Precision
 __all__ = ["make_device", "make_policy", "make_precision"]
 
 
-def make_policy(config: RunConfig, precision: Precision, *, blank: bool = True) -> Policy:
-    """A policy of its own. Args: blank: whether an adapter adds nothing at first, as `Adapter.blank`."""
-    folder, device = model_folder(config.policy.path), make_device(config.policy.device)
-    return Policy.load(folder, precision, device, make_adapter(config, blank))
+def make_policy(config: RunConfig, precision: Precision, *, blank: bool = True, device: str = "") -> Policy:
+    """A policy of its own.
+
+    Args: blank: whether an adapter adds nothing at first, as `Adapter.blank`; device: empty for the learner's.
+    """
+    place = make_device(device, "engine.device") if device else make_device(config.policy.device)
+    return Policy.load(model_folder(config.policy.path), precision, place, make_adapter(config, blank))
 
 
 def make_device(name: str, where: str = "policy.device") -> torch.device:
