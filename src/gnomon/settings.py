@@ -306,6 +306,13 @@ class EngineSettings(TypedDict, total=False):
     type: str
     """`embedded`: this process. `vllm`: vLLM, in a process and an environment of its own. `object:NAME` was passed to
     `gnomon.train` as a Python object."""
+    dtype: Literal["policy", "float32", "bfloat16"]
+    """Precision of the engine. `policy` is that of the learner, `policy.dtype`."""
+    device: Literal["policy", "auto", "cpu", "cuda"]
+    """Where `embedded` computes. `policy` is the device of the learner, `policy.device`."""
+    round_weights: Literal["no", "bfloat16", "float16"]
+    """`embedded` rounds all weights to this precision and computes as before, so that it samples from another
+    distribution than the learner's: for tests of corrections without a GPU."""
     python: str
     """The Python interpreter of the environment that has vLLM. Only for `vllm`, as are the following settings."""
     cache_gib: float
