@@ -118,3 +118,15 @@ def test_a_family_that_is_not_supported_is_refused_by_name(name: str, tmp_path: 
     with pytest.raises(ModelError, match=words):
         gnomon.train("char_count", run=tmp_path / "run", policy=str(base), **RUN)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_tokenizer_without_padding_end_and_template_trains(tmp_path: Path) -> None:
+    """Nothing is ever padded, and replies end at `rollout.stop` or at their limit."""
+    bare = LlamaConfig(**{**SIZES, "eos_token_id": None, "pad_token_id": None})
+    base = model_of(bare, tmp_path / "base")
+    with gnomon.train("char_count", run=tmp_path / "run", policy=str(base), **RUN) as run:
+        assert run.status == "finished" and run.manifest["tier"] == "exact"
+        assert max(record.body["tokens"] for record in run.records("rollout")) == 6
+    export(str(tmp_path / "run"), tmp_path / "out")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32).eval()
+    assert furthest(model, recorded(tmp_path / "run")) < 2e-5
