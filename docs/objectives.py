@@ -100,7 +100,7 @@ def cell(text: str) -> str:
 
 def page(found: Card) -> str:
     facts = [
-        ("target", found.climbs),
+        ("target", found.expected_gradient),
         ("equation", found.equation),
         ("source", found.source),
         *([("differs", found.differs)] if found.differs else []),
@@ -133,7 +133,8 @@ def index_row(found: Card) -> str:
     cosine = "—" if found.exact is None or math.isnan(found.exact.cosine) else f"{found.exact.cosine:.3f}"
     lengths = "" if found.length is None else length_words(found.length)
     lengths = lengths.replace(" where length earns nothing", "").replace(" answers become", "")
-    cells = [f"[{found.name}](objectives/{found.name}.md)", found.climbs, first, last, cosine, lengths, found.source]
+    link = f"[{found.name}](objectives/{found.name}.md)"
+    cells = [link, found.expected_gradient, first, last, cosine, lengths, found.source]
     return "| " + " | ".join(map(cell, cells)) + " |"
 
 

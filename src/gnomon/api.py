@@ -1,4 +1,4 @@
-"""One call that trains, for a script or a notebook; the same bytes as the command line's."""
+"""Train with one call from a script or a notebook. The result has the same bytes as with the command line."""
 
 from __future__ import annotations
 
@@ -38,29 +38,30 @@ def train(
     quiet: bool = False,
     **settings: Unpack[Settings],
 ) -> RunReader:
-    """Train a policy, and return the finished or interrupted run, open for reading. It works in notebooks too.
+    """Train a policy, and return the finished or interrupted run, open for reading. Works in notebooks too.
 
         gnomon.train("countdown", run="runs/a", steps=50)
         gnomon.train(MyEnv(), run="runs/b")
         gnomon.train([{"prompt": "2 + 2?", "answer": "4"}, …], reward=lambda completion, answer: …, run="runs/c")
 
-    Ctrl-C, or the interrupt of a notebook's kernel, ends the run after the present step, saved; `resume` goes on.
+    Ctrl-C, or the interrupt of a notebook's kernel, ends the run after the current step, with a checkpoint. `resume`
+    continues it.
 
     Args:
         what: an environment: a shipped name, `package.module:Class`, `file.py:Class`, or an object. With a `reward`:
             tasks, as a list of rows, the path of a .jsonl or .parquet file, a data set of the `datasets` package, or a
             mapping of `train` and `test`. A row holds a `prompt` (a text or chat messages) and an `answer`.
-        run: the folder to record in; it must not hold a run.
-        reward: a function of a reply, which is given what its parameters name: `completion`, `answer`, `prompt`, `task`
-            or a column of the tasks. With a parameter `completions` it is called as TRL calls reward functions. It
-            returns True, False or a number. All it accepts: `gnomon.integrations.rewarded`.
-        reward_range: the lowest and highest reward of that function; a right reply earns the highest.
+        run: the folder to record in; it must not contain a run.
+        reward: a function of a reply. Its parameter names decide its arguments: `completion`, `answer`, `prompt`,
+            `task` or a column of the tasks. With a parameter `completions` it is called as TRL calls reward functions.
+            It returns True, False or a number. All names: `gnomon.integrations.rewarded`.
+        reward_range: the lowest and highest reward of that function; a correct reply earns the highest.
         observers: objects with `start`, `step`, `evaluation` and `finish`, such as `gnomon.monitoring.JsonLines`, and
             names of trackers, such as `tensorboard` or `wandb` (docs/trackers.md).
         settings: tables as mappings (`optim={"lr": 3e-4}`), and the short names of the command line (`group=8`,
             `steps=50`, `policy=FOLDER`). `env={…}` are options of the environment. `objective`, `engine` and `learner`
             are names or objects (docs/observing.md).
-    Raises: ConfigErrors with every mistake at once; RunError E401 when the folder holds a run.
+    Raises: ConfigErrors with all mistakes; RunError E401 if the folder contains a run.
     """
     require_outside()
     values, passed = separated(settings, observers)
@@ -92,9 +93,9 @@ def resume(
     """Continue a run that was stopped or killed. An exact run ends with the same bytes.
 
     Args:
-        what: the environment or the tasks of the run, where they were handed over as Python objects; `reward` and
+        what: the environment or the tasks of the run, if they were passed as Python objects; `reward` and
             `reward_range` as in `train`.
-        objective, engine, learner: those of the run that were handed over as Python objects.
+        objective, engine, learner: the run's, if they were passed as Python objects.
         observers: as in `train`. A run may be resumed with others, or none.
         accept_divergence: continue even if the run does not repeat the records after its checkpoint. The old
             records are kept as an attempt, and the run is no longer exact.
@@ -136,9 +137,9 @@ def configure(
     reward: Callable[..., Any] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[RunConfig, Env | None]:
-    """The configuration of a call, and the environment where an object was given."""
-    given: dict[str, Any] = dict(settings)
-    table = given.pop("env", {})
+    """The configuration of a call, and the environment if it is an object."""
+    supplied: dict[str, Any] = dict(settings)
+    table = supplied.pop("env", {})
     if what is None:
         what, table = (table.get("type"), table) if isinstance(table, Mapping) else (table, {})
     elif not isinstance(table, Mapping):
@@ -152,14 +153,14 @@ def configure(
     built = object_of(what, reward, reward_range)
     if built is not None:
         built = changed(built, options)
-    given["env"] = {"type": what, **options} if built is None else spec_of(built)
+    supplied["env"] = {"type": what, **options} if built is None else spec_of(built)
     checks = [check_policy_config] if built else [check_env_config, check_policy_config]
-    config, _ = resolve([Source(given, dict.fromkeys(given, "the call of gnomon.train"))], checks)
+    config, _ = resolve([Source(supplied, dict.fromkeys(supplied, "the call of gnomon.train"))], checks)
     return config, built
 
 
 def object_of(what: Any, reward: Callable[..., Any] | None, reward_range: tuple[float, float]) -> Env | None:
-    """The environment that is given as an object, or made of tasks and a reward; None for a name."""
+    """The environment passed as an object, or made from tasks and a reward; None for a name."""
     if reward is not None:
         if isinstance(what, Env) or (isinstance(what, str) and what in ENVS):
             fix = "leave out reward=, or pass tasks instead of the environment"

@@ -142,8 +142,8 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
     from gnomon.config import Source, overrides, resolve
     from gnomon.launch.find import check_env_config, check_policy_config
 
-    given = Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([given, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
+    supplied = Source({"env": what}, {"env": f"the command line: {what}"})
+    config, _ = resolve([supplied, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
     from gnomon.launch.display import Display, evaluation_text
     from gnomon.launch.local import measure
 
@@ -194,8 +194,8 @@ def sanity(
 
     words = list(settings or [])
     folder = run_folder(f"sanity-{what}", words)
-    given = Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([given, overrides(words, 2)], [check_env_config, check_policy_config])
+    supplied = Source({"env": what}, {"env": f"the command line: {what}"})
+    config, _ = resolve([supplied, overrides(words, 2)], [check_env_config, check_policy_config])
     require_free(folder)
     from gnomon.launch.display import Display, Silent
     from gnomon.launch.sanity import sanity as judge
@@ -441,11 +441,11 @@ def audit(
     from gnomon.config import overrides
     from gnomon.launch.find import judge
 
-    given = () if tasks.isdigit() else read_tasks(Path(tasks))
-    count = int(tasks) if tasks.isdigit() else len(given)
+    supplied = () if tasks.isdigit() else read_tasks(Path(tasks))
+    count = int(tasks) if tasks.isdigit() else len(supplied)
     found = judge(target, overrides(list(settings or []), 2).values)
     report = examine(
-        subject_of(found, given, count=count, name=target, source=target), seed=seed, max_tokens=max_tokens,
+        subject_of(found, supplied, count=count, name=target, source=target), seed=seed, max_tokens=max_tokens,
         acknowledge=ack or (),
     )  # fmt: skip
     if repro is not None:
@@ -539,8 +539,8 @@ def arena(
     from gnomon.launch.find import check_env_config
 
     players = [word for word in words if "=" not in word]
-    given = Source({"env": env}, {"env": "--env"})
-    config, _ = resolve([given, overrides([word for word in words if "=" in word], 2)], [check_env_config])
+    supplied = Source({"env": env}, {"env": "--env"})
+    config, _ = resolve([supplied, overrides([word for word in words if "=" in word], 2)], [check_env_config])
     from gnomon.launch.arena import arena as contest
     from gnomon.launch.arena import arena_text
 
@@ -654,7 +654,7 @@ def objective(
 
     if every or name is None:
         rows = [build() for _, build in sorted(TABLE.items())]
-        facts = [{"name": row.name, "climbs": row.climbs, "source": row.source} for row in rows]
+        facts = [{"name": row.name, "expected_gradient": row.expected_gradient, "source": row.source} for row in rows]
         lines = columns([list(fact.values()) for fact in facts])
         put(json.dumps(facts, indent=1)) if as_json else say("\n".join(lines))
         return
@@ -680,8 +680,8 @@ def config_show(settings: Settings = None, as_json: Json = False) -> None:
 
     words = list(settings or [])
     recipes = [load(Path(word)) for word in words if word.endswith(".toml") and "=" not in word]
-    given = overrides([word for word in words if not (word.endswith(".toml") and "=" not in word)])
-    config, origins = resolve([*recipes, given], [check_env_config])
+    supplied = overrides([word for word in words if not (word.endswith(".toml") and "=" not in word)])
+    config, origins = resolve([*recipes, supplied], [check_env_config])
     values = leaves(config.model_dump())
     if as_json:
         put(json.dumps({key: str(v) if v == float("inf") else v for key, v in values.items()}, indent=1))
@@ -747,8 +747,8 @@ def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
 
 def run_folder(what: str, words: list[str]) -> Path:
     """The run's folder: `run=FOLDER` among the words, or the next free one under runs/."""
-    if given := [word for word in words if word.startswith("run=")]:
-        return Path(given[-1].removeprefix("run=").strip("\"'"))
+    if supplied := [word for word in words if word.startswith("run=")]:
+        return Path(supplied[-1].removeprefix("run=").strip("\"'"))
     stem = Path(what.partition(":")[0]).stem
     number = 1
     while (Path("runs") / f"{stem}-{number}").exists():
@@ -756,13 +756,13 @@ def run_folder(what: str, words: list[str]) -> Path:
     return Path("runs") / f"{stem}-{number}"
 
 
-def trusted(folder: Path, given: bool) -> bool:
+def trusted(folder: Path, supplied: bool) -> bool:
     """Whether the code that a run folder names may run. Asks at a terminal."""
     from gnomon.launch.trust import asked
     from gnomon.terminal import printable
 
-    if given or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return given
+    if supplied or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return supplied
     return asked(folder, lambda question: typer.confirm(printable(question), default=False, err=True))
 
 
@@ -781,6 +781,6 @@ def chosen_env(what: str, settings: list[str] | None) -> Any:
     from gnomon.launch.find import check_env_config, make_env
 
     words = [word if word.startswith("env.") else f"env.{word}" for word in settings or []]
-    given = Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([given, overrides(words, 2)], [check_env_config])
+    supplied = Source({"env": what}, {"env": f"the command line: {what}"})
+    config, _ = resolve([supplied, overrides(words, 2)], [check_env_config])
     return make_env(config.env)

@@ -36,8 +36,7 @@ METRICS: Mapping[str, str] = {
     "kl": "Mean KL divergence to the initial policy per trained token, over the whole vocabulary, in nats.",
     "drift": "Mean KL divergence from the policy at the start of the step to the current one per token (k3), in nats.",
     "clipped": "Fraction of trained tokens whose gradient the clip of the ratio removed.",
-    "score_pull": "Squared norm of the mean score of right answers within a group, without bias; vocabulary projection "
-    "only.",
+    "score_signal": "Squared norm of the mean score of right answers within a group; vocabulary projection only.",
     "score_scatter": "Trace of the covariance of the scores of right answers within a group; vocabulary projection "
     "only.",
     "value_error": "Mean squared error of the critic per token, before its update.",
@@ -72,7 +71,7 @@ def meaning(metric: str) -> str:
     return METRICS.get(f"{head}/NAME{tail}", "")
 
 
-RENAMED = {"logp_gap": "logp_mismatch", "ledger": "breakdown"}
+RENAMED = {"logp_gap": "logp_mismatch", "ledger": "breakdown", "score_pull": "score_signal"}
 """Former names of metrics, or of their part before the first slash."""
 
 

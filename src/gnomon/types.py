@@ -312,18 +312,18 @@ class Rollout:
 
     def card(self) -> Card:
         """The conversation, and the verdict below it."""
-        said: list[tuple[str, str]] = []
+        lines: list[tuple[str, str]] = []
         for turn in self.turns:
-            said += [(message.role, message.content) for message in turn.messages]
-            said.append(
+            lines += [(message.role, message.content) for message in turn.messages]
+            lines.append(
                 (f"reply, {len(turn.completion.token_ids)} tokens, {turn.completion.finish}", turn.completion.text)
             )
         parts = "  ".join(f"{part.name} {part.value:g} x {part.weight:g}" for part in self.verdict.parts)
-        said.append(
+        lines.append(
             ("verdict", f"{self.verdict.status}, reward {self.reward:g}: {parts} {self.verdict.detail}".rstrip())
         )
         title = f"rollout of task {self.task.id}, sample {self.sample}, answer {self.task.answer}"
-        return Card(title=title, columns=("who", "text"), rows=said)
+        return Card(title=title, columns=("who", "text"), rows=lines)
 
     def _repr_html_(self) -> str:
         return self.card().html()

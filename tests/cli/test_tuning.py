@@ -75,7 +75,7 @@ def test_what_the_run_measured_is_the_noise(tmp_path: Path) -> None:
     """
     with Run.create(tmp_path / "r", recipe="seed = 1\n", manifest={}, genesis={"config": {}}) as run:
         for step, metrics in enumerate(
-            [{"score_pull": 2.0, "score_scatter": 9.0}, {}, {"score_pull": 1.0, "score_scatter": 3.0}]
+            [{"score_signal": 2.0, "score_scatter": 9.0}, {}, {"score_signal": 1.0, "score_scatter": 3.0}]
         ):
             made = [
                 Record(kind="rollout", step=step, task=0, sample=i, body={"status": s, "reward": 0.0})

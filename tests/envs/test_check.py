@@ -314,7 +314,7 @@ FAULTS: list[tuple[type[Sound], str, str]] = [
     (FormatOverAll, "rewards", "a wrong reply gets the reward 1.0"),
     (DeafToTheGate, "rewards", "still earns 0.1"),
     (ShortPriced, "weights", "'format' is paid but not declared"),
-    (Bought, "weights", "all else pays at most 5.1 (format 1 x 0.1 + tool 5 x 1)"),
+    (Bought, "weights", "the other parts pay at most 5.1 (format 1 x 0.1 + tool 5 x 1)"),
     (OutOfRange, "solutions", "outside reward_range"),
     (Overwrites, "no trace", "changes the task"),
     (Moody, "no trace", "is judged"),

@@ -379,5 +379,5 @@ def test_the_scores_of_successes_have_the_moments_of_plain_autograd(batch):
             pairs = [float(a @ b) for i, a in enumerate(scores) for j, b in enumerate(scores) if i != j]
             pulls.append(sum(pairs) / len(pairs))
             scatters.append(sum(float(a @ a) for a in scores) / len(scores) - pulls[-1])
-    assert stats["score_pull"].value == pytest.approx(sum(pulls) / len(pulls), rel=1e-9)
+    assert stats["score_signal"].value == pytest.approx(sum(pulls) / len(pulls), rel=1e-9)
     assert stats["score_scatter"].value == pytest.approx(sum(scatters) / len(scatters), rel=1e-9)

@@ -76,9 +76,9 @@ def test_a_baseline_of_the_others_changes_no_expectation(data: st.DataObject, gr
     assert weight.beta == tuple(beta)
     moved = gauged(weight, baseline)
     assert moved.beta == pytest.approx(beta, abs=1e-12)
-    assert moved.climbs(p) == pytest.approx(weight.climbs(p), abs=1e-12)
+    assert moved.weight_at(p) == pytest.approx(weight.weight_at(p), abs=1e-12)
     others = [math.comb(group - 1, m) * p**m * (1 - p) ** (group - 1 - m) for m in range(group)]
-    assert weight.climbs(p) == pytest.approx(sum(b * x for b, x in zip(beta, others, strict=True)), abs=1e-12)
+    assert weight.weight_at(p) == pytest.approx(sum(b * x for b, x in zip(beta, others, strict=True)), abs=1e-12)
 
 
 @given(group=st.integers(1, 6), data=st.data())
@@ -89,7 +89,7 @@ def test_a_polynomial_of_degree_below_n_has_one_weight_that_climbs_it(group: int
     points = [(i + 0.5) / group for i in range(group)]
     last = group - 1
     basis = [[math.comb(last, m) * p**m * (1 - p) ** (last - m) for m in range(group)] for p in points]
-    values = torch.tensor([ungauged(beta).climbs(p) for p in points], dtype=F64)
+    values = torch.tensor([ungauged(beta).weight_at(p) for p in points], dtype=F64)
     found = torch.linalg.solve(torch.tensor(basis, dtype=F64), values)
     assert torch.allclose(found, torch.tensor(beta, dtype=F64), atol=1e-9)
 
@@ -104,16 +104,16 @@ def test_named_weights_climb_their_closed_forms(group: int, p: float) -> None:
         terms = [math.gamma(x + k) / math.gamma(x) / math.factorial(k) for k in range(min(group, 100))]
         return sum(term * (1 - p) ** k for k, term in enumerate(terms))
 
-    assert direct_weight(group).climbs(p) == pytest.approx(likelihood(group))
-    assert control_weight(group).climbs(p) == pytest.approx(likelihood(group))
-    assert released_weight(group, epsilon=0.0).climbs(p) == pytest.approx(likelihood(group - 1))
-    assert sub_weight(group, order=3).climbs(p) == pytest.approx(likelihood(3))
-    assert centred_pass_weight(group, k=2).climbs(p) == pytest.approx((1 - 2 / group) * (1 - p))
+    assert direct_weight(group).weight_at(p) == pytest.approx(likelihood(group))
+    assert control_weight(group).weight_at(p) == pytest.approx(likelihood(group))
+    assert released_weight(group, epsilon=0.0).weight_at(p) == pytest.approx(likelihood(group - 1))
+    assert sub_weight(group, order=3).weight_at(p) == pytest.approx(likelihood(3))
+    assert centred_pass_weight(group, k=2).weight_at(p) == pytest.approx((1 - 2 / group) * (1 - p))
     for ratio in (0.5, 1.4):
         power = [(ratio * (1 - p)) ** k for k in range(group)]
-        assert family_weight(group, family="D", parameter=ratio).climbs(p) == pytest.approx(sum(power))
+        assert family_weight(group, family="D", parameter=ratio).weight_at(p) == pytest.approx(sum(power))
     if group <= 32:
-        assert family_weight(group, family="A", parameter=0.4).climbs(p) == pytest.approx(rising(0.4))
+        assert family_weight(group, family="A", parameter=0.4).weight_at(p) == pytest.approx(rising(0.4))
 
 
 def test_large_groups_overflow_nothing() -> None:
@@ -130,8 +130,8 @@ def test_every_family_runs_from_reinforce_through_maximum_likelihood(family: str
     ones = family_weight(group, family=family, parameter=1.0)
     assert ones.success == pytest.approx(direct_weight(group).success)
     halfway = family_weight(group, family=family, parameter=0.5)
-    assert halfway.climbs(1.0) == pytest.approx(1)
-    assert group == 1 or 1 < halfway.climbs(0.0) < ones.climbs(0.0) == pytest.approx(group)
+    assert halfway.weight_at(1.0) == pytest.approx(1)
+    assert group == 1 or 1 < halfway.weight_at(0.0) < ones.weight_at(0.0) == pytest.approx(group)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -147,7 +147,7 @@ def test_the_update_scale_turns_over_at_maximum_likelihood(family: str) -> None:
         scale = update_scale(weight)
         assert regime(weight) is kind and scale[0] == 0 and scale[-1] == pytest.approx(1)
         assert all(scale[k] == pytest.approx(k * weight.success[k] / 6) for k in range(7))
-        assert x == 0 or weight.climbs(0.2) > weight.climbs(0.4) > weight.climbs(0.8)
+        assert x == 0 or weight.weight_at(0.2) > weight.weight_at(0.4) > weight.weight_at(0.8)
 
 
 def test_a_scale_that_rises_and_falls_is_neither() -> None:
@@ -161,7 +161,7 @@ def test_the_mean_update_scale_is_p_times_w(p: float) -> None:
     weight = family_weight(5, family="A", parameter=0.6)
     chances = [math.comb(5, k) * p**k * (1 - p) ** (5 - k) for k in range(6)]
     mean = sum(s * c for s, c in zip(update_scale(weight), chances, strict=True))
-    assert mean == pytest.approx(p * weight.climbs(p))
+    assert mean == pytest.approx(p * weight.weight_at(p))
 
 
 @pytest.mark.parametrize(
@@ -283,5 +283,5 @@ def test_verifier_noise_scales_what_is_climbed() -> None:
     found = moments(row, place, policy=policy, behavior=policy, possible=noisy, group=3).mean
     slope = place.per_answer(place.scores(policy)).T @ (sure.chance * sure.reward)
     observed = alarm + (1 - miss - alarm) * float(sure.chance @ sure.reward)
-    claim = (1 - miss - alarm) * direct_weight(3).climbs(observed) * slope
+    claim = (1 - miss - alarm) * direct_weight(3).weight_at(observed) * slope
     assert torch.allclose(found, claim, atol=1e-12)

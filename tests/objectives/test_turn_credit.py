@@ -49,7 +49,7 @@ def every_answer() -> Rollouts:
     return step_of(place, outcomes(place, place.logits(), correct), torch.arange(15)[:, None])
 
 
-def climb(worth: Tensor) -> Tensor:
+def gradient_of(worth: Tensor) -> Tensor:
     """∇E[worth of the answer]."""
     policy = world().logits().requires_grad_()
     (found,) = torch.autograd.grad(world().chances(policy) @ worth, policy)
@@ -90,13 +90,13 @@ def rollouts(
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 0.9, 1.0])
 def test_weighed_turns_climb_the_discounted_return(gamma: float) -> None:
     for group in (1, 2):
-        assert close(expected(turn_reinforce_discounted(gamma), group), climb(earned(gamma)))
+        assert close(expected(turn_reinforce_discounted(gamma), group), gradient_of(earned(gamma)))
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 0.9])
 def test_the_usual_form_does_not(gamma: float) -> None:
-    assert cosine(expected(turn_reinforce(gamma), 1), climb(earned(gamma))) < 0.9999
-    assert close(expected(turn_reinforce(1.0), 1), climb(earned(1.0)))
+    assert cosine(expected(turn_reinforce(gamma), 1), gradient_of(earned(gamma))) < 0.9999
+    assert close(expected(turn_reinforce(1.0), 1), gradient_of(earned(1.0)))
 
 
 @pytest.mark.parametrize(("row", "whole"), [(turn_reinforce(0.5), False), (turn_reinforce_discounted(0.5), True)])
@@ -169,7 +169,7 @@ def true_values() -> Tensor:
 
 @pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
 def test_over_turns_too_only_the_true_critic_allows_a_short_horizon(lam: float) -> None:
-    place, truth = world(), climb(earned(1.0)) / 3
+    place, truth = world(), gradient_of(earned(1.0)) / 3
     weight, scores = place.chances(place.logits())[place.answer], place.scores(place.logits())
     right = turn_ppo(lam=lam).credits(replace(every_answer(), values=true_values()))
     wrong = turn_ppo(lam=lam).credits(every_answer())
@@ -197,7 +197,7 @@ def test_one_turn_and_binary_rewards_keep_the_direction(group: int) -> None:
     """In a step of one prompt; real rewards do not."""
     row = seeing(rebn(), as_one_turn)
     binary, real = (
-        climb(torch.tensor([reward(y) for y in world().answers], dtype=F64)) for reward in (correct, graded)
+        gradient_of(torch.tensor([reward(y) for y in world().answers], dtype=F64)) for reward in (correct, graded)
     )
     assert cosine(expected(row, group), binary) > 1 - 1e-12
     assert cosine(expected(row, group, graded), real) < 1 - 1e-5
@@ -220,7 +220,7 @@ def by_budget() -> Tensor:
 
 @pytest.mark.parametrize("group", [2, 3, 4])
 def test_brpo_climbs_the_score_at_a_budget_drawn_evenly(group: int) -> None:
-    assert close(expected(brpo(), group), climb(by_budget().mean(dim=1)) / 3)
+    assert close(expected(brpo(), group), gradient_of(by_budget().mean(dim=1)) / 3)
 
 
 @pytest.mark.parametrize("group", [2, 3, 4])
@@ -233,7 +233,7 @@ def test_the_released_form_shrinks_early_segments_most(group: int) -> None:
     shrunk = to_come * (1 - (3 - segment.to(F64)) / (3 * group)) / 3
     claim = (place.chances(place.logits())[place.answer] * shrunk) @ place.scores(place.logits())
     assert close(expected(brpo_released(), group), claim)
-    assert cosine(claim, climb(by_budget().mean(dim=1))) < 0.9999
+    assert cosine(claim, gradient_of(by_budget().mean(dim=1))) < 0.9999
 
 
 def without_own_past(rollouts: Rollouts, advantage: Advantage) -> Tensor:

@@ -166,8 +166,8 @@ def test_s12_the_nonce_of_one_job_is_nothing_to_the_next(attacked):
     """Even with its own nonce read from its own frames, a job can answer for itself alone, and only once per input."""
     source = (
         "import sys, os\ndef solve():\n    frame = sys._getframe()\n"
-        "    while frame and 'tell' not in frame.f_locals: frame = frame.f_back\n"
-        "    frame.f_locals['tell'](['ok', 7])\n    return 2"
+        "    while frame and 'send' not in frame.f_locals: frame = frame.f_back\n"
+        "    frame.f_locals['send'](['ok', 7])\n    return 2"
     )
     found = attacked(source)
     assert isinstance(found, Raised) and found.error == "Forged: more answers than inputs", found

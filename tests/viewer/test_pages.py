@@ -186,7 +186,7 @@ def test_a_card_shows_what_the_command_shows(written):
     with served(written("a", ["x"])) as viewer:
         status, _, text = asked(viewer, "/objective/grpo")
         assert status == 200
-        for words in ("maximises", "By enumeration", "At the edges", "Options", "bias", "source"):
+        for words in ("expected gradient", "By enumeration", "At the edges", "Options", "bias", "source"):
             assert words in text
         (chart,) = json.loads(asked(viewer, "/objective/grpo/curve")[2])["charts"]
         assert chart["axis"] == "p" and chart["series"][0]["values"][5] == 1.0 and len(chart["x"]) == 11

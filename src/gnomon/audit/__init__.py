@@ -1,7 +1,7 @@
-"""The audit of a verifier: what a policy that is paid by it will find, found before it is paid."""
+"""The audit of a verifier: find its exploits and faults before training."""
 
 from gnomon.audit.finding import AXES, Axis, Evidence, Finding, Report, Severity
-from gnomon.audit.judging import Ruling
+from gnomon.audit.judging import Judgement
 from gnomon.audit.run import audit, preflight
 from gnomon.audit.subject import Played, Subject, read_tasks, subject_of
 
@@ -10,9 +10,9 @@ __all__ = [
     "Axis",
     "Evidence",
     "Finding",
+    "Judgement",
     "Played",
     "Report",
-    "Ruling",
     "Severity",
     "Subject",
     "audit",

@@ -1,4 +1,4 @@
-"""What is known of a subject before the axes are tried: right replies, the frame of an answer, wrong answers."""
+"""Facts about a subject that all axes share: correct replies, the frame of an answer, wrong answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unicodedata import normalize
 from gnomon.audit.corpus import NUMBER, hostile_calls, prompt
 from gnomon.audit.finding import Axis, Evidence, Finding, Severity
 from gnomon.audit.frame import KNOWN, Frame, framed, learnt
-from gnomon.audit.judging import Court, Ruling
+from gnomon.audit.judging import Judgement, VerifierWorkers
 from gnomon.audit.reach import Reach
 from gnomon.audit.scripts import call_script, rule_script
 from gnomon.audit.source import literals, texts
@@ -31,28 +31,28 @@ __all__ = ["NUMBER", "Case", "careless", "plain_value", "prompt", "shown", "stat
 
 @dataclass(kw_only=True)
 class Case:
-    """A subject, who judges it, and what the axes have said so far."""
+    """A subject, the workers that judge it, and the findings so far."""
 
     subject: Subject
-    court: Court
+    workers: VerifierWorkers
     reach: Reach = field(default_factory=Reach)
     seed: int = 0
     tables: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     troubles: list[tuple[str, str]] = field(default_factory=list)
-    """What the subject's own `solution` raised: what, and where."""
+    """Errors of the subject's `solution`: message and place."""
 
     @property
     def tasks(self) -> tuple[Task, ...]:
         return self.subject.tasks
 
     def rng(self, purpose: str) -> random.Random:
-        """A generator of this purpose: what one axis draws moves no other."""
+        """A generator for one purpose, so that the draws of one axis do not affect another."""
         return Key(self.seed).at(f"audit {purpose}").random()
 
     @cached_property
     def rights(self) -> tuple[str | None, ...]:
-        """A whole right reply to each task, as the subject gives it or as the frames in use find it."""
+        """A complete correct reply to each task, from the subject or built with a known frame."""
         solution = self.subject.solution
         if solution is None:
             return self._tried()
@@ -69,13 +69,13 @@ class Case:
         return tuple(replies)
 
     def _tried(self) -> tuple[str | None, ...]:
-        """The task's own answer in the frame that gets it accepted most often; nothing if none ever does."""
+        """The task's answer in the frame with which it is accepted most often; None if no frame works."""
         some = range(min(len(self.tasks), 20))
         stated = [i for i in some if stated_answer(self.tasks[i]) is not None]
         tallies = []
         for frame in KNOWN:
-            rulings = self.court.judge([(i, frame.put(str(self.tasks[i].answer))) for i in stated])
-            tallies.append(sum(ruling.correct for ruling in rulings))
+            judgements = self.workers.judge([(i, frame.put(str(self.tasks[i].answer))) for i in stated])
+            tallies.append(sum(judgement.correct for judgement in judgements))
         if not stated or max(tallies) == 0:
             return (None,) * len(self.tasks)
         frame = KNOWN[tallies.index(max(tallies))]
@@ -83,19 +83,19 @@ class Case:
         return tuple(None if answer is None else frame.put(answer) for answer in answers)
 
     @cached_property
-    def right_rulings(self) -> dict[int, Ruling]:
-        """What the verifier says of the right replies, by task index."""
+    def right_judgements(self) -> dict[int, Judgement]:
+        """Judgements on the correct replies, by task index."""
         calls = [(i, reply) for i, reply in enumerate(self.rights) if reply is not None]
-        return {ruling.index: ruling for ruling in self.court.judge(calls)}
+        return {judgement.index: judgement for judgement in self.workers.judge(calls)}
 
     @cached_property
     def places(self) -> dict[int, tuple[int, int]]:
-        """Where the answer stands in the right reply, by task index: as the verdict says, or where its text is."""
+        """Span of the answer in the correct reply, by task index: from the verdict, or by searching its text."""
         found = {}
-        for index, ruling in self.right_rulings.items():
+        for index, judgement in self.right_judgements.items():
             reply, answer = self.rights[index] or "", stated_answer(self.tasks[index])
-            if ruling.span is not None and ruling.correct:
-                found[index] = ruling.span
+            if judgement.span is not None and judgement.correct:
+                found[index] = judgement.span
             elif (place := framed(reply)) is not None:
                 found[index] = place
             elif answer and (at := reply.rfind(answer)) >= 0:
@@ -111,13 +111,13 @@ class Case:
 
     @cached_property
     def golds(self) -> tuple[str | None, ...]:
-        """The answer alone, as it stands in the right reply."""
+        """The answer alone, as it occurs in the correct reply."""
         return tuple(
             (self.rights[i] or "")[slice(*self.places[i])] if i in self.places else None for i in range(len(self.tasks))
         )
 
     def wrongs(self, index: int, most: int = 3) -> list[str]:
-        """Answers of other tasks that are wrong for this one by construction, the most alike first."""
+        """Answers of other tasks that are wrong for this one by construction, the most similar first."""
         own, gold = self.tasks[index], self.golds[index]
         if gold is None or own.answer is None:
             return []
@@ -130,7 +130,7 @@ class Case:
         return found
 
     def neighbours(self, index: int) -> Iterator[tuple[Task, str]]:
-        """Other tasks and their answers; first those whose answer is the same to a careless reader."""
+        """Other tasks and their answers, those with a similar answer first."""
         first = [i for i in self.alike.get(careless(self.golds[index] or ""), ()) if i != index]
         count = len(self.tasks)
         for i in (*first, *((index + step) % count for step in range(1, count))):
@@ -146,14 +146,14 @@ class Case:
         return groups
 
     @cached_property
-    def corpus(self) -> list[Ruling]:
-        """What the verifier says to hostile texts."""
-        return self.court.judge(hostile_calls(self.tasks, self.frame, self.golds[0], self.reach))
+    def corpus(self) -> list[Judgement]:
+        """Judgements on hostile texts."""
+        return self.workers.judge(hostile_calls(self.tasks, self.frame, self.golds[0], self.reach))
 
     @cached_property
     def nothing(self) -> float:
-        """What an empty reply earns, on average over some tasks."""
-        rewards = [r.reward for r in self.court.judge((i, "") for i in range(min(20, len(self.tasks))))]
+        """Mean reward of an empty reply over some tasks."""
+        rewards = [r.reward for r in self.workers.judge((i, "") for i in range(min(20, len(self.tasks))))]
         good = [reward for reward in rewards if math.isfinite(reward)]
         return math.fsum(good) / len(good) if good else self.low
 
@@ -163,32 +163,34 @@ class Case:
 
     @cached_property
     def least(self) -> float:
-        """The least reward that a right reply gets; the top of the range where none is known."""
-        rewards = [ruling.reward for ruling in self.right_rulings.values() if ruling.correct]
+        """Smallest reward of a correct reply; the top of the range if none is known."""
+        rewards = [judgement.reward for judgement in self.right_judgements.values() if judgement.correct]
         return min(rewards) if rewards else self.subject.verifier.reward_range[1]
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """Texts that stand in the verifier's source: what it looks for, a reply may hold."""
+        """Texts in the verifier's source. A reply that contains them may be rewarded."""
         return literals(self.subject.verifier)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The same as they stand, long ones too: what a judge is told, what is searched for."""
+        """The same texts unchanged, including long ones, such as instructions for a judge."""
         return tuple(dict.fromkeys((*texts(self.subject.verifier), *self.words)))
 
-    def reached(self, ruling: Ruling) -> bool:
-        """Whether a policy of the run could write the reply; one that holds the right reply is taken to be."""
-        right = self.rights[ruling.index]
-        return self.reach.holds(ruling.reply) or (bool(right) and str(right) in ruling.reply)
+    def reached(self, judgement: Judgement) -> bool:
+        """Whether a policy of the run could write the reply. Replies that contain the correct reply always count."""
+        right = self.rights[judgement.index]
+        return self.reach.holds(judgement.reply) or (bool(right) and str(right) in judgement.reply)
 
-    def plainest(self, rulings: Sequence[Ruling]) -> Ruling:
-        """The one with the shortest reply, of those that a policy of the run could write if there are any."""
-        return min(rulings, key=lambda ruling: (not self.reached(ruling), len(ruling.reply), ruling.index))
+    def plainest(self, judgements: Sequence[Judgement]) -> Judgement:
+        """The judgement with the shortest reply, preferably one that a policy of the run could write."""
+        return min(
+            judgements, key=lambda judgement: (not self.reached(judgement), len(judgement.reply), judgement.index)
+        )
 
     @cached_property
     def foreign(self) -> bool:
-        """Whether the reward was written for another library: a number, without a status and without a contract."""
+        """Whether the reward was written for another library: a number without a status."""
         things: list[Any] = [self.subject.verifier, self.subject.env]
         held = [getattr(thing, field.name) for thing in things if is_dataclass(thing) for field in fields(thing)]
         return any(isinstance(value, Foreign) for value in (*things, *held))
@@ -198,7 +200,7 @@ class Case:
         rule: str,
         severity: Severity,
         what: str,
-        shown_by: Sequence[Ruling] = (),
+        shown_by: Sequence[Judgement] = (),
         *,
         claim: str = "",
         where: str = "",
@@ -208,10 +210,10 @@ class Case:
         """A finding of this subject.
 
         Args:
-            shown_by: the rulings that show it; the shortest reply becomes the evidence. Where no policy of the run
+            shown_by: the judgements that show it; the shortest reply becomes the evidence. If no policy of the run
                 could write any of the replies, the finding is a note.
-            claim: what is true of the `ruling` while the fault is there, in Python; without one the repro tries the
-                whole axis again.
+            claim: a Python expression that is true of the `judgement` while the fault exists. Without one, the repro
+                script repeats the whole axis.
         """
         axis = Axis(rule.partition(".")[0])
         evidence, repro = (
@@ -236,23 +238,23 @@ class Case:
 
 
 def shown(text: str, most: int = 60) -> str:
-    """The text as a reader sees it in a sentence."""
-    said = repr(text)
-    return said if len(said) <= most else f"{said[: most - 12]}…' ({len(text):,} characters)"
+    """The text quoted and shortened for a sentence."""
+    quoted = repr(text)
+    return quoted if len(quoted) <= most else f"{quoted[: most - 12]}…' ({len(text):,} characters)"
 
 
 def stated_answer(task: Task) -> str | None:
-    """The task's answer as a text, where it is one or a number."""
+    """The task's answer as text, if it is text or a number."""
     return str(task.answer) if isinstance(task.answer, str | int | float) and str(task.answer) else None
 
 
 def careless(answer: str) -> str:
-    """What is left of an answer to a reader who minds neither case, order, signs nor units."""
+    """An answer normalised without case, order, signs and units."""
     return "".join(sorted(char for char in answer.casefold() if char.isalnum()))
 
 
 def plain_value(answer: str) -> str | Fraction:
-    """An answer without the signs that only set it: a fraction where it is a number, in LaTeX or not."""
+    """An answer without layout; a fraction if it is a number, in LaTeX or not."""
     text = normalize("NFKC", answer).casefold()
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\{([^{}]*)\}", r"\1", text)
     text = re.sub(r"\\[dt]?frac\{?(-?\d+)\}?\{?(\d+)\}?", r"\1/\2", text)
@@ -266,7 +268,7 @@ def plain_value(answer: str) -> str | Fraction:
 
 
 def differ(own: Any, other: Any, gold: str, answer: str) -> bool:
-    """Whether the other task's answer is wrong here for sure."""
+    """Whether the other task's answer is certainly wrong here."""
     if other is None or own == other or gold == answer or gold.strip() == answer.strip():
         return False
     if plain_value(gold) == plain_value(answer):

@@ -1,7 +1,7 @@
-"""Does a reply stay a text: is nothing of it executed, and nothing around the verifier changed?
+"""Is any text of a reply executed, and does judging change anything outside the verifier?
 
-Canaries are laid out, and an audit hook of the interpreter writes down what a verdict opens, runs and connects to. What
-took effect was executed; what was compiled and had no effect was evaluated, as a computer algebra system does.
+The axis places canaries, and an audit hook of the interpreter records what a verdict opens, runs and connects to. Text
+with an effect was executed. Text that was compiled without an effect was evaluated, as by a computer algebra system.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import Bench, Court, Ruling, ruling_of
+from gnomon.audit.judging import Bench, Judgement, VerifierWorkers, judgement_of
 from gnomon.audit.source import STANDARD, own_files
 from gnomon.envs.surroundings import LESSER, moved, surroundings
 from gnomon.workers import Returned
@@ -32,22 +32,22 @@ from gnomon.workers import Returned
 __all__ = ["MARK", "payloads", "probe"]
 
 MARK = 48151623
-"""A number that no task has: code that holds it was made of our text."""
+"""A number that no task contains. Code with this constant was made from the audit's text."""
 FORGED = ("1.0", "1", "correct", '{"reward": 1.0, "status": "correct"}')
-"""What a policy would write into a file that its judge reads."""
+"""Contents that a policy could write into a file that the verifier reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What one call did besides judging."""
+    """Side effects of one call."""
 
     place: int
-    """Of the call among those asked."""
+    """Index of the call."""
     events: tuple[tuple[str, str], ...]
     moved: tuple[str, ...]
-    ruling: Ruling
+    judgement: Judgement
     trace: str | None = None
-    """What the call wrote into the canary file."""
+    """Text that the call wrote into the canary file."""
 
 
 def probe(case: Case) -> Iterator[Finding]:
@@ -57,17 +57,17 @@ def probe(case: Case) -> Iterator[Finding]:
     ):
         server.settimeout(0)
         canary, port = Path(folder) / "canary", server.getsockname()[1]
-        said = [text for code in payloads(canary, port) for text in dict.fromkeys((code, case.frame.put(code)))]
+        attacks = [text for code in payloads(canary, port) for text in dict.fromkeys((code, case.frame.put(code)))]
         plain = [(i, reply) for i, reply in enumerate(case.rights[:4]) if reply is not None]
         plain += [(0, reply) for reply in (*map(case.frame.put, case.wrongs(0)), "", "no answer at all")]
         secret = {"GNOMON_CANARY": "canary-secret", "HOME": folder, "TMPDIR": folder}
-        with Court(case.subject, workers=1, variables=secret) as court:
-            yield from executed(case, court, said, plain, canary, server)
-            yield from forged(case, court, folder)
+        with VerifierWorkers(case.subject, workers=1, variables=secret) as workers:
+            yield from executed(case, workers, attacks, plain, canary, server)
+            yield from forged(case, workers, folder)
 
 
 def payloads(canary: Path, port: int) -> tuple[str, ...]:
-    """Texts that leave a trace where they are run, in the ways that judges have run them."""
+    """Texts that leave a trace if they are executed, in the forms in which verifiers have executed text."""
     shell = f"echo {MARK} > {canary}"
     system = f"__import__('os').system('{shell}')"
     write = f"open('{canary}','w').write('{MARK}'+__import__('os').environ.get('GNOMON_CANARY',''))"
@@ -84,43 +84,43 @@ def payloads(canary: Path, port: int) -> tuple[str, ...]:
 
 def executed(
     case: Case,
-    court: Court,
-    said: Sequence[str],
+    workers: VerifierWorkers,
+    attacks: Sequence[str],
     plain: Sequence[tuple[int, str]],
     canary: Path,
     server: socket.socket,
 ) -> Iterator[Finding]:
-    outcome = court.ask(watch, plain, [(0, reply) for reply in said], str(canary.parent))
+    outcome = workers.ask(watch, plain, [(0, reply) for reply in attacks], str(canary.parent))
     if not isinstance(outcome, Returned):
         case.skipped["confinement"] = f"the monitored calls did not finish: {outcome}"
         return
     watched: list[Watched] = outcome.value
     acted = [w for w in watched if w.trace is not None]
     if acted or canary.exists() or connected(server):
-        rulings = [w.ruling for w in acted]
+        judgements = [w.judgement for w in acted]
         secret = any("canary-secret" in (w.trace or "") for w in acted)
         seen = "wrote the audit's canary file" if acted or canary.exists() else "connected to the audit's port"
         yield case.finding(
             "confinement.executed", Severity.BLOCKING,
             f"text in a reply {seen}{' and read a secret from its environment' if secret else ''}: "
-            f"{shown(rulings[0].reply) if rulings else 'a text of the audit'}",
-            rulings, why="the policy can run code on this machine",
+            f"{shown(judgements[0].reply) if judgements else 'a text of the audit'}",
+            judgements, why="the policy can run code on this machine",
             fix="parse the reply; never pass it to eval, exec, a shell, YAML or pickle",
         )  # fmt: skip
     elif evaluated := [w for w in watched if any(kind == "evaluated" for kind, _ in w.events)]:
-        said = next(detail for kind, detail in evaluated[0].events if kind == "evaluated")
+        place = next(detail for kind, detail in evaluated[0].events if kind == "evaluated")
         yield case.finding(
             "confinement.evaluates", Severity.WARNING,
-            f"the verifier passes text to eval or exec: {said}; no text of the audit was executed",
-            [w.ruling for w in evaluated], why="filters before eval can be bypassed",
+            f"the verifier passes text to eval or exec: {place}; no text of the audit was executed",
+            [w.judgement for w in evaluated], why="filters before eval can be bypassed",
             fix="gnomon.verifiers.evaluate, or a parser of your own",
         )  # fmt: skip
     elif computed := [w for w in watched if any(kind == "computed" for kind, _ in w.events)]:
-        said = next(detail for kind, detail in computed[0].events if kind == "computed")
+        place = next(detail for kind, detail in computed[0].events if kind == "computed")
         yield case.finding(
             "confinement.computes", Severity.NOTE,
-            f"{said} evaluates the answer as an expression; no text of the audit was executed",
-            [w.ruling for w in computed], why="this is safe only while the library evaluates mathematics alone",
+            f"{place} evaluates the answer as an expression; no text of the audit was executed",
+            [w.judgement for w in computed], why="this is safe only while the library evaluates mathematics alone",
         )  # fmt: skip
     yield from touched(case, watched)
     yield from changed(case, watched)
@@ -134,8 +134,8 @@ def connected(server: socket.socket) -> bool:
 
 
 def touched(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
-    """Files, connections and processes of verdicts that were not asked for any."""
-    for kind, rule, severity, said in (
+    """Files, connections and processes that verdicts open on plain replies."""
+    for kind, rule, severity, action in (
         ("wrote", "confinement.writes_file", Severity.WARNING, "writes"),
         ("read", "confinement.reads_file", Severity.WARNING, "reads"),
         ("connected", "confinement.connects", Severity.WARNING, "connects to"),
@@ -144,9 +144,9 @@ def touched(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
         counted = Counter(detail for w in watched for detail in {d for k, d in w.events if k == kind})
         if counted:
             detail, times = counted.most_common(1)[0]
-            rulings = [w.ruling for w in watched if (kind, detail) in w.events]
+            judgements = [w.judgement for w in watched if (kind, detail) in w.events]
             yield case.finding(
-                rule, severity, f"a verdict {said} {detail} ({times} of {len(watched)} calls)", rulings,
+                rule, severity, f"a verdict {action} {detail} ({times} of {len(watched)} calls)", judgements,
                 why="anything outside the task and the reply can change, also by the policy",
             )  # fmt: skip
 
@@ -154,7 +154,7 @@ def touched(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
 def changed(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
     names = Counter(name for w in watched for name in w.moved)
     lesser = LESSER | set(DRAWS.values())
-    for rule, said, chosen, severity in (
+    for rule, action, chosen, severity in (
         ("confinement.task_changed", "changes the task", {"task"}, Severity.BLOCKING),
         ("confinement.verifier_changed", "changes the verifier", {"verifier"}, Severity.WARNING),
         ("confinement.state", "changes the process's", names.keys() - lesser - {"task", "verifier"}, Severity.BLOCKING),
@@ -162,20 +162,20 @@ def changed(case: Case, watched: Sequence[Watched]) -> Iterator[Finding]:
     ):  # fmt: skip
         found = sorted(chosen & names.keys())
         if found:
-            rulings = [w.ruling for w in watched if set(w.moved) & set(found)]
+            judgements = [w.judgement for w in watched if set(w.moved) & set(found)]
             more = "" if found in (["task"], ["verifier"]) else f" {', '.join(found)}"
             yield case.finding(
-                rule, severity, f"a verdict {said}{more} ({len(rulings)} of {len(watched)} calls)", rulings,
+                rule, severity, f"a verdict {action}{more} ({len(judgements)} of {len(watched)} calls)", judgements,
                 why="a verdict can then depend on earlier verdicts",
             )  # fmt: skip
 
 
-def forged(case: Case, court: Court, folder: str) -> Iterator[Finding]:
-    """Write what a policy would into files that the judge's source names, and ask again."""
+def forged(case: Case, workers: VerifierWorkers, folder: str) -> Iterator[Finding]:
+    """Write forged contents into files named in the verifier's source, and judge again."""
     names = [word for word in case.words if re.fullmatch(r"(?:~/|\./)?[\w./-]*\w\.\w{2,5}", word) and "/.." not in word]
     names = [name.removeprefix("~/") for name in names if not name.startswith("/")][:20]
     wrong = case.frame.put((case.wrongs(0) or ["gnomon"])[0])
-    before = court.ask(judged_here, folder, wrong)
+    before = workers.ask(judged_here, folder, wrong)
     if not names or not isinstance(before, Returned) or before.value.correct:
         return
     for content in FORGED:
@@ -183,10 +183,10 @@ def forged(case: Case, court: Court, folder: str) -> Iterator[Finding]:
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-        after = court.ask(judged_here, folder, wrong)
+        after = workers.ask(judged_here, folder, wrong)
         for name in names:
             (Path(folder) / name).unlink(missing_ok=True)
-        again = court.ask(judged_here, folder, wrong)
+        again = workers.ask(judged_here, folder, wrong)
         if not (isinstance(after, Returned) and isinstance(again, Returned)) or after.value.outcome != "verdict":
             continue
         if after.value.reward > before.value.reward and again.value.same == before.value.same:
@@ -199,28 +199,28 @@ def forged(case: Case, court: Court, folder: str) -> Iterator[Finding]:
             return
 
 
-def judged_here(bench: Bench, folder: str, reply: str) -> Ruling:
+def judged_here(bench: Bench, folder: str, reply: str) -> Judgement:
     """In a worker: one call with the folder as working directory."""
     os.chdir(folder)
-    return ruling_of(bench, 0, reply)
+    return judgement_of(bench, 0, reply)
 
 
 EVENTS: list[tuple[str, str]] | None = None
-"""In a worker: where the hook writes, while a call is watched."""
+"""In a worker: the events of the hook, while a call is watched."""
 
 
 def watch(
-    bench: Bench, plain: Sequence[tuple[int, str]], said: Sequence[tuple[int, str]], folder: str
+    bench: Bench, plain: Sequence[tuple[int, str]], attacks: Sequence[tuple[int, str]], folder: str
 ) -> list[Watched]:
-    """In a worker: each call, what the interpreter saw of it, and what it left changed."""
+    """In a worker: each call, the interpreter's events, and the state that it changed."""
     global EVENTS
     os.chdir(folder)
     canary = Path(folder, "canary")
     OWN.update(own_files(bench.verifier))
     sys.addaudithook(hook)
-    for index, reply in plain:  # What a first call loads and caches is its own affair.
-        ruling_of(bench, index, reply)
-    calls = [*plain, *said]
+    for index, reply in plain:  # A first call may load and cache.
+        judgement_of(bench, index, reply)
+    calls = [*plain, *attacks]
     found: list[Watched] = []
     states: dict[str, list[object]] = {name: [] for name in DRAWS}
     for number, (index, reply) in enumerate(calls):
@@ -228,7 +228,7 @@ def watch(
         own = copy.deepcopy(getattr(bench.verifier, "__dict__", {}))
         reset(folder, number)
         before, EVENTS = surroundings(), []
-        ruling = ruling_of(bench, index, reply)
+        judgement = judgement_of(bench, index, reply)
         events, EVENTS = EVENTS, None
         after = surroundings()
         names = moved(before, after)
@@ -238,20 +238,22 @@ def watch(
         trace = canary.read_text(errors="replace") if canary.exists() else None
         canary.unlink(missing_ok=True)
         found.append(
-            Watched(place=number, events=tuple(dict.fromkeys(events)), moved=tuple(names), ruling=ruling, trace=trace)
+            Watched(
+                place=number, events=tuple(dict.fromkeys(events)), moved=tuple(names), judgement=judgement, trace=trace
+            )
         )
-    drawn = {name: said for name, said in DRAWS.items() if len(set(states[name])) == len(states[name]) > 1}
+    drawn = {name: draw for name, draw in DRAWS.items() if len(set(states[name])) == len(states[name]) > 1}
     return [replace(w, moved=tuple(drawn.get(name, name) for name in w.moved)) for w in found]
 
 
 DRAWS = {"random state": "random draws", "numpy random state": "random draws of numpy"}
-"""A generator that is another after every call was drawn from; one that is the same was set."""
+"""A generator whose state differs after every call was drawn from; one with equal states was seeded."""
 OWN: set[str] = set()
 """In a worker: files of the verifier."""
 
 
 def reset(folder: str, number: int) -> None:
-    """The process as no earlier call left it: what sets the same thing each time would else be seen once at most."""
+    """Reset process state, so that a call that sets the same state each time is detected each time."""
     os.chdir(folder)
     random.seed(number)
     sys.setrecursionlimit(1000 + number)
@@ -262,7 +264,7 @@ def reset(folder: str, number: int) -> None:
 
 
 def hook(event: str, arguments: tuple[Any, ...]) -> None:
-    """What the interpreter says it is about to do; only what matters here is kept, and nothing is ever stopped."""
+    """The audit hook. It records relevant events and never blocks one."""
     if EVENTS is None:
         return
     if event == "exec" and isinstance(arguments[0], CodeType):
@@ -285,7 +287,7 @@ def hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def library(frame: FrameType | None) -> str:
-    """The installed package whose code evaluates something; empty where that is the verifier's own code."""
+    """The installed package whose code evaluates text; empty if it is the verifier's own code."""
     while frame is not None and frame.f_code.co_filename.startswith("<"):
         frame = frame.f_back
     file = frame.f_code.co_filename if frame is not None else ""
@@ -294,7 +296,7 @@ def library(frame: FrameType | None) -> str:
 
 
 def holds(code: CodeType) -> bool:
-    """Whether the code has our mark in a constant."""
+    """Whether the code contains `MARK` as a constant."""
     return any(
         holds(value) if isinstance(value, CodeType) else str(MARK) in str(value) or value == 2 * MARK
         for value in code.co_consts

@@ -1,6 +1,6 @@
-"""What hostile replies look like to one subject: each text bare and in its slot, and powers of its own numbers.
+"""Hostile replies for one subject: each text alone and in the slot, and powers of the task's numbers.
 
-A text that is longer than a policy of the run could write is cut to what it could.
+A text that is longer than a policy of the run could write is truncated.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def hostile_calls(tasks: Sequence[Task], frame: Frame, gold: str | None, reach: 
                 yield 0, reply
     for index in sorted(range(len(tasks)), key=lambda i: -len(NUMBER.findall(prompt(tasks[i]))))[:3]:
         numbers = sorted({n for n in NUMBER.findall(prompt(tasks[index])) if n.isdigit()}, key=int)
-        given = tasks[index].info.get("numbers")
-        given = sorted(map(str, given), key=len) if isinstance(given, list | tuple) else []
-        for order in (numbers, numbers[::-1], given, given[::-1]):
+        supplied = tasks[index].info.get("numbers")
+        supplied = sorted(map(str, supplied), key=len) if isinstance(supplied, list | tuple) else []
+        for order in (numbers, numbers[::-1], supplied, supplied[::-1]):
             if len(order) > 1:
                 yield index, frame.put("**".join(order))
 

@@ -1,4 +1,4 @@
-"""Is a right answer accepted, however it is put, and a wrong one not?"""
+"""Are correct answers accepted in every form, and wrong answers rejected?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from gnomon.audit.case import Case, careless, plain_value, shown, stated_answer
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.audit.patterns import examples, is_pattern
 from gnomon.stats import Interval, mean_interval
 from gnomon.workers import Returned
@@ -30,11 +30,11 @@ AFTER = "\nThat is my answer."
 
 
 def probe(case: Case) -> Iterator[Finding]:
-    for said, where in case.troubles[:1]:
+    for error, where in case.troubles[:1]:
         yield case.finding(
-            "correctness.solution_raises", Severity.BLOCKING, f"its own solution raises {said}", where=where
+            "correctness.solution_raises", Severity.BLOCKING, f"its own solution raises {error}", where=where
         )
-    if not case.right_rulings:
+    if not case.right_judgements:
         case.skipped["correctness"] = "no correct reply is known; define `solution`, or give tasks with a `reply`"
         return
     yield from own_solutions(case)
@@ -44,52 +44,57 @@ def probe(case: Case) -> Iterator[Finding]:
 
 
 def own_solutions(case: Case) -> Iterator[Finding]:
-    rulings = list(case.right_rulings.values())
-    refused = [ruling for ruling in rulings if not ruling.correct and ruling.outcome != "unasked"]
-    rate = mean_interval([float(not ruling.correct) for ruling in rulings])
-    case.tables.setdefault("errors", {})["right answers refused"] = told(rate)
+    judgements = list(case.right_judgements.values())
+    refused = [judgement for judgement in judgements if not judgement.correct and judgement.outcome != "unasked"]
+    rate = mean_interval([float(not judgement.correct) for judgement in judgements])
+    case.tables.setdefault("errors", {})["right answers refused"] = interval(rate)
     if refused:
         yield case.finding(
             "correctness.own_solution", Severity.BLOCKING,
-            f"{len(refused)} of {len(rulings)} correct replies are rejected: {shown(refused[0].reply)} is {refused[0]}",
-            refused, claim="not ruling.correct",
+            f"{len(refused)} of {len(judgements)} correct replies are rejected: "
+            f"{shown(refused[0].reply)} is {refused[0]}",
+            refused, claim="not judgement.correct",
             why="the policy is trained away from correct answers",
             fix="accept every answer that `solution` gives, on every task",
         )  # fmt: skip
     top = case.subject.verifier.reward_range[1]
-    short = [r for r in rulings if r.correct and not math.isclose(r.reward, top, abs_tol=1e-9)]
+    short = [r for r in judgements if r.correct and not math.isclose(r.reward, top, abs_tol=1e-9)]
     if short:
         yield case.finding(
             "correctness.below_top", Severity.WARNING,
             f"{len(short)} correct replies get less than the maximum of reward_range, {top:g}: {short[0]}",
-            short, claim=f"ruling.correct and ruling.reward < {top!r}",
+            short, claim=f"judgement.correct and judgement.reward < {top!r}",
             why="reward_range is too wide, or correct answers miss a part of the reward",
             fix=f"right={least_right(short):g}, counts such a reply as correct" if case.foreign else "",
         )  # fmt: skip
 
 
-def least_right(rulings: Sequence[Ruling]) -> float:
-    """A round number just below the least of their rewards."""
-    return math.floor(100 * min(ruling.reward for ruling in rulings)) / 100
+def least_right(judgements: Sequence[Judgement]) -> float:
+    """A round number just below the smallest of their rewards."""
+    return math.floor(100 * min(judgement.reward for judgement in judgements)) / 100
 
 
 def variants(case: Case) -> Iterator[Finding]:
-    accepted = [i for i, ruling in case.right_rulings.items() if ruling.correct][:40]
+    accepted = [i for i, judgement in case.right_judgements.items() if judgement.correct][:40]
     for name, (before, after) in SAME.items():
         calls = [(i, f"{before}{case.rights[i]}{after}") for i in accepted]
-        refused = [ruling for ruling in case.court.judge(calls) if not ruling.correct and ruling.outcome == "verdict"]
+        refused = [
+            judgement
+            for judgement in case.workers.judge(calls)
+            if not judgement.correct and judgement.outcome == "verdict"
+        ]
         if refused and not exact(case):
             yield case.finding(
                 "correctness.variant_refused", Severity.WARNING,
                 f"a correct reply with {name} is rejected: {shown(refused[0].reply)} is judged {refused[0]}",
-                refused, claim="not ruling.correct", why="the policy learns a format, not the task",
+                refused, claim="not judgement.correct", why="the policy learns a format, not the task",
             )  # fmt: skip
-    refused = [r for r in case.court.judge((i, f"{case.rights[i]}{AFTER}") for i in accepted) if not r.correct]
+    refused = [r for r in case.workers.judge((i, f"{case.rights[i]}{AFTER}") for i in accepted) if not r.correct]
     case.tables["errors"]["refused with text after the answer"] = len(refused) / max(1, len(accepted))
 
 
 def exact(case: Case) -> bool:
-    """Whether the verifier says that nothing may stand around its answer."""
+    """Whether the verifier allows no text around the answer."""
     return str(getattr(case.subject.verifier, "strictness", "")) == "exact"
 
 
@@ -103,38 +108,38 @@ def wrong_ones(case: Case) -> Iterator[Finding]:
             "no wrong answer is known: all tasks have the same `answer`, or it is None"
         )
         return
-    rulings = case.court.judge((index, case.frame.put(answer)) for _, _, index, answer in asked)
-    by_rule: dict[str, list[tuple[str, Ruling]]] = {}
-    for (kind, rule, _, _), ruling in zip(asked, rulings, strict=True):
-        if ruling.correct:
-            by_rule.setdefault(rule, []).append((kind, ruling))
-    proven = [r.correct for (_, rule, _, _), r in zip(asked, rulings, strict=True) if rule not in LEADS]
-    case.tables["errors"]["wrong answers accepted"] = told(mean_interval([float(correct) for correct in proven]))
+    judgements = case.workers.judge((index, case.frame.put(answer)) for _, _, index, answer in asked)
+    by_rule: dict[str, list[tuple[str, Judgement]]] = {}
+    for (kind, rule, _, _), judgement in zip(asked, judgements, strict=True):
+        if judgement.correct:
+            by_rule.setdefault(rule, []).append((kind, judgement))
+    proven = [r.correct for (_, rule, _, _), r in zip(asked, judgements, strict=True) if rule not in LEADS]
+    case.tables["errors"]["wrong answers accepted"] = interval(mean_interval([float(correct) for correct in proven]))
     asked_by = Counter(rule for _, rule, _, _ in asked)
     for rule, found in by_rule.items():
         if rule in LEADS and len(found) < 0.5 * asked_by[rule]:
-            continue  # Now and then it is another right answer.
+            continue  # Sometimes it is another correct answer.
         kind, first = min(found, key=lambda pair: len(pair[1].reply))
         by_place = rule == HEDGE and not any_of_several({kind for kind, _ in found})
         yield case.finding(
             rule, Severity.WARNING if by_place else severity(case, rule),
             f"{len(found)} wrong replies are accepted, such as {kind}: {shown(first.reply)} for "
             f"{shown(case.golds[first.index] or '')}",
-            [ruling for _, ruling in found], claim="ruling.correct",
+            [judgement for _, judgement in found], claim="judgement.correct",
             why="the policy will learn wrong answers that are rewarded",
             fix="parse the whole slot as one answer and compare it",
         )  # fmt: skip
 
 
 def any_of_several(kinds: set[str]) -> bool:
-    """Whether one right answer among several is enough. Where only the first or the last counts, no list helps."""
+    """Whether one correct answer among several is enough. If only the first or last counts, lists do not help."""
     return "a list" in kinds or {FIRST, LAST} <= kinds
 
 
 def severity(case: Case, rule: str) -> Severity:
     mixed = sum(gold is not None and gold != gold.lower() and gold != gold.upper() for gold in case.golds)
     if rule == "correctness.case_ignored" and mixed > 0.5 * len(case.tasks):
-        return Severity.WARNING  # Most answers are of both cases, so the case says something.
+        return Severity.WARNING  # Most answers have both cases, so the case is relevant.
     return LEADS.get(rule, Severity.BLOCKING)
 
 
@@ -149,11 +154,11 @@ LEADS = {
     "correctness.units_ignored": Severity.WARNING,
     "correctness.sign_ignored": Severity.WARNING,
 }
-"""Answers that may be correct; only the author of the task knows."""
+"""Answers that may be correct. Only the author of the task can decide."""
 
 
 def wrong_answers(case: Case, index: int) -> list[tuple[str, str, str]]:
-    """Kind, rule and text of answers that are wrong for a task, or at least not the one that was asked for."""
+    """Kind, rule and text of answers that are wrong for a task, or are not in the requested form."""
     gold = case.golds[index]
     if not gold:
         return []
@@ -180,11 +185,11 @@ def wrong_answers(case: Case, index: int) -> list[tuple[str, str, str]]:
     found += [("a text that it matches as a pattern", PATTERN, text) for text in matched(case, index)]
     if others or number is not None:
         found.append(("a denial", "correctness.denial_accepted", f"definitely not {gold}"))
-    return found + looks(gold)
+    return found + other_forms(gold)
 
 
 def matched(case: Case, index: int) -> list[str]:
-    """Other answers that the task's answer matches where it is read as a regular expression, as 3.5 matches 375."""
+    """Other answers that match the task's answer as a regular expression, as 375 matches 3.5."""
     stated = stated_answer(case.tasks[index]) or ""
     if "|" in stated or not is_pattern(stated):
         return []
@@ -193,11 +198,11 @@ def matched(case: Case, index: int) -> list[str]:
 
 
 def read_as_pattern(case: Case) -> Iterator[Finding]:
-    """The same where no answer of these tasks has a special character of patterns: one that has is tried instead."""
-    index = next((i for i, ruling in case.right_rulings.items() if ruling.correct), None)
-    if index is None or any(matched(case, i) for i in case.right_rulings):
+    """The same test with an artificial answer, if no answer of the tasks has a special character of patterns."""
+    index = next((i for i, judgement in case.right_judgements.items() if judgement.correct), None)
+    if index is None or any(matched(case, i) for i in case.right_judgements):
         return
-    outcome = case.court.ask(pattern_tried, index, case.frame.put("zqz"))
+    outcome = case.workers.ask(pattern_tried, index, case.frame.put("zqz"))
     if isinstance(outcome, Returned) and outcome.value:
         yield case.finding(
             PATTERN, Severity.WARNING,
@@ -208,10 +213,13 @@ def read_as_pattern(case: Case) -> Iterator[Finding]:
 
 
 def pattern_tried(bench: Bench, index: int, reply: str) -> bool:
-    """In a worker: whether the reply is correct where the answer matches it as a pattern, and not where it does not."""
+    """In a worker: whether the reply is correct exactly if the answer matches it as a pattern."""
     task = bench.tasks[index]
     answers = ("z.z", "z5z") if isinstance(task.answer, str) else ()
-    return [ruling_of(bench, index, reply, replace(task, answer=answer)).correct for answer in answers] == [True, False]
+    return [judgement_of(bench, index, reply, replace(task, answer=answer)).correct for answer in answers] == [
+        True,
+        False,
+    ]
 
 
 def numbers(gold: str, number: float) -> list[tuple[str, str, str]]:
@@ -237,8 +245,8 @@ def numbers(gold: str, number: float) -> list[tuple[str, str, str]]:
     return found
 
 
-def looks(gold: str) -> list[tuple[str, str, str]]:
-    """The right answer in another case, and in another order."""
+def other_forms(gold: str) -> list[tuple[str, str, str]]:
+    """The correct answer in another case, and in another order."""
     found = []
     if gold.swapcase() != gold:
         found.append(("another case", "correctness.case_ignored", gold.swapcase()))
@@ -267,5 +275,5 @@ def written(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def told(rate: Interval) -> dict[str, Any]:
+def interval(rate: Interval) -> dict[str, Any]:
     return {"value": rate.value, "low": rate.low, "high": rate.high, "n": rate.n}

@@ -1,4 +1,4 @@
-"""Is a verdict a function of task and reply, and a task of its index; are the splits and the seeds apart?"""
+"""Does a verdict depend only on task and reply, and a task only on its index? Are splits and seeds disjoint?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from gnomon.audit.case import Case, prompt, shown
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import Bench, Court, Ruling, ruling_of
+from gnomon.audit.judging import Bench, Judgement, VerifierWorkers, judgement_of
 from gnomon.envs.base import SPLITS
 from gnomon.types import Part, Task
 from gnomon.workers import Raised, Returned
@@ -34,28 +34,28 @@ DAY = 25 * 3600.0
 
 def probe(case: Case) -> Iterator[Finding]:
     calls = probes(case)
-    first = case.court.ask(in_order, calls, 1, fresh=True)
+    first = case.workers.ask(in_order, calls, 1, fresh=True)
     if not isinstance(first, Returned):
         case.skipped["determinism"] = f"the calls to compare did not finish: {first}"
         return
-    base: list[Ruling] = first.value
-    for rule, said, other in here(case, calls):
-        yield from compared(case, rule, said, base, other)
+    base: list[Judgement] = first.value
+    for rule, condition, other in here(case, calls):
+        yield from compared(case, rule, condition, base, other)
     yield from batches(case, base)
     for world, variables in WORLDS.items():
-        with Court(case.subject, workers=1, variables=variables) as court:
+        with VerifierWorkers(case.subject, workers=1, variables=variables) as workers:
             rule = "determinism.hash_seed" if "HASH" in world else "determinism.locale"
-            outcome = court.ask(in_order, calls, 1)
+            outcome = workers.ask(in_order, calls, 1)
             if isinstance(outcome, Returned):
                 yield from compared(case, rule, f"in a process with {world}", base, outcome.value)
-            yield from tasks_there(case, court, world)
+            yield from tasks_there(case, workers, world)
     yield from splits(case)
     yield from seeds(case)
     yield from shows_answers(case)
 
 
 def probes(case: Case) -> list[tuple[int, str]]:
-    """A right, a wrong, a mixed and an empty reply to some tasks, and short texts of the corpus to the first."""
+    """A correct, a wrong, a mixed and an empty reply to some tasks, and short texts of the corpus to the first."""
     calls: list[tuple[int, str]] = []
     for index in range(min(12, len(case.tasks))):
         right, wrongs = case.rights[index], case.wrongs(index, 2)
@@ -63,57 +63,59 @@ def probes(case: Case) -> list[tuple[int, str]]:
         replies = [case.frame.put(answer) for answer in (*wrongs, "a b c d e", " ".join(golds), "7, 3, 5")]
         calls += [(index, reply) for reply in ([right] if right is not None else []) + [*replies, ""]]
     usable = [r for r in case.corpus if r.outcome == "verdict" and len(r.reply) < 200 and r.seconds < 0.01]
-    return calls + [(ruling.index, ruling.reply) for ruling in usable[:40]]
+    return calls + [(judgement.index, judgement.reply) for judgement in usable[:40]]
 
 
-def here(case: Case, calls: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str, list[Ruling]]]:
-    """The same calls again, in other ways; their rulings in the first order."""
+def here(case: Case, calls: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str, list[Judgement]]]:
+    """The same calls under other conditions, with their judgements in the first order."""
     count = len(calls)
     backwards = list(range(count))[::-1]
     shuffled = case.rng("order").sample(range(count), count)
-    again = case.court.ask(in_order, calls, 2, fresh=True)
+    again = case.workers.ask(in_order, calls, 2, fresh=True)
     if isinstance(again, Returned):
         yield "determinism.repeated", "asked again", again.value[count:]
-    for said, order in (("in the other order", backwards), ("in a shuffled order", shuffled)):
-        outcome = case.court.ask(in_order, [calls[place] for place in order], 1, fresh=True)
+    for condition, order in (("in the other order", backwards), ("in a shuffled order", shuffled)):
+        outcome = case.workers.ask(in_order, [calls[place] for place in order], 1, fresh=True)
         if isinstance(outcome, Returned):
             by_place = dict(zip(order, outcome.value, strict=True))
-            yield "determinism.order", said, [by_place[place] for place in range(count)]
-    alone = case.court.pool.map([(in_order, [call], 1) for call in calls[:24]], fresh=True)
+            yield "determinism.order", condition, [by_place[place] for place in range(count)]
+    alone = case.workers.pool.map([(in_order, [call], 1) for call in calls[:24]], fresh=True)
     yield "determinism.batch", "one by one", [o.value[0] for o in alone if isinstance(o, Returned)]
-    for rule, said, ask in (
+    for rule, condition, ask in (
         ("determinism.thread", "off the main thread", in_thread),
         ("determinism.clock", "with the clock advanced", tomorrow),
     ):
-        outcome = case.court.ask(ask, calls)
+        outcome = case.workers.ask(ask, calls)
         if isinstance(outcome, Returned):
-            yield rule, said, outcome.value
+            yield rule, condition, outcome.value
 
 
-def compared(case: Case, rule: str, said: str, base: Sequence[Ruling], other: Sequence[Ruling]) -> Iterator[Finding]:
-    """The finding that two tellings of the same calls are not the same."""
+def compared(
+    case: Case, rule: str, condition: str, base: Sequence[Judgement], other: Sequence[Judgement]
+) -> Iterator[Finding]:
+    """The finding that two judgements of the same calls differ."""
     parted = [(a, b) for a, b in zip(base, other, strict=False) if a.same != b.same]
     if parted:
         a, b = parted[0]
-        # A worker judges on its main thread, so what needs that one is sound here and not everywhere.
+        # A worker judges on its main thread, so code that needs the main thread works here, but not everywhere.
         yield case.finding(
             rule, Severity.WARNING if rule == "determinism.thread" else Severity.BLOCKING,
-            f"{said}, {len(parted)} of {len(base)} verdicts change: {shown(a.reply)} is first {a}, then {b}",
+            f"{condition}, {len(parted)} of {len(base)} verdicts change: {shown(a.reply)} is first {a}, then {b}",
             [a for a, _ in parted], why="the same reply gets different rewards, and runs are not reproducible",
             fix="compute verdicts from task and reply alone: no clock, random numbers, set order or state",
         )  # fmt: skip
 
 
-def batches(case: Case, base: Sequence[Ruling]) -> Iterator[Finding]:
-    """Where a function is asked about many replies at once, as its own trainer does: each earns what it earns alone."""
+def batches(case: Case, base: Sequence[Judgement]) -> Iterator[Finding]:
+    """Functions that take many replies at once must give each reply the reward that it gets alone."""
     if not hasattr(case.subject.verifier, "together"):
         return
-    alone = [ruling for ruling in base if ruling.outcome == "verdict"][:48]
-    twice = [ruling for ruling in alone for _ in range(2)]
+    alone = [judgement for judgement in base if judgement.outcome == "verdict"][:48]
+    twice = [judgement for judgement in alone for _ in range(2)]
     for size, orders in ((8, (alone, alone[::-1], twice)), (len(alone), (alone,))):
         for order in orders:
-            calls = [(ruling.index, ruling.reply) for ruling in order]
-            outcome = case.court.ask(at_once, calls, size, fresh=True)
+            calls = [(judgement.index, judgement.reply) for judgement in order]
+            outcome = case.workers.ask(at_once, calls, size, fresh=True)
             if isinstance(outcome, Raised):
                 yield case.finding(
                     "determinism.batch", Severity.BLOCKING,
@@ -131,7 +133,7 @@ def batches(case: Case, base: Sequence[Ruling]) -> Iterator[Finding]:
                     "determinism.batch", Severity.BLOCKING,
                     f"{len(parted)} of {len(order)} replies get another reward when {size} are judged in one call: "
                     f"{shown(first.reply)} gets {first.reward:g} alone and {earned(parts):g} in the batch",
-                    [ruling for ruling, _ in parted],
+                    [judgement for judgement, _ in parted],
                     why="the function keeps state between replies, so the reward of a reply depends on the others",
                     fix="compute each reward separately: no running sum, no set of earlier replies, no mutable default",
                 )  # fmt: skip
@@ -143,26 +145,26 @@ def earned(parts: Sequence[Part]) -> float:
 
 
 def at_once(bench: Bench, calls: Sequence[tuple[int, str]], size: int) -> list[tuple[Part, ...]]:
-    """In a worker: the parts of each reply, asked about so many in one call."""
+    """In a worker: the parts of each reply, with `size` replies per call."""
     judge: Any = bench.verifier
     asked = [(bench.tasks[index], reply) for index, reply in calls]
     return [parts for start in range(0, len(asked), size) for parts in judge.together(asked[start : start + size])]
 
 
-def in_order(bench: Bench, calls: Sequence[tuple[int, str]], times: int) -> list[Ruling]:
-    return [ruling_of(bench, index, reply) for _ in range(times) for index, reply in calls]
+def in_order(bench: Bench, calls: Sequence[tuple[int, str]], times: int) -> list[Judgement]:
+    return [judgement_of(bench, index, reply) for _ in range(times) for index, reply in calls]
 
 
-def in_thread(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Ruling]:
-    found: list[Ruling] = []
+def in_thread(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Judgement]:
+    found: list[Judgement] = []
     thread = threading.Thread(target=lambda: found.extend(in_order(bench, calls, 1)))
     thread.start()
     thread.join()
     return found
 
 
-def tomorrow(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Ruling]:
-    """With the clocks that can be reached put forward; the worker's own are read elsewhere."""
+def tomorrow(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Judgement]:
+    """Judgements with the accessible clocks advanced. The worker's own clocks are not affected."""
     real = time.time, time.time_ns, time.monotonic
     time.time = lambda: real[0]() + DAY + 0.37
     time.time_ns = lambda: real[1]() + int((DAY + 0.37) * 1e9)
@@ -173,13 +175,13 @@ def tomorrow(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Ruling]:
         time.time, time.time_ns, time.monotonic = real
 
 
-def tasks_there(case: Case, court: Court, world: str) -> Iterator[Finding]:
-    """Whether another process makes the same tasks."""
+def tasks_there(case: Case, workers: VerifierWorkers, world: str) -> Iterator[Finding]:
+    """Test whether another process makes the same tasks."""
     env = case.subject.env
     if env is None:
         return
     count = min(50, len(case.tasks))
-    outcome = court.ask(digests, "train", count)
+    outcome = workers.ask(digests, "train", count)
     if isinstance(outcome, Raised):
         yield case.finding("determinism.tasks", Severity.BLOCKING, f"tasks cannot be made {world}: {outcome.error}")
     elif isinstance(outcome, Returned):
@@ -205,7 +207,7 @@ def digest(task: Task) -> bytes:
 
 
 def canonical(value: Any) -> str:
-    """A text that is the same for equal values, in any process: sets and mappings in the order of their texts."""
+    """A text that is equal for equal values in any process. Sets and mappings are sorted by text."""
     if isinstance(value, Mapping):
         return "{" + ",".join(sorted(f"{canonical(k)}:{canonical(v)}" for k, v in value.items())) + "}"
     if isinstance(value, set | frozenset):
@@ -214,17 +216,17 @@ def canonical(value: Any) -> str:
         return "(" + ",".join(map(canonical, value)) + ")"
     if is_dataclass(value) and not isinstance(value, type):
         return canonical([getattr(value, field.name) for field in fields(value)])
-    said = repr(value)
-    return type(value).__qualname__ if said.startswith("<") else said
+    quoted = repr(value)
+    return type(value).__qualname__ if quoted.startswith("<") else quoted
 
 
 def content(task: Task) -> str:
-    """What makes a task the same problem, whatever its id says."""
+    """The content that identifies a problem, without its id."""
     return canonical((task.messages, task.info if task.answer is None else task.answer))
 
 
 def problem(env: Any) -> Callable[[Task], str]:
-    """What two tasks must share to be one problem: of a game all openings may look alike, so there the deal counts."""
+    """The key of a problem. In a game, all openings may be equal, so the deal is part of the key."""
     return content if env.max_turns == 1 else lambda task: task.id
 
 
@@ -257,7 +259,7 @@ def splits(case: Case) -> Iterator[Finding]:
 
 
 def seeds(case: Case) -> Iterator[Finding]:
-    """Whether item i + 1 of a seed is item i of the next one: seed plus index is no key."""
+    """Test whether item i + 1 of a seed is item i of the next seed, as with seed plus index."""
     env = case.subject.env
     seed = getattr(env, "seed", None)
     if env is None or not is_dataclass(env) or isinstance(env, type) or not isinstance(seed, int):
@@ -281,20 +283,20 @@ def seeds(case: Case) -> Iterator[Finding]:
 
 
 def shows_answers(case: Case) -> Iterator[Finding]:
-    """Whether the prompt says the answer."""
+    """Test whether the prompt contains the answer."""
     known = [(i, gold) for i, gold in enumerate(case.golds) if gold and len(gold) > 1]
     answers = {gold for _, gold in known}
     if len(answers) <= 10 and all(holds(prompt(case.tasks[0]), gold) for gold in answers):
-        return  # The prompt offers the answers to choose from.
-    told = [i for i, gold in known if holds(prompt(case.tasks[i]), gold)]
-    if known and len(known) > 0.5 * len(case.tasks) and len(told) > 0.9 * len(known):
+        return  # The prompt lists the options.
+    shown_in = [i for i, gold in known if holds(prompt(case.tasks[i]), gold)]
+    if known and len(known) > 0.5 * len(case.tasks) and len(shown_in) > 0.9 * len(known):
         yield case.finding(
             "determinism.answer_in_prompt", Severity.WARNING,
-            f"{len(told)} of {len(known)} prompts contain the answer", where=f"task {case.tasks[told[0]].id}",
+            f"{len(shown_in)} of {len(known)} prompts contain the answer", where=f"task {case.tasks[shown_in[0]].id}",
             why="the policy can copy the answer, unless the prompt lists several answers to choose from",
         )  # fmt: skip
 
 
 def holds(text: str, answer: str) -> bool:
-    """Whether the answer stands in the text as a word of its own."""
+    """Whether the text contains the answer as a separate word."""
     return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text) is not None

@@ -1,4 +1,4 @@
-"""Expressions that come out right and break a rule of countdown: each number once, with + − × ÷ and parentheses."""
+"""Expressions with the correct value that break a rule of countdown: each number once, + − × ÷ and parentheses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gnomon.verifiers import Malformed, evaluate
 __all__ = ["broken_rules"]
 
 LARGEST = 10**6
-"""A power beyond this is not worked out."""
+"""Largest power that is computed."""
 NEAR = 1e-9
 
 
 def broken_rules(task: Task, gold: str) -> Iterator[tuple[str, str, str]]:
-    """Rule, what it is, and an expression that is worth the target and breaks it. Nothing for another kind of task."""
+    """Rule, its description, and an expression with the target's value that breaks it. Nothing for other tasks."""
     numbers, target = task.info.get("numbers"), task.answer
     if not countdown(numbers, target, gold):
         return
@@ -24,7 +24,7 @@ def broken_rules(task: Task, gold: str) -> Iterator[tuple[str, str, str]]:
     numbers = list(numbers)
     yield "search.number_missing", "the target itself", str(target)
     yield "search.equation", "an equation", f"{gold} = {target}"
-    yield "search.number_added", "a number that was not given", f"{gold} + 0"
+    yield "search.number_added", "a number that is not in the task", f"{gold} + 0"
     yield "search.number_reused", "a number used twice", f"{gold} + {numbers[0]} - {numbers[0]}"
     yield "search.signed_number", "a sign before the first number", f"+{gold}"
     yield (
@@ -38,7 +38,7 @@ def broken_rules(task: Task, gold: str) -> Iterator[tuple[str, str, str]]:
 
 
 def countdown(numbers: object, target: object, gold: str) -> bool:
-    """Whether the right answer is an expression of the task's numbers, each once, that is worth the task's answer."""
+    """Whether the correct answer is an expression of the task's numbers, each once, with the target as its value."""
     if not isinstance(numbers, list | tuple) or not isinstance(target, int) or not 2 <= len(numbers) <= 4:
         return False
     try:
@@ -60,7 +60,7 @@ def operators(numbers: list[int], target: int) -> Iterator[tuple[str, str, str]]
 
 
 def worth(order: tuple[int, ...], signs: tuple[str, ...]) -> int | None:
-    """The value of a chain without parentheses, by Python's precedence; None where it has none or a huge one."""
+    """The value of a chain without parentheses, by Python's precedence; None if undefined or too large."""
     values, left = [order[-1]], []
     for number, sign in zip(order[-2::-1], signs[::-1], strict=True):  # Powers first, from the right.
         if sign == "**":
@@ -92,7 +92,7 @@ def splices(numbers: list[int], target: int) -> Iterator[tuple[str, str, str]]:
                     f"{order[place]}{join}{order[place + 1]}",
                     *map(str, order[place + 2 :]),
                 ]
-                rule, said = (
+                rule, rule_text = (
                     ("decimal_splice", "a decimal point between two numbers")
                     if join
                     else ("digits_joined", "two numbers joined")
@@ -102,7 +102,7 @@ def splices(numbers: list[int], target: int) -> Iterator[tuple[str, str, str]]:
                     if value is not None and abs(value - target) < NEAR:
                         yield (
                             f"search.{rule}",
-                            said,
+                            rule_text,
                             "".join(p for pair in zip(words, (*signs, ""), strict=True) for p in pair),
                         )
 

@@ -1,7 +1,7 @@
-"""Is the judge's own fault told as that, and the policy's never?
+"""Are faults of the verifier reported as such, and faults of a reply not?
 
-A policy that can make its judge break escapes the penalty of being wrong; a judge that hides its own faults in a
-zero punishes who was right.
+A policy that can make its verifier fail avoids the penalty for a wrong answer. A verifier that turns its own faults
+into the reward 0 penalises correct replies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.audit.source import STANDARD
 from gnomon.envs.blame import line
 from gnomon.types import Status
@@ -29,12 +29,12 @@ POINTS = 60
 
 
 class Injected(Exception):
-    """A fault of ours: what a full disk or a lost connection would be to the judge."""
+    """A fault injected by the audit, such as a full disk or a lost connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swallowed:
-    """A fault of ours that became a verdict."""
+    """A fault that became a verdict."""
 
     place: str
     status: str
@@ -43,32 +43,32 @@ class Swallowed:
 
 
 def probe(case: Case) -> Iterator[Finding]:
-    _ = case.right_rulings, case.corpus  # What it has to read where no other axis was tried.
-    seen = case.court.seen
-    raised = [ruling for ruling in seen if ruling.outcome == "raised"]
+    _ = case.right_judgements, case.corpus  # Makes judgements if no other axis was run.
+    seen = case.workers.seen
+    raised = [judgement for judgement in seen if judgement.outcome == "raised"]
     if raised:
         first = case.plainest(raised)
         yield case.finding(
             "failure.raised", Severity.BLOCKING,
             f"the verifier raises on {len(raised)} replies, such as {shown(first.reply)}: {first.detail}",
-            raised, claim="ruling.outcome == 'raised'",
+            raised, claim="judgement.outcome == 'raised'",
             why="such a reply gets no verdict, so the policy can use it to avoid a low reward",
             fix="return a verdict for every text; raise Malformed for a text that is not an answer",
         )  # fmt: skip
-    failed = [ruling for ruling in seen if ruling.status is Status.FAILED]
+    failed = [judgement for judgement in seen if judgement.status is Status.FAILED]
     if failed:
         yield case.finding(
             "failure.failed_by_policy", Severity.BLOCKING,
             f"{len(failed)} replies get the status `failed`, such as {shown(failed[0].reply)}",
-            failed, claim="str(ruling.status) == 'failed'",
+            failed, claim="str(judgement.status) == 'failed'",
             why="failed rollouts are not trained on, so the policy can use such a reply to avoid a low reward",
             fix="use `failed` only for faults of the verifier; else use malformed, rejected or exceeded",
         )  # fmt: skip
-    yield from unfit(case, [ruling for ruling in seen if ruling.outcome == "invalid"])
+    yield from unfit(case, [judgement for judgement in seen if judgement.outcome == "invalid"])
     yield from swallowed(case)
 
 
-def unfit(case: Case, invalid: list[Ruling]) -> Iterator[Finding]:
+def unfit(case: Case, invalid: list[Judgement]) -> Iterator[Finding]:
     kinds = {
         "failure.no_verdict": "instead of a verdict",
         "failure.not_finite": "not finite",
@@ -76,34 +76,35 @@ def unfit(case: Case, invalid: list[Ruling]) -> Iterator[Finding]:
         "failure.no_end": "",
     }
     left = invalid
-    for rule, said in kinds.items():
-        found = [ruling for ruling in left if said in ruling.detail]
-        left = [ruling for ruling in left if ruling not in found] if said else []
+    for rule, fault in kinds.items():
+        found = [judgement for judgement in left if fault in judgement.detail]
+        left = [judgement for judgement in left if judgement not in found] if fault else []
         if found:
             first = case.plainest(found)
             yield case.finding(
                 rule, Severity.BLOCKING,
                 f"{len(found)} replies get no valid verdict, such as {shown(first.reply)}: {first.detail}", found,
-                claim="ruling.outcome == 'invalid'", why="one such reward makes every advantage of its group invalid",
+                claim="judgement.outcome == 'invalid'",
+                why="one such reward makes every advantage of its group invalid",
                 fix="return a Verdict with a finite reward within reward_range for every text",
             )  # fmt: skip
 
 
 def swallowed(case: Case) -> Iterator[Finding]:
-    """Inject a fault at each line of the judge, on right replies: it must come out, not become a verdict."""
-    judged = [i for i, ruling in case.right_rulings.items() if ruling.outcome == "verdict"]
-    accepted = [i for i in judged if case.right_rulings[i].correct][:2]
-    refused = [i for i in judged if not case.right_rulings[i].correct][:2]
+    """Inject a fault at each line of the verifier, on correct replies. It must be raised and not become a verdict."""
+    judged = [i for i, judgement in case.right_judgements.items() if judgement.outcome == "verdict"]
+    accepted = [i for i in judged if case.right_judgements[i].correct][:2]
+    refused = [i for i in judged if not case.right_judgements[i].correct][:2]
     found: list[Swallowed] = []
     for index in (*accepted, *refused):
-        outcome = case.court.ask(injections, index, case.rights[index])
+        outcome = case.workers.ask(injections, index, case.rights[index])
         if isinstance(outcome, Returned):
             points, hidden = outcome.value
             case.tables["faults injected"] = case.tables.get("faults injected", 0) + points
             found += hidden
     if found:
         first = min(found, key=lambda swallowed: swallowed.injected)
-        caught = case.foreign and first.injected  # Elsewhere an exception ends the run, so functions catch them all.
+        caught = case.foreign and first.injected  # In other libraries an exception ends the run, so rewards catch all.
         yield case.finding(
             "failure.swallowed", Severity.WARNING if caught else Severity.BLOCKING,
             f"after {'an injected' if first.injected else 'a'} fault at {first.place}, a correct answer is judged "
@@ -118,25 +119,30 @@ def swallowed(case: Case) -> Iterator[Finding]:
 def injections(bench: Bench, index: int, reply: str) -> tuple[int, list[Swallowed]]:
     """In a worker: the verdict with a fault at the 1st, 2nd, 3rd … line that it runs.
 
-    On a right reply that is refused, a fault that came by itself and was hidden is told instead.
+    If a correct reply is rejected, the result is a hidden fault that was not injected, if there is one.
     """
     lines = Tracer(None)
-    own_ruling = traced(bench, index, reply, lines)
-    if own_ruling.outcome == "verdict" and not own_ruling.correct:
-        return 0, [Swallowed(place=p, status=str(own_ruling.status), injected=False) for p in lines.raised[:1]]
+    own_judgement = traced(bench, index, reply, lines)
+    if own_judgement.outcome == "verdict" and not own_judgement.correct:
+        return 0, [Swallowed(place=p, status=str(own_judgement.status), injected=False) for p in lines.raised[:1]]
     hidden: list[Swallowed] = []
     once = {place: point for point, place in reversed(list(enumerate(lines.places)))}
     chosen = sorted(once.values())[:POINTS]
     for point in chosen:
         tracer = Tracer(point)
-        ruling = traced(bench, index, reply, tracer)
-        if tracer.fired and ruling.outcome == "verdict" and not ruling.correct and ruling.status is not Status.FAILED:
-            hidden.append(Swallowed(place=lines.places[point], status=str(ruling.status), injected=True))
+        judgement = traced(bench, index, reply, tracer)
+        if (
+            tracer.fired
+            and judgement.outcome == "verdict"
+            and not judgement.correct
+            and judgement.status is not Status.FAILED
+        ):
+            hidden.append(Swallowed(place=lines.places[point], status=str(judgement.status), injected=True))
     return len(chosen), hidden
 
 
 class Tracer:
-    """Counts the lines of a judge's own code, and raises at one of them."""
+    """Counts the lines of the verifier's own code, and raises at one of them."""
 
     def __init__(self, point: int | None) -> None:
         self.point, self.places, self.fired = point, list[str](), False
@@ -146,8 +152,8 @@ class Tracer:
         if not own(frame.f_code.co_filename):
             return None
         if event == "exception" and not issubclass(argument[0], QUIET):
-            said = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-            self.raised.append(f"{said} ({argument[0].__name__}: {line(str(argument[1]))})")
+            fault = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+            self.raised.append(f"{fault} ({argument[0].__name__}: {line(str(argument[1]))})")
         if event == "line":
             if len(self.places) == self.point:
                 self.fired = True
@@ -173,14 +179,14 @@ OURS = tuple(
 
 
 def own(file: str) -> bool:
-    """Whether a file is the subject's: neither of the standard library nor what every verifier stands on."""
+    """Whether a file belongs to the subject, and not to the standard library or the modules of all verifiers."""
     installed = "site-packages" in file
     return not file.startswith(("<", *OURS)) and (installed or not file.startswith(STANDARD))
 
 
-def traced(bench: Bench, index: int, reply: str, tracer: Tracer) -> Ruling:
+def traced(bench: Bench, index: int, reply: str, tracer: Tracer) -> Judgement:
     sys.settrace(tracer)
     try:
-        return ruling_of(bench, index, reply)
+        return judgement_of(bench, index, reply)
     finally:
         sys.settrace(None)

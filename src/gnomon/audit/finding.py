@@ -1,4 +1,4 @@
-"""What an audit says: findings, the tables behind them, and a receipt for the run that stands on them."""
+"""The results of an audit: findings, tables, and a receipt for the run's manifest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Axis(StrEnum):
     SEARCH = "search"
     """Which replies does a search for high rewards find?"""
     INVARIANCE = "invariance"
-    """Does a verdict change with irrelevant changes?"""
+    """Do irrelevant changes of a reply or task change the verdict?"""
     SENTINELS = "sentinels"
     """Which checks monitor the reward during a run, and can the other reward parts exceed that of a correct answer?"""
 
@@ -51,7 +51,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The call that shows it."""
+    """The call that shows a fault."""
 
     task: str = ""
     """Id of the task."""
@@ -62,7 +62,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One fault, shown."""
+    """One fault, with evidence."""
 
     axis: Axis
     rule: str
@@ -95,7 +95,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Every finding about one subject, the worst first, and what was measured on the way."""
+    """All findings about one subject, the most severe first, and the measurements."""
 
     subject: str
     source: str
@@ -133,15 +133,15 @@ class Report:
 
     @property
     def hash(self) -> str:
-        """SHA-256 over what was found; the same for the same subject and seed, whatever the clock said."""
-        told = [
+        """SHA-256 over the findings. It does not depend on timings."""
+        facts = [
             (finding.rule, finding.severity.value, finding.evidence.task, finding.acknowledged)
             for finding in self.findings
         ]
-        return sha256(json.dumps([self.subject, self.seed, self.tasks, told]).encode()).hexdigest()
+        return sha256(json.dumps([self.subject, self.seed, self.tasks, facts]).encode()).hexdigest()
 
     def receipt(self) -> dict[str, Any]:
-        """What a run's manifest keeps of it."""
+        """The entry in a run's manifest."""
         counts = {kind.value: sum(f.severity is kind for f in self.findings) for kind in Severity}
         acknowledged = sorted({finding.rule for finding in self.findings if finding.acknowledged})
         rules = sorted({finding.rule for finding in self.findings})

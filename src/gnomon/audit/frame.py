@@ -1,4 +1,4 @@
-"""How an answer stands in a reply: learnt from right replies, or tried."""
+"""The text around an answer in a reply: learnt from correct replies, or tried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["KNOWN", "Frame", "framed", "learnt"]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands before and after an answer."""
+    """The text before and after an answer."""
 
     before: str
     after: str
@@ -32,11 +32,11 @@ KNOWN = (
     Frame("[", "]"),
     Frame("", ""),
 )
-"""Frames in use, the most particular first; tried where no right reply is known."""
+"""Common frames, the most specific first; tried if no correct reply is known."""
 
 
 def framed(reply: str) -> tuple[int, int] | None:
-    """Where the answer stands in a reply that ends with one of the particular frames; None where it has none."""
+    """Span of the answer in a reply that ends with a specific frame; None without one."""
     for frame in KNOWN[:3]:
         start = reply.rfind(frame.before) + len(frame.before)
         end = (
@@ -53,7 +53,7 @@ def framed(reply: str) -> tuple[int, int] | None:
 
 
 def closing(text: str, start: int) -> int:
-    """Where the brace closes that was opened just before `start`; -1 where it does not."""
+    """Index of the brace that closes the one before `start`; -1 if it is not closed."""
     depth = 1
     for place in range(start, len(text)):
         depth += (text[place] == "{") - (text[place] == "}")
@@ -63,7 +63,7 @@ def closing(text: str, start: int) -> int:
 
 
 def learnt(places: Sequence[tuple[str, int, int]]) -> Frame:
-    """The frame that right replies share.
+    """The common frame of correct replies.
 
     Args: places: reply, and the start and end of the answer in it. At least one.
     """
@@ -77,7 +77,7 @@ def learnt(places: Sequence[tuple[str, int, int]]) -> Frame:
 
 
 def shared(texts: Sequence[str]) -> str:
-    """The longest beginning that all have."""
+    """The longest common prefix."""
     first, last = min(texts), max(texts)
     place = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:place]

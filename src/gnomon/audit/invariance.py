@@ -1,4 +1,4 @@
-"""Does a verdict change with what does not matter: the space around an answer, the wording, the name of the task?"""
+"""Does a verdict change with irrelevant changes: white space around an answer, wording, the task's id?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.envs import offers
 from gnomon.envs.base import SingleTurn
 from gnomon.types import Message, Task
@@ -28,17 +28,17 @@ TASTE = tuple(INSIDE)[2:]
 
 
 def probe(case: Case) -> Iterator[Finding]:
-    accepted = [i for i, ruling in case.right_rulings.items() if ruling.correct and case.golds[i]][:30]
+    accepted = [i for i, judgement in case.right_judgements.items() if judgement.correct and case.golds[i]][:30]
     table: dict[str, float] = {}
     for name, write in INSIDE.items():
-        rulings = case.court.judge((i, case.frame.put(write(case.golds[i] or ""))) for i in accepted)
-        refused = [ruling for ruling in rulings if ruling.outcome == "verdict" and not ruling.correct]
+        judgements = case.workers.judge((i, case.frame.put(write(case.golds[i] or ""))) for i in accepted)
+        refused = [judgement for judgement in judgements if judgement.outcome == "verdict" and not judgement.correct]
         table[name] = len(refused) / max(1, len(accepted))
         if refused and name not in TASTE and str(getattr(case.subject.verifier, "strictness", "")) != "exact":
             yield case.finding(
                 "invariance.space", Severity.WARNING,
                 f"with {name}, {len(refused)} correct replies are rejected: {shown(refused[0].reply)}",
-                refused, claim="not ruling.correct", why="the reward depends on formatting",
+                refused, claim="not judgement.correct", why="the reward depends on formatting",
             )  # fmt: skip
     case.tables["right answers refused when written otherwise"] = table
     yield from renamed(case)
@@ -46,18 +46,18 @@ def probe(case: Case) -> Iterator[Finding]:
 
 
 def renamed(case: Case) -> Iterator[Finding]:
-    """The same task under another id, in other words, and with a system message: the verdict may not know."""
+    """The same task with another id, other wording, or a system message must get the same verdict."""
     calls = [(i, reply) for i in range(min(20, len(case.tasks))) for reply in replies(case, i)]
-    outcome = case.court.ask(disguised, calls)
+    outcome = case.workers.ask(disguised, calls)
     if not isinstance(outcome, Returned):
         return
-    for rule, said, pairs in outcome.value:
+    for rule, condition, pairs in outcome.value:
         parted = [(a, b) for a, b in pairs if a.same != b.same]
         if parted:
             a, b = parted[0]
             severity = Severity.BLOCKING if rule == "invariance.id" else Severity.WARNING
             yield case.finding(
-                rule, severity, f"{said}, {len(parted)} of {len(pairs)} verdicts change: first {a}, then {b}",
+                rule, severity, f"{condition}, {len(parted)} of {len(pairs)} verdicts change: first {a}, then {b}",
                 [a for a, _ in parted], why="the verdict must depend only on the task and the answer",
             )  # fmt: skip
 
@@ -68,8 +68,10 @@ def replies(case: Case, index: int) -> Iterator[str]:
     yield from (case.frame.put(wrong) for wrong in case.wrongs(index, 1))
 
 
-def disguised(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[tuple[str, str, list[tuple[Ruling, Ruling]]]]:
-    """In a worker: each call as it is, and with the task in disguise."""
+def disguised(
+    bench: Bench, calls: Sequence[tuple[int, str]]
+) -> list[tuple[str, str, list[tuple[Judgement, Judgement]]]]:
+    """In a worker: each call with the original and with the changed task."""
     first = Message(role="system", content="Answer with care.")
     disguises: tuple[tuple[str, str, Callable[[Task], Task]], ...] = (
         ("invariance.id", "with another id", lambda task: replace(task, id=f"{task.id}-renamed")),
@@ -77,17 +79,17 @@ def disguised(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[tuple[str,
         ("invariance.prompt", "with a system message", lambda task: replace(task, messages=(first, *task.messages))),
     )
     found = []
-    for rule, said, disguise in disguises:
+    for rule, condition, disguise in disguises:
         pairs = []
         for index, reply in calls:
             task = disguise(bench.tasks[index])
-            pairs.append((ruling_of(bench, index, reply), ruling_of(bench, index, reply, task)))
-        found.append((rule, said, [(replace(a, reply=r), b) for (a, b), (_, r) in zip(pairs, calls, strict=True)]))
+            pairs.append((judgement_of(bench, index, reply), judgement_of(bench, index, reply, task)))
+        found.append((rule, condition, [(replace(a, reply=r), b) for (a, b), (_, r) in zip(pairs, calls, strict=True)]))
     return found
 
 
 def isomorphic(case: Case) -> Iterator[Finding]:
-    """Tasks that the environment itself calls the same under other names: `isomorphic(task, rng)` gives one."""
+    """Tasks that the environment declares equivalent: `isomorphic(task, rng)` returns one."""
     env = case.subject.env
     rewritten = offers.isomorphic(env)
     if rewritten is None or not isinstance(env, SingleTurn):
@@ -97,7 +99,7 @@ def isomorphic(case: Case) -> Iterator[Finding]:
     refused = []
     for task in case.tasks[:20]:
         twin = rewritten(task, rng)
-        outcome = case.court.ask(judged_twin, twin, env.framed(env.solution(twin)))
+        outcome = case.workers.ask(judged_twin, twin, env.framed(env.solution(twin)))
         if isinstance(outcome, Returned) and not outcome.value.correct:
             refused.append(outcome.value)
     if refused:
@@ -107,5 +109,5 @@ def isomorphic(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def judged_twin(bench: Bench, task: Task, reply: str) -> Ruling:
-    return ruling_of(bench, 0, reply, task)
+def judged_twin(bench: Bench, task: Task, reply: str) -> Judgement:
+    return judgement_of(bench, 0, reply, task)

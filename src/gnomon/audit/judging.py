@@ -1,6 +1,6 @@
-"""Ask a verifier where it can do no harm: every call in a worker that can be killed, and an account of each.
+"""Run a verifier in worker processes that can be killed, and record the outcome of every call.
 
-`Court` is our side; what runs in a worker is a function of the subject as it was `Sent` there.
+`VerifierWorkers` is the caller's side. Functions in a worker receive the subject, which was `Sent` there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gnomon.types import Part, Status, Task, Verdict
 from gnomon.verifiers import Verifier
 from gnomon.workers import Carried, Died, Exceeded, Outcome, Pool, Raised, Returned
 
-__all__ = ["SECONDS", "Bench", "Court", "Ruling", "Sent", "Unopened", "ruling_of"]
+__all__ = ["SECONDS", "Bench", "Judgement", "Sent", "Unopened", "VerifierWorkers", "judgement_of"]
 
 SECONDS = 1.0
 """CPU time limit of one verdict."""
@@ -46,8 +46,8 @@ MEMORY = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
-    """What came of one call."""
+class Judgement:
+    """The outcome of one call: a verdict, or why there is none."""
 
     index: int
     """Index of the task."""
@@ -65,7 +65,7 @@ class Ruling:
     place: str = ""
     """The place in the code that raised."""
     seconds: float = 0.0
-    """Of processor time."""
+    """CPU seconds."""
 
     @property
     def correct(self) -> bool:
@@ -73,7 +73,7 @@ class Ruling:
 
     @property
     def same(self) -> tuple[object, ...]:
-        """What must be equal when the same is asked again."""
+        """The fields that must be equal when a call is repeated."""
         return self.outcome, self.status, self.parts, self.extracted  # No reward: NaN is not equal to itself.
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Ruling:
 
 @dataclass(slots=True)
 class Bench:
-    """The subject, in a worker."""
+    """The subject inside a worker."""
 
     verifier: Verifier
     tasks: tuple[Task, ...]
@@ -93,29 +93,29 @@ class Bench:
 
 @dataclass(frozen=True)
 class Sent:
-    """A subject in a worker, which calls probes of it."""
+    """A subject that can be sent to a worker, where it calls probes."""
 
     carried: Carried
 
     @classmethod
     def of(cls, subject: Subject) -> Sent:
-        """Raises: what pickling raises."""
+        """Pickle a subject. Raises: exceptions of pickling."""
         return cls(Carried.of((subject.verifier, subject.tasks, subject.env)))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Opened where it arrives, so that no verdict is charged with what its verifier imports."""
+        """Unpickle the subject on arrival, so that its imports do not count as time of a verdict."""
         self.__dict__.update(state)
-        with suppress(Exception):  # It is told by the first call.
+        with suppress(Exception):  # The first call reports the error.
             self.bench  # noqa: B018
 
-    def __call__(self, probe: Callable[..., Any], *given: Any) -> Any:
-        """Raises: Unopened, where the subject cannot be made here."""
+    def __call__(self, probe: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a probe. Raises: Unopened if the subject cannot be unpickled here."""
         try:
             bench = self.bench
         except Exception as error:
-            told = f"{error.what}; {error.fix}" if isinstance(error, GnomonError) else raised(error)
-            raise Unopened(told) from error
-        return probe(bench, *given)
+            why = f"{error.what}; {error.fix}" if isinstance(error, GnomonError) else raised(error)
+            raise Unopened(why) from error
+        return probe(bench, *arguments)
 
     @property
     def bench(self) -> Bench:
@@ -125,15 +125,15 @@ class Sent:
 
 
 class Unopened(Exception):
-    """What a subject needs cannot be imported in a worker; the message says why."""
+    """A subject's imports fail in a worker. The message gives the reason."""
 
 
 OPENED: dict[Carried, Bench] = {}
-"""Once per worker, not once per job."""
+"""Unpickled subjects, cached per worker."""
 
 
-class Court:
-    """Our side: calls go out in batches, and what kills a worker is found again one by one."""
+class VerifierWorkers:
+    """Sends calls in batches to workers. After a worker was killed, its calls are repeated one by one."""
 
     def __init__(
         self,
@@ -142,35 +142,37 @@ class Court:
         workers: int = 2,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises: what pickling the subject raises; ImportError when a fresh process cannot import our own module."""
+        """Raises: exceptions of pickling the subject; ImportError if a new process cannot import this package."""
         self.sent, self.workers = Sent.of(subject), workers
         self.imports = offers.imports(subject.verifier)
         self.variables = {"PYTHONHASHSEED": "0", **(variables or {})}
-        self.seen: list[Ruling] = []
+        self.seen: list[Judgement] = []
         """All verdicts so far."""
         self.kills = 0
 
     @cached_property
     def pool(self) -> Pool:
-        """Opened by the first call."""
+        """The pool, started by the first call."""
         return Pool(
             self.sent, self.workers, seconds=SECONDS, wall=WALL, memory=MEMORY, output=2**24, retries=0,
             variables=self.variables, imports=self.imports,
         )  # fmt: skip
 
-    def ask(self, probe: Callable[..., Any], *given: Any, fresh: bool = False, patience: float = PATIENCE) -> Outcome:
-        """What one worker says to a probe, a function at the top of a module that takes the `Bench` first.
+    def ask(
+        self, probe: Callable[..., Any], *arguments: Any, fresh: bool = False, patience: float = PATIENCE
+    ) -> Outcome:
+        """The outcome of a probe in one worker. A probe is a module-level function whose first argument is the `Bench`.
 
         Args:
-            fresh: the worker has judged nothing before.
-            patience: times as much time as one verdict may take.
+            fresh: use a new worker.
+            patience: factor on the time limits of one verdict.
         """
-        return self.pool.map([(probe, *given)], fresh=fresh, patience=patience)[0]
+        return self.pool.map([(probe, *arguments)], fresh=fresh, patience=patience)[0]
 
-    def judge(self, calls: Iterable[tuple[int, str]]) -> list[Ruling]:
-        """A ruling for every (task index, reply), in order. After `KILLS` killed workers nothing more is asked."""
+    def judge(self, calls: Iterable[tuple[int, str]]) -> list[Judgement]:
+        """A judgement for every (task index, reply), in order. Stops after `KILLS` killed workers."""
         asked = list(calls)
-        found: dict[int, Ruling] = {}
+        found: dict[int, Judgement] = {}
         waiting = deque(list(range(start, min(start + BATCH, len(asked)))) for start in range(0, len(asked), BATCH))
         while waiting and self.kills < KILLS:
             chunks = [waiting.popleft() for _ in range(min(len(waiting), ROUND))]
@@ -185,16 +187,16 @@ class Court:
                 self.kills += 0 if isinstance(outcome, Raised) else 4 if slept else 1
                 if len(chunk) == 1:
                     found[chunk[0]] = instead(outcome, *asked[chunk[0]])
-                else:  # One of them ended the worker before it could tell which.
+                else:  # One of the calls ended the worker, and it is not known which.
                     waiting.extend([place] for place in chunk)
-        rulings = [
+        judgements = [
             replace(found[place], reply=reply)
             if place in found
-            else Ruling(index=index, reply=reply, outcome="unasked")
+            else Judgement(index=index, reply=reply, outcome="unasked")
             for place, (index, reply) in enumerate(asked)
         ]
-        self.seen += rulings
-        return rulings
+        self.seen += judgements
+        return judgements
 
     def close(self) -> None:
         if "pool" in self.__dict__:
@@ -207,21 +209,21 @@ class Court:
         self.close()
 
 
-def judge_some(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Ruling]:
-    """In a worker: as many rulings as fit into a shift, and at least one."""
+def judge_some(bench: Bench, calls: Sequence[tuple[int, str]]) -> list[Judgement]:
+    """In a worker: as many judgements as fit into `SHIFT`, and at least one."""
     due = time.process_time() + SHIFT
-    rulings: list[Ruling] = []
+    judgements: list[Judgement] = []
     for index, reply in calls:
-        rulings.append(replace(ruling_of(bench, index, reply), reply=""))  # The caller has the reply.
+        judgements.append(replace(judgement_of(bench, index, reply), reply=""))  # The caller has the reply.
         if time.process_time() > due:
             break
-    return rulings
+    return judgements
 
 
-def ruling_of(bench: Bench, index: int, reply: str, task: Task | None = None) -> Ruling:
-    """In a worker: one call. Raises: MemoryError, for which the worker is blamed and not the verifier.
+def judgement_of(bench: Bench, index: int, reply: str, task: Task | None = None) -> Judgement:
+    """In a worker: one call. Raises: MemoryError, which counts against the worker and not the verifier.
 
-    Args: task: to judge in the place of the subject's own.
+    Args: task: replaces the subject's task.
     """
     began = time.process_time()
     try:
@@ -231,13 +233,13 @@ def ruling_of(bench: Bench, index: int, reply: str, task: Task | None = None) ->
     except MemoryError:
         raise
     except Fault as fault:
-        return Ruling(index=index, reply=reply, outcome="invalid", detail=str(fault))
-    except BaseException as error:  # An exit or an interrupt that a verifier raises is its own doing too.
+        return Judgement(index=index, reply=reply, outcome="invalid", detail=str(fault))
+    except BaseException as error:  # Exits and interrupts that a verifier raises are its own faults too.
         where = place(error, bench.verifier)
-        return Ruling(index=index, reply=reply, outcome="raised", detail=raised(error), place=where)
+        return Judgement(index=index, reply=reply, outcome="raised", detail=raised(error), place=where)
     if problem:
-        return Ruling(index=index, reply=reply, outcome="invalid", detail=problem, seconds=seconds)
-    return Ruling(
+        return Judgement(index=index, reply=reply, outcome="invalid", detail=problem, seconds=seconds)
+    return Judgement(
         index=index,
         reply=reply,
         outcome="verdict",
@@ -252,7 +254,7 @@ def ruling_of(bench: Bench, index: int, reply: str, task: Task | None = None) ->
 
 
 def unfit(verdict: Any, reward_range: tuple[float, float]) -> str:
-    """Why a verdict is none; empty for one that is."""
+    """Why a verdict is invalid; empty if it is valid."""
     if not isinstance(verdict, Verdict):
         return f"{line(repr(verdict))} ({type(verdict).__name__}) instead of a verdict"
     low, high = reward_range
@@ -263,20 +265,20 @@ def unfit(verdict: Any, reward_range: tuple[float, float]) -> str:
     return ""
 
 
-def instead(outcome: Outcome, index: int, reply: str) -> Ruling:
-    """The account of a call that took its worker along."""
+def instead(outcome: Outcome, index: int, reply: str) -> Judgement:
+    """The judgement for a call that ended its worker."""
     match outcome:
         case Exceeded(resource):
-            said = {
+            reasons = {
                 "cpu": f"over {SECONDS:g} s of processor time",
                 "wall": f"no verdict after {WALL:g} s",
                 "memory": f"over {MEMORY // 2**20} MiB of memory",
                 "output": "a verdict too large to send",
             }
-            return Ruling(index=index, reply=reply, outcome="exceeded", detail=said[resource])
+            return Judgement(index=index, reply=reply, outcome="exceeded", detail=reasons[resource])
         case Died():
-            return Ruling(index=index, reply=reply, outcome="died", detail="the process died during the call")
+            return Judgement(index=index, reply=reply, outcome="died", detail="the process died during the call")
         case Raised(error):
-            return Ruling(index=index, reply=reply, outcome="raised", detail=line(error))
+            return Judgement(index=index, reply=reply, outcome="raised", detail=line(error))
         case Returned():
-            raise AssertionError("a verdict came back after all")
+            raise AssertionError("the call returned a verdict")

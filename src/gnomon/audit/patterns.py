@@ -1,4 +1,4 @@
-"""Texts that a regular expression matches: what a verifier that searches for it can be given."""
+"""Texts that match a regular expression, as replies for a verifier that searches for it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 __all__ = ["examples", "is_pattern"]
 
 MOST = 12
-"""Texts for one pattern at most."""
+"""Largest number of texts for one pattern."""
 LONGEST = 200
 REPEATS = 8
-"""A repeat is written out as often as it must be, and at most this often."""
+"""Largest number of repetitions, unless the pattern requires more."""
 WANTED = ("10", "100", "5", "1.0", "correct", "yes", "true", "A")
-"""What a judge of marks is likely to look for, where a pattern takes several characters."""
+"""Likely values for patterns that match several characters."""
 KINDS = {"digit": "1079", "word": "a71", "space": " ", "not_digit": "x", "not_word": ".", "not_space": "x7"}
 """Characters of a class, the likeliest first."""
 

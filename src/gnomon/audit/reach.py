@@ -1,4 +1,4 @@
-"""What a policy of a run can write: so many tokens, and text that tokens decode to."""
+"""The replies that a policy of a run can write: at most `max_tokens` tokens, and only decodable text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 __all__ = ["LONGEST", "MAX_TOKENS", "Reach"]
 
 MAX_TOKENS = 4096
-"""Tokens of a reply where no run says how many."""
+"""Default limit of a reply, in tokens."""
 LONGEST = 16
 """Characters of a token at most; no token reaches beyond a `PIECE`."""
 PIECE = re.compile(r"[^\w\r\n]?\w+| ?[^\w\s]+[\r\n]*|\s+")
@@ -23,7 +23,7 @@ class Reach:
     max_tokens: int = MAX_TOKENS
 
     def holds(self, text: str) -> bool:
-        """Whether a policy could write the text. No tokenizer decodes to a lone surrogate."""
+        """Whether a policy could write the text. Tokenizers never decode to a lone surrogate."""
         return len(self.cut(text)) == len(text) and SURROGATE.search(text) is None
 
     def cut(self, text: str, around: str = "") -> str:

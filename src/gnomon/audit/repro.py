@@ -1,4 +1,4 @@
-"""What the scripts of findings call: a call judged again, an axis tried again, objects made again."""
+"""Functions for repro scripts: repeat a call, repeat an axis, rebuild objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from gnomon.audit.judging import Court, Ruling
+from gnomon.audit.judging import Judgement, VerifierWorkers
 from gnomon.audit.reach import MAX_TOKENS
 from gnomon.audit.run import audit
 from gnomon.audit.subject import Subject
@@ -21,11 +21,11 @@ from gnomon.verifiers import Verifier
 __all__ = ["found_again", "load", "replay", "unpacked", "unpickled"]
 
 
-def replay(verifier: Verifier, task: Task, reply: str) -> Ruling:
+def replay(verifier: Verifier, task: Task, reply: str) -> Judgement:
     """One call, in a worker that can be killed."""
     subject = Subject(name=type(verifier).__name__, verifier=verifier, tasks=(task,))
-    with Court(subject, workers=1) as court:
-        return court.judge([(0, reply)])[0]
+    with VerifierWorkers(subject, workers=1) as workers:
+        return workers.judge([(0, reply)])[0]
 
 
 def found_again(subject: Subject, rule: str, *, seed: int, tasks: int, max_tokens: int = MAX_TOKENS) -> bool:
@@ -35,7 +35,7 @@ def found_again(subject: Subject, rule: str, *, seed: int, tasks: int, max_token
 
 
 def load(name: str, file: str | None, kind: str) -> Any:
-    """A class by its module, or by the file that holds it."""
+    """Load a class by its module or its file."""
     reach(name, file)
     find_module(name, file)
     found: Any = sys.modules[name]
@@ -45,7 +45,7 @@ def load(name: str, file: str | None, kind: str) -> Any:
 
 
 def find_module(name: str, file: str | None) -> None:
-    """Import a module; one that has no place on the path, from its file."""
+    """Import a module by name, or from its file if it is not on the path."""
     if name != "__main__":
         try:
             importlib.import_module(name)
@@ -55,7 +55,7 @@ def find_module(name: str, file: str | None) -> None:
                 raise
     if file is None:
         raise ModuleNotFoundError("it is not defined in a file; put it in a .py file")
-    # A script is loaded under another name, so that what it does when run is not done.
+    # A script is loaded under another name, so that its `__main__` block does not run.
     spec = importlib.util.spec_from_file_location("__mp_main__" if name == "__main__" else name, file)
     assert spec is not None and spec.loader is not None
     sys.modules[name] = sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
@@ -63,7 +63,7 @@ def find_module(name: str, file: str | None) -> None:
 
 
 def reach(name: str, file: str | None) -> None:
-    """Put the folder that a dotted module was imported from onto the path, where it is not on it."""
+    """Add the folder of a dotted module to the path, if it is missing."""
     parts = name.split(".")
     if file is not None and Path(file).with_suffix("").parts[-len(parts) :] == tuple(parts):
         root = str(Path(file).parents[len(parts) - 1])
@@ -72,12 +72,12 @@ def reach(name: str, file: str | None) -> None:
 
 
 def unpacked(text: str) -> str:
-    """A long reply, as `packed` wrote it."""
+    """Decode a long reply that `packed` encoded."""
     return zlib.decompress(base64.b85decode(text)).decode("utf-8", "surrogatepass")
 
 
 def unpickled(text: str, *modules: tuple[str, str | None]) -> Any:
-    """An object that no short expression makes again."""
+    """Unpickle an object that has no short expression."""
     for name, file in modules:
         reach(name, file)
         find_module(name, file)

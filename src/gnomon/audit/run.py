@@ -24,7 +24,7 @@ from gnomon.audit import (
 )
 from gnomon.audit.case import Case
 from gnomon.audit.finding import AXES, Axis, Finding, Report, Severity
-from gnomon.audit.judging import Court
+from gnomon.audit.judging import VerifierWorkers
 from gnomon.audit.reach import MAX_TOKENS, Reach
 from gnomon.audit.scripts import rule_script
 from gnomon.audit.subject import Subject, subject_of
@@ -46,12 +46,12 @@ PROBES: dict[Axis, Callable[[Case], Iterator[Finding]]] = {
     Axis.SEARCH: search.probe,
     Axis.INVARIANCE: invariance.probe,
     Axis.SENTINELS: sentinels.probe,
-    Axis.FAILURE: failure.probe,  # Last: it reads what all the others saw.
+    Axis.FAILURE: failure.probe,  # Last, because it uses the judgements of all other axes.
 }
 PREFLIGHT = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.AVAILABILITY, Axis.SENTINELS, Axis.FAILURE)
-"""Short enough for the start of a run."""
+"""Axes that are fast enough for the start of a run."""
 AGAINST_ITSELF = (Axis.CORRECTNESS, Axis.EXPLOIT, Axis.SEARCH, Axis.SENTINELS)
-"""What asks which replies are paid; it has no answer where a reply plays against itself."""
+"""Axes about the reward of a reply. They do not apply where a reply plays against itself."""
 ORDER = tuple(Severity)
 
 
@@ -65,16 +65,16 @@ def audit(
     acknowledge: Collection[str] = (),
     watch: Callable[[str], None] | None = None,
 ) -> Report:
-    """Try a subject along the axes.
+    """Audit a subject along the axes.
 
     Args:
         axes: names of `AXES`.
-        tasks: how many of the subject's tasks to use; all of them, if not given.
-        seed: of every draw of the audit.
+        tasks: number of the subject's tasks to use; by default all.
+        seed: seed of every draw of the audit.
         max_tokens: limit of a reply. A fault that needs a longer reply is only a note.
         acknowledge: rules, or axes, whose findings are reported but do not block.
-        watch: called with the name of each axis before it is tried.
-    Raises: ResourceError, E520 to E522, where the subject needs a sandbox that this host does not hold.
+        watch: called with the name of each axis before it runs.
+    Raises: ResourceError, E520 to E522, if the subject needs a sandbox that this host does not support.
     """
     confined(subject.verifier)
     began = time.perf_counter()
@@ -84,8 +84,8 @@ def audit(
     several = subject.env is not None and offers.players(subject.env) > 1
     try:
         packed((subject.verifier, subject.tasks, subject.env))
-        with Court(subject) as court:
-            case = Case(subject=subject, court=court, seed=seed, reach=Reach(max_tokens))
+        with VerifierWorkers(subject) as workers:
+            case = Case(subject=subject, workers=workers, seed=seed, reach=Reach(max_tokens))
             if (right := least_right(case)) is not None:
                 verifier: Any = subject.verifier
                 subject = replace(subject, verifier=replace(verifier, right=right))
@@ -114,13 +114,13 @@ def audit(
 
 
 def preflight(env: Env, *, acknowledge: Collection[str] = (), tasks: int = 40, max_tokens: int = MAX_TOKENS) -> Report:
-    """The part of the audit that a run can wait for: few tasks, the axes of `PREFLIGHT`. Once for an environment.
+    """A short audit before a run: few tasks, the axes of `PREFLIGHT`. Cached per environment.
 
-    Args: max_tokens: of a reply of the run.
+    Args: max_tokens: limit of a reply of the run.
     """
     try:
         report = first_flight(env, tasks, max_tokens)  # type: ignore[arg-type]
-    except TypeError:  # It has no hash.
+    except TypeError:  # The environment is not hashable.
         report = first_flight.__wrapped__(env, tasks, max_tokens)
     return report.acknowledging(acknowledge)
 
@@ -131,19 +131,19 @@ def first_flight(env: Env, tasks: int, max_tokens: int) -> Report:
 
 
 def least_right(case: Case) -> float | None:
-    """The least reward of a right reply, where a foreign function pays its top to none of them; else None.
+    """The smallest reward of a correct reply, if a foreign function never pays its top to one; else None.
 
-    A reward with a penalty for length is an example. Also None if a wrong answer earns as much.
+    An example is a reward with a length penalty. Also None if a wrong answer earns as much.
     """
     verifier = case.subject.verifier
     if not isinstance(verifier, Foreign) or verifier.right is not None or case.subject.solution is None:
         return None
-    rewards = [ruling.reward for ruling in case.right_rulings.values() if ruling.outcome == "verdict"]
-    if not rewards or max(rewards) >= verifier.top - SLACK or len(rewards) < len(case.right_rulings):
+    rewards = [judgement.reward for judgement in case.right_judgements.values() if judgement.outcome == "verdict"]
+    if not rewards or max(rewards) >= verifier.top - SLACK or len(rewards) < len(case.right_judgements):
         return None
     some = range(min(len(case.tasks), 20))
-    wrong = case.court.judge((i, case.frame.put(answer)) for i in some for answer in case.wrongs(i, 2))
-    most = max((ruling.reward for ruling in wrong if ruling.outcome == "verdict"), default=math.inf)
+    wrong = case.workers.judge((i, case.frame.put(answer)) for i in some for answer in case.wrongs(i, 2))
+    most = max((judgement.reward for judgement in wrong if judgement.outcome == "verdict"), default=math.inf)
     return min(rewards) if max(most, case.low) < min(rewards) else None
 
 
@@ -153,7 +153,7 @@ def shortened(subject: Subject, tasks: int | None) -> Subject:
 
 def not_carried(error: BaseException, subject: Subject, seed: int) -> Finding:
     rule, repro = "availability.not_carried", ""
-    with suppress(Exception):  # What cannot be written down as an expression either has no script.
+    with suppress(Exception):  # A subject that has no expression has no script.
         repro = rule_script(subject, rule, seed, len(subject.tasks), "it cannot be sent to another process")
     return Finding(
         axis=Axis.AVAILABILITY, rule=rule, severity=Severity.BLOCKING, repro=repro,
@@ -164,7 +164,7 @@ def not_carried(error: BaseException, subject: Subject, seed: int) -> Finding:
 
 
 def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """By severity, then by axis; one finding for a rule, the worst that it gave."""
+    """Sort by severity, then by axis, with one finding per rule, the most severe."""
     ranked = sorted(findings, key=lambda f: (ORDER.index(f.severity), AXES.index(f.axis), f.rule))
     first: dict[str, Finding] = {}
     for finding in ranked:

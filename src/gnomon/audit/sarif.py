@@ -1,4 +1,4 @@
-"""A report as SARIF 2.1.0, which code hosts and editors show beside the code."""
+"""A report as SARIF 2.1.0, which code hosts and editors display."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def described(report: Report, rule: str) -> str:
 
 
 def result(finding: Finding, index: int, source: str) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "ruleId": finding.rule,
         "ruleIndex": index,
         "level": LEVEL[finding.severity],
@@ -41,10 +41,10 @@ def result(finding: Finding, index: int, source: str) -> dict[str, Any]:
         "properties": {"axis": finding.axis.value, "task": finding.evidence.task, "calls": finding.count},
     }
     if places := location(finding.where, source):
-        said["locations"] = [places]
+        entry["locations"] = [places]
     if finding.acknowledged:
-        said["suppressions"] = [{"kind": "external", "justification": "acknowledged by name"}]
-    return said
+        entry["suppressions"] = [{"kind": "external", "justification": "acknowledged by name"}]
+    return entry
 
 
 def location(where: str, source: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Scripts that show a finding again: Python that anybody with this package can run."""
+"""Python scripts that reproduce findings."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gnomon.workers import serialise
 __all__ = ["call_script", "rule_script"]
 
 LONG = 2000
-"""Characters of a reply that a script shows as they are."""
+"""Longest reply, in characters, that a script contains unencoded."""
 
 HEAD = '''"""{rule} in {name}: {what}
 
-Exits 1 while the fault is there, 0 when it is gone.
+Exits with 1 while the fault exists, else with 0.
 """
 
 import sys
@@ -37,19 +37,19 @@ from gnomon.types import Message, Task
 
 
 def call_script(subject: Subject, rule: str, index: int, reply: str, claim: str, what: str) -> str:
-    """The script of a fault that one call shows. Args: claim: of the `ruling`, in Python."""
+    """The script of a fault in one call. Args: claim: a Python expression about the `judgement`."""
     text = repr(reply) if len(reply) <= LONG else f"unpacked({packed(reply)!r})"
     return head(subject, rule, what, "load, replay, unpacked, unpickled") + (
         f"verifier = {made(subject.verifier)}\n"
         f"task = {task_text(subject.tasks[index])}\n"
-        f"ruling = replay(verifier, task, {text})\n"
-        "print(ruling)\n"
+        f"judgement = replay(verifier, task, {text})\n"
+        "print(judgement)\n"
         f"sys.exit(1 if {claim} else 0)\n"
     )
 
 
 def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str, max_tokens: int = MAX_TOKENS) -> str:
-    """The script of a fault that shows in many calls: the rule's axis is tried again."""
+    """The script of a fault over many calls. It repeats the rule's axis."""
     if subject.env is not None:
         subject_text = f"subject_of({made(subject.env)}, count={tasks})"
     else:
@@ -65,16 +65,16 @@ def rule_script(subject: Subject, rule: str, seed: int, tasks: int, what: str, m
 
 
 def solved(subject: Subject, task: Task) -> Task:
-    """The task with its right reply along, since a script has no `solution` to ask."""
+    """The task with its correct reply, since a script has no `solution`."""
     reply = None
-    with suppress(Exception):  # A solution that raises has been told.
+    with suppress(Exception):  # A solution that raises is already reported.
         reply = subject.solution(task) if subject.solution is not None else None
     return task if reply is None else replace(task, info={**task.info, "reply": reply})
 
 
 def head(subject: Subject, rule: str, what: str, names: str) -> str:
-    said = line(what).replace("\\", "\\\\").replace('"""', "'''")
-    return HEAD.format(rule=rule, name=subject.name, what=said, names=names)
+    what_line = line(what).replace("\\", "\\\\").replace('"""', "'''")
+    return HEAD.format(rule=rule, name=subject.name, what=what_line, names=names)
 
 
 def packed(text: str) -> str:
@@ -82,7 +82,7 @@ def packed(text: str) -> str:
 
 
 def made(thing: object) -> str:
-    """An expression that makes the object again."""
+    """An expression that rebuilds the object."""
     kind = type(thing)
     options = {}
     for field in fields(thing) if is_dataclass(thing) and not isinstance(thing, type) else ():
@@ -98,8 +98,8 @@ def made(thing: object) -> str:
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     if file is None or "<locals>" in kind.__qualname__:
         return pickled(thing)
-    given = ", ".join(f"{name}={value!r}" for name, value in options.items())
-    return f"load({kind.__module__!r}, {file!r}, {kind.__qualname__!r})({given})"
+    arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    return f"load({kind.__module__!r}, {file!r}, {kind.__qualname__!r})({arguments})"
 
 
 def pickled(thing: object) -> str:

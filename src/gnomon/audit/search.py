@@ -1,8 +1,8 @@
-"""What does a search find that climbs the reward?
+"""Search for wrong replies with a high reward.
 
-Two searches, both seeded. The first is after a *universal key*: one reply that is right for two tasks whose answers
-differ, and so is wrong for one of them whatever the tasks are. The second writes expressions that break a rule of
-countdown and come out right.
+Both searches are seeded. The first searches a *universal key*: one reply that is judged correct for two tasks with
+different answers, and so is wrong for one of them. The second builds expressions with the correct value that break a
+rule of countdown.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Iterator, Sequence
 from gnomon.audit.case import Case, plain_value, shown
 from gnomon.audit.expressions import broken_rules
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import Ruling
+from gnomon.audit.judging import Judgement
 
 __all__ = ["CALLS", "probe"]
 
 CALLS = 3000
-"""Verdicts that the search may ask for."""
+"""Largest number of verdicts of the search."""
 EXPRESSIONS = 3000
-"""Expressions that break a rule, at most."""
+"""Largest number of expressions that break a rule."""
 LEADS = {
     "search.signed_number": Severity.WARNING,
     "search.digits_spelt": Severity.WARNING,
     "search.comment": Severity.WARNING,
 }
-"""Rules that an author may have left open."""
+"""Rules that an author may allow to be broken."""
 PANEL = 6
-"""Tasks with answers that differ from each other."""
+"""Number of tasks with different answers."""
 CHILDREN = 20
 """Replies of one generation."""
 LONGEST = 400
@@ -38,7 +38,7 @@ WORDS = (
     "0", "1", "9", "10", "nan", "inf", "-inf", "1e9", "True", "None", "\\boxed{", "#### ", "<answer>", "</answer>",
     "<think>", "</think>", "```", '"', "'", "\\", "$", "|", "\x00", "½", "４", "\u200b", "\ud800", ".*", "^",
 )  # fmt: skip
-"""What replies are made of, besides the answers of the panel and the words of the verifier's source."""
+"""Pieces of replies, in addition to the answers of the panel and the words of the verifier's source."""
 
 
 def probe(case: Case) -> Iterator[Finding]:
@@ -51,22 +51,22 @@ def probe(case: Case) -> Iterator[Finding]:
     case.tables["search"] = {"calls": asked, "best share of the panel": best}
     if keys:
         reply = least(case, panel, min(keys, key=len))
-        rulings = [ruling for ruling in case.court.judge((i, reply) for i in panel) if ruling.correct]
+        judgements = [judgement for judgement in case.workers.judge((i, reply) for i in panel) if judgement.correct]
         yield case.finding(
             "search.universal_key", Severity.BLOCKING,
-            f"{shown(reply)} is correct for {len(rulings)} tasks with different answers: "
-            f"{', '.join(shown(case.golds[r.index] or '', 20) for r in rulings[:3])}",
-            wrong_first(case, rulings, reply), claim="ruling.correct",
+            f"{shown(reply)} is correct for {len(judgements)} tasks with different answers: "
+            f"{', '.join(shown(case.golds[r.index] or '', 20) for r in judgements[:3])}",
+            wrong_first(case, judgements, reply), claim="judgement.correct",
             why="the policy will find it too", fix="parse the whole slot as one answer",
         )  # fmt: skip
 
 
 def chosen(case: Case) -> list[int]:
-    """Tasks whose right replies are accepted and whose answers all differ."""
+    """Tasks with accepted correct replies and different answers."""
     panel: list[int] = []
-    for index, ruling in case.right_rulings.items():
+    for index, judgement in case.right_judgements.items():
         gold, answer = case.golds[index], case.tasks[index].answer
-        if not ruling.correct or gold is None or answer is None:
+        if not judgement.correct or gold is None or answer is None:
             continue
         others = [(plain_value(case.golds[i] or ""), case.tasks[i].answer) for i in panel]
         own = plain_value(gold)
@@ -78,7 +78,7 @@ def chosen(case: Case) -> list[int]:
 
 
 def climbed(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
-    """The best share of the panel that one reply satisfied, the replies that satisfied two or more, and the calls."""
+    """The best fraction of the panel for one reply, the replies that satisfy two or more tasks, and the calls."""
     rng = case.rng("search")
     golds = [gold for i in panel if (gold := case.golds[i]) is not None]
     words = (
@@ -97,12 +97,12 @@ def climbed(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
     children = pool
     while children and asked < CALLS and not keys:
         fresh = [reply for reply in dict.fromkeys(children) if reply not in scores]
-        rulings = case.court.judge((i, reply) for reply in fresh for i in panel)
-        asked += len(rulings)
+        judgements = case.workers.judge((i, reply) for reply in fresh for i in panel)
+        asked += len(judgements)
         for number, reply in enumerate(fresh):
-            mine = rulings[number * len(panel) : (number + 1) * len(panel)]
-            right = sum(ruling.correct for ruling in mine)
-            paid = sum(ruling.reward for ruling in mine if ruling.outcome == "verdict")
+            mine = judgements[number * len(panel) : (number + 1) * len(panel)]
+            right = sum(judgement.correct for judgement in mine)
+            paid = sum(judgement.reward for judgement in mine if judgement.outcome == "verdict")
             scores[reply] = right, paid
             keys += [reply] if right >= 2 else []
         parents = sorted(scores, key=lambda reply: (*(-part for part in scores[reply]), len(reply), reply))[:8]
@@ -111,7 +111,7 @@ def climbed(case: Case, panel: Sequence[int]) -> tuple[float, list[str], int]:
 
 
 def mutated(rng: random.Random, reply: str, other: str, words: Sequence[str], case: Case) -> str:
-    """The reply with something put in, taken out, doubled, or joined with another one."""
+    """The reply with a piece inserted, removed or doubled, or joined with another reply."""
     for _ in range(rng.choice((1, 1, 2, 4))):
         inner = reply.startswith(case.frame.before) and rng.random() < 0.7
         low = len(case.frame.before) if inner else 0
@@ -130,13 +130,13 @@ def mutated(rng: random.Random, reply: str, other: str, words: Sequence[str], ca
 
 
 def least(case: Case, panel: Sequence[int], reply: str) -> str:
-    """The reply with everything left out that it does not need to be a key."""
+    """The reply without the pieces that the key does not need."""
     size = max(1, len(reply) // 2)
     while size:
         place = 0
         while place < len(reply):
             shorter = reply[:place] + reply[place + size :]
-            if sum(ruling.correct for ruling in case.court.judge((i, shorter) for i in panel)) >= 2:
+            if sum(judgement.correct for judgement in case.workers.judge((i, shorter) for i in panel)) >= 2:
                 reply = shorter
             else:
                 place += size
@@ -144,28 +144,30 @@ def least(case: Case, panel: Sequence[int], reply: str) -> str:
     return reply
 
 
-def wrong_first(case: Case, rulings: Sequence[Ruling], reply: str) -> list[Ruling]:
-    """The rulings for which the reply is not simply the right one."""
-    return [ruling for ruling in rulings if case.frame.put(case.golds[ruling.index] or "") != reply] or list(rulings)
+def wrong_first(case: Case, judgements: Sequence[Judgement], reply: str) -> list[Judgement]:
+    """The judgements, those first in which the reply does not contain the correct answer."""
+    return [
+        judgement for judgement in judgements if case.frame.put(case.golds[judgement.index] or "") != reply
+    ] or list(judgements)
 
 
 def forbidden(case: Case) -> Iterator[Finding]:
-    """Expressions that break a rule of countdown, on tasks that are countdown's."""
+    """Expressions that break a rule, on countdown tasks."""
     calls: list[tuple[str, str, int, str]] = []
     for index, task in enumerate(case.tasks):
         gold = case.golds[index]
         if gold is not None and len(calls) < EXPRESSIONS:
             here = list(broken_rules(task, gold))
-            calls += [(rule, said, index, text) for rule, said, text in (here if index < 20 else here[7:])]
-    rulings = case.court.judge((index, case.frame.put(text)) for _, _, index, text in calls)
+            calls += [(rule, breach, index, text) for rule, breach, text in (here if index < 20 else here[7:])]
+    judgements = case.workers.judge((index, case.frame.put(text)) for _, _, index, text in calls)
     for rule in dict.fromkeys(rule for rule, *_ in calls):
-        found = [r for r, (name, *_) in zip(rulings, calls, strict=True) if name == rule and r.correct]
+        found = [r for r, (name, *_) in zip(judgements, calls, strict=True) if name == rule and r.correct]
         if found:
-            said = next(said for name, said, *_ in calls if name == rule)
-            first = min(found, key=lambda ruling: len(ruling.reply))
+            breach = next(breach for name, breach, *_ in calls if name == rule)
+            first = min(found, key=lambda judgement: len(judgement.reply))
             yield case.finding(
                 rule, LEADS.get(rule, Severity.BLOCKING),
-                f"{said} is accepted, such as {shown(first.reply)} for {case.tasks[first.index].answer}",
-                found, claim="ruling.correct", why="the task allows each number once and only + − × ÷",
+                f"{breach} is accepted, such as {shown(first.reply)} for {case.tasks[first.index].answer}",
+                found, claim="judgement.correct", why="the task allows each number once and only + − × ÷",
                 fix="use gnomon.verifiers.evaluate, which accepts exactly these expressions",
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What watches the reward while a run climbs it, and can the other parts outpay being right?"""
+"""Checks that monitor the reward during a run, and whether other parts can exceed the reward of a correct answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from gnomon.audit.case import Case, shown
 from gnomon.audit.finding import Finding, Severity
-from gnomon.audit.judging import Bench, Ruling, ruling_of
+from gnomon.audit.judging import Bench, Judgement, judgement_of
 from gnomon.types import Part, Task, Verdict
 from gnomon.verifiers import Slot, Strictness
 from gnomon.workers import Returned
@@ -23,12 +23,12 @@ UNGUESSABLE = 918_273_645_546_372
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One part of the reward, over everything that was judged."""
+    """One part of the reward, over all judgements."""
 
     part: str
     weight: float
     most: float
-    """Largest value seen."""
+    """Largest observed value."""
     least: float = 0.0
     """Smallest observed value; a part that is never positive and sometimes negative is a penalty."""
     wrong: float
@@ -37,7 +37,7 @@ class Entry:
 
 
 def probe(case: Case) -> Iterator[Finding]:
-    _ = case.right_rulings, case.corpus  # What the breakdown is made from.
+    _ = case.right_judgements, case.corpus  # Makes the judgements for the breakdown.
     yield from accounts(case)
     yield from canaries(case)
     case.tables["strict and lenient reading"] = disagreement(case)
@@ -45,11 +45,11 @@ def probe(case: Case) -> Iterator[Finding]:
 
 
 def accounts(case: Case) -> Iterator[Finding]:
-    """The arithmetic of the parts: what a policy can earn that is never right."""
-    written = [r for r in case.court.seen if r.outcome == "verdict" and case.reached(r)]
+    """The sums of the parts: the reward of a policy that is never correct."""
+    written = [r for r in case.workers.seen if r.outcome == "verdict" and case.reached(r)]
     entries = paid_parts([r for r in written if r.correct or not says_it(case, r)])
     turns = case.subject.env.max_turns if case.subject.env is not None else 1
-    best, sum_of = best_without_correct(entries, any(ruling.correct for ruling in case.court.seen))
+    best, sum_of = best_without_correct(entries, any(judgement.correct for judgement in case.workers.seen))
     seen, _ = best_without_correct(entries, right_seen=False)
     case.tables["breakdown"] = {
         "parts": [{n: getattr(e, n) for n in ("part", "weight", "most", "wrong", "gate")} for e in entries],
@@ -60,7 +60,7 @@ def accounts(case: Case) -> Iterator[Finding]:
     if best <= max(case.nothing, 0.0) + 1e-9:
         return
     share = best / case.least if case.least > 0 else math.inf
-    outpaid = seen > 0 and seen >= case.least  # Not by what was never paid and might be.
+    outpaid = seen > 0 and seen >= case.least  # Counts only observed rewards.
     severity = Severity.BLOCKING if outpaid else Severity.WARNING if share > 0.25 else Severity.NOTE
     yield case.finding(
         "sentinels.parts_outpay" if outpaid else "sentinels.parts_pay", severity,
@@ -71,18 +71,18 @@ def accounts(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def says_it(case: Case, ruling: Ruling) -> bool:
-    """Whether a reply says the right answer: what it earns is not earned without being right."""
-    gold = case.golds[ruling.index]
-    return bool(gold) and str(gold) in ruling.reply
+def says_it(case: Case, judgement: Judgement) -> bool:
+    """Whether a reply contains the correct answer. Its reward does not count as a reward without one."""
+    gold = case.golds[judgement.index]
+    return bool(gold) and str(gold) in judgement.reply
 
 
-def paid_parts(rulings: Sequence[Ruling]) -> list[Entry]:
-    """Every named part, with what it was worth beside right and beside other answers."""
+def paid_parts(judgements: Sequence[Judgement]) -> list[Entry]:
+    """Every named part, with its values for correct and for other answers."""
     seen: dict[str, list[tuple[Part, bool]]] = {}
-    for ruling in rulings:
-        for part in ruling.parts:
-            seen.setdefault(part.name, []).append((part, ruling.correct))
+    for judgement in judgements:
+        for part in judgement.parts:
+            seen.setdefault(part.name, []).append((part, judgement.correct))
     entries = []
     for name, parts in seen.items():
         values = [part.value for part, _ in parts]
@@ -100,11 +100,11 @@ def paid_parts(rulings: Sequence[Ruling]) -> list[Entry]:
 
 
 def best_without_correct(entries: Sequence[Entry], right_seen: bool = True) -> tuple[float, str]:
-    """The most that the parts give without a right answer, and the sum in words.
+    """The largest sum of the parts without a correct answer, and the sum as text.
 
-    A part counts with the most it gave beside an answer that is not right. One that never paid at all counts with 1,
-    since nobody has tried hard; unless nothing right was seen, which may be what it pays for. A part behind a gate
-    that stays shut counts nothing.
+    A part counts with its largest value for an answer that is not correct. A part that never paid counts with 1, since
+    the audit may have missed it, unless no correct reply was seen, which it may pay for. A part whose gate is not met
+    counts 0.
     """
     earned: dict[str, float] = {}
     for entry in entries:
@@ -121,23 +121,23 @@ def best_without_correct(entries: Sequence[Entry], right_seen: bool = True) -> t
 
 
 def canaries(case: Case) -> Iterator[Finding]:
-    """Tasks that cannot be solved: whatever is correct there is a hack."""
+    """Unsolvable tasks: every reply judged correct there is an exploit."""
     planted = [i for i, task in enumerate(case.tasks) if task.info.get("unsolvable")]
-    first = next((i for i, ruling in case.right_rulings.items() if ruling.correct), None)
+    first = next((i for i, judgement in case.right_judgements.items() if judgement.correct), None)
     case.tables["canary tasks of its own"] = len(planted)
-    replies = list(dict.fromkeys(r.reply for r in case.court.seen if len(r.reply) < 2000 and r.outcome == "verdict"))[
+    replies = list(dict.fromkeys(r.reply for r in case.workers.seen if len(r.reply) < 2000 and r.outcome == "verdict"))[
         :600
     ]
     if planted:
-        solved = [r for r in case.court.judge((planted[0], reply) for reply in replies) if r.correct]
+        solved = [r for r in case.workers.judge((planted[0], reply) for reply in replies) if r.correct]
         if solved:
             yield case.finding(
                 "sentinels.canary_solved", Severity.BLOCKING,
-                f"an unsolvable task is solved by {shown(solved[0].reply)}", solved, claim="ruling.correct",
+                f"an unsolvable task is solved by {shown(solved[0].reply)}", solved, claim="judgement.correct",
             )  # fmt: skip
     if first is None:
         return
-    outcome = case.court.ask(unsolvable, first, case.rights[first], replies)
+    outcome = case.workers.ask(unsolvable, first, case.rights[first], replies)
     if not isinstance(outcome, Returned) or outcome.value is None:
         case.skipped["sentinels, unsolvable tasks"] = "the verdict does not depend on the task's `answer` alone"
         return
@@ -151,8 +151,8 @@ def canaries(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def unsolvable(bench: Bench, index: int, right: str, replies: Sequence[str]) -> list[Ruling] | None:
-    """In a worker: the replies on a task whose answer was made unguessable; None where that cannot be done."""
+def unsolvable(bench: Bench, index: int, right: str, replies: Sequence[str]) -> list[Judgement] | None:
+    """In a worker: judgements on a task with an unguessable answer; None if the answer cannot be replaced."""
     task = bench.tasks[index]
     answer: Any = (
         UNGUESSABLE if isinstance(task.answer, int) else str(UNGUESSABLE) if isinstance(task.answer, str) else None
@@ -160,19 +160,19 @@ def unsolvable(bench: Bench, index: int, right: str, replies: Sequence[str]) -> 
     if answer is None or isinstance(task.answer, bool):
         return None
     canary: Task = replace(task, answer=answer)
-    own = ruling_of(bench, index, right, canary)
+    own = judgement_of(bench, index, right, canary)
     if own.correct or own.outcome != "verdict":
         return None
-    return [ruling_of(bench, index, reply, canary) for reply in replies]
+    return [judgement_of(bench, index, reply, canary) for reply in replies]
 
 
 def disagreement(case: Case) -> dict[str, float] | str:
-    """How often a strict and a lenient reading of the same replies part: what to log while training."""
+    """How often a strict and a lenient reading of the same replies disagree, as a reference for training."""
     verifier = case.subject.verifier
     if not (isinstance(verifier, Slot) and is_dataclass(verifier)):
         return "the verifier has no strictness setting"
-    calls = [(r.index, r.reply) for r in case.court.seen if r.outcome == "verdict" and len(r.reply) < 2000][:400]
-    outcome = case.court.ask(read_both_ways, calls)
+    calls = [(r.index, r.reply) for r in case.workers.seen if r.outcome == "verdict" and len(r.reply) < 2000][:400]
+    outcome = case.workers.ask(read_both_ways, calls)
     if not isinstance(outcome, Returned):
         return "the comparison did not finish"
     strict, lenient, parted = outcome.value
@@ -180,7 +180,7 @@ def disagreement(case: Case) -> dict[str, float] | str:
 
 
 def read_both_ways(bench: Bench, calls: Sequence[tuple[int, str]]) -> tuple[float, float, float]:
-    """In a worker: shares that are correct under the strictest and the most lenient reading, and that differ."""
+    """In a worker: fractions correct under the strictest and the most lenient reading, and fraction that differs."""
     judges: list[Any] = [replace(bench.verifier, strictness=s) for s in (Strictness.EXACT, Strictness.LAST)]  # type: ignore[type-var]
     rows: list[list[Verdict]] = [
         [judge.verify(bench.tasks[index], reply) for judge in judges] for index, reply in calls
@@ -194,11 +194,11 @@ def read_both_ways(bench: Bench, calls: Sequence[tuple[int, str]]) -> tuple[floa
 
 
 def card(case: Case) -> dict[str, float | None]:
-    """What the verifier is like to train on: its cost, its agreement on hostile texts, its share of partial rewards."""
-    judged = [ruling for ruling in case.court.seen if ruling.outcome == "verdict"]
-    spent = sorted(ruling.seconds for ruling in case.right_rulings.values() if ruling.outcome == "verdict")
+    """The verifier's card: its cost, its rejection of hostile texts, its fraction of partial rewards."""
+    judged = [judgement for judgement in case.workers.seen if judgement.outcome == "verdict"]
+    spent = sorted(judgement.seconds for judgement in case.right_judgements.values() if judgement.outcome == "verdict")
     low, high = case.subject.verifier.reward_range
-    between = [ruling for ruling in judged if low + 1e-9 < ruling.reward < high - 1e-9]
+    between = [judgement for judgement in judged if low + 1e-9 < judgement.reward < high - 1e-9]
     hostile = case.corpus
     return {
         "milliseconds per verdict, median": 1000 * statistics.median(spent) if spent else None,

@@ -1,4 +1,4 @@
-"""Texts that stand in a verifier's source. What a verifier looks for is the first thing to say to it."""
+"""Texts in a verifier's source, which are candidates for replies that it rewards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["STANDARD", "literals", "own_files", "texts"]
 LONGEST = 60
 """Maximum length of a literal used as a reply."""
 LONG_TEXT = 4000
-"""Characters of a text such as the instructions of a judge."""
+"""Longest text, in characters, such as the instructions of a judge."""
 MOST = 2000
 """Maximum number of objects searched for texts."""
 STANDARD = tuple(path for name in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(name)))
@@ -35,9 +35,9 @@ SHARED = (
 
 
 def literals(verifier: object) -> tuple[str, ...]:
-    """Short texts of the modules that a verifier's class, its functions and its parts come from.
+    """Short texts from the modules of a verifier's class, functions and parts.
 
-    Docstrings are left out; signs that mean something in a regular expression are dropped from what holds them.
+    Docstrings are skipped. Special characters are removed from regular expressions.
     """
     found: dict[str, None] = {}
     for module in modules(verifier):
@@ -45,9 +45,9 @@ def literals(verifier: object) -> tuple[str, ...]:
             tree = ast.parse(getsource(sys.modules[module]))
         except (OSError, TypeError, SyntaxError, KeyError):
             continue
-        said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
                 for text in (node.value, plain(node.value)):
                     if 0 < len(text.strip()) <= LONGEST:
                         found.setdefault(text)
@@ -55,10 +55,10 @@ def literals(verifier: object) -> tuple[str, ...]:
 
 
 def texts(verifier: object) -> tuple[str, ...]:
-    """Texts of any length that a verifier's functions hold or reach by name, its own functions first.
+    """Texts of any length that a verifier's functions contain or reach by name, its own functions first.
 
-    From a function to the texts, patterns, collections and functions of its module that it names, and so on; what is
-    installed as a package, or belongs to Python, is left out unless the verifier is written in it.
+    The search follows names from a function to texts, patterns, collections and functions of its module. Installed
+    packages and Python's own modules are skipped, unless the verifier is defined there.
     """
     waiting, seen, found = deque(starts(verifier)), set[int](), dict[str, None]()
     homes = {home(thing) for thing in waiting}
@@ -90,10 +90,10 @@ def texts(verifier: object) -> tuple[str, ...]:
 
 
 def starts(verifier: object) -> Iterator[Any]:
-    """Where the search for texts begins: what the verifier's fields hold or name, and its own class."""
+    """The start of the search for texts: the values of the verifier's fields, objects they name, and its class."""
     for value in held(verifier):
         if isinstance(value, str) and ":" in value:
-            with suppress(Exception):  # Not every text with a colon is a name.
+            with suppress(Exception):  # A text with a colon need not be a name.
                 value = load(value)
                 yield from getattr(value, "funcs", ())
         yield value
@@ -109,31 +109,31 @@ def nested(code: CodeType) -> Iterator[CodeType]:
 
 
 def home(thing: object) -> str:
-    """The module that a thing, or its class, comes from."""
+    """The module of an object or of its class."""
     return str(getattr(thing, "__module__", None) or type(thing).__module__)
 
 
 def installed(module: str) -> bool:
-    """Whether a module is a package's or Python's own, and not the author's. What has no file is a plain value."""
+    """Whether a module belongs to a package or to Python, and not to the author."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return "site-packages" in file or file.startswith(STANDARD) or module.partition(".")[0] == "gnomon"
 
 
 def plain(pattern: str) -> str:
-    """What a regular expression of plain words looks for: groups, classes and repeats dropped."""
+    """The plain words of a regular expression, without groups, classes and repeats."""
     text = sub(r"\(\?[a-zA-Z]*[:=!<>]*(?:P?<\w+>)?", "(", pattern)
     text = sub(r"\\[sb]\*?\+?\??|\[[^\]]*\][*+?]?|\.\*\??|\.\+\??|\\[dwSDWB][*+?]?|[()^$?*]", "", text)
     return sub(r"\\(.)", r"\1", text)
 
 
 def modules(verifier: object) -> list[str]:
-    """Names of the modules that a verifier is written in, those of Gnomon's own shared pieces left out."""
+    """Names of a verifier's modules, without the modules that all verifiers of Gnomon share."""
     names = [kind.__name__ if isinstance(kind, ModuleType) else kind.__module__ for kind in kinds_of(verifier)]
     return list(dict.fromkeys(name for name in names if name not in SHARED))
 
 
 def kinds_of(verifier: object) -> Iterator[Any]:
-    """The classes, functions and modules that a verifier is made of, those of the dataclasses in its fields too."""
+    """The classes, functions and modules of a verifier, including those of dataclasses in its fields."""
     yield from type(verifier).__mro__
     for value in held(verifier):
         if isfunction(value) or ismethod(value) or isinstance(value, type):
@@ -147,14 +147,14 @@ def kinds_of(verifier: object) -> Iterator[Any]:
 
 
 def held(verifier: object) -> Iterator[Any]:
-    """What the fields of a verifier hold, one by one."""
+    """The values in a verifier's fields."""
     for field in fields(verifier) if is_dataclass(verifier) and not isinstance(verifier, type) else ():
         value = getattr(verifier, field.name)
         yield from value if isinstance(value, tuple) else (value,)
 
 
 def named(place: str) -> Iterator[Any]:
-    """What a `module:name` or `file.py:name` leads to in loaded modules: a class, a function, or else the module."""
+    """The loaded object for `module:name` or `file.py:name`: a class, a function, or else the module."""
     file, _, name = place.rpartition(":")
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
@@ -165,6 +165,6 @@ def named(place: str) -> Iterator[Any]:
 
 
 def own_files(verifier: object) -> tuple[str, ...]:
-    """Files of those modules."""
+    """The files of a verifier's modules."""
     files = (getattr(sys.modules.get(name), "__file__", None) for name in modules(verifier))
     return tuple(file for file in files if file)

@@ -1,4 +1,4 @@
-"""What is audited: a verifier, tasks to try it on, and a right reply to each where one is known."""
+"""The subject of an audit: a verifier, tasks, and known correct replies."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Subject:
     env: Env | None = None
     """The environment of the tasks, for checks of splits, seeds and turns."""
     source: str = ""
-    """Its name for a reader: a built-in name, file.py:Class or module:Class."""
+    """Its display name: a built-in name, file.py:Class or module:Class."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """An environment of several turns as a verifier: the verdict on a policy that says one thing each turn."""
+    """An environment of several turns as a verifier. It judges a policy that gives the same reply in every turn."""
 
     env: Env
 
@@ -53,12 +53,12 @@ class Played:
 def subject_of(
     target: Env | Verifier, tasks: tuple[Task, ...] = (), *, count: int = TASKS, name: str = "", source: str = ""
 ) -> Subject:
-    """A subject made of an environment, or of a verifier and its tasks.
+    """Make a subject from an environment, or from a verifier and its tasks.
 
     Args:
-        tasks: to try it on; those of the train split, or of the verifier's own `tasks`, where none are given.
-        count: tasks to take at most.
-    Raises: ConfigError E120 where there are no tasks, E121 for a target that judges nothing.
+        tasks: the tasks to use; by default those of the train split, or the verifier's own `tasks`.
+        count: largest number of tasks.
+    Raises: ConfigError E120 if there are no tasks, E121 for a target that is neither a verifier nor an environment.
     """
     name = name or type(target).__name__
     env = target if isinstance(target, Env) else None
@@ -94,7 +94,7 @@ def subject_of(
 
 
 def solution_of(target: object, tasks: tuple[Task, ...]) -> Callable[[Task], str | None] | None:
-    """Right replies as the target knows them, or as the tasks bring them along."""
+    """Correct replies, from the target or from the tasks."""
     if isinstance(target, SingleTurn):
         return lambda task: target.framed(target.solution(task))
     own: Callable[[Task], str | None] | None = getattr(target, "solution", None)
@@ -109,7 +109,7 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
     A line has `prompt` (text, or messages with role and content) and `answer`; it may have `id`, `info` and
     `reply`, a whole right reply. Other keys are kept in `info`.
 
-    Raises: ConfigError E122 for a line that is none of this, or a file that cannot be read.
+    Raises: ConfigError E122 for an invalid line, or a file that cannot be read.
     """
     fix = 'lines like {"prompt": "2 + 2?", "answer": 4, "reply": "<answer>4</answer>"}'
     try:
@@ -130,8 +130,8 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
 
 def task_of(values: Mapping[str, Any]) -> Task:
     prompt, answer = values["prompt"], values["answer"]
-    said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    messages = tuple(Message(role=str(m["role"]), content=str(m["content"])) for m in said)
+    written = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    messages = tuple(Message(role=str(m["role"]), content=str(m["content"])) for m in written)
     if not messages:
         raise ValueError("the prompt is empty")
     extra = {key: value for key, value in values.items() if key not in ("id", "prompt", "answer", "info")}

@@ -10,7 +10,7 @@ from gnomon.audit.finding import Finding, Report, Severity
 __all__ = ["report_text"]
 
 POLICIES = 5
-"""Rows of the table of lazy policies that are shown; `--json` has all."""
+"""Number of lazy policies that are shown; `--json` has all."""
 
 
 def report_text(report: Report) -> str:
@@ -22,9 +22,9 @@ def headline(report: Report) -> str:
     counts = [
         (sum(f.severity is kind and not f.acknowledged for f in report.findings), kind.value) for kind in Severity
     ]
-    said = ", ".join(f"{count} {kind}" for count, kind in counts)
-    said += f", {acknowledged} acknowledged" if acknowledged else ""
-    return f"audit {report.subject}: {said} · {report.tasks} tasks, seed {report.seed}, {report.seconds:.1f} s"
+    summary = ", ".join(f"{count} {kind}" for count, kind in counts)
+    summary += f", {acknowledged} acknowledged" if acknowledged else ""
+    return f"audit {report.subject}: {summary} · {report.tasks} tasks, seed {report.seed}, {report.seconds:.1f} s"
 
 
 def paragraph(finding: Finding) -> Iterator[str]:

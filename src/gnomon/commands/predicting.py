@@ -62,10 +62,10 @@ def register(
     from gnomon.predictions.text import line_to_publish, registered_text
 
     words = list(settings or [])
-    given = overrides(words, 2)
-    config, _ = resolve([given])
+    supplied = overrides(words, 2)
+    config, _ = resolve([supplied])
     values = leaves(config.model_dump())
-    named = {key: values[key] for key in given.origins}
+    named = {key: values[key] for key in supplied.origins}
     asked = from_options(pass_at_1, length, level, reaches or [], beats or [])
     asked += from_file(file) if file is not None else []
     made, digest = write(folder, asked, by=by or getuser(), settings=named)

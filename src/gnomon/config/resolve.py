@@ -31,12 +31,12 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for source in sources:
-        given = {SHORT.get(key, key): (key, value) for key, value in leaves(source.values).items()}
+        supplied = {SHORT.get(key, key): (key, value) for key, value in leaves(source.values).items()}
         for table in ("env", "objective"):
-            if f"{table}.type" in given and given[f"{table}.type"][1] != type_of(values, table):
+            if f"{table}.type" in supplied and supplied[f"{table}.type"][1] != type_of(values, table):
                 values.pop(table, None)  # Another environment or objective has options of its own.
                 origins = {key: place for key, place in origins.items() if not key.startswith(f"{table}.")}
-        for name, (key, value) in given.items():
+        for name, (key, value) in supplied.items():
             put(values, name, value)
             origins[name] = source.origins.get(key, "a default")
     problems = without_mistakes(values, origins)

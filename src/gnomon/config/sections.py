@@ -215,12 +215,12 @@ class Objective(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def completed(cls, given: Any) -> Any:
+    def completed(cls, supplied: Any) -> Any:
         """With the defaults of the options that are missing."""
-        if not isinstance(given, dict):
-            return given
-        name = given.get("type", cls.model_fields["type"].default)
-        options = {key: value for key, value in given.items() if key != "type"}
+        if not isinstance(supplied, dict):
+            return supplied
+        name = supplied.get("type", cls.model_fields["type"].default)
+        options = {key: value for key, value in supplied.items() if key != "type"}
         return {"type": name, **declared(name).complete(options)}
 
     @property

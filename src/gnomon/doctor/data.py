@@ -25,8 +25,8 @@ GAP = 0.15
 
 
 def find(evidence: Evidence) -> Iterator[Finding]:
-    for look in (leak, too_hard, too_easy, memorised):
-        if found := look(evidence):
+    for check in (leak, too_hard, too_easy, memorised):
+        if found := check(evidence):
             yield found
 
 

@@ -29,8 +29,8 @@ HACKED = ("canary.paid", "correct.falls", "behaviour.new", "sentinel.disagrees")
 
 
 def find(evidence: Evidence) -> Iterator[Finding]:
-    for look in (fails, random, constant, paid_elsewhere, exploited, no_slot):
-        if found := look(evidence):
+    for check in (fails, random, constant, paid_elsewhere, exploited, no_slot):
+        if found := check(evidence):
             yield found
 
 

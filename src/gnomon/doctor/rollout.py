@@ -35,8 +35,8 @@ SHORT = 8
 
 
 def find(evidence: Evidence) -> Iterator[Finding]:
-    for look in (template, no_end, cut_off, unparsable, alike):
-        if found := look(evidence):
+    for check in (template, no_end, cut_off, unparsable, alike):
+        if found := check(evidence):
             yield found
 
 

@@ -30,8 +30,8 @@ LONGER = 2.0
 
 
 def find(evidence: Evidence) -> Iterator[Finding]:
-    for look in (stale, mismatch, too_large, too_small, entropy_collapse, length_runaway):
-        if found := look(evidence):
+    for check in (stale, mismatch, too_large, too_small, entropy_collapse, length_runaway):
+        if found := check(evidence):
             yield found
 
 

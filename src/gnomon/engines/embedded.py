@@ -130,7 +130,7 @@ class Embedded:
         ]
         found = decoded(Decoder(self.policy), requests)
         gaps = [
-            (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]).cpu() - told(mine)).abs().max()
+            (score(self.policy, [prompt], [(0, c.token_ids) for c in mine]).cpu() - reported(mine)).abs().max()
             for prompt, mine in zip(distinct, batched(found, rows), strict=True)
         ]
         return float(torch.stack(gaps).max())
@@ -162,7 +162,7 @@ def require_loadable(weights: WeightsRef, policy: Policy) -> None:
     )
 
 
-def told(completions: Sequence[Completion]) -> Tensor:
+def reported(completions: Sequence[Completion]) -> Tensor:
     """The reported log-probabilities, one completion after the other."""
     return torch.tensor([logp for completion in completions for logp in completion.logprobs], device="cpu")
 

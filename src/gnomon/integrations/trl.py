@@ -54,7 +54,7 @@ def record(trainer: Any, folder: str | Path, *, correct: str = "", answer: str =
         recorder = Recorder(trainer, run, answer)
         generate, judge = trainer._generate_and_score_completions, trainer._calculate_rewards
         trainer._generate_and_score_completions = lambda inputs: recorder.generated(inputs, generate(inputs))
-        trainer._calculate_rewards = lambda *given: recorder.judged(given, judge(*given))
+        trainer._calculate_rewards = lambda *arguments: recorder.judged(arguments, judge(*arguments))
         try:
             yield
         finally:
@@ -68,12 +68,12 @@ class Recorder:
     def __init__(self, trainer: Any, run: ImportedRun, answer: str) -> None:
         self.trainer, self.run, self.answer = trainer, run, answer
         self.waiting: list[Foreign] = []
-        self._given: tuple[Any, ...] = ()
+        self._arguments: tuple[Any, ...] = ()
         self._rewards: Any = None
 
-    def judged(self, given: tuple[Any, ...], rewards: Any) -> Any:
+    def judged(self, arguments: tuple[Any, ...], rewards: Any) -> Any:
         """Keep what was judged, and the rewards. Args: rewards: [rollout of all processes, reward function]."""
-        self._given, self._rewards = given, rewards
+        self._arguments, self._rewards = arguments, rewards
         return rewards
 
     def generated(self, inputs: Sequence[Mapping[str, Any]], output: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,7 +95,7 @@ class Recorder:
         return each.step, each.held_out
 
     def _rollouts(self, inputs: Sequence[Mapping[str, Any]], output: Mapping[str, Any]) -> Iterator[Foreign]:
-        _, prompts, completions, ids = self._given
+        _, prompts, completions, ids = self._arguments
         names = self.trainer.reward_func_names
         weights = dict(zip(names, self.trainer.reward_weights.tolist(), strict=True))
         first = self.trainer.accelerator.process_index * len(prompts)
@@ -104,14 +104,14 @@ class Recorder:
         prompt_ids = [row[mask.bool()].tolist() for row, mask in padded]
         logprobs = output.get("sampling_per_token_logps")
         step, training = int(self.trainer.state.global_step), bool(self.trainer.model.training)
-        for place, said in enumerate(completions):
+        for place, completion in enumerate(completions):
             asked = messages_of(prompts[place], "user")
             values = dict(zip(names, map(number, rewards[place]), strict=True))
             parts = parts_of(values.items(), weights)
             known = () if logprobs is None else logprobs[place][: len(ids[place])].tolist()
             yield Foreign(
                 task=task_of(asked, inputs[place].get(self.answer) if self.answer else None),
-                turns=self._turns(asked, said, prompt_ids[place], list(ids[place]), known, step),
+                turns=self._turns(asked, completion, prompt_ids[place], list(ids[place]), known, step),
                 source=f"step {step}, row {first + place}",
                 step=step,
                 held_out=not training,
@@ -124,14 +124,14 @@ class Recorder:
     def _turns(
         self,
         asked: tuple[Message, ...],
-        said: Any,
+        completion: Any,
         prompt_ids: list[int],
         ids: list[int],
         logprobs: Sequence[float],
         step: int,
     ) -> tuple[Turn, ...]:
         """The turns of a completion: a text, or messages, of which one alone keeps its tokens."""
-        replies = messages_of(said, "assistant")
+        replies = messages_of(completion, "assistant")
         if len(replies) != 1:
             return turns_of((*asked, *replies))[1]
         finish = "eos" if ids and ids[-1] in self.trainer.eos_token_ids else "length"

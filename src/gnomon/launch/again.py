@@ -1,4 +1,4 @@
-"""Judge rollouts again: an environment plays their episodes, a verifier reads their text."""
+"""Judge stored rollouts again: an environment replays their episodes, or a verifier judges their text."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from gnomon.workers import Pool
 __all__ = ["Again", "Judging", "Named", "judging", "made"]
 
 AT_ONCE = 64
-"""Episodes that are played at the same time."""
+"""Number of concurrent episodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What comes of a rollout when it is judged again."""
+    """The new result of a rollout."""
 
     verdict: Verdict
     other: int | None = None
-    """The first reply, from 1, before which the player now sees something else; None where it sees what it saw."""
+    """The first reply, from 1, before which the player's observation differs now; None if none differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def made(named: Named) -> Any:
 
 
 Judging = Callable[[Sequence[Stored]], list[Again | None]]
-"""Judges rollouts, in order; None for one whose episode cannot be played again."""
+"""Judges rollouts, in order; None for a rollout whose episode cannot be replayed."""
 
 
 @contextmanager
@@ -88,11 +88,11 @@ def verified(
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An episode that was played again."""
+    """A replayed episode."""
 
     verdicts: tuple[Verdict | None, ...]
     observations: tuple[tuple[tuple[Message, ...], ...], ...]
-    """What every player saw before each of its replies."""
+    """The observations of every player before each of its replies."""
 
 
 async def all_played(workers: EnvWorkers, rollouts: Sequence[Stored], known: dict[object, Ended]) -> list[Again | None]:
@@ -109,12 +109,12 @@ async def all_played(workers: EnvWorkers, rollouts: Sequence[Stored], known: dic
 
 
 def decided(rollout: Stored) -> object:
-    """What an episode is decided by."""
+    """The key of an episode: everything that determines it."""
     return rollout.task.id, rollout.key, rollout.replies, rollout.limited
 
 
 async def played(workers: EnvWorkers, rollout: Stored, room: asyncio.Semaphore) -> Ended:
-    """The episode of a rollout, with the stored replies of whoever's turn it is."""
+    """Replay the episode of a rollout with its stored replies."""
     observations: list[list[tuple[Message, ...]]] = [[] for _ in range(workers.players)]
     left = [iter(replies or ()) for replies in rollout.replies]
     async with room:
@@ -124,7 +124,7 @@ async def played(workers: EnvWorkers, rollout: Stored, room: asyncio.Semaphore) 
             step = await workers.step(episode, reply)
         workers.abandon(episode)
     if not step.done:
-        going_on = "the episode goes on after the stored replies"
+        going_on = "the episode continues after the stored replies"
         step = workers.over("a limit of the run ended it") if rollout.limited else workers.broken(going_on)
     return Ended(verdicts_of(step), tuple(map(tuple, observations)))
 
@@ -136,9 +136,9 @@ def again(rollout: Stored, ended: Ended) -> Again:
 
 
 def first_difference(were: Sequence[tuple[Message, ...]] | None, are: Sequence[tuple[Message, ...]]) -> int | None:
-    """The place, from 1, of the first observation that is not what it was, or is missing.
+    """The index, from 1, of the first observation that differs or is missing.
 
-    In front of the first one, the policy may have read messages that are not the environment's.
+    Before the first observation, the policy may have seen messages that are not the environment's.
     """
     for turn, before in enumerate(were or (), 1):
         now = are[turn - 1] if turn <= len(are) else None

@@ -1,4 +1,4 @@
-"""Round-robin of policies: every pair plays the same deals in both player orders, and all are rated together."""
+"""A round-robin tournament of policies: every pair plays the same deals in both orders, and all are rated together."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from gnomon.types import Sampling
 __all__ = ["Arena", "Meeting", "Standing", "arena", "arena_text", "contests"]
 
 Progress = Callable[[int, int], None]
-"""Pairs that have met, of how many."""
+"""Called with the number of finished pairs and their total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a player stands."""
+    """The rating of a player."""
 
     player: str
     elo: float
@@ -43,22 +43,22 @@ class Standing:
     high: float
     games: int
     gain: float
-    """Mean reward per game less that of whoever sat opposite."""
+    """Mean reward per game minus the opponent's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
-    """What two players did to each other."""
+    """The result of two players against each other."""
 
     one: str
     other: str
     games: int
     gain: float
-    """Of the one, per game."""
+    """Mean gain of the first player per game."""
     error: float
     """Standard error of it, over deals."""
     p: float
-    """Two-sided, that equals are as far apart."""
+    """Two-sided p-value of no difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

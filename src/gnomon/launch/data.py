@@ -1,4 +1,4 @@
-"""The data that a run reads: named by the setting that says where it is, known by its hash.
+"""The data of a run: its paths by setting, and its hashes.
 
 An environment that reads files has `files`: by the name of an option, the path of a file, or of a folder of files.
 """
@@ -55,16 +55,16 @@ def anchored_data(config: RunConfig, env: Env) -> RunConfig:
     rollout, found = config.rollout, data_files(config, env)
     if "rollout.demonstrations" in found:
         rollout = rollout.model_copy(update={"demonstrations": str(found["rollout.demonstrations"])})
-    # What ships is found by its name wherever the package is.
+    # Shipped data is found by name.
     own = {name: path for name, path in offers.files(env).items() if config.env.options.get(name) == path}
-    given = {name: str(found[f"env.{name}"]) for name in own}
-    return config.model_copy(update={"env": config.env.model_copy(update=given), "rollout": rollout})
+    supplied = {name: str(found[f"env.{name}"]) for name in own}
+    return config.model_copy(update={"env": config.env.model_copy(update=supplied), "rollout": rollout})
 
 
 def require_same_data(config: RunConfig, env: Env, before: Mapping[str, str], folder: Path) -> None:
-    """Raises: RunError E190, where data is not what it was when the run began.
+    """Raises: RunError E190 if data has changed since the run began.
 
-    Args: before: the hashes that the run wrote down; folder: of the run.
+    Args: before: the recorded hashes; folder: the run's folder.
     """
     now, paths = data_hashes(config, env), data_files(config, env)
     for setting, was in before.items():

@@ -1,4 +1,4 @@
-"""Whether a run is exact: whether a second run of its recipe must repeat every byte, and what a resume does if not."""
+"""Whether a run is exact, so that a second run repeats every byte, and which differences a resume tolerates."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gnomon.store import RunReader, Source
 __all__ = ["reasons", "tolerated"]
 
 TASKS = 2
-"""Tasks on which a judge is asked twice before a run."""
+"""Number of tasks whose replies are judged twice before a run."""
 CODE = ("python", "versions", "env", "code_sha256")
-"""What of a manifest says which code ran."""
+"""Keys of the manifest that identify the code."""
 
 
 def reasons(config: RunConfig, env: Env, tier: Tier) -> Iterator[str]:
@@ -36,7 +36,7 @@ def reasons(config: RunConfig, env: Env, tier: Tier) -> Iterator[str]:
 
 
 def asked_twice(env: Env) -> str:
-    """How the judge contradicts itself on a few replies; empty where it does not, breaks, or needs several turns."""
+    """Two different verdicts on the same reply, as text; empty if they agree or cannot be compared."""
     if not isinstance(env, SingleTurn):
         return ""
     try:
@@ -50,7 +50,7 @@ def asked_twice(env: Env) -> str:
                         f"the judge is not deterministic: the reply {reply[-60:]!r} got "
                         f"{first.status.value}, {first.reward:g} and then {second.status.value}, {second.reward:g}"
                     )
-    except Exception:  # A judge that breaks is told by the run itself, with the reply and the place.
+    except Exception:  # The run itself reports a failing verifier, with the reply and the place.
         return ""
     return ""
 
@@ -58,12 +58,12 @@ def asked_twice(env: Env) -> str:
 def tolerated(
     reader: RunReader, config: RunConfig, env: Env, now: Mapping[str, Any], accept: bool
 ) -> frozenset[Source]:
-    """For which sources of a difference a resumed run gives up what it recorded.
+    """The sources of differences for which a resumed run discards its records.
 
-    With the code of the run unchanged, another verdict on the same reply shows that the judge varies: the run was
-    exact only by its declaration. Another sample shows another machine, and that is for a person to decide.
+    If the run's code is unchanged, another verdict on the same reply shows that the verifier is not deterministic.
+    Other samples show another machine, which only the user can accept.
 
-    Args: now: the manifest of the process that resumes; accept: whether the user takes any difference.
+    Args: now: the manifest of the resuming process; accept: whether the user accepts any difference.
     """
     before = reader.manifest
     if accept or reader.varies or before.get("tier") == Tier.MEASURED.value:

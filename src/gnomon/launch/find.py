@@ -60,7 +60,7 @@ def env_class(name: str, where: str = "env") -> type[Any]:
 
 
 def unknown_env(name: str, where: str) -> ConfigError:
-    """The mistake of naming no environment: a file without its class, a name that is misspelled."""
+    """The error for an unknown environment: a file without a class, or a misspelled name."""
     if name.endswith(".py"):
         if not Path(name).is_file():
             fix = "give a path relative to this folder: dir/file.py:Class"
@@ -183,7 +183,7 @@ def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigErro
 
 
 def tried(config: EnvConfig) -> Env:
-    """The environment, once it has made a task of each split."""
+    """The environment, after it has made a task of each split."""
     env = make_env(config)
     env.tasks("train")[0], env.tasks("test")[0]
     return env
@@ -266,11 +266,11 @@ def judge(name: str, options: Mapping[str, Any]) -> Any:
 
     Raises: ConfigError E123 when it cannot be made.
     """
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    supplied = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     try:
-        if foreign := named(name, **given):
+        if foreign := named(name, **supplied):
             return foreign
-        return env_class(name, "the command line")(**named_option(name), **given)
+        return env_class(name, "the command line")(**named_option(name), **supplied)
     except (TypeError, ValueError) as error:
         fix = "use key=value with the names of its fields"
         raise ConfigError("E123", f"{name} cannot be made", where=name, why=str(error), fix=fix) from error

@@ -140,9 +140,9 @@ def start(
     *,
     genesis: Mapping[str, Any] = EMPTY,
 ) -> RunReader:
-    """Run a configuration in a new folder, to its end or until it is told to stop.
+    """Run a configuration in a new folder, until its end or a stop request.
 
-    Args: genesis: more for the first record, which fixes the whole run.
+    Args: genesis: additional fields of the first record, which determines the whole run.
     """
     require_passed(config, passed, folder)
     env = make_env(config.env) if env is None else env

@@ -40,9 +40,9 @@ def _fit(players: int, counts: Mapping[Pair, float], won: Mapping[Pair, float]) 
         slope, curve = PRIOR * (0.5 - chance), np.diag(PRIOR * chance * (1 - chance))
         for (i, j), count in counts.items():
             p = 1 / (1 + np.exp(theta[j] - theta[i]))
-            pull, bend = won[i, j] - count * p, count * p * (1 - p)
-            slope[i] += pull
-            slope[j] -= pull
+            gradient, bend = won[i, j] - count * p, count * p * (1 - p)
+            slope[i] += gradient
+            slope[j] -= gradient
             curve[i, i] += bend
             curve[j, j] += bend
             curve[i, j] -= bend

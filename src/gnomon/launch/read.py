@@ -59,11 +59,11 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "alarms": [{name: event[name] for name in ("name", "step", "sentence", "read")} for event in reader.alarms()],
         "varies": reader.varies,
         "read_back": sorted({event["step"] for event in reader.events("read") if event["of"] == "rollout"}),
-        "attempts": [given_up(reader, attempt) for attempt in reader.attempts],
+        "attempts": [discarded(reader, attempt) for attempt in reader.attempts],
     }
 
 
-def given_up(reader: RunReader, attempt: Attempt) -> dict[str, Any]:
+def discarded(reader: RunReader, attempt: Attempt) -> dict[str, Any]:
     """An attempt as JSON values, with the address of its first rollouts."""
     facts = {name: getattr(attempt, name) for name in ("number", "failed", "step", "records", "why")}
     for record in reader.records(attempt=attempt.number):
@@ -191,10 +191,10 @@ class Address:
     """Number of the attempt; 0 for the run itself."""
 
     def __str__(self) -> str:
-        given_up = [f"attempt-{self.attempt}"] if self.attempt else []
+        discarded = [f"attempt-{self.attempt}"] if self.attempt else []
         held_out = ["held-out"] if self.kind == "held_out" else []
         parts = ["task" if self.step is None else self.step, self.task, self.sample]
-        return ":".join([*given_up, *held_out, *(str(part) for part in parts if part is not None)])
+        return ":".join([*discarded, *held_out, *(str(part) for part in parts if part is not None)])
 
 
 ADDRESS = re.compile(r"(attempt-\d{1,9}:)?(held-out:)?(?:task:(\d{1,15})|(\d{1,15})(:\d{1,15})?(:\d{1,15})?)", re.ASCII)
@@ -331,14 +331,14 @@ def rollout_text(facts: Mapping[str, Any]) -> str:
     credit = f"   advantage {facts['advantage']:+.4f}" if "advantage" in facts else ""
     return "\n".join(
         [
-            *said(facts),
+            *conversation(facts),
             f"--- verdict: {one_line(facts['status'])}   reward {known(facts['reward'], 'g')}{credit}",
             f"    {parts}   extracted {facts['extracted']!r}{detail}",
         ]
     )
 
 
-def said(facts: Mapping[str, Any]) -> Iterator[str]:
+def conversation(facts: Mapping[str, Any]) -> Iterator[str]:
     """Prompt, observations and completions, turn by turn."""
     turns = facts.get("turns") or [{"messages": facts["asked"]["messages"], **facts}]
     for number, turn in enumerate(turns):

@@ -169,8 +169,8 @@ def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Named:
         named = Named(name, json.dumps(options, sort_keys=True))
         found = made(named)
     except (TypeError, ValueError) as error:
-        given = ", ".join(f"{key}={value}" for key, value in options.items())
-        raise ConfigError("E143", f"{name} does not accept {given}", where="replay", why=str(error)) from error
+        supplied = ", ".join(f"{key}={value}" for key, value in options.items())
+        raise ConfigError("E143", f"{name} does not accept {supplied}", where="replay", why=str(error)) from error
     if not isinstance(found, Verifier | Env):
         why = "it has neither verify(task, reply) and reward_range nor the members of an environment"
         raise ConfigError("E143", f"{subject.__name__} is not a verifier", where="--verifier", why=why)

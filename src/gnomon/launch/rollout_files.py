@@ -144,8 +144,8 @@ def hub_folder(
             continue
         rows = (row for row in rollout_table(reader.records(), tokens) if row["split"] == split)
         name, before = f"data/{split}-00000-of-00001.parquet", done
-        told = counted(rows, total, lambda some, _, before=before: progress(before + some, total))  # type: ignore[misc]
-        parquet(folder / name, columns(tokens), told)
+        report = counted(rows, total, lambda some, _, before=before: progress(before + some, total))  # type: ignore[misc]
+        parquet(folder / name, columns(tokens), report)
         files[name], done = count, done + count
     (folder / "README.md").write_text(card(reader, tokens, {s: n for s, n in counts.items() if n}), "utf-8")
     return files

@@ -29,7 +29,7 @@ class Strategy:
     bets: Mapping[State, float]
     """The probability of a bet in each state, among the two shortest replies."""
     legal: Mapping[State, float]
-    """The probability of those two replies together; what is missing from 1 is said otherwise, or no move."""
+    """The total probability of these two replies. The rest of the probability is on other replies."""
 
     @property
     def exploitability(self) -> float:

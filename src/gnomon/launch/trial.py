@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 
-from gnomon.audit import Ruling, subject_of
-from gnomon.audit.judging import Court, Unopened
+from gnomon.audit import Judgement, subject_of
+from gnomon.audit.judging import Unopened, VerifierWorkers
 from gnomon.envs import Env, SingleTurn
 from gnomon.envs.base import confined
 from gnomon.envs.blame import place, quoted, raised
@@ -19,7 +19,7 @@ TASKS = 4
 """Train tasks whose replies are judged."""
 
 
-def trial(env: Env) -> list[Ruling]:
+def trial(env: Env) -> list[Judgement]:
     """What an environment says to a right, a wrong and an empty reply to each of some tasks, in processes of its own.
 
     Replies that use up their time or memory are left to the audit.
@@ -30,26 +30,26 @@ def trial(env: Env) -> list[Ruling]:
     confined(env)
     subject = subject_of(env, count=TASKS)
     try:
-        court = Court(subject, workers=1)
+        workers = VerifierWorkers(subject, workers=1)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise VerifierError(
             "E109", f"{subject.name} cannot be sent to another process: {raised(error)}", where=defined(env),
             why="verifiers run in worker processes",
             fix="open files, locks and connections inside the function that uses them, not in a field",
         ) from error  # fmt: skip
-    rulings: list[Ruling] = []
-    with court:
+    judgements: list[Judgement] = []
+    with workers:
         for index, reply in asked(env, len(subject.tasks)):
             try:
-                (ruling,) = court.judge([(index, reply)])
+                (judgement,) = workers.judge([(index, reply)])
             except ImportError as error:
                 raise VerifierError(
                     "E109", f"{subject.name} cannot be imported in another process", where=defined(env), why=str(error)
                 ) from error
-            if ruling.outcome in ("raised", "invalid"):
-                raise broken(env, ruling)
-            rulings.append(ruling)
-    return rulings
+            if judgement.outcome in ("raised", "invalid"):
+                raise broken(env, judgement)
+            judgements.append(judgement)
+    return judgements
 
 
 def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
@@ -71,20 +71,20 @@ def asked(env: Env, count: int) -> Iterator[tuple[int, str]]:
             yield index, reply
 
 
-def broken(env: Env, ruling: Ruling) -> VerifierError:
+def broken(env: Env, judgement: Judgement) -> VerifierError:
     """The error for code that gives no verdict, at the author's line."""
-    kind, _, said = ruling.detail.partition(": ")
+    kind, _, message = judgement.detail.partition(": ")
     if kind == Unopened.__name__:
-        what = f"{type(env).__name__} cannot be imported in another process: {said}"
+        what = f"{type(env).__name__} cannot be imported in another process: {message}"
         return VerifierError("E109", what, where=defined(env), why="verifiers run in worker processes")
-    where = quoted(ruling.place) or defined(env)
-    why = f"it was judging the reply {ruling.reply!r:.80} to train task {ruling.index}"
+    where = quoted(judgement.place) or defined(env)
+    why = f"it was judging the reply {judgement.reply!r:.80} to train task {judgement.index}"
     fix = "correct this line and start again; nothing was started"
     if kind == "NoScore":
-        return VerifierError("E105", said, where=where, why=why, fix=fix)
-    if ruling.outcome == "invalid":
-        return VerifierError("E105", f"the verifier returned {ruling.detail}", where=where, why=why, fix=fix)
-    return VerifierError("E107", f"the verifier raised {ruling.detail}", where=where, why=why, fix=fix)
+        return VerifierError("E105", message, where=where, why=why, fix=fix)
+    if judgement.outcome == "invalid":
+        return VerifierError("E105", f"the verifier returned {judgement.detail}", where=where, why=why, fix=fix)
+    return VerifierError("E107", f"the verifier raised {judgement.detail}", where=where, why=why, fix=fix)
 
 
 def defined(env: Env) -> str:

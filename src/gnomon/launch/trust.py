@@ -86,10 +86,10 @@ def unsigned(reader: RunReader, config: RunConfig) -> list[str]:
     if not names:
         return []
     try:
-        given, due = str(reader.manifest.get(SIGNED, "")), signature(reader.recipe)
+        supplied, due = str(reader.manifest.get(SIGNED, "")), signature(reader.recipe)
     except GnomonError:  # It is damaged.
         return names
-    return [] if due and hmac.compare_digest(given.encode(), due.encode()) else names
+    return [] if due and hmac.compare_digest(supplied.encode(), due.encode()) else names
 
 
 def require_trusted(reader: RunReader, config: RunConfig, trust: bool) -> None:

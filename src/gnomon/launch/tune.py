@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.errors import ConfigError, RunError
+from gnomon.metrics import current
 from gnomon.objectives import (
     Belief,
     Metric,
@@ -46,7 +47,8 @@ def measured_noise(reader: RunReader, since: int = 0) -> float | None:
     None where no step recorded them, or where chance makes the first appear to be nothing.
     """
     steps = [record for record in reader.records(kind="step") if (record.step or 0) >= since]
-    seen = {record.step: record.body["metrics"] for record in steps if "score_pull" in record.body["metrics"]}
+    metrics = {record.step: current(record.body["metrics"]) for record in steps}
+    seen = {step: found for step, found in metrics.items() if "score_signal" in found}
     if not seen:
         return None
     perfect = trains_on_perfect_groups(reader)
@@ -54,9 +56,9 @@ def measured_noise(reader: RunReader, since: int = 0) -> float | None:
     for (step, _), found in judged_groups(reader, since).items():
         if step in seen and sum(found) >= 2 and (perfect or not all(found)):
             left[step].append(Posterior(sum(found), len(found) - sum(found)).moment(0, 2))
-    pull, scatter = (math.fsum(seen[step][name] for step in left) for name in ("score_pull", "score_scatter"))
+    signal, scatter = (math.fsum(seen[step][name] for step in left) for name in ("score_signal", "score_scatter"))
     share = math.fsum(math.fsum(group) / len(group) for group in left.values())
-    return max(0.0, scatter / len(left) * share / pull) if pull > 0 else None
+    return max(0.0, scatter / len(left) * share / signal) if signal > 0 else None
 
 
 def trains_on_perfect_groups(reader: RunReader) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnomon.audit import Ruling
+from gnomon.audit import Judgement
 from gnomon.envs import Env, offers
 from gnomon.errors import ConfigError
 from gnomon.launch.trial import trial
@@ -23,11 +23,11 @@ def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
     Raises: ConfigError E140, when all else pays as much as being right and that is not acknowledged; E141, when
         a verdict holds a part that the prices do not; VerifierError E105, E107 or E109 for code that does not judge.
     """
-    rulings = trial(env)
+    judgements = trial(env)
     prices = offers.prices(env)
     if prices is None:
         return f"Reward: {type(env).__name__} declares no prices, so its reward without a correct answer is unknown."
-    undeclared_parts = problems(rulings, prices)
+    undeclared_parts = problems(judgements, prices)
     if undeclared_parts:
         raise ConfigError(
             "E141",
@@ -52,7 +52,11 @@ def weigh(env: Env, acknowledged: Sequence[str] = ()) -> str:
     return f"Reward: {found}.{' Acknowledged.' if found.overpaid else ''}"
 
 
-def problems(rulings: Sequence[Ruling], prices: Sequence[Price]) -> list[str]:
+def problems(judgements: Sequence[Judgement], prices: Sequence[Price]) -> list[str]:
     """What the verdicts on a right, a wrong and an empty reply pay and the prices do not name."""
-    verdicts = [Verdict(status=ruling.status, parts=ruling.parts) for ruling in rulings if ruling.status is not None]
+    verdicts = [
+        Verdict(status=judgement.status, parts=judgement.parts)
+        for judgement in judgements
+        if judgement.status is not None
+    ]
     return [sentence for verdict in verdicts for sentence in undeclared(prices, verdict)]

@@ -70,7 +70,7 @@ def tokens_of(batch: Batch, logp: Tensor, objective: Objective) -> Tokens:
 
     behavior, moved = batch.behavior_logp.to(logp.dtype), like(batch.proximal_logp)
     assert batch.advantage is not None, "the batch was not prepared for an objective"
-    rollout, given = batch.rollout, batch.rollouts.demonstrated
+    rollout, supplied = batch.rollout, batch.rollouts.demonstrated
     return Tokens(
         logp=logp,
         behavior_logp=torch.where(behavior.isnan(), logp if moved is None else moved, behavior),
@@ -79,6 +79,6 @@ def tokens_of(batch: Batch, logp: Tensor, objective: Objective) -> Tokens:
         advantage=batch.advantage.to(logp.dtype),
         sequence=rollout,
         group=batch.group,
-        demonstrated=None if given is None else given.flatten()[rollout],
+        demonstrated=None if supplied is None else supplied.flatten()[rollout],
         length=batch.rollouts.lengths.flatten()[rollout],
     )

@@ -129,7 +129,7 @@ class LocalLearner:
 
         Returns: `logp_mismatch`, the largest |sampler − learner| log-probability; `entropy`, nats per
             trained token; `trained`, tokens of sequences with a gradient; with `full_kl` also `kl`, nats per trained
-            token; of rows that count successes, `score_pull` and `score_scatter` of `SuccessScatter`. After the
+            token; of rows that count successes, `score_signal` and `score_scatter` of `SuccessScatter`. After the
             first of several updates also `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`,
             the share of tokens whose credit the ratio took away.
         """

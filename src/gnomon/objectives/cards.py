@@ -29,7 +29,7 @@ class Card:
 
     name: str
     summary: str
-    climbs: str
+    expected_gradient: str
     """The declared expected gradient of one group, on policy."""
     equation: str
     source: str
@@ -79,7 +79,7 @@ def card(name: str, group: int = 4) -> Card:
     return Card(
         name=row.name,
         summary=declaration.summary,
-        climbs=row.climbs,
+        expected_gradient=row.expected_gradient,
         equation=row.equation,
         source=row.source,
         differs=text.get("Differs", ""),

@@ -17,7 +17,6 @@ __all__ = [
     "best_of",
     "budgets_with_oneself",
     "centred",
-    "climbs",
     "curved_sample",
     "demonstrated",
     "entropy_of_all",
@@ -28,6 +27,7 @@ __all__ = [
     "length_centred",
     "of_counts",
     "of_pairs",
+    "of_value",
     "over_length",
     "over_limit",
     "pairs_by_covariance",
@@ -81,15 +81,15 @@ def curved_sample(right: int, wrong: int, *, epsilon: float) -> float:
 # Gradients of a number.
 
 
-def climbs(value: Callable[[Seen, int], float], text: str) -> ClosedForm:
+def of_value(value: Callable[[Seen, int], float], text: str) -> ClosedForm:
     """The gradient of the expected value of an answer.
 
     Equation: ∇E[v(y)] = Σ π(y) v(y) ∇log π(y), v of an answer and L_max.
     """
-    return ClosedForm(shape=partial(_climbs, value=value), text=text)
+    return ClosedForm(shape=partial(_of_value, value=value), text=text)
 
 
-def _climbs(law: Chances, group: int, max_tokens: int, *, value: Callable[[Seen, int], float]) -> Shape:
+def _of_value(law: Chances, group: int, max_tokens: int, *, value: Callable[[Seen, int], float]) -> Shape:
     return lambda own: [value(own, max_tokens)] * own.length
 
 
@@ -317,15 +317,15 @@ def _plus(a: Tally, b: Tally) -> Tally:
 # Pairs of the best and the worst.
 
 
-def of_pairs(pull: Callable[[Seen, Seen], float], share: Callable[[int, int], float], text: str) -> ClosedForm:
-    """A pull on one of the best and one of the worst of the group, averaged over such pairs.
+def of_pairs(strength: Callable[[Seen, Seen], float], share: Callable[[int, int], float], text: str) -> ClosedForm:
+    """The gradient of a loss on pairs of a best and a worst answer of the group, averaged over such pairs.
 
-    Equation: E[g] = Σ_{v>w} P(best v, worst w)·E[pull(y⁺, y⁻)·(n(y⁺)∇log π(y⁺) − n(y⁻)∇log π(y⁻))], y⁺ an answer that
-        earns v, y⁻ one that earns w. With rewards 0 and 1 P is 1 − pᴺ − (1−p)ᴺ, and a constant pull c gives
+    Equation: E[g] = Σ_{v>w} P(best v, worst w)·E[s(y⁺, y⁻)·(n(y⁺)∇log π(y⁺) − n(y⁻)∇log π(y⁻))], y⁺ an answer that
+        earns v, y⁻ one that earns w. With rewards 0 and 1 P is 1 − pᴺ − (1−p)ᴺ, and a constant s = c gives
         c·P·∇log(p/(1−p)).
-    Args: pull, of a better and a worse answer; share, n from the length and the length limit.
+    Args: strength: s of a better and a worse answer; share: n from the length and the length limit.
     """
-    return ClosedForm(shape=partial(_of_pairs, pull=pull, share=share), text=text)
+    return ClosedForm(shape=partial(_of_pairs, strength=strength, share=share), text=text)
 
 
 def _of_pairs(
@@ -333,7 +333,7 @@ def _of_pairs(
     group: int,
     max_tokens: int,
     *,
-    pull: Callable[[Seen, Seen], float],
+    strength: Callable[[Seen, Seen], float],
     share: Callable[[int, int], float],
 ) -> Shape:
     rewards = _rewards(law)
@@ -345,11 +345,11 @@ def _of_pairs(
         return (low + rewards[best]) ** group - low**group - high**group + inside**group
 
     def against(own: Seen, value: float) -> float:
-        """Σ of the pull over the answers that earn so much."""
+        """Σ of s over the answers with this reward."""
         rivals = [(other, chance) for other, chance in law if other.reward == value]
         if own.reward > value:
-            return math.fsum(chance * pull(own, other) for other, chance in rivals)
-        return -math.fsum(chance * pull(other, own) for other, chance in rivals)
+            return math.fsum(chance * strength(own, other) for other, chance in rivals)
+        return -math.fsum(chance * strength(other, own) for other, chance in rivals)
 
     def h(own: Seen) -> Sequence[float]:
         total = math.fsum(

@@ -40,7 +40,7 @@ def _facts(card: Card) -> list[tuple[str, str]]:
     cosine = "" if found is None or math.isnan(found.cosine) else number(found.cosine)
     noise = "" if found is None or math.isinf(found.noise) else number(found.noise)
     return [
-        ("target", card.climbs),
+        ("target", card.expected_gradient),
         ("equation", card.equation),
         ("source", card.source),
         ("least group", str(card.min_group)),

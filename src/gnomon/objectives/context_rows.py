@@ -138,7 +138,7 @@ def opo_loo() -> Objective:
         target=TokenShape(
             credit=_others_length_centred,
             text="Σ π h ∇log π, h = E[r − Σ_{j≠i}|yⱼ|rⱼ/Σ_{j≠i}|yⱼ|]",
-            closed=closed.climbs(_reward, "∇p"),
+            closed=closed.of_value(_reward, "∇p"),
         ),
         singleton=Singleton.REFUSED,
         baseline=Baseline.OTHERS,

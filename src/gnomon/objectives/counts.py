@@ -1,12 +1,12 @@
-"""Credit that sees a group only through its count of successes, and what such credit climbs.
+"""Credit that depends on a group only through its count of successes, and its expected gradient.
 
 A count weight gives a success of a group of N the advantage a(K) and a failure b(K), K the successes of the
 group. With g = 1/N Σᵢ [rᵢ·a(K) + (1−rᵢ)·b(K)]·∇log π(yᵢ) and p the chance of a success,
 
     E[g] = w(p)·∇p,   w(p) = Σₘ βₘ·C(N−1, m)·pᵐ·(1−p)^{N−1−m},   βₘ = a(m+1) − b(m).
 
-So a count weight always climbs a function of p, a polynomial of degree at most N; only β decides which; and an
-amount added to a(m+1) and b(m) alike, a baseline made of the other rollouts, changes the variance alone.
+So the expected gradient of a count weight is that of a function of p, a polynomial of degree at most N that β
+determines. An amount added to both a(m+1) and b(m), a baseline from the other rollouts, changes only the variance.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class CountWeight:
         """βₘ = a(m+1) − b(m), m = 0 … N−1: all of the weight that its expectation depends on."""
         return tuple(self.success[m + 1] - self.failure[m] for m in range(self.group))
 
-    def climbs(self, p: float) -> float:
+    def weight_at(self, p: float) -> float:
         """w(p) in E[g] = w(p)·∇p.
 
         Source: the Bernstein form of count-only credit: Davis & Recht 2025, arXiv 2510.13651.

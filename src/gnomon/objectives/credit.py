@@ -44,7 +44,7 @@ class Rollouts:
     logp: Tensor | None = None
     """[T] log-probability under the policy, as the step begins."""
     reference_logp: Tensor | None = None
-    """[T] log-probability under the reference, at which a penalty pulls."""
+    """[T] log-probability under the reference of a KL penalty."""
 
     def __post_init__(self) -> None:
         shape = self.rewards.shape

@@ -129,7 +129,7 @@ def curve(row: Objective, *, group: int) -> Curve:
 
 
 def _derived(weight: CountWeight, *, how: str, unit: str) -> Curve:
-    w = tuple(weight.climbs(p) for p in GRID)
+    w = tuple(weight.weight_at(p) for p in GRID)
     cosine = tuple(math.nan if abs(value) < NOTHING else math.copysign(1.0, value) for value in w)
     return Curve(how=how, unit=unit, w=w, relative=_relative(w, cosine), cosine=cosine)
 

@@ -80,7 +80,7 @@ def moments(
         advantage = torch.cat([row.credits(step) for step in steps])
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
     proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
-    given = None if possible.demonstrated is None else possible.demonstrated[members].flatten()[sequence]
+    supplied = None if possible.demonstrated is None else possible.demonstrated[members].flatten()[sequence]
     totals = lengths.reshape(-1, group).sum(dim=1)
     kappa = torch.zeros_like(advantage)
     for total, part in _alike(totals, sequence // group, alone=row.reach is Reach.STEP):
@@ -92,7 +92,7 @@ def moments(
             advantage=advantage[part],
             sequence=sequence[part],
             group=sequence[part] // group,
-            demonstrated=None if given is None else given[part],
+            demonstrated=None if supplied is None else supplied[part],
         )
         sizes = Denominators(
             groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens, group_tokens=tuple(totals.tolist())
@@ -146,13 +146,13 @@ def declared_gradient(target: Target, place: World, *, policy: Tensor, possible:
     An answer that occurs with several rewards counts once: its outcomes share π(y) as they do where it was sampled.
     Args: policy, the logits whose π and ∇log π are meant; possible, whose law the shape h is frozen at.
     """
-    given = possible.demonstrated
-    sampled = possible.chance if given is None else torch.where(given, 0.0, possible.chance)
+    supplied = possible.demonstrated
+    sampled = possible.chance if supplied is None else torch.where(supplied, 0.0, possible.chance)
     whole = torch.zeros(len(place.answers), dtype=sampled.dtype).index_add(0, possible.answer, sampled)
     share = torch.where(sampled > 0, sampled / whole[possible.answer], sampled)
     chance = sampled.sum() * share * place.chances(policy)[possible.answer]
-    if given is not None:
-        chance = torch.where(given, possible.chance, chance)
+    if supplied is not None:
+        chance = torch.where(supplied, possible.chance, chance)
     weight = shapes(target, place, possible=possible, group=group) * chance[place.owner(possible)]
     return weight @ place.scores(policy)[place.tokens(possible)]
 
@@ -235,7 +235,7 @@ def report(row: str | Objective, *, group: int = 4, reward: Callable[[str], floa
     return ExactReport(
         name=chosen.name,
         group=group,
-        target=chosen.climbs,
+        target=chosen.expected_gradient,
         bias=float((found.mean - claim).abs().max()) / (size or 1.0),
         cosine=float(found.mean @ truth) / (norm * float(truth.norm())) if norm else math.nan,
         variance=found.variance,

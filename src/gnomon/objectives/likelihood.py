@@ -11,11 +11,18 @@ from gnomon.objectives.advantages import counted, raw
 from gnomon.objectives.counts import CountWeight
 from gnomon.objectives.credit import Rollouts
 
-__all__ = ["answer_likelihood", "finished_alone", "given", "likelihood_on_answer", "likelihood_throughout", "successes"]
+__all__ = [
+    "answer_likelihood",
+    "finished_alone",
+    "likelihood_on_answer",
+    "likelihood_throughout",
+    "successes",
+    "unit_advantage",
+]
 
 
-def given(rewards: Tensor) -> Tensor:
-    """One for every rollout, whatever it earned.
+def unit_advantage(rewards: Tensor) -> Tensor:
+    """One for every rollout, independent of its reward.
 
     Equation: Aᵢ = 1.
     Returns: advantage per rollout.

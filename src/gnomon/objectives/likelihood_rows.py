@@ -19,7 +19,7 @@ def sft() -> Objective:
     """The gradient is that of E[log π] under the law that gave the rollouts; each counts by its share of the tokens."""
     return replace(
         reinforce(),
-        advantage=likelihood.given,
+        advantage=likelihood.unit_advantage,
         aggregate=aggregate.token_mean,
         target=closed.tallied(
             _by_tokens, "N·E[∇log π / Σⱼ|yⱼ|] over the data's law; of own answers ∇E[1/Σⱼ|yⱼ|]", binary=False
@@ -46,7 +46,7 @@ def rft() -> Objective:
 
 @row
 def fcp() -> Objective:
-    """The prompt of a rollout to learn from is not the one that it was sampled with: it holds what was said of the
+    """The prompt of a trained rollout differs from the one it was sampled with: it contains the feedback on the
     answer afterwards. Fitted exactly, π(o|c) ∝ π_ref(o)·p(c|o); answers sampled for a wanted c, judged afresh and
     fitted again T times give π_ref(o)·p(c|o)^{T+1}. Rewards play no part. A policy that never saw feedback in a
     prompt must be taught first, from answers of the policy that the run begins with (`rollout.offline`): without
@@ -77,7 +77,7 @@ def verifree() -> Objective:
         target=TokenShape(
             credit=_on_answer,
             text="h = R − mean R of the others on reasoning, R on the answer",
-            closed=closed.climbs(_likelihood_of_answer, "∇E[π(y*|x, z)]"),
+            closed=closed.of_value(_likelihood_of_answer, "∇E[π(y*|x, z)]"),
         ),
         noise=Noise.MOVES,
         equation="κ = (Rᵢ − mean_{j≠i} Rⱼ) / S on reasoning, Rᵢ / S on the answer, R = π(y*|x, z)",

@@ -48,7 +48,7 @@ def raft_pp(*, clip_low: float, clip_high: float) -> Objective:
         reinforce(),
         advantage=advantages.positive_part,
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
-        target=closed.climbs(_positive_part, "∇E[max(r, 0)], ∇p for rewards 0 and 1"),
+        target=closed.of_value(_positive_part, "∇E[max(r, 0)], ∇p for rewards 0 and 1"),
         off_policy=OffPolicy.TOKEN,
         equation="κ = clip(ρ; A)·A / S, A = max(rᵢ, 0)",
     )

@@ -1,4 +1,4 @@
-"""Preferences inside a group: which rollouts are paired, and how hard a pair pulls, as a multiplier per token.
+"""Preferences inside a group: which rollouts are paired, and the weight of each pair, as a multiplier per token.
 
 A pair is a better and a worse rollout of one group; its margin is what the policy has already made of the
 difference. The multipliers look at both rollouts of a pair, so their reach is the group. On either side the
@@ -61,7 +61,7 @@ def widest_pairs(implicit_rewards: Tensor) -> Tensor:
 
 @reaches(Reach.GROUP)
 def logistic_pairs(tokens: Tokens, *, beta: float) -> Tensor:
-    """How far a pair is from being told apart, by the logistic loss.
+    """The slope of the logistic loss of each pair.
 
     Equation: β·mean_{opponents} σ(−m), m = β·(Δ_better − Δ_worse), Δ = Σₜ log(π/ref): the derivative of log σ(m)
         in Δ_better, divided by A.
@@ -89,7 +89,7 @@ def squared_pairs(tokens: Tokens, *, beta: float) -> Tensor:
 
 @reaches(Reach.GROUP)
 def hinge_pairs(tokens: Tokens, *, beta: float) -> Tensor:
-    """The whole pull as long as the margin of a pair is below one, then none.
+    """The slope of the hinge loss: constant while the margin of a pair is below one, then 0.
 
     Equation: β·mean_{opponents} 1[m < 1], m = β·(Δ_better − Δ_worse), Δ = Σₜ log(π/ref): the derivative of
         −max(0, 1 − m) in Δ_better, divided by A.
@@ -148,22 +148,22 @@ def _first(tokens: Tokens) -> tuple[Tensor, Tensor]:
     return first.index_copy_(0, place, torch.arange(len(place), device=place.device)), place
 
 
-def _against_opponents(tokens: Tokens, score: Tensor, pull: Callable[[Tensor], Tensor]) -> Tensor:
-    """[T] the mean pull of a rollout's pairs, from the gap between the scores of the better and the worse."""
+def _against_opponents(tokens: Tokens, score: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
+    """[T] the mean slope of a rollout's pairs, from the score difference of the better and the worse."""
     first, place = _first(tokens)
     advantage, score = tokens.advantage[first], score[first]
     own, other = _companions(tokens.group[first])
     opposed = advantage[own] * advantage[other] < 0
     own, other = own[opposed], other[opposed]
-    pulls = advantage[other].abs() * pull(advantage[own].sign() * (score[own] - score[other]))
+    slopes = advantage[other].abs() * slope(advantage[own].sign() * (score[own] - score[other]))
     # From the smallest up, so that no order of the rollouts can change a bit of the sum.
-    order = pulls.argsort()
+    order = slopes.argsort()
     order = order[own[order].argsort(stable=True)]
-    total = torch.zeros_like(score).index_add(0, own[order], pulls[order])
+    total = torch.zeros_like(score).index_add(0, own[order], slopes[order])
     unmet = 1 - torch.zeros_like(score).index_add(0, own, advantage[other].abs())
     # A share is at least one over the size of its group; less than this is the rounding of a sum that is one.
     unmet = torch.where(unmet < 1e-5, torch.zeros_like(unmet), unmet)
-    return (total + unmet * pull(advantage.sign() * score))[place]
+    return (total + unmet * slope(advantage.sign() * score))[place]
 
 
 def _companions(group: Tensor) -> tuple[Tensor, Tensor]:

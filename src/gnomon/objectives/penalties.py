@@ -1,4 +1,4 @@
-"""Pull towards an anchor: coefficient of ∇log π per token, from l = log(policy/reference).
+"""Penalties toward an anchor policy: coefficient of ∇log π per token, from l = log(policy/reference).
 
 Added to a maximised objective with a weight λ > 0, each lowers the probability of tokens that the
 policy favours more than the anchor does. Zero where the two agree.

@@ -22,7 +22,7 @@ def online_dpo(*, beta: float) -> Objective:
         correction=ratios.no_correction,
         aggregate=aggregate.group_sum,
         target=closed.of_pairs(
-            partial(_constant, pull=beta / 2), closed.whole, "β/2·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
+            partial(_constant, weight=beta / 2), closed.whole, "β/2·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         off_policy=OffPolicy.ON_POLICY,
         singleton=Singleton.ZERO,
@@ -37,7 +37,7 @@ def online_ipo(*, beta: float) -> Objective:
         online_dpo(beta),
         ratio=partial(pairs.squared_pairs, beta=beta),
         target=closed.of_pairs(
-            partial(_constant, pull=1 / beta), closed.whole, "(1 − pᴺ − (1−p)ᴺ)/β·∇log(p/(1−p)) for rewards 0 and 1"
+            partial(_constant, weight=1 / beta), closed.whole, "(1 − pᴺ − (1−p)ᴺ)/β·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         equation="κ = ±(1/β − 2·(Δ_better − Δ_worse)) / G on better and worse, Δ = Σₜ log(π/ref)",
     )
@@ -52,7 +52,7 @@ def online_slic(*, beta: float) -> Objective:
         online_dpo(beta),
         ratio=partial(pairs.hinge_pairs, beta=beta),
         target=closed.of_pairs(
-            partial(_constant, pull=beta), closed.whole, "β·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
+            partial(_constant, weight=beta), closed.whole, "β·(1 − pᴺ − (1−p)ᴺ)·∇log(p/(1−p)) for rewards 0 and 1"
         ),
         equation="κ = ±β·1[β·(Δ_better − Δ_worse) < 1] / G on better and worse, Δ = Σₜ log(π/ref)",
     )
@@ -87,8 +87,8 @@ def xpo(*, beta: float, alpha: float) -> Objective:
     )
 
 
-def _constant(better: Seen, worse: Seen, *, pull: float) -> float:
-    return pull
+def _constant(better: Seen, worse: Seen, *, weight: float) -> float:
+    return weight
 
 
 def _simpo(better: Seen, worse: Seen, *, beta: float, margin: float) -> float:

@@ -93,10 +93,10 @@ from gnomon.objectives.length import (
 from gnomon.objectives.likelihood import (
     answer_likelihood,
     finished_alone,
-    given,
     likelihood_on_answer,
     likelihood_throughout,
     successes,
+    unit_advantage,
 )
 from gnomon.objectives.likelihood_rows import fcp, rft, sft, verifree, verifree_advantage
 from gnomon.objectives.off_policy_rows import dppo, kimi_k15, kimi_k15_token, topr
@@ -392,7 +392,6 @@ __all__ = [
     "gepo",
     "gfpo",
     "gfpo_efficiency",
-    "given",
     "gmpo",
     "gpg",
     "gpg_verl",
@@ -559,6 +558,7 @@ __all__ = [
     "unclipped",
     "unclipped_or_shaped",
     "ungauged",
+    "unit_advantage",
     "update_scale",
     "verifree",
     "verifree_advantage",

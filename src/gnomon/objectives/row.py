@@ -185,7 +185,7 @@ class Objective:
         return self.target.closed
 
     @property
-    def climbs(self) -> str:
+    def expected_gradient(self) -> str:
         """The target in words: in closed form where there is one."""
         if self.closed is None:
             return self.target.text
@@ -214,8 +214,8 @@ class Objective:
     @property
     def asks(self) -> frozenset[Need]:
         """Everything that a learner must provide."""
-        pulls = self.penalty is not None and without_options(self.penalty) not in penalties.OF_BEHAVIOR
-        return self.needs | {Need.REFERENCE} if pulls else self.needs
+        penalises = self.penalty is not None and without_options(self.penalty) not in penalties.OF_BEHAVIOR
+        return self.needs | {Need.REFERENCE} if penalises else self.needs
 
     @torch.no_grad()
     def credits(self, rollouts: Rollouts) -> Tensor:
@@ -276,15 +276,15 @@ def row_of(declaration: Declaration, build: Callable[..., Objective]) -> Callabl
     def made(*values: Value, **named: Value) -> Objective:
         if len(values) > len(options):
             raise TypeError(f"{declaration.name} has {len(options)} options, and {len(values)} are given")
-        given = declaration.complete({**dict(zip(options, values, strict=False)), **named})
+        supplied = declaration.complete({**dict(zip(options, values, strict=False)), **named})
         return replace(
-            build(**given),
+            build(**supplied),
             name=declaration.name,
             source=declaration.source,
             data=declaration.data,
             rewards=declaration.rewards,
-            needs=declaration.needs_with(given),
-            min_group=declaration.least_group(given),
+            needs=declaration.needs_with(supplied),
+            min_group=declaration.least_group(supplied),
         )
 
     made.__doc__ = described(declaration, inspect.getdoc(build) or "")

@@ -22,7 +22,7 @@ WHITENED = (
 
 @row
 def ppo(*, gamma: float, lam: float, clip_low: float, clip_high: float) -> Objective:
-    """With γ = λ = 1 it climbs the expected reward exactly, whatever the critic says; with λ < 1 only where the critic
+    """With γ = λ = 1 it maximises the expected reward exactly, for any critic; with λ < 1 only where the critic
     is right. A rollout cut by the length limit ends like any other: nothing is expected beyond it.
 
     Differs: the mean over tokens that is usual would weigh answers by their length.
@@ -50,7 +50,7 @@ def ppo(*, gamma: float, lam: float, clip_low: float, clip_high: float) -> Objec
 
 @row
 def ppo_whitened(*, gamma: float, lam: float, clip_low: float, clip_high: float, epsilon: float) -> Objective:
-    """The mean weighs long rollouts more and the deviation ties rollouts together: the climb is that of no fixed
+    """The mean weighs long rollouts more and the deviation couples rollouts: the gradient is that of no fixed
     quantity, and noise moves it.
 
     Differs: released code goes on with a mean over tokens; here the whitening stands alone.
@@ -129,7 +129,7 @@ def reinforce_pp_loo(*, beta: float, scale: float, clip_low: float, clip_high: f
         target=TokenShape(
             credit=partial(_constant_scaled_to_go, beta=beta, scale=scale),
             text="Σ π hₜ ∇log π, hₜ = E[Aₜ] / L_max",
-            closed=closed.climbs(
+            closed=closed.of_value(
                 partial(_anchored, beta=beta, scale=scale),
                 "(∇p − β∇KL(π‖π_ref)) / (scale·L_max)" if beta else "∇p / (scale·L_max)",
             ),

@@ -25,7 +25,7 @@ def turn_reinforce(*, gamma: float) -> Objective:
         target=TokenShape(
             credit=partial(_summed_returns, gamma=gamma),
             text="Σ π hₜ ∇log π, hₜ = Σ_{k≥t} γ^{k−t} r_k",
-            closed=closed.climbs(partial(_return, gamma=1.0), "∇E[Σ_k r_k]") if gamma == 1 else None,
+            closed=closed.of_value(partial(_return, gamma=1.0), "∇E[Σ_k r_k]") if gamma == 1 else None,
         ),
         noise=Noise.EVEN,
         equation="κ = Σ_{k≥t} γ^{k−t} r_k / S",
@@ -40,7 +40,7 @@ def turn_reinforce_discounted(*, gamma: float) -> Objective:
         target=TokenShape(
             credit=partial(_summed_from_the_start, gamma=gamma),
             text="Σ π hₜ ∇log π, hₜ = Σ_{k≥t} γᵏ r_k",
-            closed=closed.climbs(partial(_return, gamma=gamma), "∇E[Σ_k γᵏ r_k]"),
+            closed=closed.of_value(partial(_return, gamma=gamma), "∇E[Σ_k γᵏ r_k]"),
         ),
         equation="κ = γᵗ Σ_{k≥t} γ^{k−t} r_k / S",
     )
@@ -101,7 +101,7 @@ def rebn(*, gamma: float, clip_low: float, clip_high: float, epsilon: float) -> 
 
 @row
 def brpo(*, clip_low: float, clip_high: float) -> Objective:
-    """It climbs the score at a budget drawn evenly. The policy that answers when cut off is trained apart.
+    """It maximises the score at a uniformly drawn budget. The policy that answers after truncation has its own loss.
 
     Differs: `brpo_released` has the rollout itself in the mean of its group.
     """
@@ -114,7 +114,7 @@ def brpo(*, clip_low: float, clip_high: float) -> Objective:
         target=TokenShape(
             credit=partial(_constant_budget, own_share=0.0),
             text="Σ π hⱼ ∇log π, hⱼ = E[Aⱼ] / L_max",
-            closed=closed.climbs(_mean_score, "Σⱼ ∇E[r(z ≤ bⱼ)] / (m·L_max)"),
+            closed=closed.of_value(_mean_score, "Σⱼ ∇E[r(z ≤ bⱼ)] / (m·L_max)"),
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.REFUSED,

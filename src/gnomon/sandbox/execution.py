@@ -14,7 +14,7 @@ from typing import Any
 from gnomon.sandbox.job import Err, Exceeded, Finished, Job, Limits, Ok, Outcome, Program, Raised, Resource, Value, Work
 from gnomon.sandbox.reports import Reports, ending, plain, text
 from gnomon.sandbox.run import NONCE
-from gnomon.sandbox.worker import SandboxWorker, processor_clock, whole_seconds
+from gnomon.sandbox.worker import SandboxWorker, cpu_clock, whole_seconds
 
 __all__ = ["Execution", "Lost"]
 
@@ -98,7 +98,7 @@ class Execution:
         if name == "control":
             messages, handles, alive = self.worker.receive()
             for handle in handles:
-                self.clock = processor_clock(handle)
+                self.clock = cpu_clock(handle)
                 os.close(handle)
             for message in messages:
                 if "status" in message:
@@ -109,7 +109,7 @@ class Execution:
             answered = len(self.reports.values)
             self.read(name)
             if len(self.reports.values) > answered:
-                self.mark(self.processor() or 0.0)
+                self.mark(self.cpu_used() or 0.0)
             if self.reports.full:
                 self.exceed("output")
 
@@ -129,7 +129,7 @@ class Execution:
                 self.reports.full = True
         return bool(piece) and not self.reports.full
 
-    def processor(self) -> float | None:
+    def cpu_used(self) -> float | None:
         """CPU seconds of the job's process; None if it has ended."""
         with suppress(OSError):
             return time.clock_gettime(self.clock) if self.clock is not None else 0.0
@@ -140,7 +140,7 @@ class Execution:
         if now - self.began >= self.limits.wall_seconds:
             return self.exceed("wall")
         rest = self.limits.wall_seconds - (now - self.began)
-        used = self.processor()
+        used = self.cpu_used()
         if used is not None:
             if used - self.used >= self.limits.cpu_seconds:
                 return self.exceed("cpu")

@@ -212,7 +212,7 @@ def end(process: subprocess.Popen[bytes], first: int, control: socket.socket, gr
     group.close()
 
 
-def processor_clock(handle: int) -> int | None:
+def cpu_clock(handle: int) -> int | None:
     """The CPU clock of a process with this handle (pidfd); None if it has ended."""
     with open(f"/proc/self/fdinfo/{handle}") as info:
         pid = next(int(line.split()[1]) for line in info if line.startswith("Pid:"))

@@ -37,7 +37,7 @@ CRASHED = 70
 PR_SET_PDEATHSIG = 1
 
 Tell = Callable[[Cell, float], None]
-"""Is told of each cell that is done, and how many seconds it took here."""
+"""Called after each finished cell, with its duration in seconds."""
 
 
 class Interrupted(Exception):

@@ -67,7 +67,9 @@ class Guard:
     def entrance(self, scope: Scope) -> Response | None:
         """The answer to a request without the cookie, or with the token in its address."""
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if (given := query.pop("token", None)) is not None and compare_digest(given.encode(), self.token.encode()):
+        if (supplied := query.pop("token", None)) is not None and compare_digest(
+            supplied.encode(), self.token.encode()
+        ):
             answer = RedirectResponse(scope["path"] + (f"?{urlencode(query)}" if query else ""), 303)
             answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
             return answer

@@ -19,9 +19,9 @@ GROUP = 4
 
 @lru_cache(maxsize=1)
 def objective_rows() -> list[dict[str, str]]:
-    """Name, target and source of every objective."""
+    """Name, expected gradient and source of every objective."""
     rows = [build() for _, build in sorted(TABLE.items())]
-    return [{"name": row.name, "climbs": row.climbs, "source": row.source} for row in rows]
+    return [{"name": row.name, "expected_gradient": row.expected_gradient, "source": row.source} for row in rows]
 
 
 @lru_cache(maxsize=256)
@@ -29,7 +29,7 @@ def objective_card(name: str) -> dict[str, Any]:
     """The card of an objective with its default options, as labels and texts. Enumerates its groups: about 0.1 s."""
     found = card(name, max(GROUP, TABLE[name]().min_group))
     facts = [
-        ("maximises", found.climbs),
+        ("expected gradient", found.expected_gradient),
         ("equation", found.equation),
         ("source", found.source),
         ("differs from the source", found.differs),

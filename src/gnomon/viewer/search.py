@@ -62,9 +62,9 @@ class Query:
     def of(cls, address: Mapping[str, str]) -> Query:
         """The query in an address; what is not a number where one is needed counts as absent."""
         texts, numbers = ("text", "task", "split", "status", "finish"), ("player", "first", "last")
-        given: dict[str, Any] = {name: address.get(name, "") for name in texts}
-        given |= {name: whole(address.get(name, "")) for name in numbers}
-        return cls(**given, low=real(address.get("low", "")), high=real(address.get("high", "")))
+        supplied: dict[str, Any] = {name: address.get(name, "") for name in texts}
+        supplied |= {name: whole(address.get(name, "")) for name in numbers}
+        return cls(**supplied, low=real(address.get("low", "")), high=real(address.get("high", "")))
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -157,7 +157,7 @@ def terms(db: sqlite3.Connection, query: Query) -> tuple[str, list[Any]]:
         found.append(("reward <= ?", [query.high]))
     if query.task:
         found.append(among(tasks_named(db, query.task)))
-    return "".join(f" AND {term}" for term, _ in found), [value for _, given in found for value in given]
+    return "".join(f" AND {term}" for term, _ in found), [value for _, supplied in found for value in supplied]
 
 
 def tasks_named(db: sqlite3.Connection, task: str) -> list[list[Any]]:

@@ -95,8 +95,8 @@ def differences(body: Mapping[str, Any], logps: Sequence[float], tier: str) -> S
     return [None if math.isnan(sampler) or not checked else 0.0 for sampler in logps]
 
 
-def prompt(given: Sequence[Segment], tokenizer: Tokenizer | None) -> Iterator[Token]:
-    for segment in given:
+def prompt(supplied: Sequence[Segment], tokenizer: Tokenizer | None) -> Iterator[Token]:
+    for segment in supplied:
         ids = segment.token_ids[:MOST]
         for text, token in zip(spelled(ids, tokenizer), ids, strict=True):
             yield Token(text=text, id=token, origin=segment.origin.value)

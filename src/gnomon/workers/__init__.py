@@ -1,4 +1,4 @@
-"""Processes that can be killed: pools of workers, the servers that fork them, and how values travel there and back."""
+"""Worker processes that can be killed: pools, fork servers, and serialisation of values."""
 
 from __future__ import annotations
 

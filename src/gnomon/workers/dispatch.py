@@ -1,4 +1,4 @@
-"""Jobs to workers: one thread of a pool starts workers, sends calls, reads answers and keeps limits by killing."""
+"""Dispatch jobs to workers: one thread per pool starts workers, sends calls, reads answers and enforces limits."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from gnomon.workers.worker import HEAD, frame
 __all__ = ["Affinity", "Dispatcher", "Job", "Limits"]
 
 PIECE = 2**18
-"""Bytes that are read at once."""
+"""Largest number of bytes per read."""
 OUTCOMES: dict[str, Callable[..., Outcome]] = {"returned": Returned, "raised": Raised, "exceeded": Exceeded}
 
 
 @dataclass(slots=True, eq=False)
 class Affinity:
-    """Which worker holds the state that several jobs share.
+    """The worker that holds state shared by several jobs.
 
-    A job with an affinity that has no worker goes to any worker, and binds it; the next jobs go to the same worker.
+    The first job with an affinity goes to any worker and binds it. Later jobs go to the same worker.
     """
 
     worker: Worker | None = None
-    """None before the first job and once the worker has ended."""
+    """None before the first job and after the end of the worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,32 +42,32 @@ class Limits:
 
     workers: int
     memory: int
-    """Bytes of address space of a worker."""
+    """Address space of a worker, in bytes."""
     output: int
-    """Bytes of a pickled result."""
+    """Largest pickled result, in bytes."""
     recycle: int
     """Calls after which a worker is replaced."""
     retries: int
-    """How often a job is tried again when its worker died."""
+    """Number of retries of a job after its worker died."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Job:
-    """Calls that one worker makes one after another. The first call that does not return ends the job."""
+    """Consecutive calls in one worker. The first call that does not return ends the job."""
 
     calls: Sequence[bytes]
     seconds: float
-    """Of processor time that each call may use."""
+    """CPU seconds that each call may use."""
     wall: float
-    """Seconds that each call may take by the clock."""
+    """Wall-clock seconds that each call may take."""
     fresh: bool = False
-    """Whether it needs a worker that has done nothing before."""
+    """Whether it needs a new worker."""
     affinity: Affinity | None = None
     bound: bool = False
-    """Whether it needs the worker of its affinity, and no other."""
+    """Whether it can run only on the worker of its affinity."""
     tries: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
-    """Of the calls that were made."""
+    """Outcomes of the calls so far."""
     future: Future[list[Outcome]] = field(default_factory=Future)
 
 
@@ -81,9 +81,9 @@ class Running:
     received: bytearray = field(default_factory=bytearray)
     began: float = 0.0
     cpu: float = 0.0
-    """Processor time of the worker when the call began."""
+    """CPU time of the worker at the start of the call."""
     due: float = 0.0
-    """When its limits are looked at next."""
+    """Time of the next check of its limits."""
 
     @property
     def call(self) -> bytes:
@@ -91,9 +91,9 @@ class Running:
 
 
 class Dispatcher:
-    """The thread of a pool. It is started by the first job, and everything but `submit`, `post` and `close` runs in it.
+    """The thread of a pool. The first job starts it. All methods except `submit`, `post` and `close` run in it.
 
-    Args: opened: reads a pickled answer.
+    Args: opened: unpickles an answer.
     """
 
     def __init__(self, server: ForkServer, limits: Limits, opened: Callable[[bytes], Any]) -> None:
@@ -108,17 +108,17 @@ class Dispatcher:
         self._idle: list[Worker] = []
         self._running: dict[Worker, Running] = {}
         self._bound: dict[Worker, deque[Job]] = {}
-        """Of every worker, the jobs that wait for it and no other."""
+        """For every worker, the jobs that are bound to it."""
         self._held: dict[Worker, set[Affinity]] = {}
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Run jobs; their futures get the outcomes. Raises: ValueError, when the pool is closed."""
+        """Run jobs; their futures get the outcomes. Raises: ValueError if the pool is closed."""
         for job in jobs:
             job.future.add_done_callback(self._cancelled)
         self.post(lambda: self._enqueue(jobs))
 
     def post(self, action: Callable[[], None]) -> None:
-        """Run something in the thread. Raises: ValueError, when the pool is closed."""
+        """Run a function in the thread. Raises: ValueError if the pool is closed."""
         with self._lock:
             if self._closed:
                 raise ValueError("the pool is closed")
@@ -132,13 +132,13 @@ class Dispatcher:
         self._wake_up()
 
     def release(self, affinity: Affinity) -> None:
-        """Forget which worker holds some state; it is there no more."""
+        """Release an affinity whose state is no longer needed."""
         if affinity.worker is not None:
             self._held[affinity.worker].discard(affinity)
             affinity.worker = None
 
     def close(self) -> None:
-        """End every worker. Jobs that are not done fail with ValueError."""
+        """End every worker. Unfinished jobs fail with ValueError."""
         with self._lock:
             first, self._closed = not self._closed, True
         if not first:
@@ -205,7 +205,7 @@ class Dispatcher:
                 self._bound[worker].append(job)
 
     def _assign(self) -> None:
-        """Give jobs to idle workers. Those that only one worker can do come first."""
+        """Assign jobs to idle workers, bound jobs first."""
         for idle in list(self._idle):
             while idle in self._idle and self._bound[idle]:
                 self._begin(idle, self._bound[idle].popleft())
@@ -224,9 +224,9 @@ class Dispatcher:
                 self._begin(worker, job)
 
     def _worker(self, job: Job) -> Worker | None:
-        """An idle worker or a new one for a job that any can do; None when it has to wait.
+        """An idle or new worker for a job that is not bound; None if it must wait.
 
-        A worker that holds little is preferred, so that state is spread over all of them.
+        Workers with few affinities are preferred, so that state is spread evenly.
         """
         room = len(self._held) < self._limits.workers
         if self._idle:
@@ -247,7 +247,7 @@ class Dispatcher:
     def _begin(self, worker: Worker, job: Job) -> None:
         if job.future.cancelled():
             return
-        if worker.calls and not worker.alive():  # Somebody killed it while it was idle.
+        if worker.calls and not worker.alive():  # It was killed while idle.
             self._drop(worker)
             self._enqueue([job])
             return
@@ -275,7 +275,7 @@ class Dispatcher:
         self._write(running)
 
     def _write(self, running: Running) -> None:
-        """Send as much of a call as its worker takes now."""
+        """Send as much of a call as the channel accepts now."""
         channel = running.worker.channel
         try:
             running.unsent = running.unsent[channel.send(running.unsent) :]
@@ -289,7 +289,7 @@ class Dispatcher:
             self._selector.modify(channel, events, running.worker)
 
     def _attend(self, worker: Worker, events: int) -> None:
-        """Something of a worker's channel can be read or written, or it has ended."""
+        """Handle a worker's channel that is readable, writable or closed."""
         if worker not in self._held:
             return  # It was dropped since.
         if events & selectors.EVENT_READ:
@@ -301,13 +301,13 @@ class Dispatcher:
                 piece = b""
             if worker in self._running:
                 self._receive(self._running[worker], piece)
-            else:  # Nobody asked it: it has ended, or is no longer ours.
+            else:  # Output without a call: the worker has ended or is corrupted.
                 self._drop(worker)
         elif worker in self._running:
             self._write(self._running[worker])
 
     def _receive(self, running: Running, piece: bytes) -> None:
-        """A part of the answer to a call; an empty one says that the worker is gone."""
+        """Handle a part of an answer. An empty part means that the worker has ended."""
         received = running.received
         received += piece
         size = int.from_bytes(received[:HEAD], "little") if len(received) >= HEAD else 0
@@ -334,7 +334,7 @@ class Dispatcher:
         self._over(running, outcome, drop=outcome == Exceeded("memory"))
 
     def _over(self, running: Running, outcome: Outcome, *, drop: bool = False) -> None:
-        """A call has ended. Args: drop: whether its worker is of no more use."""
+        """Handle the end of a call. Args: drop: whether to end its worker."""
         job, worker = running.job, running.worker
         job.outcomes.append(outcome)
         drop = drop or isinstance(outcome, Died)
@@ -352,13 +352,13 @@ class Dispatcher:
             job.future.set_result(job.outcomes)
 
     def _pause(self) -> float | None:
-        """Seconds until a limit has to be looked at."""
+        """Seconds until the next check of a limit."""
         if not self._running:
             return None
         return max(0.0, min(running.due for running in self._running.values()) - time.monotonic())
 
     def _enforce(self) -> None:
-        """End what has used up its limits, and what nobody waits for any more."""
+        """End calls that exceeded a limit, and calls whose future was cancelled."""
         for running in list(self._running.values()):
             if running.job.future.cancelled():
                 del self._running[running.worker]
@@ -367,7 +367,7 @@ class Dispatcher:
                 self._over(running, exceeded, drop=True)
 
     def _drop(self, worker: Worker) -> None:
-        """End a worker, and with it all that it holds."""
+        """End a worker and its state."""
         self._selector.unregister(worker.channel)
         worker.kill()
         if worker in self._idle:
@@ -389,14 +389,14 @@ def fail(job: Job, error: BaseException) -> None:
 
 
 def overdue(running: Running) -> Exceeded | None:
-    """What a call has used up; if nothing yet, its `due` says when to look again."""
+    """The limit that a call has exceeded; if none, sets `due` to the time of the next check."""
     now = time.monotonic()
     if now < running.due:
         return None
     try:
         used = running.worker.cpu() - running.cpu
     except OSError:
-        return None  # It is gone; its channel says so.
+        return None  # The worker has ended; its channel reports it.
     if used >= running.job.seconds:
         return Exceeded("cpu")
     if now - running.began >= running.job.wall:

@@ -1,8 +1,8 @@
-"""Where workers come from: processes that import what workers need, once, and fork them.
+"""Fork servers: processes that import the workers' modules once, and fork the workers.
 
-There are two, one behind the other. The base server imports modules of Gnomon and is kept for later pools; it forks a
-server for each pool, which imports what the pool's function needs and forks its workers. The user's code is imported
-in a pool's own server alone, so no pool sees what the imports of another one did.
+There are two levels. The base server imports modules of Gnomon and is kept for later pools. It forks one server per
+pool, which imports the modules of the pool's function and forks its workers. The user's code is imported only in the
+server of its pool, so pools do not share side effects of imports.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from gnomon.workers.worker import HEAD, frame, framed
 __all__ = ["WORKER", "ForkServer", "end_base_servers"]
 
 WORKER = "GNOMON_WORKER"
-"""Variable that tells code which is imported in a worker where it is."""
+"""Environment variable that is set in workers, so that imported code can detect them."""
 TRIES = 8
-"""Tries to start a worker: each may be killed before it is ready, as the server may be."""
+"""Number of tries to start a worker. The worker or the server may be killed before it is ready."""
 START_SECONDS = 60.0
-"""How long a fresh process may take to import what it needs."""
+"""Seconds that a new process may take for its imports."""
 END_SECONDS = 5.0
-"""How long a process may take to end after it was asked to."""
+"""Seconds that a process may take to end after a request."""
 KEPT = 8
-"""Base servers that are kept; they differ in the variables that an interpreter reads when it starts."""
+"""Number of base servers that are kept. They differ in the variables that an interpreter reads at its start."""
 READ = ("PYTHON", "LC_", "LANG", "TZ", "LD_")
-"""How the names of those variables begin. All others reach a pool's server later."""
+"""Prefixes of these variables. All others are sent to a pool's server later."""
 
 Process = tuple[socket.socket, int, int]
 """Channel, process id and process descriptor."""
 
 
 class ForkServer:
-    """Forks the workers of one pool. One that was killed is replaced.
+    """Forks the workers of one pool. A killed server is replaced.
 
     Args:
-        modules: imported in it, before a worker is forked.
-        task: what every worker receives first, pickled; it is opened once here too, for what that imports.
-        variables: of its environment, over the caller's.
-    Raises: ImportError, when a module cannot be imported.
+        modules: modules that it imports before it forks.
+        task: the first pickle for every worker. The server unpickles it once too, for its imports.
+        variables: environment variables in addition to the caller's.
+    Raises: ImportError if a module cannot be imported.
     """
 
     def __init__(self, modules: Sequence[str], task: bytes, variables: Mapping[str, str]) -> None:
@@ -72,7 +72,7 @@ class ForkServer:
             raise ImportError(f"a fresh process cannot import {what}: {answer.decode(errors='replace')}")
 
     def worker(self) -> Worker:
-        """A fresh worker. Raises: OSError, when none can be started."""
+        """A new worker. Raises: OSError if none can be started."""
         for _ in range(TRIES):
             mine, theirs = socket.socketpair()
             mine.settimeout(START_SECONDS)
@@ -93,7 +93,7 @@ class ForkServer:
         raise OSError("a worker cannot be started")
 
     def close(self) -> None:
-        """End it; workers end when their own channels close."""
+        """End the server. Workers end when their channels close."""
         if self._pidfd < 0:
             return
         self._channel.close()
@@ -103,14 +103,14 @@ class ForkServer:
         self._pidfd = -1
 
     def kill(self) -> None:
-        """End it at once, whatever it is doing."""
+        """Kill the server."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         wait([self._pidfd], END_SECONDS)
 
 
 class BaseServer:
-    """An interpreter that has imported modules of Gnomon and nothing of the user's, and forks the servers of pools."""
+    """An interpreter with modules of Gnomon and without the user's code. It forks the servers of pools."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._channel, theirs = socket.socketpair()
@@ -133,9 +133,9 @@ class BaseServer:
         self._process.stderr.close()
 
     def fork(self, modules: Sequence[str]) -> Process:
-        """A server for one pool. Raises: OSError, when the base server is gone.
+        """A server for one pool. Raises: OSError if the base server has ended.
 
-        Args: modules, of Gnomon, which the base server imports first: for this pool and those to come.
+        Args: modules: modules of Gnomon that the base server imports first, for this and later pools.
         """
         mine, theirs = socket.socketpair()
         mine.settimeout(START_SECONDS)
@@ -157,12 +157,12 @@ class BaseServer:
 
 
 base_servers: OrderedDict[tuple[object, ...], BaseServer] = OrderedDict()
-"""By what they were started with; the least recently used first."""
+"""Base servers by their start settings, the least recently used first."""
 changing = Lock()
 
 
 def forked_by_base(modules: Sequence[str], environment: Mapping[str, str]) -> Process:
-    """A pool's server, forked by the base server whose interpreter read these variables; it is started if need be."""
+    """A pool's server, forked by the base server with these variables, which is started if necessary."""
     read = tuple(sorted((name, value) for name, value in environment.items() if name.startswith(READ)))
     kind = os.getpid(), sys.executable, read
     with changing:
@@ -181,7 +181,7 @@ def forked_by_base(modules: Sequence[str], environment: Mapping[str, str]) -> Pr
 
 @atexit.register
 def end_base_servers() -> None:
-    """End the base servers that are kept. Pools go on; the next one starts a fresh interpreter."""
+    """End the kept base servers. Existing pools continue; the next pool starts a new interpreter."""
     with changing:
         while base_servers:
             base_servers.popitem()[1].close()

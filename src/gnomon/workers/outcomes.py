@@ -1,4 +1,4 @@
-"""What can become of a call in a worker."""
+"""The possible outcomes of a call in a worker."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["Died", "Exceeded", "Lost", "Outcome", "Raised", "Returned"]
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The function came back with a value."""
+    """The function returned a value."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The function raised, whatever it was; exits and interrupts included."""
+    """The function raised an exception, including exits and interrupts."""
 
     error: str
     """Type and message."""
@@ -27,22 +27,22 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Exceeded:
-    """The call used more than it may and was ended."""
+    """The call exceeded a limit and was killed."""
 
     resource: Literal["cpu", "wall", "memory", "output"]
 
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The worker ended under the call, each time it was tried: a crash of the interpreter, or somebody's kill."""
+    """The worker ended during the call on every try: the interpreter crashed or was killed."""
 
     tries: int
     why: str = ""
-    """What is known of the reason; empty where nothing is."""
+    """The reason; empty if unknown."""
 
 
 Outcome = Returned | Raised | Exceeded | Died
 
 
 class Lost(Exception):
-    """A call was not made, since the worker that held its state has ended."""
+    """A call was not made, because the worker with its state has ended."""

@@ -1,10 +1,10 @@
-"""Run a function where it can be killed: worker processes with deadlines, a memory limit, and nothing to lose.
+"""Run a function in worker processes that can be killed, with deadlines and a memory limit.
 
     with Pool(check, workers=2, seconds=1.0) as pool:
         outcomes = pool.map([(task, reply) for reply in replies])
 
-No signal is used, and one thread serves all calls, so a pool works from any thread and from async code. Deadlines are
-kept by killing, so nothing that a function does can make a call wait longer. Linux only.
+A pool uses no signals, and one thread serves all calls, so it works from any thread and from async code. Deadlines are
+enforced by killing, so a function cannot exceed them. Linux only.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ Call = tuple[Any, ...]
 
 
 class Pool:
-    """Calls of one function in processes of their own.
+    """Calls one function in worker processes.
 
     Args:
         function: anything that `packed` carries to a worker: of a module, a notebook or the main script, or a bound
             method of a picklable object.
-        workers: processes at most; they are started when needed and serve every caller.
-        seconds: of processor time a call may use. A machine that is busy elsewhere does not use it up.
-        wall: seconds a call may take by the clock, asleep or starved; ten times `seconds` if not given.
-        memory: bytes of address space of a worker.
-        output: bytes of a pickled result.
-        recycle: calls after which a worker is replaced.
-        retries: how often a call is tried again on another worker when its worker died.
-        imports: modules that the function imports when it runs; they are imported once, before workers are forked,
-            so that no call pays for them.
-        hardened: for a function that others wrote and that reads hostile text. Its workers have no network, start no
-            process, signal nobody, write nothing and read nothing but Python's modules; of their answers only verdicts
-            and plain values are opened, whatever they send.
-        readable: further paths that hardened workers may read.
-        variables: of the workers' environment, over the caller's.
-    Raises: ResourceError, E522, where the host cannot harden; ImportError, where a fresh process cannot import it.
+        workers: largest number of processes. They start on demand and are shared by all callers.
+        seconds: CPU seconds that a call may use. They do not depend on the machine's load.
+        wall: wall-clock seconds that a call may take; by default ten times `seconds`.
+        memory: address space of a worker, in bytes.
+        output: largest pickled result, in bytes.
+        recycle: number of calls after which a worker is replaced.
+        retries: number of retries of a call on another worker after its worker died.
+        imports: modules that the function imports when it runs. They are imported once, before workers are forked, so
+            that calls do not spend time on them.
+        hardened: for an untrusted function, or one that reads hostile text. Its workers have no network, start no
+            process, send no signals, write nothing and read only Python's modules. Only verdicts and plain values are
+            unpickled from their answers.
+        readable: additional paths that hardened workers may read.
+        variables: environment variables of the workers in addition to the caller's.
+    Raises: ResourceError E522 if the host cannot harden; ImportError if a new process cannot import the function.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class Pool:
         self._end = weakref.finalize(self, self._dispatcher.close)
 
     def map(self, calls: Iterable[Call], *, fresh: bool = False, patience: float = 1.0) -> list[Outcome]:
-        """One outcome per call, in order, whatever the order they end in.
+        """One outcome per call, in the order of the calls.
 
-        A call that cannot be pickled is `Raised`. One that no worker can receive is `Died`, with both sizes.
+        A call that cannot be pickled is `Raised`. A call that is too large for a worker is `Died`, with both sizes.
 
         Args:
-            fresh: every call gets a worker that has done nothing before.
-            patience: times as much processor time, and time by the clock, as a call may usually take.
+            fresh: every call gets a new worker.
+            patience: factor on the CPU and wall-clock limits of a call.
         """
         futures = self._submit(calls, fresh, patience)
         try:
@@ -100,7 +100,7 @@ class Pool:
         return [future.result()[0] for future in futures]
 
     async def amap(self, calls: Iterable[Call], *, fresh: bool = False) -> list[Outcome]:
-        """`map` without blocking the event loop. When cancelled, the calls on their way are killed."""
+        """`map` without blocking the event loop. Cancelling it kills the running calls."""
         import asyncio  # Every worker would pay for it.
 
         futures = self._submit(calls, fresh, 1.0)
@@ -109,13 +109,13 @@ class Pool:
     def submit(
         self, calls: Sequence[Call], affinity: Affinity, *, bound: bool = False, fresh: bool = False
     ) -> Future[list[Outcome]]:
-        """Calls that one worker makes one after another, each within its own limits; the first that fails is the last.
+        """Consecutive calls in one worker, each within its own limits. The first failure ends them.
 
         Args:
-            affinity: gets the worker that makes them, so that later calls find what they left there.
-            bound: whether only the worker of the affinity will do.
+            affinity: is bound to the worker, so that later calls find the state there.
+            bound: whether the calls can run only on the worker of the affinity.
             fresh: as of `map`.
-        Returns: the outcomes of the calls that were made. Cancelling it kills the worker; it raises `Lost` where the
+        Returns: the outcomes of the calls that were made. Cancelling it kills the worker. It raises `Lost` if the
             calls are bound to a worker that has ended.
         """
         job = self._job(calls, fresh=fresh, affinity=affinity, bound=bound)
@@ -124,7 +124,7 @@ class Pool:
         return job.future
 
     def release(self, affinity: Affinity) -> None:
-        """Nothing is left on the worker of an affinity. A closed pool holds nothing."""
+        """Release the worker of an affinity, whose state is no longer needed."""
         if self._end.alive:
             self._dispatcher.post(partial(self._dispatcher.release, affinity))
 
@@ -134,7 +134,7 @@ class Pool:
         return [job.future for job in jobs]
 
     def _job(self, calls: Sequence[Call], *, patience: float = 1.0, **settings: Any) -> Job:
-        """A job; one that cannot be sent is done."""
+        """Make a job. A job that cannot be pickled is finished at once."""
         job = Job(calls=[], seconds=patience * self.seconds, wall=patience * self.wall, **settings)
         try:
             job.calls = [packed(call) for call in calls]
@@ -149,7 +149,7 @@ class Pool:
         return job
 
     def close(self) -> None:
-        """End every worker. Calls that are not done raise ValueError."""
+        """End every worker. Unfinished calls raise ValueError."""
         self._end()
 
     def __enter__(self) -> Self:

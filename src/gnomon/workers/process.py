@@ -1,4 +1,4 @@
-"""A worker as its pool sees it: a process with a channel."""
+"""The pool's side of a worker: a process and a channel."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Worker:
     pid: int
     pidfd: int
     calls: int = 0
-    """That it has answered."""
+    """Number of answered calls."""
 
     def cpu(self) -> float:
-        """Seconds of processor time it has used, over all its threads. Raises: OSError, when it is gone."""
-        return time.clock_gettime(~self.pid << 3 | 2)  # Linux's clock of another process.
+        """CPU seconds over all its threads. Raises: OSError if it has ended."""
+        return time.clock_gettime(~self.pid << 3 | 2)  # Clock id of another process on Linux.
 
     def alive(self) -> bool:
         watch = select.poll()
@@ -33,7 +33,7 @@ class Worker:
         return not watch.poll(0)
 
     def kill(self) -> None:
-        """End it, and all that it started in its own session."""
+        """Kill the worker and all processes of its session."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)  # It cannot be gone, nor start more, from here on.
             os.killpg(self.pid, signal.SIGKILL)

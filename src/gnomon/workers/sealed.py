@@ -1,7 +1,7 @@
-"""Open what an untrusted worker sends: verdicts and plain values, and nothing that runs on being opened.
+"""Unpickle answers of untrusted workers: only verdicts and plain values.
 
-A pickle is a program. Here it can name no function and no class but those that state a verdict, and a verdict is
-checked again, since a forged one was never checked.
+A pickle is a program. Here it can use only the classes of a verdict, and every verdict is validated again, since a
+forged one was never validated.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Sealed(pickle.Unpickler):
 
 
 def opened(payload: bytes) -> Any:
-    """The value of a pickle. Raises: pickle.UnpicklingError, for one that names anything else; ValueError or
-    TypeError, for a verdict that cannot be one."""
+    """The value of a pickle. Raises: pickle.UnpicklingError if it uses anything else; ValueError or TypeError for an
+    invalid verdict."""
     value = Sealed(io.BytesIO(payload)).load()
     if isinstance(value, tuple):
         return tuple(checked(item) for item in value)
@@ -38,7 +38,7 @@ def opened(payload: bytes) -> Any:
 
 
 def checked(value: Any) -> Any:
-    """A verdict built anew from its fields; any other value as it is."""
+    """A verdict rebuilt and validated from its fields; any other value unchanged."""
     if not isinstance(value, Verdict):
         return value
     for part in value.parts:

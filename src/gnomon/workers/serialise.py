@@ -1,4 +1,4 @@
-"""Send values to processes that did not define them: what the main script or a notebook defines travels by value."""
+"""Send values to other processes. Objects defined in the main script or a notebook are sent by value."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Carried", "packed"]
 
 
 def packed(value: Any) -> bytes:
-    """A pickle that another process can open.
+    """A pickle that another process can load.
 
-    Classes and functions of a module are named, and imported where it is opened. Those that no import can find,
-    because they stand in `__main__`, in a notebook's cell or inside a function, are written out with it.
+    Classes and functions of a module are stored by name, and imported on loading. Those that cannot be imported,
+    because they are defined in  `__main__`, in a notebook's cell or inside a function, are stored by value.
 
-    Raises: whatever pickling raises, for an open file, a lock and the like.
+    Raises: exceptions of pickling, for example for an open file or a lock.
     """
     try:
         plain = pickle.dumps(value)
@@ -35,10 +35,10 @@ def packed(value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Carried:
-    """A value on its way to another process, with the files of modules that stand nowhere on the path."""
+    """A value for another process, with the files of modules that are not on the path."""
 
     files: tuple[tuple[str, str], ...]
-    """Modules that were loaded from a file by its path: name and file."""
+    """Name and file of modules that were loaded by path."""
     payload: bytes
 
     @classmethod
@@ -49,14 +49,14 @@ class Carried:
         return cls(tuple((name, file) for name in sorted(named) if (file := file_alone(name))), payload)
 
     def opened(self) -> Any:
-        """The value, in the process that it came to."""
+        """The value, loaded in the receiving process."""
         for name, file in self.files:
             load(name, file)
         return pickle.loads(self.payload)
 
 
 def file_alone(name: str) -> str | None:
-    """The file of a loaded module that `import` would not find; None for any other name."""
+    """The file of a loaded module that `import` would not find; None for other modules."""
     module = sys.modules.get(name)
     if module is None or "." in name or name == "__main__" or name in sys.builtin_module_names:
         return None
@@ -64,7 +64,7 @@ def file_alone(name: str) -> str | None:
 
 
 def load(name: str, file: str) -> None:
-    """Load a module from its file, under its name, once in a process."""
+    """Load a module from its file, under its name, once per process."""
     if name in sys.modules:
         return
     spec = spec_from_file_location(name, file)

@@ -1,6 +1,6 @@
-"""What runs in the processes of a pool: two fork servers, one behind the other, and the workers.
+"""The code of a pool's processes: two levels of fork servers, and the workers.
 
-None of them has threads, torch or a terminal. A worker ends when its channel closes; killing it loses nothing.
+None of them has threads, torch or a terminal. A worker ends when its channel closes, and can be killed at any time.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ __all__ = ["HEAD", "frame", "framed", "serve_base"]
 
 PR_SET_PDEATHSIG = 1
 HEAD = 8
-"""Bytes of the length in front of every payload, little-endian."""
+"""Size in bytes of the length before every payload, little-endian."""
 FRAMES = 3
-"""Lines of a traceback that an answer holds: the innermost ones."""
+"""Number of innermost traceback lines in an answer."""
 
 
 def serve_base() -> None:
-    """Entry of the base fork server; its argument is the descriptor of its socket."""
+    """Entry point of the base fork server. Its argument is the descriptor of its socket."""
     channel = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    os.dup2(1, 2)  # Nobody reads its errors from here on.
+    os.dup2(1, 2)  # Its error output is not read from here on.
     channel.sendall(b"!")
     fork_for_each(channel, serve_pool, first=import_named)
 
 
 def import_named(names: bytes) -> None:
-    """Import modules of Gnomon, for this fork server and those to come."""
+    """Import modules of Gnomon, for this and later fork servers."""
     for name in names.decode().split():
-        with suppress(Exception):  # The fork server tries again, and says why.
+        with suppress(Exception):  # The fork server retries and reports the reason.
             importlib.import_module(name)
     freeze()
 
@@ -72,13 +72,13 @@ def fork_for_each(
 
 
 def freeze() -> None:
-    """Keep all present objects out of garbage collection: a collection in a child would copy their pages."""
+    """Exclude all current objects from garbage collection, which would copy their pages in a child."""
     gc.collect()
     gc.freeze()
 
 
 def serve_pool(descriptor: int) -> None:
-    """The fork server of one pool: import what its function needs, then fork workers."""
+    """The fork server of one pool: import the function's modules, then fork workers."""
     with socket.socket(fileno=descriptor) as channel:
         announce(channel)
         with channel.makefile("rb") as stream:
@@ -90,7 +90,7 @@ def serve_pool(descriptor: int) -> None:
             sys.path[:] = path
             for name in modules:
                 importlib.import_module(name)
-            pickle.loads(task)  # What the function's object imports when it is made is imported here, not in a job.
+            pickle.loads(task)  # Imports of the function's object happen here and not in a job.
         except BaseException as error:
             channel.sendall(frame(traceback.format_exception_only(error)[-1].strip().encode(errors="replace") or b"?"))
             return
@@ -102,7 +102,7 @@ def serve_pool(descriptor: int) -> None:
 
 
 def work(descriptor: int) -> None:
-    """Answer calls from the channel until it closes. Every call is answered once; a call never ends the loop."""
+    """Answer calls from the channel until it closes. Every call gets one answer; no call ends the loop."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -125,14 +125,14 @@ def work(descriptor: int) -> None:
 
 
 def announce(channel: socket.socket) -> None:
-    """Send this process's number, and a descriptor of it."""
+    """Send this process's id and a descriptor of it."""
     itself = os.pidfd_open(os.getpid())
     socket.send_fds(channel, [os.getpid().to_bytes(HEAD, "little")], [itself])
     os.close(itself)
 
 
 def frame(payload: bytes) -> bytes:
-    """A payload with its length in front."""
+    """A payload after its length."""
     return len(payload).to_bytes(HEAD, "little") + payload
 
 
@@ -146,7 +146,7 @@ def framed(stream: BinaryIO) -> bytes:
 
 
 def answered(function: Any, call: bytes) -> bytes:
-    """The pickled answer to a call: what the function returned, or how it failed."""
+    """The pickled answer to a call: the returned value or the failure."""
     try:
         arguments = pickle.loads(call)
     except MemoryError:
@@ -157,12 +157,12 @@ def answered(function: Any, call: bytes) -> bytes:
         return pickle.dumps(("returned", function(*arguments)))
     except MemoryError:
         return pickle.dumps(("exceeded", "memory"))
-    except BaseException as error:  # Also those that `except Exception` lets through, such as an exit or an interrupt.
+    except BaseException as error:  # Including exits and interrupts.
         return raised(error)
 
 
 def raised(error: BaseException) -> bytes:
-    """The pickled answer that says what was raised."""
+    """The pickled answer for an exception."""
     try:
         message = f": {error}", "".join(traceback.format_exception(error, limit=-FRAMES))
     except BaseException:

@@ -65,9 +65,9 @@ def sample(row: Row, place: str, step: int, options: Options) -> Foreign:
     """A sample: the conversation up to its last reply, its scores, and the error that ended it."""
     row = resolved(row, row.get("attachments") or {})
     asked = messages_of(required(row, "prompt", options, place, "input"), "user")
-    said = messages_of(required(row, "reply", options, place, "messages"), "user")
+    reply = messages_of(required(row, "reply", options, place, "messages"), "user")
     finish = next((choice.get("stop_reason") for choice in (row.get("output") or {}).get("choices", ())), None)
-    prompt, turns = turns_of(said, finish)
+    prompt, turns = turns_of(reply, finish)
     scores = {name: value(score) for name, score in (row.get("scores") or {}).items()}
     first = next(iter(scores), "")
     error = row.get("error")

@@ -37,13 +37,13 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
 
 def rollout(row: Row, place: str, options: Options) -> Foreign:
     prompt = messages_of(required(row, "prompt", options, place), "user")
-    said = required(row, "reply", options, place)
+    reply = required(row, "reply", options, place)
     found = {name: optional(row, name, options, where=place) for name in FIELDS}
     reward, own = number(found["reward"]), found["id"]
-    turns = turns_of((*prompt, *messages_of(said, "")))[1]
-    if isinstance(said, str):
+    turns = turns_of((*prompt, *messages_of(reply, "")))[1]
+    if isinstance(reply, str):
         ids: dict[str, Any] = {name: found[name] or () for name in ("prompt_ids", "token_ids", "logprobs")}
-        turns = single_turn(prompt, said, finish=found["finish"], **ids)
+        turns = single_turn(prompt, reply, finish=found["finish"], **ids)
     return Foreign(
         task=task_of(prompt, found["answer"], "" if own is None else str(own)),
         turns=turns,

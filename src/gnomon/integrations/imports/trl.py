@@ -32,7 +32,7 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
 
 def rollout(row: Row, place: str, options: Options) -> Foreign:
     prompt = messages_of(required(row, "prompt", options, place), "user")
-    said = required(row, "reply", options, place, "completion")
+    reply = required(row, "reply", options, place, "completion")
     answer = optional(row, "answer", options, where=place)
     values = {name: number(value) for name, value in others(row, KNOWN).items() if is_score(value)}
     parts = parts_of(values.items(), options.weights)
@@ -40,7 +40,7 @@ def rollout(row: Row, place: str, options: Options) -> Foreign:
         required(row, "reward", options, place)
     return Foreign(
         task=task_of(prompt, answer),
-        turns=single_turn(prompt, said) if isinstance(said, str) else turns_of((*prompt, *messages_of(said, "")))[1],
+        turns=single_turn(prompt, reply) if isinstance(reply, str) else turns_of((*prompt, *messages_of(reply, "")))[1],
         source=place,
         step=int(required(row, "step", options, place)),
         held_out=options.held_out,

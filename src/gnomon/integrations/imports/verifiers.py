@@ -95,12 +95,12 @@ def conversation(nodes: list[Row], finish: str | None) -> tuple[tuple[Message, .
     tokens: list[int] = []
     last = max((place for place, node in enumerate(nodes) if node.get("sampled")), default=-1)
     for place, node in enumerate(nodes):
-        own, said = list(node.get("token_ids") or ()), message(node.get("message") or {})
+        own, reply = list(node.get("token_ids") or ()), message(node.get("message") or {})
         if node.get("sampled"):
             first = next((at for at, sampled in enumerate(node.get("mask") or ()) if sampled), 0)
             turns += single_turn(
                 before,
-                said.content,
+                reply.content,
                 finish=finish if place == last else None,
                 prompt_ids=[*tokens, *own[:first]],
                 token_ids=own[first:],
@@ -108,7 +108,7 @@ def conversation(nodes: list[Row], finish: str | None) -> tuple[tuple[Message, .
             )
             before = []
         else:
-            before.append(said)
+            before.append(reply)
         tokens = [*tokens, *own]
     return (turns[0].messages if turns else tuple(before)), tuple(turns)
 
