@@ -22,7 +22,7 @@ from gnomon.engines.vllm.frames import Arrays, Message, receive, send
 __all__ = ["Gone", "Refused", "WorkerProcess"]
 
 Answer = tuple[Message, Arrays]
-LOOK = 0.2
+POLL_SECONDS = 0.2
 """Seconds between two checks for a worker that hangs."""
 END = 5.0
 """Seconds that a worker has to end by itself."""
@@ -102,7 +102,7 @@ class WorkerProcess:
         why = "its process ended"
         try:
             while True:
-                if watch.poll(LOOK * 1000):
+                if watch.poll(POLL_SECONDS * 1000):
                     self._give(*receive(self._channel))
                 elif self._calls and monotonic() - self._answered > self.patience:
                     why = f"it answered nothing for {self.patience:g} seconds"
