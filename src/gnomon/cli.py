@@ -166,8 +166,8 @@ def mismatch(
     from gnomon.config import Source, overrides, resolve
     from gnomon.launch.find import check_env_config, check_policy_config
 
-    given = Source({"policy": policy}, {"policy": f"the command line: {policy}"})
-    config, _ = resolve([given, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
+    supplied = Source({"policy": policy}, {"policy": f"the command line: {policy}"})
+    config, _ = resolve([supplied, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
     from gnomon.launch.mismatch import lines, lines_text
 
     if as_json:

@@ -135,7 +135,7 @@ class Server:
         from vllm.platforms import current_platform
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        given = {
+        settings = {
             **(whole_prompts(message["arguments"]) if current_platform.is_cpu() else {}),
             "generation_config": "vllm",
             "logprobs_mode": "processed_logprobs",
@@ -145,7 +145,7 @@ class Server:
             "worker_extension_cls": self.extension,
             **message["arguments"],
         }
-        self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**given))
+        self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
         await self.engine.collective_rpc("watch")
         return {"device": current_platform.device_type}, {}
 
