@@ -23,8 +23,8 @@ from gnomon.errors import GnomonError
 from gnomon.store import RunReader
 
 HERE = Path(__file__).parent
-EVERY = ["correctness", "exploit", "availability", "sentinels", "failure"]
-"""Axes of the audit before a run, all of whose findings are accepted: the audit refuses most of these runs."""
+EVERY = ["correctness", "exploit", "availability", "sentinels", "failure", "reward.weights"]
+"""Axes and rules of the audit before a run, all of whose findings are accepted; it refuses most of these runs."""
 COMMON: dict[str, Any] = {
     "threads": 1,
     "steps": 24,
