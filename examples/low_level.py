@@ -16,7 +16,7 @@ async def main(folder: str, steps: int) -> str:
     env, actor, learner, objective = parts.env, parts.actor, parts.learner, parts.objective
     key, held_out = gnomon.Key(config.seed), first(env.tasks("test"), config.eval.tasks)
     with gnomon.create(folder, config, parts) as store:
-        run = gnomon.Recorder(store, config, tell=print)
+        run = gnomon.Recorder(store, config, report=print)
         kept = (learner, actor, parts.credit)
         for step in run.steps(kept):
             with run.step(step) as log:

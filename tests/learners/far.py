@@ -26,7 +26,7 @@ PLAIN = {
     "gnomon.models.weights": {"Kind", "WeightsRef"},
     "gnomon.objectives.credit": {"Rollouts"},
     "gnomon.objectives.tokens": {"Denominators"},
-    "gnomon.stats": {"Max", "Mean", "Sum"},
+    "gnomon.stats": {"Max", "Mean", "Quantile", "Sum"},
     "collections": {"OrderedDict"},
     "numpy": {"dtype", "ndarray"},
     "numpy._core.multiarray": {"_reconstruct"},

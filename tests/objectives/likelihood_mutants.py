@@ -18,7 +18,6 @@ from gnomon.objectives import (
     Rollouts,
     Singleton,
     answer_likelihood,
-    given,
     leave_one_out,
     likelihood_on_answer,
     likelihood_throughout,
@@ -28,6 +27,7 @@ from gnomon.objectives import (
     successes,
     terminal,
     unclipped,
+    unit_advantage,
 )
 
 Weight = Callable[[Tensor], Tensor]
@@ -134,7 +134,7 @@ def likelihood_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "rewards claimed", name, replace(row, rewards=Rewards.REAL)
         yield "the target of successes claimed", name, replace(row, target=rft().target)
     row = CASES["rft"].row
-    yield "failures too", "rft", replace(row, advantage=given)
+    yield "failures too", "rft", replace(row, advantage=unit_advantage)
     yield "failures pushed down", "rft", replace(row, advantage=lambda rewards: 2 * successes(rewards) - 1)
     yield "real rewards let in", "rft", replace(row, advantage=raw)
     yield "all rewards claimed", "rft", replace(row, rewards=Rewards.REAL)

@@ -14,7 +14,7 @@ RENAMED = {
     "referee.memory_mib": "workers.memory_mib", "referee.retries": "workers.retries",
     "referee.failures": "workers.failures",
     "seats.opponent": "players.opponent", "seats.every": "players.every", "seats.keep": "players.keep",
-    "seats.baseline": "players.baseline", "env.said": "env.instruction",
+    "seats.baseline": "players.baseline",
 }  # fmt: skip
 """Former key to present one."""
 
