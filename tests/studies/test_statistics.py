@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gnomon.studies.statistics import Verdict, detectable, estimate, judge_above, judge_within, power
+from gnomon.studies.statistics import Conclusion, detectable, estimate, judge_above, judge_within, power
 
 STUDIES = 2000
 
@@ -24,8 +24,8 @@ def test_the_interval_is_students():
 
 def test_one_seed_says_nothing_of_scatter():
     assert estimate([0.3]).low == -math.inf
-    assert judge_above([5.0], 0.0) is Verdict.INCONCLUSIVE
-    assert judge_within([0.0], 1.0) is Verdict.INCONCLUSIVE
+    assert judge_above([5.0], 0.0) is Conclusion.INCONCLUSIVE
+    assert judge_within([0.0], 1.0) is Conclusion.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def drawn(effect: float, seeds: int) -> np.ndarray:
 def test_no_difference_gives_few_verdicts(seeds):
     """5 % of 2,000 are 100, with a standard deviation of 9.7; 120 is two of them above."""
     found = [judge_above(row.tolist(), 0.0) for row in drawn(0.0, seeds)]
-    assert sum(verdict is not Verdict.INCONCLUSIVE for verdict in found) <= 120
+    assert sum(verdict is not Conclusion.INCONCLUSIVE for verdict in found) <= 120
 
 
 @pytest.mark.parametrize("seeds", [3, 8])
 def test_the_stated_difference_is_found_with_the_stated_power(seeds):
     """80 % of 2,000 are 1,600, with a standard deviation of 17.9; 1,560 is 2.2 of them below."""
     found = [judge_above(row.tolist(), 0.0) for row in drawn(detectable(seeds), seeds)]
-    assert sum(verdict is Verdict.PASS for verdict in found) >= 1560
-    assert sum(verdict is Verdict.FAIL for verdict in found) <= 2
+    assert sum(verdict is Conclusion.PASS for verdict in found) >= 1560
+    assert sum(verdict is Conclusion.FAIL for verdict in found) <= 2
 
 
 @pytest.mark.parametrize("looks", [(4, 8), (3, 4, 5, 6, 7, 8, 9, 10)])
@@ -63,7 +63,7 @@ def test_stopping_early_by_the_rule_gives_no_more_false_verdicts(looks):
     wrong = 0
     for row in drawn(0.0, looks[-1]):
         shown = (judge_above(row[:count].tolist(), 0.0, 0.05 / len(looks)) for count in looks)
-        wrong += any(verdict is not Verdict.INCONCLUSIVE for verdict in shown)
+        wrong += any(verdict is not Conclusion.INCONCLUSIVE for verdict in shown)
     assert wrong <= 120
 
 
@@ -71,9 +71,9 @@ def test_equivalence_is_shown_within_the_margin_and_not_beyond():
     """The chance of a wrong PASS at the margin itself is at most 5 %: 100 of 2,000, 120 with scatter."""
     rng = random.Random(0)
 
-    def study(mean: float) -> Verdict:
+    def study(mean: float) -> Conclusion:
         return judge_within([rng.gauss(mean, 1.0) for _ in range(12)], 1.0)
 
-    assert sum(study(1.0) is Verdict.PASS for _ in range(STUDIES)) <= 120
-    assert sum(study(0.0) is Verdict.PASS for _ in range(200)) >= 150
-    assert sum(study(3.0) is Verdict.FAIL for _ in range(200)) >= 190
+    assert sum(study(1.0) is Conclusion.PASS for _ in range(STUDIES)) <= 120
+    assert sum(study(0.0) is Conclusion.PASS for _ in range(200)) >= 150
+    assert sum(study(3.0) is Conclusion.FAIL for _ in range(200)) >= 190

@@ -18,7 +18,7 @@ from gnomon.studies import Claim, Study, load
 from gnomon.studies.command import EXIT, listed, run_study, verify_study
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.outcome import brier, outcome
-from gnomon.studies.statistics import Verdict
+from gnomon.studies.statistics import Conclusion
 
 HEAD = "from gnomon.studies import Claim, Study, final, last_steps\n\n"
 COIN = (
@@ -71,7 +71,7 @@ def written(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(("shift", "verdict"), [(3, "PASS"), (-3, "FAIL"), (0, "INCONCLUSIVE")])
 def test_a_study_of_functions_is_decided_by_rule(tmp_path, capsys, shift, verdict):
     file = written(tmp_path, COIN.replace("SHIFT", str(shift)))
-    assert run_study(str(file), tmp_path / "coin", jobs=2) == EXIT[Verdict(verdict)]
+    assert run_study(str(file), tmp_path / "coin", jobs=2) == EXIT[Conclusion(verdict)]
     result = json.loads((tmp_path / "coin" / "result.json").read_text())
     assert result["verdict"] == verdict and len(result["claims"][0]["values"]) == 8
     out = capsys.readouterr().out
@@ -93,7 +93,7 @@ def test_the_same_study_gives_the_same_bytes(tmp_path):
 def whole(tmp_path_factory):
     """A study of runs that nobody touched."""
     folder = tmp_path_factory.mktemp("whole")
-    assert run_study(str(written(folder, RUNS)), folder / "rates", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
+    assert run_study(str(written(folder, RUNS)), folder / "rates", jobs=2) == EXIT[Conclusion.INCONCLUSIVE]
     return folder
 
 
@@ -113,12 +113,12 @@ def test_a_crash_counts_against_its_arm(tmp_path):
         'return {"heads": random.Random(-1', 'assert seed != 5\n    return {"heads": random.Random(-1'
     )
     file = written(tmp_path, crash)
-    assert run_study(str(file), tmp_path / "a", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
+    assert run_study(str(file), tmp_path / "a", jobs=2) == EXIT[Conclusion.INCONCLUSIVE]
     claim = StudyFolder(tmp_path / "a").result["claims"][0]
     assert claim["crashed"] == ["loaded/5"] and claim["mean"] is None
     assert "AssertionError" in StudyFolder(tmp_path / "a").crash(Cell("loaded", 5)).read_text()
     valued = crash.replace("    prediction", '    crashed={"heads": -1e9},\n    prediction')
-    assert run_study(str(written(tmp_path, valued)), tmp_path / "b", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
+    assert run_study(str(written(tmp_path, valued)), tmp_path / "b", jobs=2) == EXIT[Conclusion.INCONCLUSIVE]
     assert StudyFolder(tmp_path / "b").result["claims"][0]["values"]["5"] < -1e8
 
 
@@ -202,7 +202,7 @@ def test_a_study_killed_at_any_point_goes_on_and_ends_the_same(whole, tmp_path):
     while (left := using(tmp_path / "killed")) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
-    assert run_study(str(file), tmp_path / "killed" / "rates", jobs=2) == EXIT[Verdict.INCONCLUSIVE]
+    assert run_study(str(file), tmp_path / "killed" / "rates", jobs=2) == EXIT[Conclusion.INCONCLUSIVE]
     for name in ("result.json", "page.md", "claim-0.svg"):
         assert (tmp_path / "killed" / "rates" / name).read_bytes() == (whole / "rates" / name).read_bytes()
 
@@ -246,11 +246,11 @@ def test_the_rule(claim, values, verdict):
 def test_exact_numbers_have_no_scatter():
     measured = {"a": {0: {"m": 1e-12}}}
     found = outcome(claimed(Claim(measure="m", arm="a", within=1e-9), exact=True), measured, [0])
-    assert found.verdict is Verdict.PASS
+    assert found.verdict is Conclusion.PASS
 
 
 def test_the_score_of_a_prediction():
-    assert brier({"PASS": 0.7, "FAIL": 0.1, "INCONCLUSIVE": 0.2}, Verdict.PASS) == pytest.approx(0.09 + 0.01 + 0.04)
+    assert brier({"PASS": 0.7, "FAIL": 0.1, "INCONCLUSIVE": 0.2}, Conclusion.PASS) == pytest.approx(0.09 + 0.01 + 0.04)
 
 
 def test_every_study_that_ships_is_listed(tmp_path):

@@ -15,12 +15,12 @@ from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.outcome import Outcome, cells_of, measured_of, outcome, result_of, write_result
 from gnomon.studies.page import write_page
 from gnomon.studies.runs import Interrupted, run_cells
-from gnomon.studies.statistics import POWER, Verdict, detectable
+from gnomon.studies.statistics import POWER, Conclusion, detectable
 
 __all__ = ["EXIT", "listed", "listed_text", "run_study", "source_of", "verify_study"]
 
 LIBRARY = Path(__file__).with_name("library")
-EXIT = {Verdict.PASS: 0, Verdict.FAIL: 3, Verdict.INCONCLUSIVE: 4}
+EXIT = {Conclusion.PASS: 0, Conclusion.FAIL: 3, Conclusion.INCONCLUSIVE: 4}
 INTERRUPTED = 130
 
 
@@ -64,7 +64,7 @@ def looked(folder: StudyFolder, jobs: int) -> Outcome:
         seeds = study.seeds[:count]
         run_cells(folder, cells_of(study, seeds), jobs, Progress(folder, cells_of(study, study.seeds), jobs))
         found = outcome(study, measured_of(folder, seeds), seeds)
-        if found.verdict is not Verdict.INCONCLUSIVE:
+        if found.verdict is not Conclusion.INCONCLUSIVE:
             break
     return found
 
@@ -129,7 +129,7 @@ def listed(folder: Path = Path("studies")) -> list[dict[str, object]]:
 
 def listed_text() -> str:
     rows = [
-        f"{each['verdict']:<13}{each['date']:<12}{each['seeds']!s:>3} seeds  {each['command']}\n    {each['question']}"
+        f"{each['verdict']:<13}{each['date']:<12}seeds {each['seeds']!s:<3} {each['command']}\n    {each['question']}"
         for each in listed()
     ]
     return "\n".join(rows) or "There are no studies."

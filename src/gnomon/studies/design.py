@@ -42,8 +42,8 @@ class Claim:
     """Margin of a claim of no difference; takes the place of `above`."""
 
     def __str__(self) -> str:
-        what = f"{self.measure} of {self.arm}" + (f" less that of {self.than}" if self.than else "")
-        return f"{what} > {self.above:g}" if self.within is None else f"|{what}| < {self.within:g}"
+        what = f"{self.measure} of {self.arm}" + (f" minus that of {self.than}" if self.than else "")
+        return f"{what} > {self.above:g}" if self.within is None else f"abs({what}) < {self.within:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ class StudyFolder:
         """
         registration = folder / "registered.json"
         if not registration.exists():
-            load(source)  # Its mistakes are told before anything is written.
+            load(source)  # Its mistakes are reported before anything is written.
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, folder / "study.py")
             registered = {"sha256": sha256(source), "at": time.time()}

@@ -11,7 +11,7 @@ from typing import Any
 from gnomon.errors import RunError
 from gnomon.studies.design import Claim, Study
 from gnomon.studies.folder import Cell, StudyFolder
-from gnomon.studies.statistics import Estimate, Verdict, estimate, judge_above, judge_within
+from gnomon.studies.statistics import Conclusion, Estimate, estimate, judge_above, judge_within
 
 __all__ = ["Decided", "Outcome", "brier", "decided", "outcome", "result_of", "write_result"]
 
@@ -27,14 +27,14 @@ class Decided:
     values: Mapping[int, float]
     """By seed, the difference or the measure itself."""
     estimate: Estimate
-    verdict: Verdict
+    verdict: Conclusion
     crashed: Sequence[str]
     """Runs that crashed and that the claim counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    verdict: Verdict
+    verdict: Conclusion
     claims: Sequence[Decided]
     seeds: Sequence[int]
     measured: Measured
@@ -65,7 +65,9 @@ def outcome(study: Study, measured: Measured, seeds: Sequence[int]) -> Outcome:
     """The verdict after these seeds: PASS if every claim passes, FAIL if one fails, else INCONCLUSIVE."""
     claims = [decided(study, claim, measured, seeds) for claim in study.claims]
     verdicts = {found.verdict for found in claims}
-    whole = next((verdict for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) if verdict in verdicts), Verdict.PASS)
+    whole = next(
+        (verdict for verdict in (Conclusion.FAIL, Conclusion.INCONCLUSIVE) if verdict in verdicts), Conclusion.PASS
+    )
     return Outcome(verdict=whole, claims=claims, seeds=seeds, measured=measured)
 
 
@@ -82,7 +84,7 @@ def decided(study: Study, claim: Claim, measured: Measured, seeds: Sequence[int]
         blank = Estimate(
             mean=math.nan, low=-math.inf, high=math.inf, deviation=math.nan, seeds=len(seeds), level=1 - study.share
         )
-        return Decided(claim=claim, values=values, estimate=blank, verdict=Verdict.INCONCLUSIVE, crashed=crashed)
+        return Decided(claim=claim, values=values, estimate=blank, verdict=Conclusion.INCONCLUSIVE, crashed=crashed)
     return Decided(
         claim=claim,
         values=values,
@@ -98,19 +100,19 @@ def value(study: Study, claim: Claim, measured: Measured, arm: str, seed: int) -
     return study.crashed.get(claim.measure, math.nan) if found is None else found[claim.measure]
 
 
-def judged(claim: Claim, values: Sequence[float], alpha: float) -> Verdict:
+def judged(claim: Claim, values: Sequence[float], alpha: float) -> Conclusion:
     return (
         judge_above(values, claim.above, alpha) if claim.within is None else judge_within(values, claim.within, alpha)
     )
 
 
-def exactly(claim: Claim, values: Sequence[float]) -> Verdict:
+def exactly(claim: Claim, values: Sequence[float]) -> Conclusion:
     """Whether a claim on exact numbers holds for all of them."""
     holds = (x > claim.above if claim.within is None else abs(x) < claim.within for x in values)
-    return Verdict.PASS if all(holds) else Verdict.FAIL
+    return Conclusion.PASS if all(holds) else Conclusion.FAIL
 
 
-def brier(prediction: Mapping[str, float], verdict: Verdict) -> float:
+def brier(prediction: Mapping[str, float], verdict: Conclusion) -> float:
     """Σ (p − outcome)² over the three verdicts: 0 for certainty that was right, 2 for certainty that was wrong."""
     return math.fsum((chance - (name == verdict)) ** 2 for name, chance in prediction.items())
 

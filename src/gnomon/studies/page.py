@@ -69,9 +69,10 @@ def settings(values: Mapping[str, object]) -> str:
 
 
 def row(claim: Mapping[str, Any]) -> str:
-    ends = ", ".join("∞" if end is None else f"{end:+.4g}" for end in (claim["low"], claim["high"]))
+    low, high = claim["low"], claim["high"]
+    interval = "none" if low is None or high is None else f"[{low:+.4g}, {high:+.4g}]"
     mean = "–" if claim["mean"] is None else f"{claim['mean']:+.4g}"
-    return f"| {claim['claim']} | {claim['verdict']} | {mean} | [{ends}] | {', '.join(claim['crashed']) or '0'} |"
+    return f"| {claim['claim']} | {claim['verdict']} | {mean} | {interval} | {', '.join(claim['crashed']) or '0'} |"
 
 
 def plot(path: Path, claim: Mapping[str, Any], line: float, margin: float | None) -> None:
