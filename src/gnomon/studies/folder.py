@@ -14,6 +14,7 @@ from typing import Any
 
 from gnomon.errors import RunError
 from gnomon.store import RunReader, RunStatus, verify
+from gnomon.store.layout import JOURNAL
 from gnomon.studies.design import Study, load, sha256
 
 __all__ = ["Cell", "StudyFolder"]
@@ -54,7 +55,9 @@ class StudyFolder:
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, folder / "study.py")
             registered = {"sha256": sha256(source), "at": time.time()}
-            registration.write_text(json.dumps(registered, indent=2) + "\n")
+            part = registration.with_suffix(".part")  # A study may be killed while it writes.
+            part.write_text(json.dumps(registered, indent=2) + "\n")
+            part.rename(registration)
         found = cls(folder)
         found.require_unchanged(source)
         return found
@@ -102,7 +105,7 @@ class StudyFolder:
         """Whether there is nothing left to run."""
         if self.crash(cell).exists() or self.numbers(cell).exists():
             return True
-        if not (self.run(cell) / "recipe.toml").exists():
+        if not (self.run(cell) / JOURNAL).exists():
             return False
         with RunReader(self.run(cell)) as reader:
             return reader.status is RunStatus.FINISHED

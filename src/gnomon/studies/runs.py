@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import multiprocessing
 import os
@@ -18,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from gnomon.errors import GnomonError
+from gnomon.store.layout import JOURNAL
 from gnomon.studies.design import load, numbers_of
 from gnomon.studies.folder import Cell, StudyFolder
 
@@ -93,12 +95,15 @@ def end(processes: Sequence[BaseProcess]) -> None:
 
 def run_cell(folder: Path, cell: Cell) -> None:
     """In a process of its own: one run, or one call of an arm's function."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_the_study()
     os.setsid()  # A terminal's Ctrl-C reaches the study alone, which passes SIGTERM on.
     here = StudyFolder(folder)
     for path in (here.log(cell), here.crash(cell), here.numbers(cell), here.run(cell)):
         path.parent.mkdir(parents=True, exist_ok=True)
     with here.log(cell).open("a") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)  # A process of a study that was killed may need a moment to end.
+        if here.done(cell):
+            return
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
         try:
@@ -107,6 +112,14 @@ def run_cell(folder: Path, cell: Cell) -> None:
             text = str(error) if isinstance(error, GnomonError) else traceback.format_exc()
             here.crash(cell).write_text(text + "\n")
             sys.exit(CRASHED)
+
+
+def end_with_the_study() -> None:
+    """Have the kernel kill this process with the fork server, which ends when the study does."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    study = multiprocessing.parent_process()
+    if study is None or not study.is_alive():  # It was killed before the kernel was told.
+        os._exit(CRASHED)
 
 
 def made(folder: StudyFolder, cell: Cell) -> None:
@@ -121,7 +134,7 @@ def made(folder: StudyFolder, cell: Cell) -> None:
         part = folder.numbers(cell).with_suffix(".part")
         part.write_text(json.dumps(numbers, indent=2, sort_keys=True) + "\n")
         part.rename(folder.numbers(cell))
-    elif (run / "recipe.toml").exists():
+    elif (run / JOURNAL).exists():
         resume(run, Silent()).close()
     else:
         shutil.rmtree(run, ignore_errors=True)  # A run that was killed before it was one.
