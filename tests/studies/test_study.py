@@ -47,6 +47,10 @@ study = Study(
 RUNS = (
     HEAD
     + """
+def wrong(reader):
+    return float(reader.held_out["statuses"].get("wrong", 0))
+
+
 study = Study(
     question="Does training at a rate of nearly zero gain less?",
     why="A study of runs: two arms, two seeds, two steps each.",
@@ -54,7 +58,7 @@ study = Study(
     settings={"steps": 2, "prompts": 2, "group": 2, "eval.tasks": 4, "workers.count": 1},
     arms={"still": {"lr": 1e-9}, "moving": {"lr": 1e-3}},
     seeds=(0, 1),
-    measures={"final": final, "entropy": last_steps("entropy", 1)},
+    measures={"final": final, "entropy": last_steps("entropy", 1), "wrong": wrong},
     claims=[Claim(measure="final", arm="moving", than="still")],
     prediction={"PASS": 0.1, "FAIL": 0.1, "INCONCLUSIVE": 0.8},
 )
