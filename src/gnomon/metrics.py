@@ -27,6 +27,8 @@ METRICS: Mapping[str, str] = {
     "mismatch/kl": "Mean KL divergence from the sampler to the learner per token (k3), in nats.",
     "mismatch/outside": "Fraction of tokens whose ratio of learner to sampler is below 0.5 or above 2.",
     "mismatch/token": "Id of the token with the largest difference.",
+    "staleness": "Mean age of the weights that sampled a token, in optimiser steps; where `rollout.lag` is not 0.",
+    "staleness_max": "Largest age of those weights.",
     "engine/restarts": "Worker processes of the engine that were replaced because they ended or hung.",
     "engine/resampled": "Completions that were requested again because their worker was replaced.",
     "entropy": "Mean entropy of the next-token distribution at the trained tokens, in nats.",

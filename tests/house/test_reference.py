@@ -44,12 +44,13 @@ def test_every_error_of_the_package_is_there():
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """What two runs record that differ in everything that brings metrics of its own."""
+    """What runs record that differ in everything that brings metrics of its own."""
     small = {"rollout": {"prompts": 4, "group": 4, "max_tokens": 24}, "eval": {"tasks": 4}, "steps": 2, "threads": 1}
     refilled = {**small, "rollout": {**small["rollout"], "refill": 1}}
     kinds = (
         {**small, "objective": "ppo", "optim": {"epochs": 2}, "regularize": {"kl": 0.01, "estimator": "full"}},
         {**refilled, "objective": "maxrl", "env": {"format": 0.0}},
+        {**small, "rollout": small["rollout"] | {"lag": 1}},
     )
     found: dict[str, set[str]] = {"metrics": set(), "evaluation": set(), "timings": set()}
     for place, settings_ in enumerate(kinds):

@@ -19,6 +19,7 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     Of an objective that was passed as an object nothing is known here.
     """
     yield from engine(config, origins)
+    yield from lag(config, origins)
     if config.objective.type.startswith(OBJECT):
         yield from sizes(config, origins)
         return
@@ -51,6 +52,29 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             f"engine.python cannot be used with engine.type={kind}",
             where=origins.get("engine.python", "engine.python"),
             fix=f"engine.type=vllm, or leave out engine.python for {kind}",
+        )
+
+
+def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Sampling ahead with what cannot be had ahead."""
+    if not config.rollout.lag:
+        return
+    where = origins.get("rollout.lag", "rollout.lag")
+    if config.engine.type == "vllm":
+        yield ConfigError(
+            "E046",
+            "rollout.lag needs the embedded engine",
+            where=where,
+            why="the batches that are sampled ahead have different weights, each in an engine of its own",
+            fix="engine=embedded, or rollout.lag=0",
+        )
+    if config.players.opponent == "past":
+        yield ConfigError(
+            "E046",
+            "rollout.lag cannot be combined with players.opponent=past",
+            where=where,
+            why="a batch that is sampled ahead would meet opponents that are not trained yet",
+            fix='rollout.lag=0, or players.opponent="" or a model folder',
         )
 
 

@@ -88,6 +88,9 @@ class Rollout(Section):
     """Most times per step that groups with all replies right or all wrong are replaced by new tasks (DAPO)."""
     candidates: Annotated[int, Field(ge=1)] = 1
     """Tasks sampled per task that is trained on. Those with the least certain replies are kept."""
+    lag: Annotated[int, Field(ge=0)] = 0
+    """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
+    are trained. 0 samples every step with the newest weights."""
 
 
 class Workers(Section):

@@ -25,12 +25,14 @@ from gnomon.launch.loops import finished
 from gnomon.launch.makers import (
     engine_facts,
     make_actor,
+    make_batches,
     make_engine,
     make_learner,
     make_objective,
     make_observers,
     make_schedule,
     make_tasks,
+    make_workers,
     measured,
 )
 from gnomon.launch.manifest import changes, manifest, opening
@@ -48,6 +50,7 @@ from gnomon.objectives import Objective
 from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose
 from gnomon.rollout.actor import Actor, Progress, unseen
+from gnomon.rollout.batches import Batches
 from gnomon.rollout.credit import Crediting
 from gnomon.store import Observer, Record, Recorded, Run, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
@@ -71,6 +74,7 @@ class Parts:
     env: Env
     """What is trained on; it may hold only some tasks of the environment."""
     actor: Actor
+    batches: Batches
     learner: Learner
     objective: Objective
     credit: Crediting
@@ -97,9 +101,12 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner)
     if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
         engine.policy.share_base(learner.policy)
+    workers = make_workers(config, env)
+    actor = make_actor(config, tasks, row, engine, tokenizer, renderer, learner, workers=workers, progress=progress)
     return Parts(
         env=tasks,
-        actor=make_actor(config, tasks, row, engine, tokenizer, renderer, learner, played=env, progress=progress),
+        actor=actor,
+        batches=make_batches(config, tasks, row, actor, learner),
         learner=learner,
         objective=row,
         credit=Crediting(row, shared=config.players.baseline == "shared"),
@@ -117,6 +124,7 @@ def built(
     try:
         yield parts
     finally:
+        parts.batches.close()
         if passed.engine is None:
             parts.engine.close()
 
@@ -227,7 +235,9 @@ def resume(
         first = opening(config, env) | {name: reader.genesis[name] for name in REGISTERED if name in reader.genesis}
         store.append([Record(kind="genesis", body=first)])  # E403 if recipe or model have changed.
         if parts.engine.tier is Tier.MEASURED:
-            parts.actor.earlier = Recorded(folder, lambda split, index: parts.env.tasks(split)[index], store.note)
+            earlier = Recorded(folder, lambda split, index: parts.env.tasks(split)[index], store.note)
+            for actor in (parts.actor, *parts.batches.actors):
+                actor.earlier = earlier
         for difference in changes(reader.manifest, now | {"objects": source_of(passed)}):
             teller.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, console, passed.observers)
@@ -253,6 +263,7 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
         config,
         env=parts.env,
         actor=parts.actor,
+        batches=parts.batches,
         learner=parts.learner,
         objective=parts.objective,
         credit=parts.credit,

@@ -64,6 +64,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     del body["rollout"]["seconds"], body["workers"]["count"]
     del body["policy"]["activation_checkpointing"], body["policy"]["device"]
+    if not config.rollout.lag:
+        del body["rollout"]["lag"]
     if not config.policy.lora.rank:
         del body["policy"]["lora"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]

@@ -14,6 +14,7 @@ from gnomon.keys import Key
 from gnomon.learners.base import Learner
 from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor
+from gnomon.rollout.batches import Batches
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.failures import judged
 from gnomon.rollout.packing import pack
@@ -30,6 +31,7 @@ async def train(
     *,
     env: Env,
     actor: Actor,
+    batches: Batches,
     learner: Learner,
     objective: Objective,
     credit: Crediting,
@@ -41,19 +43,23 @@ async def train(
     Every `eval.every` steps, and before the first one (the baseline), the policy is evaluated on held-out tasks. A run
     that is asked to stop ends between two steps, with a checkpoint.
     """
-    key, kept = Key(config.seed), (learner, actor, credit)
+    key, kept = Key(config.seed), (learner, actor, batches, credit)
     tasks, held_out = env.tasks("train"), first(env.tasks("test"), config.eval.tasks)
+
+    def order(step: int) -> tuple[list[tuple[int, Task]], Key]:
+        chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step), config.rollout.tasks)
+        return chosen, key.at("rollouts", step=step)
+
     for step in run.steps(kept):
         with run.step(step) as log:
             weights = learner.publish()
             await actor.sync(weights, step)
             if due(config.eval.every, step):
                 log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
-            chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step), config.rollout.tasks)
-            groups = await actor.collect(chosen, key.at("rollouts", step=step))
+            groups = await batches.take(step, weights, order)
             log.rollouts(groups)
-            log.stats(actor.counts())
-            batch = pack(judged(groups), sampling=actor.sampling, exact=actor.exact, limit=actor.longest)
+            log.stats(batches.counts())
+            batch = pack(judged(groups), sampling=actor.sampling, exact=batches.exact, limit=actor.longest)
             batch = credit(batch, learner, updates=config.optim.updates)
             log.credit(batch)
             parts = batch.updates(config.optim.epochs, config.optim.minibatches, key.at("updates", step=step))

@@ -1,6 +1,7 @@
 """The parts of a run, each made from its settings: the only place that names concrete classes."""
 
 from gnomon.launch.makers.actor import make_actor
+from gnomon.launch.makers.batches import make_batches
 from gnomon.launch.makers.engine import engine_facts, make_engine, measured
 from gnomon.launch.makers.learner import make_learner, make_schedule
 from gnomon.launch.makers.objective import make_objective
@@ -11,6 +12,7 @@ from gnomon.launch.makers.workers import make_workers
 __all__ = [
     "engine_facts",
     "make_actor",
+    "make_batches",
     "make_engine",
     "make_learner",
     "make_objective",

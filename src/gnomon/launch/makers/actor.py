@@ -8,9 +8,9 @@ from gnomon.config import RunConfig
 from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
 from gnomon.envs.base import Env
+from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError
 from gnomon.launch.makers.policy import make_device, make_policy, make_precision
-from gnomon.launch.makers.workers import make_workers
 from gnomon.learners.base import Learner
 from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
@@ -40,11 +40,10 @@ def make_actor(
     renderer: Renderer,
     learner: Learner,
     *,
-    played: Env,
+    workers: EnvWorkers,
     progress: Progress = unseen,
 ) -> Actor:
-    """Args: played: the environment that the workers play; `env` may hold only some of its tasks."""
-    workers = make_workers(config, played)
+    """Args: workers: they play the environment of which `env` may hold only some tasks."""
     own = Own(engine, renderer, workers.players)
     return Actor(
         env,

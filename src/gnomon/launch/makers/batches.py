@@ -1,0 +1,50 @@
+"""When batches are sampled: as their steps begin, or ahead of them by engines of their own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gnomon.config import RunConfig
+from gnomon.engines.base import Engine
+from gnomon.engines.embedded import Embedded
+from gnomon.envs.base import Env
+from gnomon.errors import ConfigError
+from gnomon.launch.makers.actor import make_actor
+from gnomon.launch.makers.engine import make_embedded
+from gnomon.learners.base import Learner
+from gnomon.learners.local import LocalLearner
+from gnomon.objectives import Objective
+from gnomon.rollout.actor import Actor
+from gnomon.rollout.batches import Ahead, Batches, InTurn
+
+__all__ = ["make_batches"]
+
+
+def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner) -> Batches:
+    """Args: actor: the one that evaluates; those that sample ahead share its workers.
+
+    Raises: ConfigError E046 for a lag with an engine that cannot be made several times.
+    """
+    lag = min(config.rollout.lag, config.budget.steps)
+    if not lag:
+        return InTurn(actor)
+    if not isinstance(actor.engine, Embedded):
+        raise ConfigError(
+            "E046",
+            "rollout.lag needs the embedded engine",
+            where=f"engine {type(actor.engine).__name__}",
+            why="the batches that are sampled ahead have different weights, each in an engine of its own",
+            fix="engine=embedded, or rollout.lag=0",
+        )
+    engines = [twin(actor.engine, config, learner) for _ in range(lag + 1)]
+    make = partial(make_actor, config, env, row, tokenizer=actor.tokenizer, renderer=actor.renderer, learner=learner)
+    return Ahead([make(engine=engine, workers=actor.workers) for engine in engines], config.budget.steps)
+
+
+def twin(engine: Embedded, config: RunConfig, learner: Learner) -> Engine:
+    """Another engine with the same settings, on the tier that was measured."""
+    found = make_embedded(config)
+    found.tier = engine.tier
+    if isinstance(learner, LocalLearner):
+        found.policy.share_base(learner.policy)
+    return found

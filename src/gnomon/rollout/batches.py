@@ -1,0 +1,238 @@
+"""When the batches of a run are sampled: each when it is needed, or some while earlier ones are trained.
+
+With a lag of S, batch k is sampled with the weights that k − S batches have trained, so sampling never waits for the
+batches between them. Which rollouts make a batch, and with which weights, follows from its number alone: not from the
+clock, the number of processes, or which episode ends first. So a run with a lag repeats its bytes too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from gnomon.keys import Key
+from gnomon.models.weights import Kind, WeightsRef
+from gnomon.rollout.actor import Actor
+from gnomon.stats import Max, Mean, Stats, merge
+from gnomon.types import Group, Task
+
+__all__ = ["Ahead", "Batches", "InTurn", "Order"]
+
+T = TypeVar("T")
+
+Order = Callable[[int], tuple[Sequence[tuple[int, Task]], Key]]
+"""Returns the tasks of a batch, each with its index in the split, and the key of the batch's draws."""
+
+OPEN = "ahead.json"
+"""File of a checkpoint: with which weights the unfinished batches are sampled."""
+
+
+class Batches(Protocol):
+    """The rollouts of consecutive steps."""
+
+    @property
+    def actors(self) -> Sequence[Actor]:
+        """Those that sample the batches."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether the sampler's log-probabilities must be equal in every bit to those of the weights being trained."""
+        ...
+
+    async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
+        """The groups of a step. Args: weights: those that the step begins with."""
+        ...
+
+    def counts(self) -> Stats:
+        """Metrics of the batch that was taken last."""
+        ...
+
+    def save_state(self, folder: Path) -> None:
+        """Write the state for the next steps of a run into a checkpoint."""
+        ...
+
+    def load_state(self, folder: Path) -> None:
+        """Restore the state from a checkpoint."""
+        ...
+
+    def close(self) -> None:
+        """End what is still being sampled."""
+        ...
+
+
+class InTurn:
+    """Every batch is sampled when its step begins, with the newest weights. Args: actor: it holds them already."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actors = (actor,)
+
+    @property
+    def exact(self) -> bool:
+        return self.actors[0].exact
+
+    async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
+        tasks, key = order(step)
+        return await self.actors[0].collect(tasks, key)
+
+    def counts(self) -> Stats:
+        return self.actors[0].counts()
+
+    def save_state(self, folder: Path) -> None:
+        """Nothing: no batch is unfinished between two steps."""
+
+    def load_state(self, folder: Path) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing is being sampled between two steps."""
+
+
+class Ahead:
+    """Batches are sampled while earlier ones are trained, in a thread of their own.
+
+    Args:
+        actors: lag + 1, each with an engine of its own, because unfinished batches have different weights.
+        steps: number of batches of the run.
+    """
+
+    exact = False
+    """A batch is trained by later weights than those that sampled it."""
+
+    def __init__(self, actors: Sequence[Actor], steps: int) -> None:
+        self.actors, self.lag, self.steps = tuple(actors), len(actors) - 1, steps
+        self._open: dict[int, tuple[WeightsRef, Future[list[Group]]]] = {}
+        """Unfinished batches, by step, with their weights."""
+        self._restored: dict[int, WeightsRef] = {}
+        """Weights of batches that were unfinished at the checkpoint, by step."""
+        self._stats: Stats = {}
+        self._thread: LoopThread | None = None
+
+    async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
+        missing = [k for k in range(step, min(step + self.lag + 1, self.steps)) if k not in self._open]
+        held = weights.copied() if any(k not in self._restored for k in missing) else weights
+        for k in missing:
+            self._begin(k, self._restored.pop(k, held), order)
+        _, future = self._open[step]
+        groups = await asyncio.wrap_future(future)
+        del self._open[step]
+        self._stats = staleness(groups, weights.version)
+        return groups
+
+    def _begin(self, step: int, weights: WeightsRef, order: Order) -> None:
+        self._thread = self._thread or LoopThread()
+        actor, (tasks, key) = self.actors[step % len(self.actors)], order(step)
+
+        async def sampled() -> list[Group]:
+            await actor.sync(weights, step)
+            return await actor.collect(tasks, key)
+
+        self._open[step] = weights, self._thread.submit(sampled())
+
+    def counts(self) -> Stats:
+        found = self._stats
+        for actor in self.actors:
+            found = merge(found, actor.counts())
+        return found
+
+    def save_state(self, folder: Path) -> None:
+        """Write the weights of the unfinished batches, each version once: they are sampled again after a resume."""
+        held = {step: weights for step, (weights, _) in self._open.items()} | self._restored
+        versions = {weights.version: weights for weights in held.values()}
+        for version, weights in versions.items():
+            save_file({name: value.contiguous() for name, value in weights.read().items()}, folder / file_of(version))
+        body = {
+            "batches": {str(step): weights.version for step, weights in held.items()},
+            "versions": {str(version): facts(weights) for version, weights in versions.items()},
+        }
+        (folder / OPEN).write_text(json.dumps(body, sort_keys=True))
+
+    def load_state(self, folder: Path) -> None:
+        body = json.loads((folder / OPEN).read_text())
+        versions = {int(name): held(found, folder) for name, found in body["versions"].items()}
+        self._restored = {int(step): versions[version] for step, version in body["batches"].items()}
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = None
+        self._open.clear()
+
+
+class LoopThread:
+    """An event loop that runs in a thread of its own, with the caller's number of torch's threads."""
+
+    def __init__(self) -> None:
+        self._loop, threads = asyncio.new_event_loop(), torch.get_num_threads()
+
+        def body() -> None:
+            torch.set_num_threads(threads)
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_forever()
+
+        self._thread = threading.Thread(target=body, name="gnomon-ahead", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin a coroutine."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """Cancel what runs, and end the thread."""
+
+        async def cancel() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        self.submit(cancel()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def staleness(groups: Sequence[Group], version: int) -> Stats:
+    """How many optimiser steps older than `version` the weights of sampled tokens are."""
+    found: Stats = {}
+    for completion in (turn.completion for group in groups for rollout in group.rollouts for turn in rollout.turns):
+        behind, tokens = version - completion.version, len(completion.token_ids)
+        found = merge(found, {"staleness": Mean(float(behind * tokens), tokens), "staleness_max": Max(float(behind))})
+    return found
+
+
+def file_of(version: int) -> str:
+    return f"ahead-{version}.safetensors"
+
+
+def facts(weights: WeightsRef) -> dict[str, Any]:
+    """A version without its tensors."""
+    return {
+        "kind": weights.kind.value,
+        "base": weights.base,
+        "version": weights.version,
+        "probe": weights.probe,
+        "probe_logp": weights.probe_logp,
+    }
+
+
+def held(found: dict[str, Any], folder: Path) -> WeightsRef:
+    """A version from a checkpoint, with its tensors in memory, because the checkpoint may be deleted."""
+    ref = WeightsRef(
+        kind=Kind(found["kind"]),
+        base=found["base"],
+        version=found["version"],
+        tensors=folder / file_of(found["version"]),
+        probe=tuple(found["probe"]),
+        probe_logp=tuple(found["probe_logp"]),
+    )
+    return replace(ref, tensors=load_file(folder / file_of(ref.version)))
