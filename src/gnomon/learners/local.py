@@ -21,6 +21,7 @@ from gnomon.learners.critic import Critic
 from gnomon.learners.mismatch import mismatch
 from gnomon.learners.not_finite import not_finite
 from gnomon.learners.scatter import SuccessScatter
+from gnomon.models.kernels import add_in_order
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score, text_logp, text_pass
 from gnomon.models.weights import WeightsRef
@@ -81,6 +82,7 @@ class LocalLearner:
         critic: Critic | None = None,
         published: Path | None = None,
     ) -> None:
+        add_in_order()
         self.policy, self.reference, self.critic, self.published = policy, reference, critic, published
         self.version, self.terms, settings = 0, terms or Terms(), optimizer or Adam()
         if self.terms.full_kl and reference is None:

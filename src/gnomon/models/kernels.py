@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["settle"]
+__all__ = ["add_in_order", "settle"]
 
 
 def settle() -> None:
@@ -17,3 +17,14 @@ def settle() -> None:
     Source: github.com/pytorch/pytorch/issues/188792.
     """
     torch.cos(torch.zeros(1, device="cpu"))
+
+
+def add_in_order() -> None:
+    """Have torch add values with equal indices in their order, for this process.
+
+    By default a gradient of `x[index]` with several threads is added by atomic operations, in the order in which the
+    threads come to them: beside busy processes one run in three had other bits. Operations that have no repeatable
+    form, on some devices, only warn.
+    """
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
