@@ -27,4 +27,4 @@ def add_in_order() -> None:
     form, on some devices, only warn.
     """
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # Of its module class.
