@@ -2,8 +2,8 @@
 
     python benchmarks/lag.py
 
-Each verdict sleeps for a log-normal time, as that of a remote judge would. The lags take turns. Printed are the medians
-over the steps of a run, from the one on at which all batches of the lag are open.
+Each verdict of training sleeps for a log-normal time, as that of a remote judge would; those of the audit before it do
+not. The lags take turns. A step's seconds are the mean over the whole run, evaluations included.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gnomon
 from gnomon.envs.char_count import CharCount
+from gnomon.store import EvaluationRecord, RunStatus, StepRecord
 from gnomon.types import Task
 
 
@@ -27,18 +30,38 @@ from gnomon.types import Task
 class Judged(CharCount):
     """A verdict takes `median` seconds at its median; the tail is that of a log-normal with σ = 1."""
 
-    median: float = 0.0
+    median: float
+    mark: Path
+    """Verdicts sleep where this file exists."""
 
     def check(self, task: Task, answer: str) -> bool:
-        if self.median:
+        if self.mark.exists():
             time.sleep(self.median * random.SystemRandom().lognormvariate(0.0, 1.0))
         return super().check(task, answer)
 
 
-def steps(folder: Path, lag: int, median: float, count: int) -> tuple[list[float], float]:
-    """Seconds of every step but the first ones, which fill the queue, and the final pass@1."""
+@dataclass(frozen=True)
+class Started:
+    """An observer that has verdicts sleep from the run's start on."""
+
+    mark: Path
+
+    def start(self, manifest: Mapping[str, Any]) -> None:
+        self.mark.touch()
+
+    def step(self, record: StepRecord) -> None: ...
+
+    def evaluation(self, record: EvaluationRecord) -> None: ...
+
+    def finish(self, status: RunStatus) -> None: ...
+
+
+def steps(folder: Path, lag: int, median: float, count: int) -> tuple[float, float]:
+    """Mean seconds of a step over the whole run, and the final pass@1."""
+    mark = folder.with_suffix(".started")
     with gnomon.train(
-        Judged(median=median),
+        Judged(median=median, mark=mark),
+        observers=[Started(mark)],
         run=folder,
         quiet=True,
         steps=count,
@@ -47,9 +70,9 @@ def steps(folder: Path, lag: int, median: float, count: int) -> tuple[list[float
         workers={"count": 16},
         objective="grpo",
     ) as run:
-        timings = [timing["seconds"] for timing in run.timings()]
+        seconds = statistics.fmean(timing["seconds"] for timing in run.timings())
         assert run.held_out is not None
-        return timings[lag + 2 :], run.held_out["pass_at"]["1"]["value"]
+        return seconds, run.held_out["pass_at"]["1"]["value"]
 
 
 def main() -> None:
@@ -65,8 +88,8 @@ def main() -> None:
         for turn in range(options.rounds):
             for lag in options.lags:
                 seconds, score = steps(Path(folder) / f"{lag}-{turn}", lag, options.median, options.steps)
-                found[lag] += seconds
-                print(f"lag {lag}  {statistics.median(seconds):.2f} s a step   final pass@1 {score:.2f}", flush=True)
+                found[lag].append(seconds)
+                print(f"lag {lag}  {seconds:.2f} s a step   final pass@1 {score:.2f}", flush=True)
     base = statistics.median(found[options.lags[0]])
     for lag, seconds in found.items():
         print(f"lag {lag}  {statistics.median(seconds):.2f} s   {base / statistics.median(seconds):.2f} x")

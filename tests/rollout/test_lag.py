@@ -117,11 +117,9 @@ def test_neither_clock_nor_processes_decide(tmp_path, monkeypatch):
 
 
 SCRIPT = """
-import sys, gnomon
-from gnomon.envs.char_count import CharCount
+import os, sys, gnomon
 if __name__ == "__main__":
     folder = sys.argv[1]
-    import os
     if os.path.exists(folder + "/journal.db"):
         gnomon.resume(folder).close()
     else:
@@ -129,7 +127,7 @@ if __name__ == "__main__":
 """
 
 
-def test_killed_at_any_point_it_ends_the_same(tmp_path):
+def test_killed_three_times_it_ends_the_same(tmp_path):
     """SIGKILL after each of the first checkpoints and before any, while batches are open."""
     whole = trained(tmp_path / "whole", 2)
     script = tmp_path / "go.py"

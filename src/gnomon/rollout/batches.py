@@ -12,7 +12,6 @@ import json
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -119,9 +118,9 @@ class Ahead:
 
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
         missing = [k for k in range(step, min(step + self.lag + 1, self.steps)) if k not in self._open]
-        held = weights.copied() if any(k not in self._restored for k in missing) else weights
+        newest = weights.copied() if any(k not in self._restored for k in missing) else weights
         for k in missing:
-            self._begin(k, self._restored.pop(k, held), order)
+            self._begin(k, self._restored.pop(k, newest), order)
         _, future = self._open[step]
         groups = await asyncio.wrap_future(future)
         del self._open[step]
@@ -146,19 +145,19 @@ class Ahead:
 
     def save_state(self, folder: Path) -> None:
         """Write the weights of the unfinished batches, each version once: they are sampled again after a resume."""
-        held = {step: weights for step, (weights, _) in self._open.items()} | self._restored
-        versions = {weights.version: weights for weights in held.values()}
+        unfinished = {step: weights for step, (weights, _) in self._open.items()} | self._restored
+        versions = {weights.version: weights for weights in unfinished.values()}
         for version, weights in versions.items():
             save_file({name: value.contiguous() for name, value in weights.read().items()}, folder / file_of(version))
         body = {
-            "batches": {str(step): weights.version for step, weights in held.items()},
+            "batches": {str(step): weights.version for step, weights in unfinished.items()},
             "versions": {str(version): facts(weights) for version, weights in versions.items()},
         }
         (folder / OPEN).write_text(json.dumps(body, sort_keys=True))
 
     def load_state(self, folder: Path) -> None:
         body = json.loads((folder / OPEN).read_text())
-        versions = {int(name): held(found, folder) for name, found in body["versions"].items()}
+        versions = {int(name): stored(found, folder) for name, found in body["versions"].items()}
         self._restored = {int(step): versions[version] for step, version in body["batches"].items()}
 
     def close(self) -> None:
@@ -225,14 +224,13 @@ def facts(weights: WeightsRef) -> dict[str, Any]:
     }
 
 
-def held(found: dict[str, Any], folder: Path) -> WeightsRef:
+def stored(found: dict[str, Any], folder: Path) -> WeightsRef:
     """A version from a checkpoint, with its tensors in memory, because the checkpoint may be deleted."""
-    ref = WeightsRef(
+    return WeightsRef(
         kind=Kind(found["kind"]),
         base=found["base"],
         version=found["version"],
-        tensors=folder / file_of(found["version"]),
+        tensors=load_file(folder / file_of(found["version"])),
         probe=tuple(found["probe"]),
         probe_logp=tuple(found["probe_logp"]),
     )
-    return replace(ref, tensors=load_file(folder / file_of(ref.version)))

@@ -118,7 +118,7 @@ def end_with_the_study() -> None:
     """Have the kernel kill this process with the fork server, which ends when the study does."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     study = multiprocessing.parent_process()
-    if study is None or not study.is_alive():  # It was killed before the kernel was told.
+    if study is None or not study.is_alive():  # It ended before the request to the kernel.
         os._exit(CRASHED)
 
 
