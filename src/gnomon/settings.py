@@ -187,6 +187,9 @@ class RolloutSettings(TypedDict, total=False):
     """Most times per step that groups with all replies right or all wrong are replaced by new tasks (DAPO)."""
     candidates: int
     """Tasks sampled per task that is trained on. Those with the least certain replies are kept."""
+    lag: int
+    """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
+    are trained. 0 samples every step with the newest weights."""
 
 
 class WorkersSettings(TypedDict, total=False):
