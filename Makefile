@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test quick test-all check format kill bench programs clean
+.PHONY: demo test quick test-all check docs format kill bench programs clean
 
 demo: $(STAMP)
 	@rm -rf runs/demo
@@ -35,6 +35,11 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The pages of docs/ as a site that loads nothing from another host. A broken link is an error.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -q -W -n --keep-going docs build/docs
+	@echo "open:   build/docs/index.html"
 
 kill: $(STAMP)
 	$(BIN)/python benchmarks/kill.py

@@ -7,8 +7,9 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from typing import TypeVar
 
 import pytest
@@ -19,6 +20,8 @@ from gnomon.sandbox.probe import capabilities
 
 PACKAGES = {"bwrap": "bubblewrap", "bc": "bc", "vim": "vim", "chromium": "chromium"}
 """Programs that some tests need (`@pytest.mark.needs("bwrap")`), with the packages that hold them."""
+EXTRAS = {"sphinx": "docs"}
+"""Python packages that some tests need in the same way, with the extra of this project that holds them."""
 ALL = "GNOMON_TEST_ALL"
 """Variable that makes it a failure if a program is not there. Without it, the tests that need one are left out."""
 
@@ -28,14 +31,23 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def installed(program: str) -> bool:
+    if program in EXTRAS:
+        return find_spec(program) is not None
     return any(map(shutil.which, (program, f"{program}-browser")))
 
 
 def pytest_configure() -> None:
-    missing = [program for program in PACKAGES if not installed(program)]
+    missing = [program for program in (*PACKAGES, *EXTRAS) if not installed(program)]
     if os.environ.get(ALL) and missing:
-        packages = " ".join(PACKAGES[program] for program in missing)
-        raise pytest.UsageError(f"{ALL} is set and {', '.join(missing)} cannot be found: apt-get install {packages}")
+        raise pytest.UsageError(f"{ALL} is set and {', '.join(missing)} cannot be found: {installation(missing)}")
+
+
+def installation(missing: Iterable[str]) -> str:
+    """The commands that install programs and packages."""
+    packages = " ".join(PACKAGES[program] for program in missing if program in PACKAGES)
+    extras = ",".join(EXTRAS[program] for program in missing if program in EXTRAS)
+    commands = [f"apt-get install {packages}"] * bool(packages) + [f'pip install -e ".[{extras}]"'] * bool(extras)
+    return "; ".join(commands)
 
 
 @cache
@@ -104,7 +116,6 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
             terminalreporter.write_line(words.format(passed=passed, failed=failed, all=passed + failed))
     reasons = (str(report.longrepr[-1]) for report in terminalreporter.stats.get("skipped", []))
     lacking = Counter(reason.rpartition(" needs ")[2] for reason in reasons if " needs " in reason)
-    if left_out := {program: count for program, count in lacking.items() if program in PACKAGES}:
+    if left_out := {program: count for program, count in lacking.items() if program in PACKAGES | EXTRAS}:
         words = ", ".join(f"{count} without {program}" for program, count in left_out.items())
-        packages = " ".join(PACKAGES[program] for program in left_out)
-        terminalreporter.write_line(f"tests left out: {words} (apt-get install {packages})")
+        terminalreporter.write_line(f"tests left out: {words} ({installation(left_out)})")
