@@ -8,6 +8,7 @@ Every name of `public` is imported from here; torch is imported with the first o
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,4 +19,6 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> object:
     if name.startswith("_") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if find_spec(f"{__name__}.{name}"):  # `from gnomon.objectives import penalties` asks here, then imports the module.
+        raise AttributeError(f"module {__name__!r} has not imported its module {name!r} yet")
     return getattr(importlib.import_module("gnomon.objectives.public"), name)

@@ -178,7 +178,6 @@ from gnomon.objectives.row import (
     Ratio,
     Scope,
     Singleton,
-    row,
     row_of,
 )
 from gnomon.objectives.shaping import less_overlong, soft_overlong
@@ -508,7 +507,6 @@ __all__ = [
     "rft",
     "rl2ml",
     "rloo",
-    "row",
     "row_of",
     "running_mean",
     "sample_standardised",

@@ -37,7 +37,6 @@ __all__ = [
     "Ratio",
     "Scope",
     "Singleton",
-    "row",
     "row_of",
 ]
 
