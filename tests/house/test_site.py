@@ -45,7 +45,8 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
     done = build(DOCS, tmp_path)
     assert done.returncode == 0, done.stderr
     pages = sorted(tmp_path.rglob("*.html"))
-    sources = [page.relative_to(DOCS).with_suffix(".html") for page in DOCS.rglob("*.md")]
+    written = [*DOCS.rglob("*.md"), *DOCS.glob("notebooks/*.ipynb")]
+    sources = [page.relative_to(DOCS).with_suffix(".html") for page in written]
     assert {tmp_path / source for source in sources} <= set(pages)
     for page in pages:
         reader = Loaded()
@@ -62,7 +63,8 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
 
 def test_the_index_lists_every_page_once():
     listed = re.findall(r"^- \[.+?\]\((.+?)\)", (DOCS / "index.md").read_text("utf-8"), re.M)
-    assert sorted(listed) == sorted({page.name for page in DOCS.glob("*.md")} - {"index.md"})
+    pages = {page.relative_to(DOCS).as_posix() for page in (*DOCS.glob("*.md"), *DOCS.glob("notebooks/*.ipynb"))}
+    assert sorted(listed) == sorted(pages - {"index.md"})
 
 
 @pytest.mark.needs("sphinx")
