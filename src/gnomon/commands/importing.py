@@ -31,14 +31,23 @@ def import_rollouts(
         list[str] | None, typer.Option(metavar="NAME=WEIGHT", help="Weight of a reward function; can be repeated.")
     ] = None,
     held_out: Annotated[bool, typer.Option("--held-out", help="All rollouts are those of evaluations.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Import what is written from now on, until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
     """Read rollouts of another trainer into a run folder, to view, report, verify and replay them."""
     from gnomon.integrations.imports.files import Options
-    from gnomon.launch.importing import imported
+    from gnomon.launch.importing import followed, imported
 
     options = Options(columns=texts(fields, "argument"), weights=numbers(weight), held_out=held_out)
-    facts = imported(source, folder, format, correct, options)
+    if follow:
+        from gnomon.launch.interrupt import stop_on_interrupt
+
+        if not as_json:
+            put(f"following {source} until Ctrl-C; in another terminal: gnomon view {folder}", flush=True)
+        with stop_on_interrupt() as stop:
+            facts = followed(source, folder, format, correct, options, stop, None if as_json else line)
+    else:
+        facts = imported(source, folder, format, correct, options)
     if as_json:
         put(json.dumps(facts))
         return
@@ -46,6 +55,10 @@ def import_rollouts(
     if not correct:
         put('no verdicts, and no alarms that need them: state a rule with --correct "reward >= 1"')
     put(f"next: gnomon show {folder}")
+
+
+def line(step: int) -> None:
+    put(f"step {step} is stored", flush=True)
 
 
 def texts(words: list[str] | None, where: str) -> dict[str, str]:

@@ -1,27 +1,24 @@
-"""Ctrl-C: the first ends a run after the present step, saved; the second ends it now."""
+"""Ctrl-C: the first ends a run after the present step, saved, or a log that is followed; the second ends it now."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from gnomon.training import Recorder
 
-__all__ = ["gentle_interrupt"]
+__all__ = ["Stop", "gentle_interrupt", "stop_on_interrupt"]
 
 NOTICE = b"\nStopping after this step. Once more to stop now; gnomon resume goes on from the last checkpoint.\n"
 
 
 @contextmanager
 def gentle_interrupt(recorder: Recorder) -> Iterator[None]:
-    """Within it, the first SIGINT or SIGTERM lets the run end after this step; the second raises KeyboardInterrupt.
-
-    Signals reach the main thread only: in any other thread this changes nothing.
-    """
+    """Within it, the first SIGINT or SIGTERM lets the run end after this step; the second raises KeyboardInterrupt."""
 
     def handler(number: int, frame: FrameType | None) -> None:
         if recorder.stop:
@@ -29,6 +26,34 @@ def gentle_interrupt(recorder: Recorder) -> Iterator[None]:
         recorder.stop = True
         os.write(2, NOTICE)
 
+    with handled(handler):
+        yield
+
+
+class Stop:
+    """Whether to stop. No lock is taken, so a signal may set it at any moment."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Stop]:
+    """What the first SIGINT or SIGTERM sets; the second raises KeyboardInterrupt."""
+    stop = Stop()
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    with handled(handler):
+        yield stop
+
+
+@contextmanager
+def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Signals reach the main thread only: in any other thread this changes nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

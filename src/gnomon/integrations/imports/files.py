@@ -7,14 +7,31 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ConfigError, ResourceError
 
-__all__ = ["Options", "Row", "files", "json_rows", "optional", "parquet_rows", "required", "rows"]
+__all__ = ["Options", "Position", "Row", "files", "json_rows", "optional", "parquet_rows", "required", "rows"]
 
 Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Position:
+    """How much of a file was read."""
+
+    offset: int = 0
+    """In bytes, of a file of lines."""
+    number: int = 0
+    """Of rows, or of lines with the empty ones."""
+    ended: bool = True
+    """Whether the last line that was read has its end."""
+    rows: set[str] = field(default_factory=set)
+    """The rows themselves, for a format that may log one twice."""
+    changed: int = 0
+    """When a Parquet file that was read to its end had been written, in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +44,13 @@ class Options:
     """Weight of each part of the reward, if not 1."""
     held_out: bool = False
     """Whether all rollouts are those of evaluations."""
+    positions: dict[Path, Position] | None = None
+    """How much of each file was read, if more is written to them. Then a line that is not complete, or a Parquet file
+    without its footer, is left for the next time."""
+
+    def position(self, path: Path) -> Position:
+        """Where to go on in a file; its readers move it."""
+        return Position() if self.positions is None else self.positions.setdefault(path, Position())
 
 
 def files(source: Path, pattern: str) -> list[Path]:
@@ -49,40 +73,64 @@ def natural(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
-def rows(path: Path) -> Iterator[tuple[str, Row]]:
+def rows(path: Path, options: Options) -> Iterator[tuple[str, Row]]:
     """The rows of a Parquet file or of lines of JSON, each after its place."""
-    return parquet_rows(path) if path.suffix == ".parquet" else json_rows(path)
+    return parquet_rows(path, options) if path.suffix == ".parquet" else json_rows(path, options)
 
 
-def json_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Raises: ConfigError E064 for a line that is not a JSON object."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
+def json_rows(path: Path, options: Options) -> Iterator[tuple[str, Row]]:
+    """Raises: ConfigError E064 for a line that is not a JSON object, and a file that became shorter."""
+    at = options.position(path)
+    with path.open("rb") as lines:
+        if lines.seek(0, SEEK_END) < at.offset:
+            raise unreadable(str(path), f"it was {at.offset} bytes long and is shorter now")
+        lines.seek(at.offset)
+        for line in lines:
+            text, ended = line.decode("utf-8", "replace").strip(), line.endswith(b"\n")
+            if options.positions is not None and not ended and not is_object(text):
+                return
+            at.offset, at.number, at.ended = at.offset + len(line), at.number + at.ended, ended
+            if not text:
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(text)
             except ValueError as error:
-                raise unreadable(f"{path}, line {number}", str(error)) from error
+                raise unreadable(f"{path}, line {at.number}", str(error)) from error
             if not isinstance(row, dict):
-                raise unreadable(f"{path}, line {number}", f"a line is an object, not a {type(row).__name__}")
-            yield f"{path.name}:{number}", row
+                raise unreadable(f"{path}, line {at.number}", f"a line is an object, not a {type(row).__name__}")
+            yield f"{path.name}:{at.number}", row
 
 
-def parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
+def is_object(text: str) -> bool:
+    """Whether a line without its end is complete: no part of a JSON object is one."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def parquet_rows(path: Path, options: Options) -> Iterator[tuple[str, Row]]:
     """Raises: ConfigError E064; ResourceError E505 without pyarrow."""
     if find_spec("pyarrow") is None:
         fix = 'pip install "gnomon[parquet]"'
         raise ResourceError("E505", "reading this file needs the package pyarrow", where=str(path), fix=fix)
     import pyarrow.parquet as pq
 
-    number = 0
+    at, number = options.position(path), 0
+    changed = path.stat().st_mtime_ns
+    if at.changed == changed:
+        return
     try:
         for batch in pq.ParquetFile(path).iter_batches(1000):
             for row in batch.to_pylist():
                 number += 1
-                yield f"{path.name}:{number}", row
+                if number > at.number:
+                    at.number = number
+                    yield f"{path.name}:{number}", row
+        at.changed = changed
     except (OSError, ValueError) as error:  # pyarrow's own errors are values
+        if options.positions is not None:
+            return
         raise unreadable(str(path), str(error)) from error
 
 

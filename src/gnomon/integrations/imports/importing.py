@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from gnomon.integrations.imports.files import Options
 from gnomon.integrations.imports.rollout import Foreign
 from gnomon.integrations.imports.run import ImportedRun
 
-__all__ = ["FORMATS", "Format", "import_rollouts", "require_format"]
+__all__ = ["FORMATS", "Format", "Steps", "import_rollouts", "require_format"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +58,44 @@ def import_rollouts(source: Path, run: ImportedRun, format: str, options: Option
     """
     how = require_format(format)
     rollouts = how.read(source, options)
-    before = -1
-    for step, some in steps(rollouts if how.by_step else sorted(rollouts, key=attrgetter("step"))):
-        if step < before:
-            raise ConfigError(
-                "E067", f"step {step} follows step {before}", where=some[0].source,
-                why="the files of a log are read in the order of the numbers in their names",
-                fix="import the folder of one training run",
-            )  # fmt: skip
-        before = step
-        trained = [each for each in some if not each.held_out]
-        if measured := [each for each in some if each.held_out]:
-            run.evaluation(step, measured)
-        if trained:
-            run.step(step, trained)
+    steps = Steps(run)
+    for each in rollouts if how.by_step else sorted(rollouts, key=attrgetter("step")):
+        steps.add(each)
+    steps.end()
     if not run.rollouts:
         raise ConfigError("E065", "the log holds no rollouts", where=str(source), fix="check --format and the path")
 
 
-def steps(rollouts: Iterable[Foreign]) -> Iterator[tuple[int, list[Foreign]]]:
-    for step, some in groupby(rollouts, attrgetter("step")):
-        yield step, list(some)
+class Steps:
+    """Gathers the rollouts of a step, and stores them when the next step begins."""
+
+    def __init__(self, run: ImportedRun) -> None:
+        self.run = run
+        self.step = -1
+        """The newest step, which may not be complete."""
+        self._waiting: list[Foreign] = []
+
+    def add(self, each: Foreign) -> None:
+        """Raises: ConfigError E067 for a rollout of an earlier step than the newest."""
+        if each.step < self.step:
+            raise ConfigError(
+                "E067", f"step {each.step} follows step {self.step}", where=each.source,
+                why="the files of a log are read in the order of the numbers in their names",
+                fix="import the folder of one training run, after its end and without --follow",
+            )  # fmt: skip
+        if each.step > self.step:
+            self.end()
+            self.step = each.step
+        self._waiting.append(each)
+
+    def end(self) -> None:
+        """Store the newest step as it is."""
+        trained = [each for each in self._waiting if not each.held_out]
+        if measured := [each for each in self._waiting if each.held_out]:
+            self.run.evaluation(self.step, measured)
+        if trained:
+            self.run.step(self.step, trained)
+        self._waiting = []
 
 
 def digests(source: Path) -> dict[str, str]:

@@ -31,7 +31,7 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
     """The rollouts of a file, or of all files below a folder. Fields that are numbers may be named by a rule."""
     pattern = "*.parquet" if source.suffix == ".parquet" else "*.jsonl"
     for path in files(source, pattern):
-        for place, row in rows(path):
+        for place, row in rows(path, options):
             yield rollout(row, place, options)
 
 

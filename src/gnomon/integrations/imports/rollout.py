@@ -104,9 +104,9 @@ def message(row: Row) -> Message:
 
 
 def messages_of(value: Any, role: str) -> tuple[Message, ...]:
-    """Messages from a text or a list of chat messages. Args: role: who says a text."""
-    if isinstance(value, str):
-        return (Message(role=role, content=value),)
+    """Messages from a text, a number or a list of chat messages. Args: role: who says a text."""
+    if isinstance(value, str | int | float):
+        return (Message(role=role, content=str(value)),)
     return tuple(message(each) for each in value)
 
 

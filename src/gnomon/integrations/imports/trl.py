@@ -22,11 +22,12 @@ KNOWN = ("step", "prompt", "completion", "advantage")
 def read(source: Path, options: Options) -> Iterator[Foreign]:
     """The rollouts of a completions folder, or of one of its files. A row that is logged twice counts once."""
     for path in files(source, "completions_*.parquet"):
-        seen = set[str]()
-        for place, row in rows(path):
+        at = options.position(path)
+        at.number = 0  # TRL may write a file again, with the rows at other places.
+        for place, row in rows(path, options):
             text = json.dumps(row, sort_keys=True, default=str)
-            if text not in seen:
-                seen.add(text)
+            if text not in at.rows:
+                at.rows.add(text)
                 yield rollout(row, place, options)
 
 

@@ -25,7 +25,7 @@ def read(source: Path, options: Options) -> Iterator[Foreign]:
     for path in files(source, "traces.jsonl"):
         if path.parent.name == "effective":
             continue
-        for place, row in json_rows(path):
+        for place, row in json_rows(path, options):
             traces = required(row, "traces", options, place)
             for number_, trace in enumerate(traces):
                 of = place if len(traces) == 1 else f"{place}:{number_}"

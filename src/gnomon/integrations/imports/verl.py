@@ -20,7 +20,7 @@ KNOWN = ("input", "output", "gts", "score", "step", "uid", "request_id")
 def read(source: Path, options: Options) -> Iterator[Foreign]:
     """The rollouts of a folder of dumps, or of one file."""
     for path in files(source, "*.jsonl"):
-        for place, row in json_rows(path):
+        for place, row in json_rows(path, options):
             yield rollout(row, place, options)
 
 
