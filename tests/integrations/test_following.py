@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from gnomon.errors import ConfigError
+from gnomon.integrations.imports import trl
 from gnomon.integrations.imports.files import Options
 from gnomon.launch import importing
 from gnomon.launch.importing import followed, imported
@@ -128,23 +129,18 @@ def test_a_step_is_stored_when_the_next_begins_and_can_be_read_at_once(tmp_path)
 
 def test_a_parquet_file_of_trl_that_is_written_again_adds_only_what_is_new(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    out, live, facts = tmp_path / "completions", tmp_path / "live", []
-    out.mkdir()
+    path, options = tmp_path / "completions_00001.parquet", Options(positions={})
 
-    def write(step: int, replies: list[str]) -> None:
-        rows = [{"step": step, "prompt": "q", "completion": reply, "right": 1.0, "advantage": 0.0} for reply in replies]
-        pq.write_table(pa.Table.from_pylist(rows), out / f"completions_{step:05d}.parquet")
+    def read_after(*replies: str) -> list[str]:
+        rows = [{"step": 1, "prompt": "q", "completion": reply, "right": 1.0, "advantage": 0.0} for reply in replies]
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return [each.turns[0].completion.text for each in trl.read(tmp_path, options)]
 
-    with following(out, live, "trl", Options(), facts):
-        (out / "completions_00001.parquet").write_bytes(b"PAR1 half")
-        time.sleep(0.05)
-        write(1, ["a", "b"])
-        time.sleep(0.05)
-        write(1, ["b", "c"])  # The first row was pushed out.
-        time.sleep(0.05)
-        write(2, ["d"])
-        waited(lambda: steps_of(live) == 1)
-    assert [(each[1], each[4]) for each in table(live)] == [(1, "a"), (1, "b"), (1, "c"), (2, "d")]
+    path.write_bytes(b"PAR1 half")
+    assert list(trl.read(tmp_path, options)) == []
+    assert read_after("a", "b") == ["a", "b"]
+    assert list(trl.read(tmp_path, options)) == []
+    assert read_after("b", "c") == ["c"]  # The first row was pushed out.
 
 
 @pytest.mark.parametrize(
