@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from gnomon.errors import ConfigError
+from gnomon.integrations.imports import following as module
 from gnomon.integrations.imports import trl
 from gnomon.integrations.imports.files import Options
-from gnomon.launch import importing
+from gnomon.integrations.verl import record
 from gnomon.launch.importing import followed, imported
-from gnomon.launch.interrupt import Stop
 from gnomon.store import RunReader, verify
 from gnomon.store.columns import rollout_table
 
@@ -58,26 +58,26 @@ def table(folder: Path) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    monkeypatch.setattr(importing, "SECONDS", 0.01)
+    monkeypatch.setattr(module, "SECONDS", 0.01)
 
 
 @contextmanager
-def following(source: Path, folder: Path, format: str, options: Options, facts: list[Any]) -> Iterator[Stop]:
+def following(source: Path, folder: Path, format: str, options: Options, facts: list[Any]) -> Iterator[None]:
     """In a thread, until the block ends. Args: facts: gets the result, or the error."""
-    stop = Stop()
+    stop = threading.Event()
 
     def run() -> None:
         try:
-            facts.append(followed(source, folder, format, "reward >= 1", options, stop, None))
+            facts.append(followed(source, folder, format, "reward >= 1", options, stop.is_set))
         except ConfigError as error:
             facts.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield stop
+        yield
     finally:
-        stop.asked = True
+        stop.set()
         thread.join(60)
         assert not thread.is_alive()
 
@@ -177,7 +177,7 @@ def test_an_error_keeps_what_was_stored(tmp_path):
 
 def test_logs_that_are_complete_only_at_their_end_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="E072"):
-        followed(tmp_path, tmp_path / "live", "inspect", "", Options(), Stop(), None)
+        followed(tmp_path, tmp_path / "live", "inspect", "", Options(), lambda: True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,3 +192,40 @@ def test_the_command_ends_by_ctrl_c(tmp_path):
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0 and "step 0 is stored" in out and "8 rollouts of jsonl in 2 steps" in out
     assert len(table(live)) == 8 and verify(live)
+
+
+def test_the_recorder_of_verl_follows_its_dump(tmp_path):
+    """The dump of a step is one file of lines, written by a thread of the trainer; the trainer knows nothing of it."""
+    dump = tmp_path / "out/rollouts"
+    with record(dump, tmp_path / "run", correct="score > 0"):
+        dump.mkdir(parents=True)
+        for step in (1, 2, 3):
+            text = "".join(json.dumps({**verl_row(step, n), "acc": n % 2 == 1}) + "\n" for n in range(4))
+            (dump / f"{step}.jsonl").write_text(text)
+    rows = table(tmp_path / "run")
+    assert [each[1] for each in rows] == [1] * 4 + [2] * 4 + [3] * 4
+    assert [each[6] for each in rows] == ["wrong", "correct"] * 6
+    with RunReader(tmp_path / "run") as reader:
+        assert reader.status == "finished" and reader.imported == "verl"
+    assert verify(tmp_path / "run")
+
+
+def test_a_recording_that_fails_does_not_stop_the_trainer(tmp_path):
+    dump, after = tmp_path / "rollouts", False
+    dump.mkdir()
+    (dump / "1.jsonl").write_text(json.dumps({"input": "q", "output": "a", "step": 1}) + "\n")
+    with pytest.warns(UserWarning, match=r"E062.*'score'"), record(dump, tmp_path / "run"):
+        after = True
+    assert after and not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match="E060"), record(dump, tmp_path / "run", correct="score is high"):
+        raise AssertionError("the trainer must not begin")
+
+
+def test_an_error_of_the_trainer_is_its_own_and_the_steps_are_kept(tmp_path):
+    dump = tmp_path / "rollouts"
+    with pytest.raises(ZeroDivisionError), record(dump, tmp_path / "run"):
+        lines = "".join(json.dumps(verl_row(1, n)) + "\n" for n in range(4))
+        dump.mkdir()
+        (dump / "1.jsonl").write_text(lines)
+        raise ZeroDivisionError
+    assert len(table(tmp_path / "run")) == 4

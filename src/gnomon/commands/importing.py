@@ -45,7 +45,7 @@ def import_rollouts(
         if not as_json:
             put(f"following {source} until Ctrl-C; in another terminal: gnomon view {folder}", flush=True)
         with stop_on_interrupt() as stop:
-            facts = followed(source, folder, format, correct, options, stop, None if as_json else line)
+            facts = followed(source, folder, format, correct, options, lambda: stop.asked, silent if as_json else line)
     else:
         facts = imported(source, folder, format, correct, options)
     if as_json:
@@ -55,6 +55,10 @@ def import_rollouts(
     if not correct:
         put('no verdicts, and no alarms that need them: state a rule with --correct "reward >= 1"')
     put(f"next: gnomon show {folder}")
+
+
+def silent(step: int) -> None:
+    pass
 
 
 def line(step: int) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -14,16 +12,13 @@ from uuid import uuid4
 from gnomon.errors import ConfigError
 from gnomon.integrations.imports import ImportedRun, import_rollouts
 from gnomon.integrations.imports.files import Options
-from gnomon.integrations.imports.importing import Format, Steps, digests, require_format
-from gnomon.integrations.imports.rollout import Foreign
-from gnomon.launch.interrupt import Stop
+from gnomon.integrations.imports.following import follow
+from gnomon.integrations.imports.importing import digests, require_format
 from gnomon.monitoring.alarms import alarms
 from gnomon.store import RunReader, require_free
 
 __all__ = ["followed", "imported"]
 
-SECONDS = 0.5
-"""Between two looks at a log that is followed."""
 PATTERNS = {"completions_*.parquet": "trl", "traces.jsonl": "verifiers", "*.eval": "inspect", "[0-9]*.jsonl": "verl"}
 """Formats by the names of the files that they consist of."""
 
@@ -42,9 +37,8 @@ def imported(source: Path, folder: Path, format: str, correct: str, options: Opt
     try:
         with ImportedRun(fresh, format=format, correct=correct, facts={"files": files}) as run:
             import_rollouts(source, run, format, options)
+            note_alarms(run)
             with RunReader(fresh) as reader:
-                for alarm in alarms(reader):
-                    run.store.note("alarm", alarm.body())
                 steps = reader.steps
         if folder.exists():
             folder.rmdir()
@@ -60,59 +54,19 @@ def followed(
     format: str,
     correct: str,
     options: Options,
-    stop: Stop,
-    stored: Callable[[int], None] | None,
+    stop: Callable[[], bool],
+    stored: Callable[[int], None] = lambda step: None,
 ) -> dict[str, Any]:
-    """Import a log while it is written, until `stop` is set. A step is stored when a rollout of a later one was read.
-
-    What is not complete waits: a line without its end, a Parquet file without its footer, a source that does not exist.
-    At the end the newest step is stored as it is. An error keeps the steps that were stored.
-
-    Args: stored: gets the number of each step that was stored before the end.
-    Raises: as `imported`; ConfigError E072 for logs of Inspect. Without a stored rollout, no folder remains.
-    """
+    """Import a log while it is written, with its alarms at the end. Args and Raises: as `follow`."""
     format = format or recognised(source)
-    how, options, newest = require_format(format), replace(options, positions={}), -1
-    if format == "inspect":
-        raise ConfigError(
-            "E072", "logs of Inspect cannot be followed", where="--follow",
-            why="Inspect completes a log when its evaluation ends", fix="import them without --follow",
-        )  # fmt: skip
-    require_free(folder)
-    run = ImportedRun(folder, format=format, correct=correct, facts={"followed": True})
-    try:
-        with run:
-            steps, last = Steps(run), False
-            while not last:
-                last = stop.asked  # Asked first, so that what was written before the end is read.
-                for each in unread(how, source, options):
-                    steps.add(each)
-                    if stored and newest not in (-1, steps.step):
-                        stored(newest)
-                    newest = steps.step
-                if not last:
-                    time.sleep(SECONDS)
-            steps.end()
-            if not run.rollouts:
-                raise ConfigError("E065", "the log holds no rollouts", where=str(source), fix="check --format")
-            run.store.note("followed", {"files": digests(source)})
-            with RunReader(folder) as reader:
-                for alarm in alarms(reader):
-                    run.store.note("alarm", alarm.body())
-                number = reader.steps
-    finally:
-        if not run.rollouts:
-            rmtree(folder, ignore_errors=True)
-    return {"run": str(folder), "format": format, "rollouts": run.rollouts, "steps": number}
+    found = follow(source, folder, format, correct, options, stop, stored, note_alarms)
+    return {"run": str(folder), "format": format, **found}
 
 
-def unread(how: Format, source: Path, options: Options) -> Iterator[Foreign]:
-    """The rollouts that were written since the last time; none while there is no file."""
-    try:
-        yield from how.read(source, options)
-    except ConfigError as error:
-        if error.code != "E063":
-            raise
+def note_alarms(run: ImportedRun) -> None:
+    with RunReader(run.store.folder) as reader:
+        for alarm in alarms(reader):
+            run.store.note("alarm", alarm.body())
 
 
 def recognised(source: Path) -> str:
