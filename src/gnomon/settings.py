@@ -100,6 +100,7 @@ Objective = Literal[
     "reinforce_pp_baseline",
     "reinforce_pp_loo",
     "reinforce_rej",
+    "remax",
     "rft",
     "rl2ml",
     "rloo",

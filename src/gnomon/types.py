@@ -342,6 +342,9 @@ class Group:
     rollouts: tuple[Rollout, ...]
     spare: bool = False
     """Sampled, recorded and counted, but not trained on."""
+    greedy: Rollout | None = None
+    """One more rollout, of temperature 0, for an objective that compares the others with it. It is recorded, and
+    neither counted nor trained on."""
 
     @property
     def rewards(self) -> tuple[float, ...]:
@@ -350,7 +353,8 @@ class Group:
     @property
     def judged(self) -> bool:
         """Whether every rollout was judged. Other groups are never trained on."""
-        return all(rollout.verdict.status is not Status.FAILED for rollout in self.rollouts)
+        compared = self.rollouts if self.greedy is None else (*self.rollouts, self.greedy)
+        return all(rollout.verdict.status is not Status.FAILED for rollout in compared)
 
     def card(self) -> Card:
         """The task, and a row for each rollout."""

@@ -142,6 +142,9 @@ CASES = [
 REWARDS = ((1.0, 0.5, 0.0), (0.0, 0.0, 0.0), (0.0, 1.0, 1.0), (1.0, 0.0, 0.25))
 """Of every group: the second one has nothing to teach by itself."""
 
+GREEDY = (0.5, 0.25, 0.0, 1.0)
+"""Of the greedy rollout of every group."""
+
 SILENT = (3, 0)
 """A player whose turn never came: group and sample."""
 
@@ -202,7 +205,8 @@ def groups(case: Case, data: Data, rewards: Rewards) -> tuple[Group, ...]:
                 extracted=rollout.verdict.extracted,
             )
             rollouts.append(replace(rollout, verdict=verdict))
-        found.append(replace(group, rollouts=tuple(rollouts)))
+        greedy = Verdict(status=Status.WRONG, parts=(Part(name="test", value=GREEDY[place]),))
+        found.append(replace(group, rollouts=tuple(rollouts), greedy=replace(group.rollouts[0], verdict=greedy)))
     return tuple(found)
 
 

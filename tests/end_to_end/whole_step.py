@@ -112,6 +112,9 @@ class Step:
             lengths=torch.tensor([[r.tokens for r in rollouts] for rollouts in merged]),
             answers=torch.tensor(answers),
             baseline=torch.full_like(rewards, self.past),
+            greedy=torch.tensor(
+                [[of.greedy.reward for of in same for _ in of.rollouts] for same in self.merged]
+            ).double(),
             player=torch.tensor([[r.player for r in rollouts] for rollouts in merged]),
             longest=torch.tensor([[self.longest(r) for r in rollouts] for rollouts in merged]),
             finished=torch.tensor(

@@ -24,6 +24,7 @@ from gnomon.objectives import (
     clipped_or_shaped,
     entropy_weighted,
     filtered,
+    greedy_centred,
     leave_one_out,
     mean_centred,
     no_ratio,
@@ -133,6 +134,7 @@ def context_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "the bent one claimed", "seed_grpo_loo", replace(others, target=own.target)
     yield from filter_mutants()
     yield from past_mutants()
+    yield from greedy_mutants()
     yield from demonstration_mutants()
 
 
@@ -188,6 +190,33 @@ def past_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "raw singleton claimed", "rae", replace(row, singleton=Singleton.RAW)
     yield "ratio missing", "rae", replace(row, ratio=no_ratio)
     yield "half the gradient claimed", "rae", replace(row, target=CASES["reinforce_centred"].row.target)
+
+
+def greedy_added(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    assert rollouts.greedy is not None
+    return greedy_centred(replace(rollouts, greedy=-rollouts.greedy), advantage)
+
+
+def greedy_of_the_step(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    """One greedy answer taken for all tasks."""
+    assert rollouts.greedy is not None
+    return greedy_centred(replace(rollouts, greedy=rollouts.greedy[:1].expand_as(rollouts.rewards)), advantage)
+
+
+def above_greedy(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    return greedy_centred(rollouts, advantage).clamp(min=0)
+
+
+def greedy_mutants() -> Iterator[tuple[str, str, Objective]]:
+    row = CASES["remax"].row
+    yield "baseline missing", "remax", replace(row, credit=terminal)
+    for wrong in (greedy_added, greedy_of_the_step, above_greedy, past_centred):
+        yield wrong.__name__, "remax", replace(row, credit=wrong)
+    yield "centred too", "remax", replace(row, advantage=mean_centred)
+    yield "no baseline claimed", "remax", replace(row, baseline=Baseline.NONE)
+    yield "raw singleton claimed", "remax", replace(row, singleton=Singleton.RAW)
+    yield "a clip", "remax", replace(row, ratio=partial(ppo_clip, low=0.2, high=0.2))
+    yield "half the gradient claimed", "remax", replace(row, target=CASES["reinforce_centred"].row.target)
 
 
 def shown(tokens: Tokens, weight: Tensor) -> Tensor:

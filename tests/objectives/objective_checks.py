@@ -37,7 +37,7 @@ from gnomon.objectives import (
     token_mean,
 )
 from gnomon.objectives.exact import declared_gradient, moments, shapes
-from gnomon.objectives.world import PAST, Outcomes, World, correct, graded, outcomes, outcomes_for, world
+from gnomon.objectives.world import GREEDY, PAST, Outcomes, World, correct, graded, outcomes, outcomes_for, world
 
 Reward = Callable[[str], float]
 
@@ -52,6 +52,7 @@ def earned(row: Objective, rewards: Tensor) -> Tensor:
         lengths=torch.ones(rewards.shape, dtype=torch.int64),
         answers=torch.arange(rewards.numel()).reshape(rewards.shape),
         baseline=torch.full_like(rewards, PAST),
+        greedy=torch.full_like(rewards, GREEDY),
         segment=nothing.long(),
         segment_rewards=rewards[..., None],
         values=nothing,
@@ -500,6 +501,7 @@ def check_shift(case: Case, steps: Sequence[Step]) -> None:
                 before,
                 rewards=[[reward + 3.0 for reward in group] for group in step.rewards],
                 early=[[[reward + 3.0 for reward in rollout] for rollout in group] for group in step.early],
+                greedy=[[reward + 3.0 for reward in group] for group in step.greedy],
             )
             if refused(case, after.rewards):
                 return

@@ -30,6 +30,13 @@ def reinforce_loss(step: Step, logp: Tensor) -> Tensor:
     return total / len(step.rollouts())
 
 
+def remax_loss(step: Step, logp: Tensor) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        total = total + (step.rewards[g][i] - step.greedy[g][i]) * logp[tokens].sum()
+    return total / len(step.rollouts())
+
+
 def rloo_loss(step: Step, logp: Tensor) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():

@@ -34,6 +34,8 @@ class Step:
     """Three rewards per rollout, as its segments end."""
     past: list[list[float]]
     """What the run's past expects of each rollout."""
+    greedy: list[list[float]]
+    """What the greedy rollout of its task earned, for each rollout."""
     values: list[float]
     demonstrated: list[list[bool]]
     segments: int = 3
@@ -50,6 +52,7 @@ class Step:
             lengths=torch.tensor(self.lengths),
             answers=torch.tensor(self.answers),
             baseline=torch.tensor(self.past, dtype=dtype),
+            greedy=torch.tensor(self.greedy, dtype=dtype),
             demonstrated=torch.tensor(self.demonstrated),
             segment=torch.tensor([part for _, _, row in self.rollouts() for part in self.parts(len(row))]).long(),
             segment_rewards=torch.tensor(self.early, dtype=dtype),
@@ -67,7 +70,7 @@ class Step:
 
         moved = {
             n: [[g[i] for i in places] for g in getattr(self, n)]
-            for n in ("rewards", "lengths", "answers", "early", "past", "demonstrated")
+            for n in ("rewards", "lengths", "answers", "early", "past", "greedy", "demonstrated")
         }
         return replace(
             self,
@@ -79,7 +82,8 @@ class Step:
         """One group of the step, as a step of its own."""
         mine = [t for g, _, row in self.rollouts() for t in row if g == group]
         alone = {
-            n: [getattr(self, n)[group]] for n in ("rewards", "lengths", "answers", "early", "past", "demonstrated")
+            n: [getattr(self, n)[group]]
+            for n in ("rewards", "lengths", "answers", "early", "past", "greedy", "demonstrated")
         }
         return replace(
             self,
@@ -150,6 +154,7 @@ def make_step(
         answers=[[draw.randrange(3) for _ in group] for group in rewards],
         early=[[[draw.choice([0.0, 0.5, 1.0]) for _ in range(3)] for _ in group] for group in rewards],
         past=[[draw.uniform(-0.5, 0.5) for _ in group] for group in rewards],
+        greedy=[[round(math.sin(seed + 3 * g), 2)] * len(group) for g, group in enumerate(rewards)],
         values=[draw.uniform(-1, 1) for _ in range(count)],
         demonstrated=[[draw.random() < 0.25 for _ in group] for group in rewards],
     )

@@ -15,7 +15,18 @@ from gnomon.objectives.ratio_rows import OVER_TOKENS, dapo
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, Singleton, row
 from gnomon.objectives.target import Seen, TokenShape
 
-__all__ = ["gfpo", "gfpo_efficiency", "luffy", "luffy_paper", "opo", "opo_loo", "rae", "seed_grpo", "seed_grpo_loo"]
+__all__ = [
+    "gfpo",
+    "gfpo_efficiency",
+    "luffy",
+    "luffy_paper",
+    "opo",
+    "opo_loo",
+    "rae",
+    "remax",
+    "seed_grpo",
+    "seed_grpo_loo",
+]
 
 
 @row
@@ -163,6 +174,22 @@ def rae(*, clip_low: float, clip_high: float, mean_per: str) -> Objective:
         singleton=Singleton.SHIFTED,
         scope=Scope.STEP if mean_per == "rollout" else Scope.GROUP,
         equation="κ = clip(ρ; A)·A / S, A = rᵢ − bᵢ",
+    )
+
+
+@row
+def remax() -> Objective:
+    """Unlike a mean over the group it works with one rollout per task, beside the greedy one; unlike a running mean it
+    belongs to the task. A task that is always solved, the greedy answer included, gives exactly zero.
+
+    Differs: for one update per batch, and without the penalty by a reference, which `regularize.kl` adds.
+    """
+    return replace(
+        reinforce(),
+        credit=group_credit.greedy_centred,
+        singleton=Singleton.SHIFTED,
+        baseline=Baseline.GREEDY,
+        equation="κ = (rᵢ − r(greedy)) / S",
     )
 
 

@@ -29,6 +29,8 @@ class Rollouts:
     """[G, N] int64; equal numbers in a group are equal answers."""
     baseline: Tensor | None = None
     """[G, N] what the run's past expects of each rollout: it depends on earlier steps only."""
+    greedy: Tensor | None = None
+    """[G, N] the reward of a rollout of temperature 0, which replied to the same task for the same player."""
     player: Tensor | None = None
     """[G, N] int64, who in a game of several the rollout is of, from 0. None: player 0 has them all."""
     finished: Tensor | None = None
@@ -52,7 +54,7 @@ class Rollouts:
             raise ValueError(
                 f"rewards are a floating-point [groups, N] table, not {list(shape)} of {self.rewards.dtype}"
             )
-        for name in ("lengths", "longest", "answers", "baseline", "player", "finished", "demonstrated"):
+        for name in ("lengths", "longest", "answers", "baseline", "greedy", "player", "finished", "demonstrated"):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
@@ -102,7 +104,7 @@ def across_players(rollouts: Rollouts) -> Rollouts:
     if count == 1 or len(turns) % count or not bool((rollouts.players == turns).all()):
         return rollouts
     shape = (len(turns) // count, -1)
-    tables = ("rewards", "lengths", "longest", "baseline", "player", "finished", "demonstrated")
+    tables = ("rewards", "lengths", "longest", "baseline", "greedy", "player", "finished", "demonstrated")
     merged = {name: table.reshape(shape) for name in tables if (table := getattr(rollouts, name)) is not None}
     if rollouts.answers is not None:  # Equal numbers are equal answers within a player only.
         merged["answers"] = (rollouts.answers * count + rollouts.players).reshape(shape)

@@ -29,6 +29,8 @@ class Need(StrEnum):
     """A critic."""
     BASELINE = "baseline"
     """What the run's past expects of each rollout."""
+    GREEDY = "greedy"
+    """One more rollout of every task, of temperature 0, which is not trained on."""
     DEMONSTRATIONS = "demonstrations"
     """Rollouts that were given rather than sampled, in the groups of those that were."""
     BUDGETS = "budgets"

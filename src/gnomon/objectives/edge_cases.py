@@ -23,7 +23,8 @@ SAME = 1e-4
 def on_policy(row: Objective, rewards: Sequence[float], lengths: Sequence[int], *, max_tokens: int = LIMIT) -> Tensor:
     """The coefficients of one group, sampled by the very policy that is trained, as a step of its own.
 
-    Every rollout gave an answer of its own and is one segment; a critic expects nothing, and the run's past neither.
+    Every rollout gave an answer of its own and is one segment; a critic expects nothing, and neither does the run's
+    past; the greedy rollout earned nothing.
     Args: rewards, lengths, one of each per rollout; max_tokens, length limit.
     Returns: [T] κ per token, rollout after rollout.
     Raises: ValueError where the row refuses such a group.
@@ -37,6 +38,7 @@ def on_policy(row: Objective, rewards: Sequence[float], lengths: Sequence[int], 
         lengths=count,
         answers=torch.arange(len(rewards))[None],
         baseline=torch.zeros_like(reward),
+        greedy=torch.zeros_like(reward),
         segment=nothing.long(),
         segment_rewards=reward[..., None],
         values=nothing,

@@ -15,6 +15,7 @@ __all__ = [
     "brevity",
     "entropy_weighted",
     "filtered",
+    "greedy_centred",
     "length_centred",
     "others_entropy_weighted",
     "others_length_centred",
@@ -197,6 +198,19 @@ def past_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> T
     if rollouts.baseline is None:
         raise ValueError("this objective takes off what the past expects, and these rollouts have no baseline")
     return rollouts.spread(advantage(rollouts.rewards) - rollouts.baseline)
+
+
+def greedy_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
+    """The advantage less the reward of the greedy answer: unbiased, since that answer is the same whatever was sampled.
+
+    Equation: Aᵢ − r(greedy answer).
+    Returns: [T].
+    Raises: ValueError where there is no greedy rollout.
+    Source: Li et al. 2023 (ReMax), arXiv 2310.10505, §4.
+    """
+    if rollouts.greedy is None:
+        raise ValueError("this objective takes off what a greedy rollout earned, and these tasks have none")
+    return rollouts.spread(advantage(rollouts.rewards) - rollouts.greedy)
 
 
 def running_mean(before: float, reward: float, rate: float = 0.95) -> float:

@@ -162,13 +162,14 @@ def _runs(values: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _seen(right: Tensor, lengths: Tensor) -> Rollouts:
-    """The groups as credit sees them: one segment each, two different answers, a critic that expects nothing."""
+    """The groups as credit sees them: one segment each, two different answers, nothing expected."""
     total = int(lengths.sum())
     return Rollouts(
         rewards=right,
         lengths=lengths,
         answers=right.long(),
         baseline=torch.zeros_like(right),
+        greedy=torch.zeros_like(right),
         segment=torch.zeros(total, dtype=torch.int64),
         segment_rewards=right[..., None],
         values=torch.zeros(total, dtype=torch.float64),

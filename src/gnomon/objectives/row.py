@@ -104,6 +104,8 @@ class Baseline(StrEnum):
     """What it expects before each token. A constant added to every reward counts until the critic has learned it."""
     OTHERS = "a function of the others"
     GROUP = "mean of the group"
+    GREEDY = "the greedy answer"
+    """A constant that it earns too changes nothing."""
     STEP = "mean of the whole step"
     """Of tokens or turns: of rewards that come in several parts, a constant on every return changes nothing."""
 

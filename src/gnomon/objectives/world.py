@@ -20,6 +20,7 @@ from gnomon.objectives.row import Objective
 from gnomon.objectives.target import Chances, Law, Seen
 
 __all__ = [
+    "GREEDY",
     "PAST",
     "Outcomes",
     "World",
@@ -35,6 +36,8 @@ __all__ = [
 ALPHABET = "ab."
 PAST = 0.3
 """What the run's past expects of every rollout."""
+GREEDY = 0.8
+"""What the greedy rollout of every task earned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +241,7 @@ def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
         lengths=place.lengths[answers],
         answers=answers,
         baseline=torch.full(answers.shape, PAST, dtype=torch.float64),
+        greedy=torch.full(answers.shape, GREEDY, dtype=torch.float64),
         demonstrated=None if possible.demonstrated is None else possible.demonstrated[members],
         segment=token - start[place.answer[token]],
         segment_rewards=place.early(possible)[members],

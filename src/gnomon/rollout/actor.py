@@ -19,7 +19,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
 from gnomon.rendering import Renderer, choose
 from gnomon.rollout.conversation import Conversation, beginning
-from gnomon.rollout.failures import Failures
+from gnomon.rollout.failures import Failures, together
 from gnomon.rollout.relabel import AsSampled, Relabel
 from gnomon.rollout.select import All, Selector
 from gnomon.rollout.speakers import Cast, Own, Speaker, Speakers
@@ -112,6 +112,7 @@ class Actor:
         speakers: who replies for each player; by default the engine for all.
         selector: selects the groups to train on; by default all.
         relabel: changes rollouts before training; by default they are trained as sampled.
+        greedy: play every task that is trained on once more, at temperature 0 (`Group.greedy`).
         progress: called after every finished episode.
     """
 
@@ -129,10 +130,11 @@ class Actor:
         speakers: Speakers | None = None,
         selector: Selector | None = None,
         relabel: Relabel | None = None,
+        greedy: bool = False,
         progress: Progress = unseen,
     ) -> None:
         self.env, self.tokenizer, self.engine = env, tokenizer, engine
-        self.group, self.sampling, self.progress = group, sampling, progress
+        self.group, self.sampling, self.progress, self.greedy = group, sampling, progress, greedy
         self.renderer = renderer or choose(tokenizer, turns=env.max_turns)
         self.workers, self.limits = workers or EnvWorkers(env), limits or Limits()
         self.speakers = speakers or Own(engine, self.renderer, self.workers.players)
@@ -189,7 +191,20 @@ class Actor:
                 return await self._groups(chosen, key, self.group, cast, sampling)
 
             groups = await self.selector.groups(tasks, key, play)
+            if self.greedy:
+                groups = await self._with_greedy(groups, key.at("greedy"), cast, replace(sampling, temperature=0.0))
         return [replace(group, rollouts=tuple(map(self.relabel.rollout, group.rollouts))) for group in groups]
+
+    async def _with_greedy(self, groups: Sequence[Group], key: Key, cast: Cast, sampling: Sampling) -> list[Group]:
+        """The groups, those that are trained on with a greedy rollout of the same task and player."""
+        tasks = {group.index: group.task for group in groups if not group.spare}
+        with together(groups):
+            played = await self._groups(list(tasks.items()), key, 1, cast, sampling)
+        greedy = {(group.index, rollout.player): rollout for group in played for rollout in group.rollouts}
+        return [
+            group if group.spare else replace(group, greedy=greedy[group.index, group.rollouts[0].player])
+            for group in groups
+        ]
 
     async def rollouts(self, tasks: Sequence[tuple[int, Task]], key: Key, group: int) -> list[Group]:
         """Play every task `group` times as in an evaluation, without selection, demonstrations or relabelling.

@@ -49,6 +49,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
         finished=torch.tensor([[rollout.stop not in CUT for rollout in group.rollouts] for group in groups]),
         player=torch.tensor([[rollout.player for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[prefilled(rollout) for rollout in group.rollouts] for group in groups]),
+        greedy=greedy_rewards(groups),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )
     return learning.Batch(
@@ -90,6 +91,12 @@ def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, 
         group=group,
         player=player,
     )
+
+
+def greedy_rewards(groups: Sequence[Group]) -> torch.Tensor | None:
+    """[G, N] the reward of each group's greedy rollout; None where a group has none."""
+    found = [[group.greedy.reward] * len(group.rollouts) for group in groups if group.greedy is not None]
+    return torch.tensor(found, dtype=torch.float64) if found and len(found) == len(groups) else None
 
 
 def longest(rollout: Rollout, sampling: Sampling) -> int:

@@ -1,9 +1,10 @@
 """Encode rollouts as records and decode them, for replay, readers, alarms and training from recorded rollouts.
 
-A group is a `task` record and one record per rollout. A rollout with one turn and the task's prompt is stored flat; any
-other has `turns`. Log-probabilities are little-endian floats in base64: 4 bytes each if that is exact, else 8. `decode`
-also reads records of earlier versions. These used the keys `seat` for `player` and `given` for `segments`, stored ""
-and [] for absent values, and had neither the origins of a task's prompt nor the weight version of each turn.
+A group is a `task` record, one record per rollout, and one of kind `greedy` for its greedy rollout. A rollout with one
+turn and the task's prompt is stored flat; any other has `turns`. Log-probabilities are little-endian floats in base64:
+4 bytes each if that is exact, else 8. `decode` also reads records of earlier versions. These used the keys `seat` for
+`player` and `given` for `segments`, stored "" and [] for absent values, and had neither the origins of a task's prompt
+nor the weight version of each turn.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ from gnomon.types import (
     Verdict,
 )
 
-__all__ = ["decode", "encode", "floats_of", "logprobs_of", "packed", "rollout_of", "task_of", "verdict_of"]
+__all__ = ["GREEDY", "decode", "encode", "floats_of", "logprobs_of", "packed", "rollout_of", "task_of", "verdict_of"]
 
 Body = Mapping[str, Any]
+GREEDY = "greedy"
+"""Kind of the record of a group's greedy rollout."""
 
 
 def encode(group: Group, *, kind: str, step: int) -> Iterator[Record]:
@@ -47,6 +50,9 @@ def encode(group: Group, *, kind: str, step: int) -> Iterator[Record]:
     for rollout in group.rollouts:
         body = rollout_body(rollout, first)
         yield Record(kind=kind, step=step, task=group.index, sample=rollout.sample, body=body)
+    if group.greedy is not None:
+        body = rollout_body(group.greedy, first)
+        yield Record(kind=GREEDY, step=step, task=group.index, sample=group.greedy.sample, body=body)
 
 
 def decode(records: Iterable[Record], tasks: Callable[[str, int], Task] | None = None) -> Iterator[Group]:
@@ -64,7 +70,7 @@ def decode(records: Iterable[Record], tasks: Callable[[str, int], Task] | None =
             if asked is not None:
                 yield group_of(asked, found, tasks)
             asked, found = record, []
-        elif asked is not None and record.kind == asked.body.get("of"):
+        elif asked is not None and record.kind in (asked.body.get("of"), GREEDY):
             found.append(record)
     if asked is not None:
         yield group_of(asked, found, tasks)
@@ -73,8 +79,10 @@ def decode(records: Iterable[Record], tasks: Callable[[str, int], Task] | None =
 def group_of(asked: Record, records: Sequence[Record], tasks: Callable[[str, int], Task] | None) -> Group:
     assert asked.task is not None
     task = task_of(asked) if tasks is None else known_task(asked, tasks)
-    rollouts = tuple(rollout_of(asked, record, task) for record in records)
-    return Group(task=task, index=asked.task, rollouts=rollouts, spare=bool(asked.body.get("spare")))
+    rollouts = tuple(rollout_of(asked, record, task) for record in records if record.kind != GREEDY)
+    greedy = next((rollout_of(asked, record, task) for record in records if record.kind == GREEDY), None)
+    spare = bool(asked.body.get("spare"))
+    return Group(task=task, index=asked.task, rollouts=rollouts, spare=spare, greedy=greedy)
 
 
 def known_task(asked: Record, tasks: Callable[[str, int], Task]) -> Task:

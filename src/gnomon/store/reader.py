@@ -15,7 +15,7 @@ from gnomon.errors import RunError
 from gnomon.metrics import current
 from gnomon.notebook import Card
 from gnomon.store.attempts import Attempt, attempts, broken, rows_of
-from gnomon.store.codec import decode
+from gnomon.store.codec import GREEDY, decode
 from gnomon.store.frame import Frame, Library, frame
 from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows, terms
 from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, unpack
@@ -200,7 +200,8 @@ class RunReader:
 
         Raises: RunError E405 for a damaged record.
         """
-        wanted = (r for r in self.records(step=step) if kind == (r.body.get("of") if r.kind == "task" else r.kind))
+        kinds = (kind, GREEDY) if kind == "rollout" else (kind,)
+        wanted = (r for r in self.records(step=step) if (r.body.get("of") if r.kind == "task" else r.kind) in kinds)
         return decode(wanted, tasks)
 
     def rollout(self, step: int, task: int, sample: int, kind: str = "rollout", *, attempt: int = 0) -> Record:

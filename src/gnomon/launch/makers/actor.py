@@ -16,7 +16,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
 from gnomon.models.policy import Policy
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.objectives import Data, Objective
+from gnomon.objectives import Data, Need, Objective
 from gnomon.rendering import Renderer
 from gnomon.rollout.actor import Actor, Limits, Progress, unseen
 from gnomon.rollout.conversation import beginning
@@ -57,6 +57,7 @@ def make_actor(
         speakers=make_speakers(config, env, row, own, tokenizer, learner),
         selector=make_selector(config, env),
         relabel=make_relabel(env, row, tokenizer, renderer),
+        greedy=Need.GREEDY in row.asks,
         progress=progress,
     )
 
