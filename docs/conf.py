@@ -27,11 +27,11 @@ suppress_warnings = ["myst.header"]  # A generated page may begin its parts at a
 
 
 def navigation(app: Sphinx, name: str, source: list[str]) -> None:
-    """Give the lists of the index a place in the sidebar. Pages of single objectives have none: a table lists them."""
+    """Give the lists of the index a place in the sidebar. Pages that a table lists have none."""
     if name == "index":
         head, *parts = re.split(r"^(?=## )", source[0], flags=re.M)
         source[0] = head + "".join(part + listed(part) for part in parts)
-    elif name.startswith("objectives/"):
+    elif name.startswith(("objectives/", "studies/")):
         source[0] = f"---\norphan: true\n---\n{source[0]}"
 
 

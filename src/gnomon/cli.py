@@ -100,7 +100,8 @@ def study(
     every: Annotated[bool, typer.Option("--list", help="List the studies with their verdicts.")] = False,
 ) -> None:
     """Answer a question by runs: gnomon study length-bias. Exit 0 PASS, 3 FAIL, 4 INCONCLUSIVE."""
-    from gnomon.studies.command import listed_text, run_study
+    from gnomon.studies.command import run_study
+    from gnomon.studies.listing import listed_text
 
     if every or name is None:
         say(listed_text())

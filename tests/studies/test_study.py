@@ -15,7 +15,7 @@ import pytest
 
 from gnomon.errors import ConfigErrors, GnomonError, RunError
 from gnomon.studies import Claim, Study, load
-from gnomon.studies.command import EXIT, listed, run_study, verify_study
+from gnomon.studies.command import EXIT, run_study, verify_study
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.outcome import brier, outcome
 from gnomon.studies.statistics import Conclusion
@@ -256,8 +256,3 @@ def test_exact_numbers_have_no_scatter():
 
 def test_the_score_of_a_prediction():
     assert brier({"PASS": 0.7, "FAIL": 0.1, "INCONCLUSIVE": 0.2}, Conclusion.PASS) == pytest.approx(0.09 + 0.01 + 0.04)
-
-
-def test_every_study_that_ships_is_listed(tmp_path):
-    rows = listed(tmp_path)
-    assert all(row["question"].endswith("?") and row["verdict"] == "not run" for row in rows)

@@ -1,25 +1,22 @@
-"""`gnomon study`: register, run, decide and write down; and the list of the studies that ship."""
+"""`gnomon study`: register, run, decide and write down."""
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from gnomon.errors import ConfigError, ResourceError, RunError
 from gnomon.launch.lines import say
-from gnomon.studies.design import Study, load
 from gnomon.studies.folder import Cell, StudyFolder
+from gnomon.studies.listing import LIBRARY
 from gnomon.studies.outcome import Outcome, cells_of, measured_of, outcome, result_of, write_result
 from gnomon.studies.page import write_page
 from gnomon.studies.runs import Interrupted, run_cells
 from gnomon.studies.statistics import POWER, Conclusion, detectable
 
-__all__ = ["EXIT", "listed", "listed_text", "run_study", "source_of", "verify_study"]
+__all__ = ["EXIT", "run_study", "source_of", "verify_study"]
 
-LIBRARY = Path(__file__).with_name("library")
 EXIT = {Conclusion.PASS: 0, Conclusion.FAIL: 3, Conclusion.INCONCLUSIVE: 4}
 INTERRUPTED = 130
 
@@ -73,7 +70,8 @@ def announce(folder: StudyFolder, jobs: int) -> None:
     """What is about to run, and what it can find."""
     study = folder.study
     runs = len(study.arms) * len(study.seeds)
-    say(f"{study.question}\n{len(study.arms)} arms x {len(study.seeds)} seeds, {jobs} at a time; {folder.folder}")
+    seeds = counted(len(study.seeds), "seed")
+    say(f"{study.question}\n{counted(len(study.arms), 'arm')} x {seeds}, {jobs} at a time; {folder.folder}")
     if not study.exact:
         effect = detectable(len(study.seeds), study.alpha / len(study.claims))
         say(
@@ -94,8 +92,12 @@ def verify_study(folder: Path) -> int:
             problems.append(RunError("E428", "result.json is not the result of the study", where=str(folder), why=why))
     for problem in problems:
         say(str(problem))
-    say(f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in {folder}")
+    say(f"{counted(len(problems), 'problem')} in {folder}")
     return 1 if problems else 0
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 class Progress:
@@ -118,36 +120,6 @@ def interval(claim: dict[str, object]) -> str:
     if mean is None:
         return "runs crashed, and the study gives them no value"
     return f"{mean:+.4g}" + ("" if low is None or high is None else f" [{low:+.4g}, {high:+.4g}]")
-
-
-def listed(folder: Path = Path("studies")) -> list[dict[str, object]]:
-    """The studies that ship, and those of a folder, with what came out of them."""
-    names = {path.stem.replace("_", "-"): path for path in sorted(LIBRARY.glob("[!_]*.py"))}
-    names |= {path.parent.name: path for path in sorted(folder.glob("*/study.py"))}
-    return [row(name, path, folder / name) for name, path in sorted(names.items())]
-
-
-def listed_text() -> str:
-    rows = [
-        f"{each['verdict']:<13}{each['date']:<12}seeds {each['seeds']!s:<3} {each['command']}\n    {each['question']}"
-        for each in listed()
-    ]
-    return "\n".join(rows) or "There are no studies."
-
-
-def row(name: str, path: Path, folder: Path) -> dict[str, object]:
-    study: Study = load(path)
-    done = folder / "result.json"
-    result = json.loads(done.read_text()) if done.exists() else {}
-    date = time.strftime("%Y-%m-%d", time.localtime(done.stat().st_mtime)) if result else ""
-    return {
-        "name": name,
-        "question": study.question,
-        "verdict": result.get("verdict", "not run"),
-        "date": date,
-        "seeds": len(result.get("seeds", study.seeds)),
-        "command": f"gnomon study {name}",
-    }
 
 
 def require_libraries() -> None:

@@ -56,7 +56,7 @@ class Study:
         base: an environment or a recipe ending in .toml that all arms share; arms of functions have none.
         settings: of all arms, over the base.
         arms: by name.
-        seeds: shared by all arms; 8 to 10 where runs are cheap.
+        seeds: shared by all arms; 8 to 10 where runs are cheap. Unless given, 0 to 7, or 0 alone where `exact`.
         measures: by name; `final` is the held-out pass@1.
         claims: what decides; all must pass.
         prediction: chance of PASS, FAIL and INCONCLUSIVE as the author sees it, adding up to 1.
@@ -71,7 +71,7 @@ class Study:
     base: str = ""
     settings: Settings = field(default_factory=dict)
     arms: Mapping[str, Arm]
-    seeds: Sequence[int] = tuple(range(8))
+    seeds: Sequence[int] = ()
     measures: Mapping[str, Measure] = field(default_factory=lambda: {"final": final})
     claims: Sequence[Claim]
     prediction: Mapping[str, float]
@@ -79,6 +79,10 @@ class Study:
     looks: Sequence[int] = ()
     exact: bool = False
     alpha: float = ALPHA
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            object.__setattr__(self, "seeds", (0,) if self.exact else tuple(range(8)))
 
     @property
     def share(self) -> float:

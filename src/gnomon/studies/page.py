@@ -9,41 +9,53 @@ from typing import Any
 
 from gnomon.studies.design import Study, numbers_of
 
-__all__ = ["page_text", "write_page"]
+__all__ = ["page_text", "planned_text", "plot", "write_page", "write_plots"]
 
 
 def write_page(folder: Path, study: Study, result: Mapping[str, Any]) -> None:
     """Write `page.md`, and a plot for every claim with scatter."""
-    (folder / "page.md").write_text(page_text(folder.name, study, result))
-    if not study.exact:
-        for number, claim in enumerate(result["claims"]):
-            plot(folder / f"claim-{number}.svg", claim, study.claims[number].above, study.claims[number].within)
+    (folder / "page.md").write_text(page_text(study, result))
+    write_plots(folder / "claim", study, result)
 
 
-def page_text(name: str, study: Study, result: Mapping[str, Any]) -> str:
-    """The page as Markdown."""
+def write_plots(stem: Path, study: Study, result: Mapping[str, Any]) -> None:
+    """Write `STEM-N.svg` for every claim, unless the numbers are exact."""
+    for number, claim in enumerate(result["claims"] if not study.exact else []):
+        line = study.claims[number]
+        plot(stem.with_name(f"{stem.name}-{number}.svg"), claim, line.above, line.within)
+
+
+def planned_text(study: Study) -> str:
+    """The page of a study without a result, as Markdown."""
+    lines = [f"# {study.question}", "", "**Not run.**", "", study.why, "", *arms(study), "", "Pass lines:", ""]
+    return "\n".join([*lines, *(f"- {claim}" for claim in study.claims), "", predicted(study) + ".", ""])
+
+
+def page_text(study: Study, result: Mapping[str, Any], stem: str = "claim") -> str:
+    """The page as Markdown. Args: stem: of the plots, beside the page."""
     lines = [
         f"# {study.question}",
         "",
-        f"**{result['verdict']}** with {len(result['seeds'])} seed{'s' if len(result['seeds']) != 1 else ''}.",
+        f"**{result['verdict']}**" + (", exact." if study.exact else f" with {len(result['seeds'])} seeds."),
         "",
         study.why,
         "",
         *arms(study),
         "",
-        "| claim | verdict | mean | interval | crashed |",
-        "|---|---|---|---|---|",
-        *(row(claim) for claim in result["claims"]),
+        *(exact_rows(result["claims"]) if study.exact else rows(result["claims"])),
         "",
         scatter(study),
         "",
-        f"Predicted: {', '.join(f'{key} {value:g}' for key, value in study.prediction.items())}. "
-        f"Brier score {result['brier']:.3f} (0 is best, 2 worst).",
+        f"{predicted(study)}. Brier score {result['brier']:.3f} (0 is best, 2 worst).",
         "",
     ]
     if not study.exact:
-        lines += [f"![differences by seed](claim-{number}.svg)" for number in range(len(result["claims"]))] + [""]
+        lines += [f"![differences by seed]({stem}-{number}.svg)" for number in range(len(result["claims"]))] + [""]
     return "\n".join(lines)
+
+
+def predicted(study: Study) -> str:
+    return f"Predicted: {', '.join(f'{key} {value:g}' for key, value in study.prediction.items())}"
 
 
 def scatter(study: Study) -> str:
@@ -57,22 +69,35 @@ def scatter(study: Study) -> str:
 
 
 def arms(study: Study) -> list[str]:
-    """Each arm in a line."""
-    found = [f"Base: `{study.base}`" + settings(study.settings)] if study.base else []
-    for name, arm in study.arms.items():
-        found.append(f"- {name}: a function" if numbers_of(study, name) else f"- {name}{settings(arm)}")  # type: ignore[arg-type]
-    return found
+    """Each arm of settings in a line, then those of functions."""
+    found = [f"Base: `{study.base}`" + settings(study.settings), ""] if study.base else []
+    functions = [name for name in study.arms if numbers_of(study, name)]
+    found += [f"- {name}{settings(arm)}" for name, arm in study.arms.items() if isinstance(arm, Mapping)]
+    return [*found, f"Arms, each a function: {', '.join(functions)}."] if functions else found
 
 
 def settings(values: Mapping[str, object]) -> str:
     return "".join(f" `{key}={value}`" for key, value in values.items())
 
 
+def exact_rows(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    head = ["| claim | verdict | value |", "|---|---|---|"]
+    return [*head, *(f"| {claim['claim']} | {claim['verdict']} | {mean_of(claim)} |" for claim in claims)]
+
+
+def rows(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    return ["| claim | verdict | mean | interval | crashed |", "|---|---|---|---|---|", *map(row, claims)]
+
+
+def mean_of(claim: Mapping[str, Any]) -> str:
+    return "–" if claim["mean"] is None else f"{claim['mean']:+.4g}"
+
+
 def row(claim: Mapping[str, Any]) -> str:
     low, high = claim["low"], claim["high"]
     interval = "none" if low is None or high is None else f"[{low:+.4g}, {high:+.4g}]"
-    mean = "–" if claim["mean"] is None else f"{claim['mean']:+.4g}"
-    return f"| {claim['claim']} | {claim['verdict']} | {mean} | {interval} | {', '.join(claim['crashed']) or '0'} |"
+    crashed = ", ".join(claim["crashed"]) or "0"
+    return f"| {claim['claim']} | {claim['verdict']} | {mean_of(claim)} | {interval} | {crashed} |"
 
 
 def plot(path: Path, claim: Mapping[str, Any], line: float, margin: float | None) -> None:

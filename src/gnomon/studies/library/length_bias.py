@@ -19,7 +19,6 @@ study = Study(
     why="Growing replies are read as longer reasoning. A divisor of each reply's own length makes them grow by itself "
     "(Liu et al. 2025, arXiv 2503.20783). The measure is the expected gradient on the logit of stopping.",
     arms={name: bias_of(name) for name in ("grpo", "dr_grpo", "dapo", "rloo")},
-    seeds=(0,),
     exact=True,
     measures={},
     claims=[

@@ -1,0 +1,71 @@
+"""Write the pages on the studies that ship, from what came out of them: one page each, and an index.
+
+    python docs/study_pages.py           # docs/study-results.md and docs/studies/*
+    python docs/study_pages.py studies   # first take over the studies that were finished in this folder
+
+A test holds the committed pages to what this writes.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gnomon.studies.listing import Listed, by_chance, listed, publish
+from gnomon.studies.page import page_text, planned_text, write_plots
+
+DOCS = Path(__file__).parent
+NOWHERE = Path("/nonexistent")
+INDEX = """\
+# Studies and their verdicts
+
+Each row is a file in `src/gnomon/studies/library` and one command. The file is registered before the first run, and the
+verdict follows from its pass lines by rule ([how](studies.md)). FAIL: a pass line was not met. INCONCLUSIVE: these
+seeds cannot decide it. Both stay on the list. `python docs/study_pages.py` writes this page and those that it links to.
+
+{by_chance}
+
+| verdict | question | command | seeds | last run |
+|---|---|---|---|---|
+{rows}
+"""
+
+
+def pages() -> dict[str, str]:
+    """The text of every page, by its path below `docs`."""
+    rows = listed(NOWHERE)
+    table = "\n".join(map(line, rows))
+    index = INDEX.format(by_chance=by_chance(rows), rows=table)
+    return {"study-results.md": index, **{f"studies/{row.name}.md": page(row) for row in rows}}
+
+
+def line(row: Listed) -> str:
+    link = f"[{row.study.question}](studies/{row.name}.md)"
+    return f"| {row.verdict} | {link} | `{row.command}` | {row.seeds} | {row.date} |"
+
+
+def page(row: Listed) -> str:
+    """The page of a study, with the command that repeats it."""
+    if row.result is None:
+        return f"{planned_text(row.study)}\nRun it: `{row.command}`\n"
+    repeat = f"Repeat it: `{row.command}`. Last run on {row.date}; SHA-256 of the registered file:"
+    return f"{page_text(row.study, row.result, stem=row.name)}\n{repeat}\n`{row.result['sha256']}`.\n"
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        print("\n".join(publish(Path(sys.argv[1]))))
+    (DOCS / "studies").mkdir(exist_ok=True)
+    written = pages()
+    for path, text in written.items():
+        (DOCS / path).write_text(text)
+    for row in listed(NOWHERE):
+        if row.result is not None:
+            write_plots(DOCS / "studies" / row.name, row.study, row.result)
+    for stale in (DOCS / "studies").glob("*.md"):
+        if f"studies/{stale.name}" not in written:
+            stale.unlink()
+
+
+if __name__ == "__main__":
+    main()

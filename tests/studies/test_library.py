@@ -1,0 +1,81 @@
+"""The studies that ship: short files, results that are theirs, exact numbers that come out again, pages up to date."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gnomon.studies import load
+from gnomon.studies.design import numbers_of, sha256
+from gnomon.studies.listing import NOT_RUN, RESULTS, by_chance, entry, library, listed, listed_text, publish
+from gnomon.studies.outcome import outcome
+
+DOCS = Path(__file__).parents[2] / "docs"
+NOWHERE = Path("/nonexistent")
+EXACT = [row.name for row in listed(NOWHERE) if row.study.exact]
+
+
+def test_a_study_is_a_file_of_at_most_40_lines() -> None:
+    assert {name: lines for name, path in library().items() if (lines := len(path.read_text().splitlines())) > 40} == {}
+
+
+def test_a_result_that_ships_is_of_the_file_that_ships() -> None:
+    hashes = {name: sha256(path) for name, path in library().items()}
+    assert {
+        path.stem: json.loads(path.read_text())["sha256"] for path in RESULTS.glob("*.json")
+    }.items() <= hashes.items()
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_numbers_come_out_again(name: str) -> None:
+    study = load(library()[name])
+    functions = {arm: numbers_of(study, arm) for arm in study.arms}
+    measured = {arm: {seed: dict(of(seed)) for seed in study.seeds} for arm, of in functions.items() if of}
+    result = entry(name, library()[name], NOWHERE).result
+    assert result and outcome(study, measured, study.seeds).verdict == result["verdict"]
+    for arm, values in measured.items():
+        for seed, numbers in values.items():
+            assert numbers == pytest.approx(result["measured"][arm][str(seed)], rel=1e-9, abs=1e-12)
+
+
+def test_the_list_has_verdict_date_seeds_and_command(tmp_path: Path) -> None:
+    rows = {row.name: row for row in listed(tmp_path)}
+    assert set(rows) == set(library()) and all(row.study.question.endswith("?") for row in rows.values())
+    assert rows["difficulty-bias"].verdict == "FAIL" and rows["difficulty-bias"].seeds == "exact"
+    assert all((row.date == "") == (row.verdict == NOT_RUN) == (row.result is None) for row in rows.values())
+    text = listed_text()
+    assert all(row.command in text and row.study.question in text for row in rows.values())
+    assert by_chance([]).startswith("Of 0 studies") and "2.5 of fifty" in text.replace("\n", " ")
+
+
+def test_a_changed_file_has_no_result_and_is_not_published(tmp_path: Path) -> None:
+    changed = tmp_path / "studies" / "update-scale" / "study.py"
+    changed.parent.mkdir(parents=True)
+    changed.write_text(library()["update-scale"].read_text() + "\n")
+    row = entry("update-scale", changed, changed.parent)
+    assert row.verdict == NOT_RUN and row.command == f"gnomon study {changed} --folder {changed.parent}"
+    shipped = json.loads((RESULTS / "update-scale.json").read_text())
+    (changed.parent / "result.json").write_text(json.dumps({**shipped, "sha256": sha256(changed)}))
+    assert entry("update-scale", changed, changed.parent).verdict == "PASS"
+    assert publish(tmp_path / "studies") == []
+
+
+@pytest.fixture(scope="module")
+def writer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("study_pages", DOCS / "study_pages.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_committed_pages_are_what_the_results_say(writer: ModuleType) -> None:
+    written = writer.pages()
+    there = {f"studies/{page.name}" for page in (DOCS / "studies").glob("*.md")} | {"study-results.md"}
+    assert there == set(written), "run python docs/study_pages.py"
+    old = [path for path, text in written.items() if (DOCS / path).read_text() != text]
+    assert not old, f"out of date, run python docs/study_pages.py: {old}"
