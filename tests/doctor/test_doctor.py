@@ -11,10 +11,12 @@ import pytest
 
 from commands import command
 from doctor.conftest import STEPS, Reply, Script, sound
-from gnomon.doctor.evidence import steps_to_read
+from gnomon.doctor.evidence import evidence_of, steps_to_read
 from gnomon.doctor.finding import Finding, in_order
 from gnomon.doctor.machine import Machine, faults
 from gnomon.doctor.run import examine
+from gnomon.integrations.imports.files import Options
+from gnomon.launch.importing import imported
 from gnomon.launch.read import address
 from gnomon.store import RunReader
 from gnomon.types import Part, Status
@@ -196,11 +198,27 @@ def test_order():
     assert [finding.name for finding in found] == expected
 
 
+@pytest.mark.parametrize("first, apart", [(0, 1), (1, 1), (10, 10)])
 @pytest.mark.parametrize("steps", [0, 1, 59, 60, 61, 80, 5000])
-def test_a_long_run_is_read_in_part(steps):
-    chosen = steps_to_read(steps)
-    assert chosen == sorted(set(chosen)) and chosen[0] == 0 and chosen[-1] == steps and len(chosen) <= 62
-    assert set(range(min(5, steps))) | set(range(max(0, steps - 5), steps)) <= set(chosen)
+def test_a_long_run_is_read_in_part(steps, first, apart):
+    """A log of another trainer may count from 1, or hold every tenth step."""
+    recorded = range(first, first + apart * (steps + 1), apart)
+    chosen = steps_to_read(recorded)
+    assert chosen == sorted(set(chosen)) and {*recorded[:5], *recorded[-6:]} <= set(chosen) <= set(recorded)
+    assert len(chosen) == min(steps + 1, 61)
+
+
+@pytest.mark.parametrize("steps", [range(3), range(1, 4), range(10, 40, 10)])
+def test_the_steps_of_an_imported_log_are_read_whatever_their_numbers(tmp_path, steps):
+    reply = {"question": "1+1?", "text": "2", "score": 0}
+    columns = {"prompt": "question", "reply": "text", "reward": "score", "step": "it"}
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({**reply, "it": step}) + "\n" for step in steps for _ in range(2)))
+    imported(log, tmp_path / "run", "jsonl", "reward >= 1", Options(columns=columns))
+    with RunReader(tmp_path / "run") as reader:
+        evidence = evidence_of(reader)
+    assert evidence.read == tuple(steps) and len(evidence.groups) == 3
+    assert [group[0].step for group in evidence.start] == [step for step in steps if step == steps[0] <= 1]
 
 
 def test_the_command_prints_it_and_its_fix_is_a_command(write):
@@ -218,6 +236,8 @@ def test_a_recipe_is_examined_before_it_runs(tmp_path):
     few = command("doctor", "char_count", "rollout.tasks=[1,2,3]", "prompts=8")
     assert few.returncode == 1 and "fix: rollout.prompts=3" in few.stdout, few.stdout + few.stderr
     assert command("doctor", "char_count").returncode == 0
+    absent = command("doctor", str(tmp_path / "absent"))
+    assert absent.returncode == 1 and "error[E404]" in absent.stderr
 
 
 HEALTHY = Machine(python=(3, 11), unfit={}, cores=2, threads=1, memory=8 * 2**30, disk=50 * 2**30,

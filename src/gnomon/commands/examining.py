@@ -27,7 +27,7 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Find out what is wrong with a run, a recipe, or this machine. Exit code 1: something is."""
-    if what is not None and is_run(Path(what)):
+    if what is not None and is_run(what):
         from gnomon.doctor.run import examine
         from gnomon.doctor.text import diagnosis_text
         from gnomon.store import RunReader
@@ -50,6 +50,7 @@ def doctor(
     sys.exit(1 if findings else 0)
 
 
-def is_run(path: Path) -> bool:
-    """Whether a word names a folder. No environment has the name of a folder with a run, and no recipe is a folder."""
-    return path.is_dir() and (path / "journal.db").exists()
+def is_run(word: str) -> bool:
+    """Whether a word names a run folder, there or not: a path, and neither that of a recipe nor `file.py:Class`."""
+    path = "/" in word and ":" not in word and not word.endswith(".toml")
+    return path or (Path(word) / "journal.db").exists()

@@ -98,8 +98,12 @@ class Evidence:
 
     @property
     def start(self) -> tuple[Group, ...]:
-        """The groups that the first weights sampled: of step 0, and of the evaluation before it."""
-        return tuple(group for group in (*self.groups, *self.held_out) if group[0].step == 0)
+        """The groups that the first weights sampled: of the first step, and of the evaluation before it.
+
+        Other trainers count from 1. A log that begins later has none.
+        """
+        first = 1 if self.read and self.read[0] == 1 else 0
+        return tuple(group for group in (*self.groups, *self.held_out) if group[0].step <= first)
 
     @property
     def end(self) -> tuple[Group, ...]:
@@ -124,7 +128,7 @@ class Evidence:
 
 def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) -> Evidence:
     """Read a run. Args: train_tasks: as of `Evidence`."""
-    chosen = steps_to_read(reader.steps)
+    chosen = steps_to_read(reader.steps_with(("rollout", "held_out")))
     records = [record for step in chosen for record in reader.records(step=step)]
     if not any(record.kind == "rollout" for record in records):  # The first step failed: its rollouts are set aside.
         for attempt in reader.attempts:
@@ -146,13 +150,16 @@ def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) 
     )
 
 
-def steps_to_read(steps: int) -> list[int]:
-    """All steps of a short run, with the evaluation after the last one; of a long one, both ends and some between."""
-    if steps <= STEPS:
-        return list(range(steps + 1))
-    ends = [*range(END), *range(steps - END, steps + 1)]
-    between = [END + (steps - 2 * END) * k // (STEPS - 2 * END) for k in range(STEPS - 2 * END)]
-    return sorted({*ends, *between})
+def steps_to_read(steps: Sequence[int]) -> list[int]:
+    """All steps of a short run; of a long one, both ends and some between.
+
+    Args: steps: those that have records, in order. A log of another trainer may begin at any step, and leave some out.
+    """
+    if len(steps) <= STEPS + 1:
+        return list(steps)
+    between = len(steps) - 2 * END - 1
+    places = [END + between * k // (STEPS - 2 * END) for k in range(STEPS - 2 * END)]
+    return [*steps[:END], *(steps[place] for place in places), *steps[-END - 1 :]]
 
 
 def noted(reader: RunReader) -> tuple[Alarm, ...]:
