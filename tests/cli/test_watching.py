@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,10 @@ def test_ls_lists_runs_and_those_that_cannot_be_read(runs):
         assert word in lines[1]
     rows = json.loads(command("ls", str(runs), "--json").stdout)
     assert rows[1]["steps"] == 2 and rows[1]["seconds"] < 600 and "error" in rows[0]
+    for path in (runs / "deep" / "a").glob("journal.db*"):
+        if not path.name.endswith("-shm"):
+            os.utime(path, (0, time.time() - 3 * 3600))
+    assert "3 h ago" in command("ls", str(runs)).stdout  # Not since the last command that read it.
     assert "no runs" in command("ls", str(runs / "deep" / "a" / "checkpoints")).stdout
     assert "error[E404]" in command("ls", str(runs / "absent")).stderr
 

@@ -222,6 +222,7 @@ def test_formats_that_cannot_be_read_say_what_to_do(tmp_path):
     assert "lines of JSON in the reward function" in command(*words, "--format", "openrlhf").stderr
     assert "--format trl or --format verl" in command(*words, "--format", "unheard").stderr
     assert "error[E066]" in command(*words).stderr
+    assert "the path does not exist" in command("import", str(tmp_path / "absent"), str(tmp_path / "r")).stderr
     assert "error[E063]" in command(*words, "--format", "verl").stderr
     assert "error[E069]" in command(*words, "--format", "verl", "--weight", "a=b").stderr
     assert not (tmp_path / "r").exists()

@@ -199,6 +199,10 @@ def test_a_prediction_comes_before_the_run(run, tmp_path):
         {"kind": "quantiles", "metric": "pass@1", "at": {"0.5": 0.6, "0.9": 0.5}},
         {"kind": "quantiles", "metric": "pass@1", "at": {"1.5": 0.6}},
         {"kind": "quantiles", "metric": "pass@1", "at": {}},
+        {**INSIDE, "low": 40, "high": 70},
+        {**REACHES, "value": 50},
+        {"kind": "quantiles", "metric": "truncated", "at": {"0.5": 10}},
+        {"kind": "quantiles", "metric": "length", "at": {"0.5": -1}},
         {"kind": "other"},
     ],
 )

@@ -48,8 +48,11 @@ def ls_line(row: Mapping[str, Any], width: int) -> str:
 
 
 def age(folder: Path) -> float:
-    """Seconds since the run was last written."""
-    return max(0.0, time.time() - max(path.stat().st_mtime for path in folder.glob("journal.db*")))
+    """Seconds since the run was last written. Reading a run changes only SQLite's `journal.db-shm`."""
+    from gnomon.store.layout import JOURNAL
+
+    written = (folder / JOURNAL, folder / f"{JOURNAL}-wal")
+    return max(0.0, time.time() - max(path.stat().st_mtime for path in written if path.exists()))
 
 
 def duration(seconds: float) -> str:

@@ -30,7 +30,7 @@ def imported(source: Path, folder: Path, format: str, correct: str, options: Opt
     """
     format = format or recognised(source)
     require_format(format)
-    require_free(folder)
+    require_free(folder, fix=f"gnomon import {shlex.quote(str(source))} OTHER")
     fresh = folder.absolute().parent / f".{folder.name}-{uuid4().hex[:8]}"
     fresh.parent.mkdir(parents=True, exist_ok=True)
     files = digests(source) if source.exists() else {}
@@ -70,11 +70,12 @@ def note_alarms(run: ImportedRun) -> None:
 
 
 def recognised(source: Path) -> str:
-    """The format of a file or folder. Raises: ConfigError E066 if its files have no name that tells."""
+    """The format of a file or folder. Raises: ConfigError E066 if its files have no name that shows it."""
     for pattern, format in PATTERNS.items():
         if source.match(pattern) or (source.is_dir() and next(source.rglob(pattern), None) is not None):
             return format
     raise ConfigError(
-        "E066", "the names of the files do not tell their format", where=str(source),
+        "E066", "the names of the files do not show their format", where=str(source),
+        why="" if source.exists() else "the path does not exist",
         fix=f"gnomon import {shlex.quote(str(source))} RUN --format jsonl prompt=FIELD reply=FIELD reward=FIELD",
     )  # fmt: skip

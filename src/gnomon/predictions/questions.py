@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["Beats", "Interval", "Quantiles", "Question", "Reaches"]
+__all__ = ["Beats", "Interval", "Quantiles", "Question", "Reaches", "impossible"]
 
 Metric = Annotated[str, Field(pattern=r"^(pass@[1-9]\d*|reward|length|truncated)$")]
 """Of an evaluation on held-out tasks: `pass@1`, mean `reward`, mean `length` in tokens, fraction `truncated`."""
@@ -34,6 +35,10 @@ class Interval(Model):
         if self.low > self.high:
             raise ValueError(f"low is {self.low:g}, which is above high, {self.high:g}")
         return self
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return self.low, self.high
 
     @property
     def sentence(self) -> str:
@@ -70,6 +75,10 @@ class Quantiles(Model):
         return self
 
     @property
+    def values(self) -> tuple[float, ...]:
+        return tuple(self.at.values())
+
+    @property
     def sentence(self) -> str:
         stated = ", ".join(f"{level:.0%}: {value:g}" for level, value in sorted(self.levels.items()))
         return f"quantiles of final {self.metric} ({stated})"
@@ -87,6 +96,10 @@ class Reaches(Model):
     value: Finite
     step: Annotated[int, Field(ge=1)]
     probability: Probability
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return (self.value,)
 
     @property
     def sentence(self) -> str:
@@ -123,3 +136,13 @@ class Beats(Model):
 
 
 Question = Annotated[Interval | Quantiles | Reaches | Beats, Field(discriminator="kind")]
+
+
+def impossible(question: Question) -> str:
+    """Why a question states a value that its metric cannot have, such as a rate in percent; empty if it states none."""
+    if isinstance(question, Beats) or question.metric == "reward":
+        return ""
+    most = math.inf if question.metric == "length" else 1.0
+    wrong = [value for value in question.values if not 0 <= value <= most]
+    allowed = "0 or more" if question.metric == "length" else "between 0 and 1"
+    return f"{question.metric} is {allowed}, not {wrong[0]:g}" if wrong else ""

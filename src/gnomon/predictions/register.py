@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from gnomon.errors import ConfigError, ConfigErrors, RunError
-from gnomon.predictions.questions import Beats, Model, Question
+from gnomon.predictions.questions import Beats, Model, Question, impossible
 from gnomon.store import RunReader, require_free
 from gnomon.store.journal import write_durably
 from gnomon.store.layout import JOURNAL, PREDICTION
@@ -92,9 +92,13 @@ def register(
 def questions_of(values: list[dict[str, Any]]) -> list[Question]:
     """Questions as plain values. Raises: ConfigErrors E080 with every mistake."""
     try:
-        return QUESTIONS.validate_python(values)
+        found = QUESTIONS.validate_python(values)
     except ValidationError as error:
         raise ConfigErrors([mistaken(dict(item)) for item in error.errors()]) from error
+    reasons = {place: why for place, question in enumerate(found) if (why := impossible(question))}
+    if reasons:
+        raise ConfigErrors([mistaken({"loc": (place,), "type": "", "msg": why}) for place, why in reasons.items()])
+    return found
 
 
 def mistaken(item: Mapping[str, Any]) -> ConfigError:

@@ -73,7 +73,7 @@ def calibration_text(found: Sequence[Calibration]) -> str:
 
 def person_lines(found: Calibration) -> list[str]:
     counts = ", ".join(f"{count} {state}" for state, count in found.states.items())
-    lines = [f"{one_line(found.by)}   {found.runs} runs, questions: {counts}"]
+    lines = [f"{one_line(found.by)}   {found.runs} {'run' if found.runs == 1 else 'runs'}, questions: {counts}"]
     if found.brier is not None and found.log is not None and found.base_rate is not None:
         skill = "undefined, as every event had the same outcome" if found.skill is None else f"{found.skill:+.3f}"
         lines.append(f"  Brier {found.brier:.3f}, log score {found.log:.3f} (clipped at .01), means over runs")

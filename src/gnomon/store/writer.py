@@ -364,20 +364,25 @@ class Run:
         )
 
 
-def require_free(folder: Path | str) -> None:
-    """Raises: RunError E401 if the folder is not empty; ResourceError E502 if it cannot be created."""
+def require_free(folder: Path | str, fix: str = "") -> None:
+    """Raises: RunError E401 if the folder is not empty; ResourceError E502 if it cannot be created.
+
+    Args: fix: what the caller's user can do; the settings of `gnomon train` if not given.
+    """
     folder = Path(folder)
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.R_OK | os.W_OK | os.X_OK)):
         why = f"{there} is not writable" if there.is_dir() else f"{there} is a file"
-        raise ResourceError("E502", "the run folder cannot be created", where=str(folder), why=why, fix="run=OTHER")
+        raise ResourceError(
+            "E502", "the run folder cannot be created", where=str(folder), why=why, fix=fix or "run=OTHER"
+        )
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if JOURNAL in names:
         what = "the folder already contains a run"
-        fix = f"gnomon resume {shlex.quote(str(folder))}   (or choose another folder: run=OTHER)"
+        fix = fix or f"gnomon resume {shlex.quote(str(folder))}   (or choose another folder: run=OTHER)"
     elif strangers := names - OURS - {PREDICTION}:
         what = f"the folder is not empty: it contains {min(strangers)}"
-        fix = "choose another folder: run=OTHER"
+        fix = fix or "choose another folder: run=OTHER"
     else:
         return
     raise RunError("E401", what, where=str(folder), why="a run is never overwritten", fix=fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -49,7 +50,7 @@ def follow(
             "E072", "logs of Inspect cannot be followed", where="--follow",
             why="Inspect completes a log when its evaluation ends", fix="import them without --follow",
         )  # fmt: skip
-    require_free(folder)
+    require_free(folder, fix=f"gnomon import {shlex.quote(str(source))} OTHER")
     run = ImportedRun(folder, format=format, correct=correct, facts={"followed": True})
     try:
         with run:
