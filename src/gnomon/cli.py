@@ -316,7 +316,7 @@ def report(
         raise ConfigError("E092", f"{file} exists", where="FILE.html", fix=f"gnomon report {folder} {file} --force")
     text = page(folder)
     file.write_text(text, encoding="utf-8")
-    put(f"{file}   {len(text.encode()) / 1e6:.1f} MB")
+    put(f"{file}   {len(text.encode()) / 1e3:.0f} kB")
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from base64 import b64encode
 from contextlib import closing
 from html import unescape
@@ -14,8 +15,11 @@ from struct import pack
 
 import pytest
 
+from gnomon.integrations.imports.files import Options
+from gnomon.launch.importing import imported
 from gnomon.store import Record, Run
 from gnomon.store.journal import open_writing
+from gnomon.viewer.report import report
 from viewer.conftest import asked, body, served, step_records, task
 
 
@@ -47,23 +51,23 @@ def test_a_difference_far_into_long_replies_is_shown(written):
 
 
 def measured_run(
-    folder: Path, rewards: dict[str, list[float]], lr: float, evaluations: tuple[int, ...] = (0, 2)
+    folder: Path, rewards: dict[str, list[float]], lr: float, evaluations: tuple[int, ...] = (0, 2), **more: object
 ) -> None:
     """A run of two steps whose last evaluation gave these rewards, by id of the task; earlier ones gave zeros."""
     with Run.create(folder, recipe="", manifest={}, genesis={"config": {"optim": {"lr": lr}, "seed": 0}}) as run:
         for step in sorted({0, 1, *evaluations}):
             if step in evaluations:
                 last = step == evaluations[-1]
-                run.append(list(evaluation(step, {name: r if last else [0.0] for name, r in rewards.items()})))
+                run.append(list(evaluation(step, {name: r if last else [0.0] for name, r in rewards.items()}, **more)))
             if step < 2:
                 run.append(step_records(step, [f"{folder.name} one", "two"]))
 
 
-def evaluation(step: int, rewards: dict[str, list[float]]):
+def evaluation(step: int, rewards: dict[str, list[float]], **more: object):
     for number, (name, found) in enumerate(rewards.items()):
         yield Record(kind="task", step=step, task=number, body={**task(f"question {name}", name), "of": "held_out"})
         for sample, reward in enumerate(found):
-            told = body(f"{name} pays {reward} at {step}", reward)
+            told = body(f"{name} pays {reward} at {step}", reward, **more)
             yield Record(kind="held_out", step=step, task=number, sample=sample, body=told)
     rate = {"value": 0.5, "low": 0.25, "high": 0.75}
     kind = "evaluation" if step else "baseline"
@@ -266,4 +270,61 @@ def test_the_curves_of_a_run_follow_it_and_a_chain_that_became_another(tmp_path)
         with closing(open_writing(tmp_path / "a")) as db:
             db.execute("DELETE FROM records WHERE seq >= 2")
         assert json.loads(asked(viewer, "/run/a/-/curves")[2])["charts"][0]["x"] == [0]
-        assert "after 1 steps" in asked(viewer, "/run/a/-/")[2]
+        assert "after 1 step " in asked(viewer, "/run/a/-/")[2]
+
+
+def imported_run(folder: Path, correct: str) -> Path:
+    """Two rollouts of one task that another trainer logged, without tokens but for one."""
+    row = {"question": "1+1?", "text": "2", "score": 1.0, "it": 3}
+    log = folder.with_suffix(".jsonl")
+    log.parent.mkdir(exist_ok=True)
+    log.write_text(json.dumps(row) + "\n" + json.dumps({**row, "token_ids": [40, 41], "logprobs": [-1.0, -2.0]}) + "\n")
+    columns = {"prompt": "question", "reply": "text", "reward": "score", "step": "it"}
+    imported(log, folder, "jsonl", correct, Options(columns=columns))
+    return folder
+
+
+@pytest.mark.parametrize("correct, says", [
+    ("", ["no rule says which rollouts are right", "not judged"]),
+    ("reward >= 1", ["right where reward >= 1", "2 of 2 right"]),
+])  # fmt: skip
+def test_what_an_imported_run_does_not_have_is_a_dash_and_never_a_guess(tmp_path, correct, says):
+    folder = imported_run(tmp_path / "logs" / "run", correct)
+    with served(folder) as viewer:
+        paths = ["", "step/3", "group/3:0", "rollout/3:0:0", "rollout/3:0:1", "task/0"]
+        pages = {path: told(asked(viewer, f"/run/run/-/{path}")[2]) for path in paths}
+    assert says[0] in pages[""] and all(says[1] in pages[path] for path in ("step/3", "group/3:0"))
+    for path, text in {**pages, "report": told(report(folder)).replace("Alarms None.", "")}.items():
+        assert "None" not in text and "nats" not in text and "dr_grpo" not in text, path
+    assert "⟨40⟩ ⟨41⟩" in pages["rollout/3:0:1"] and "– 2" in pages["step/3"] and "version" not in pages["rollout/3:0:0"]
+    assert "gnomon train" not in report(folder)
+
+
+def test_runs_without_verdicts_have_no_difference_of_pass_at_1(tmp_path):
+    rewards = {"t1": [1.0], "t2": [0.0]}
+    measured_run(tmp_path / "a", rewards, lr=0.1)
+    measured_run(tmp_path / "b", rewards, lr=0.1, status="unjudged")
+    with served(tmp_path) as viewer:
+        text = told(asked(viewer, "/compare?a=a&b=b")[2])
+    assert "mean reward, A less B" in text and "pass@1, A less B" not in text
+    assert "1 of 1 – question t1" in text
+
+
+def test_the_held_out_curve_has_its_interval_and_the_locked_baseline(written, browser, tmp_path):
+    measured_run(tmp_path / "a", REWARDS["a"], lr=0.1)
+    with served(tmp_path) as viewer:
+        chart = json.loads(asked(viewer, "/run/a/-/curves")[2])["charts"][0]
+        assert {line["label"]: line.get("beside") for line in chart["series"]} == {
+            "pass@1": None, "low": "interval", "high": "interval", "baseline": "baseline"
+        }  # fmt: skip
+        assert chart["series"][3]["values"] == [0.5, 0.5]
+        browser.open(f"http://127.0.0.1:{viewer.port}/run/a/-/?token={viewer.token}")
+        browser.wait("document.getElementById('charts').dataset.drawn")
+        drawn = "document.querySelector('canvas').toDataURL()"
+        pictures = []
+        for scheme in ("light", "dark"):
+            browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            time.sleep(0.2)
+            pictures.append(browser.value(drawn))
+        browser.ask("Emulation.setEmulatedMedia", features=[])
+    assert pictures[0] != pictures[1]  # The names of the axes follow the scheme although the chart is drawn already.

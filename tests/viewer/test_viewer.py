@@ -49,12 +49,20 @@ def test_a_list_of_rollouts_is_filtered_by_status_and_text(written):
 
 
 @pytest.mark.parametrize(
-    "path", ["/run/nothing/-/", "/run/a/-/step/9", "/run/a/-/rollout/0:0:9", "/run/a/-/rollout/x", "/run/a/-/task/9"]
+    "path",
+    [
+        "/nothing",
+        "/run/nothing/-/",
+        "/run/a/-/step/9",
+        "/run/a/-/rollout/0:0:9",
+        "/run/a/-/rollout/x",
+        "/run/a/-/task/9",
+    ],
 )
 def test_what_is_not_there_is_answered_in_a_sentence(written, path):
     with served(written("a", ["x"])) as viewer:
         status, _, text = asked(viewer, path)
-        assert status == 404 and "Traceback" not in text and len(text) < 3000
+        assert status == 404 and "Traceback" not in text and "<h1>Not found</h1>" in text and len(text) < 3000
 
 
 def test_a_task_of_many_steps_is_shown_page_by_page(written):
@@ -113,6 +121,12 @@ def test_a_click_leads_from_a_curve_to_the_text_and_keys_move_on(written, browse
     with served(written("a", ["first", "second"], ["third", "fourth"])) as viewer:
         browser.open(f"http://127.0.0.1:{viewer.port}/run/a/-/?token={viewer.token}")
         browser.wait("document.getElementById('charts').dataset.drawn === '3'")
+        browser.press("s")
+        browser.wait("location.pathname.endsWith('/step/1') && document.readyState === 'complete'")
+        browser.press("u")
+        browser.wait("location.pathname.endsWith('/-/') && document.querySelector('.chart') !== null")
+        browser.value("document.querySelector('.chart details').open = true")
+        browser.wait("document.querySelector('.chart td a')?.getAttribute('href') === 'step/0'")
         browser.click(".chart .u-over")
         browser.wait("location.pathname.includes('/step/') && document.readyState === 'complete'")
         browser.open(f"http://127.0.0.1:{viewer.port}/run/a/-/step/0")
@@ -131,7 +145,7 @@ def test_a_page_of_a_running_run_shows_its_newest_step_within_two_seconds(tmp_pa
     with Run.create(folder, recipe="", manifest={}, genesis={"config": {}}) as run, served(folder) as viewer:
         run.append(step_records(0, ["x", "y"]))
         browser.open(f"http://127.0.0.1:{viewer.port}/run/live/-/?token={viewer.token}")
-        browser.wait("document.body.innerText.includes('after 1 steps')")
+        browser.wait("document.body.innerText.includes('after 1 step')")
         run.append(step_records(1, ["x", "y"]))
         # Two seconds are the promise on a quiet machine; tests share theirs.
         browser.wait("document.body.innerText.includes('after 2 steps')", 20)
@@ -154,7 +168,7 @@ def test_a_report_is_one_page_with_rollouts_that_nobody_chose(written, browser, 
     assert text == report(folder) and len(text) < 2_000_000
     assert not re.search(r"<[^>]*(src|href)=", text) and "<script" not in text.replace("&lt;script", "")
     with RunReader(folder) as reader:
-        assert reader.fingerprint in text and "save the recipe below" in text
+        assert reader.fingerprint in text and "save the recipe below" in text and "by dr_grpo, 32 tasks" in text
     file = tmp_path / "report.html"
     file.write_text(text, encoding="utf-8")
     browser.open(file.as_uri())

@@ -272,6 +272,9 @@ class RunReader:
         facts = [("status", self.status.value), ("steps", self.steps), *rates, ("alarms", len(self.alarms()))]
         return Card(title=f"run {self.folder}", columns=("", ""), rows=[*facts, ("fingerprint", self.fingerprint)])
 
+    def __repr__(self) -> str:
+        return f"<RunReader {self.folder}>"
+
     def _repr_html_(self) -> str:
         return self.card().html()
 

@@ -63,7 +63,7 @@ def application(places: Sequence[Path]) -> Starlette:
         Route("/run/{name:path}/-/", pages.run),
         Mount("/static", StaticFiles(packages=[("gnomon.viewer", "static")])),
     ]
-    return Starlette(routes=routes, exception_handlers={GnomonError: refused, NotShown: nothing})
+    return Starlette(routes=routes, exception_handlers={GnomonError: refused, NotShown: refused, 404: missing})
 
 
 class NotShown(Exception):
@@ -303,6 +303,6 @@ async def refused(request: Request, error: Exception) -> Response:
     return HTMLResponse(text, 404)
 
 
-async def nothing(request: Request, error: Exception) -> Response:
-    text = TEMPLATES.get_template("error.html").render(name="", text=str(error))
-    return HTMLResponse(text, 404)
+async def missing(request: Request, error: Exception) -> Response:
+    """An address that no page has."""
+    return await refused(request, NotShown(f"No page has the address {request.url.path}."))

@@ -11,6 +11,7 @@ from gnomon.launch.read import Address, question
 from gnomon.stats import Interval, difference_interval
 from gnomon.store import RunReader
 from gnomon.store.compare import unequal
+from gnomon.types import Status
 from gnomon.viewer.facts import MEASURED
 from gnomon.viewer.group import columns
 
@@ -18,10 +19,6 @@ __all__ = ["SORTED", "comparison", "overlaid", "task_of_both"]
 
 EXCERPT = 120
 """Characters of a question that the table shows."""
-
-
-BOUNDS = ("low", "high")
-"""Series that only the page of one run draws: the ends of an interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +30,7 @@ class Measured:
     question: str
     rewards: Sequence[float]
     correct: Sequence[bool]
+    """Of the rollouts that have a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +47,9 @@ class Pair:
         return fmean(self.a.rewards) - fmean(self.b.rewards)
 
     @property
-    def correct(self) -> float:
-        """Fraction of right rollouts in `a` less that in `b`."""
-        return fmean(self.a.correct) - fmean(self.b.correct)
+    def correct(self) -> float | None:
+        """Fraction of right rollouts in `a` less that in `b`; None where one has no verdicts."""
+        return fmean(self.a.correct) - fmean(self.b.correct) if self.a.correct and self.b.correct else None
 
 
 SORTED = {
@@ -77,7 +75,7 @@ def comparison(a: RunReader, b: RunReader, steps: tuple[int | None, int | None],
         "only": (len(found_a) - len(pairs), len(found_b) - len(pairs)),
         "pairs": sorted(pairs, key=SORTED[order]),
         "reward": interval([pair.reward for pair in pairs]),
-        "correct": interval([pair.correct for pair in pairs]),
+        "correct": interval([pair.correct for pair in pairs if pair.correct is not None]),
         "better": (sum(pair.reward > 0 for pair in pairs), sum(pair.reward < 0 for pair in pairs)),
         "settings": unequal(a.genesis, b.genesis),
     }
@@ -107,7 +105,7 @@ def measured(reader: RunReader, step: int | None) -> dict[str, Measured]:
             task=found[0].task,
             question=question(asked[found[0].task])[:EXCERPT],
             rewards=[row.reward or 0.0 for row in found],
-            correct=[row.status == "correct" for row in found],
+            correct=[row.status == Status.CORRECT for row in found if row.status != Status.UNJUDGED],
         )
         for name, found in rows.items()
     }
@@ -126,7 +124,7 @@ def together(title: str, parts: Sequence[Mapping[str, Any] | None], names: Seque
     series = []
     for part, name in zip(parts, names, strict=True):
         for line in part["series"] if part else ():
-            if line["label"] in BOUNDS:
+            if "beside" in line:  # Drawn on the page of one run only.
                 continue
             values = dict(zip(part["x"] if part else (), line["values"], strict=True))
             series.append(

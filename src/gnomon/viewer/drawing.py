@@ -31,9 +31,9 @@ def drawn(chart: dict[str, Any]) -> Markup:
 
     parts = [axes(low, high, first, last, at)]
     for number, line in enumerate(lines):
-        parts.append(path(chart["x"], line["values"], at, COLOURS[number % len(COLOURS)]))
+        parts.append(path(chart["x"], line["values"], at, colour(number, line), dashed="beside" in line))
     legend = "".join(
-        f'<tspan fill="{COLOURS[number % len(COLOURS)]}" dx="8">{escape(line["label"])}</tspan>'
+        f'<tspan fill="{colour(number, line)}" dx="8">{escape(line["label"])}</tspan>'
         for number, line in enumerate(lines)
     )
     parts.append(f'<text x="{LEFT}" y="{HEIGHT + 14}">{legend}</text>')
@@ -55,11 +55,21 @@ def axes(low: float, high: float, first: float, last: float, at: Any) -> str:
     return "".join(found)
 
 
-def path(steps: Sequence[float], values: Sequence[float | None], at: Any, colour: str) -> str:
-    """The line through the values that there are; a missing one interrupts it."""
+def colour(number: int, line: dict[str, Any]) -> str:
+    """Of a series by its place; an interval has the colour of what it belongs to, the first series."""
+    place = {"interval": 0, "baseline": -1}.get(line.get("beside", ""), number)
+    return COLOURS[place % len(COLOURS)]
+
+
+def path(steps: Sequence[float], values: Sequence[float | None], at: Any, colour: str, dashed: bool) -> str:
+    """The line through the values that there are; a missing one interrupts it, and a single one is a point."""
     found = []
     for present, run in groupby(zip(steps, values, strict=True), key=lambda point: point[1] is not None):
         if present:
             points = [at(step, value) for step, value in run]
             found.append(" ".join(f"{'L' if place else 'M'}{x:.1f} {y:.1f}" for place, (x, y) in enumerate(points)))
-    return f'<path d="{" ".join(found)}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+            if len(points) == 1:
+                found.append("h0")
+    width = 3 if "h0" in found else 1.5
+    style = ' stroke-dasharray="4 3"' if dashed else ' stroke-linecap="round"'
+    return f'<path d="{" ".join(found)}" fill="none" stroke="{colour}" stroke-width="{width}"{style}/>'

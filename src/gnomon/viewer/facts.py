@@ -28,12 +28,14 @@ POINTS = 1000
 """Points of a curve."""
 MOST = 256
 """Rollouts on the page of a task."""
+BESIDE = {"low": "interval", "high": "interval", "baseline": "baseline"}
+"""Series that are drawn dashed, beside the measured one: what each is."""
 MEASURED = ("baseline", "evaluation")
 """Kinds of the records of a measurement on held-out tasks."""
 CHARTS = (
     ("Reward", ("reward", "correct")),
     ("Length in tokens", ("length",)),
-    ("Groups that teach nothing", ("all_right", "all_wrong")),
+    ("Groups all right or all wrong", ("all_right", "all_wrong")),
     ("Truncated and failed", ("truncated", "failed")),
     ("Entropy in nats", ("entropy",)),
     ("Gradient norm", ("grad_norm",)),
@@ -73,6 +75,9 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "evaluation_steps": reader.steps_with(MEASURED),
         "seq": reader.length,
         "recipe": reader.recipe,
+        "newest": steps[-1][0] if steps else None,
+        "imported": reader.imported,
+        "rule": reader.genesis.get("imported", {}).get("correct", ""),
         "objective": objective_of(reader.recipe),
     }
 
@@ -128,6 +133,10 @@ def measured(records: Sequence[Record]) -> list[dict[str, Any]]:
         {"label": label, "values": [found[key] for _, found in points], "meaning": EVALUATION["pass_at"]}
         for label, key in (("pass@1", "value"), ("low", "low"), ("high", "high"))
     ]
+    if records[0].kind == "baseline":
+        values = [points[0][1]["value"]] * len(points)
+        lines.append({"label": "baseline", "values": values, "meaning": "pass@1 before training"})
+    lines = [{**line, "beside": BESIDE[line["label"]]} if line["label"] in BESIDE else line for line in lines]
     return [{"title": "Held-out pass@1", "x": [step for step, _ in points], "series": lines, "page": "held-out"}]
 
 

@@ -29,13 +29,12 @@ def group_facts(reader: RunReader, place: Address, base: int | None) -> dict[str
         raise reader.absent(place.kind, place.step, place.task)
     asked = asked_at(reader, place)
     chosen = next((record for record in records if record.sample == base), records[0])
-    rewards = [float(record.body["reward"]) for record in records]
+    rewards = [float(record.body["reward"]) for record in records if record.body["reward"] is not None]
     return {
         "id": asked["id"],
         "question": question(asked),
         "base": chosen.sample,
-        "mean": sum(rewards) / len(rewards),
-        "correct": sum(record.body["status"] == "correct" for record in records),
+        "mean": sum(rewards) / len(rewards) if rewards else None,
         "columns": columns(records, chosen),
     }
 

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gnomon.terminal import printable
+from gnomon.types import Status
 
 __all__ = ["TEMPLATES"]
 
 
 def visible(value: Any) -> Any:
-    """Text with every sign escaped that a reader would not see, such as a change of the writing direction."""
-    return printable(value) if type(value) is str else value
+    """Text with every sign escaped that a reader would not see, such as a change of the writing direction.
+
+    What is not known is a dash.
+    """
+    return printable(value) if type(value) is str else "–" if value is None else value
 
 
 def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def right(rollouts: Sequence[Mapping[str, Any]]) -> str:
+    """How many rollouts of a group are right, of those that have a verdict."""
+    judged = [row for row in rollouts if row["status"] != Status.UNJUDGED]
+    return (
+        f"{sum(row['status'] == Status.CORRECT for row in judged)} of {len(judged)} right" if judged else "not judged"
+    )
+
+
 TEMPLATES = Environment(
     loader=PackageLoader("gnomon.viewer"), autoescape=True, undefined=StrictUndefined, finalize=visible
 )
-TEMPLATES.filters["number"] = number
+TEMPLATES.filters |= {"number": number, "counted": counted, "right": right}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
+from gnomon.config import leaves
+from gnomon.config.sections import DEFAULTS
 from gnomon.keys import Key
 from gnomon.launch.read import Address, asked_at, question
 from gnomon.predictions.text import shown
@@ -37,9 +40,20 @@ def report(folder: Path) -> str:
             "manifest": reader.manifest,
             "rollouts": {kind: drawn_rollouts(reader, kind) for kind in ("held_out", "rollout")},
             "prediction": shown(reader)[0],
+            "trained": trained(reader),
             "tokens": sum(row.tokens or 0 for row in reader.rollout_rows()),
         }
     return TEMPLATES.get_template("report.html").render(run=run, charts=curves, count=ROLLOUTS, **facts)
+
+
+def trained(reader: RunReader) -> str:
+    """What the run is of: objective, environment, policy and batch; of an imported one its log."""
+    if reader.imported:
+        return f"rollouts of another trainer, imported from {reader.imported}"
+    settings = {**leaves(DEFAULTS), **leaves(tomllib.loads(reader.recipe))}
+    policy, env, objective = (settings[name] for name in ("policy.path", "env.type", "objective.type"))
+    sizes = f"{settings['rollout.prompts']} tasks x {settings['rollout.group']} rollouts per step"
+    return f"policy {policy} on {env} by {objective}, {sizes}"
 
 
 def drawn_rollouts(reader: RunReader, kind: str) -> list[dict[str, Any]]:

@@ -61,8 +61,10 @@ def loaded(path: str) -> Tokenizer | None:
 
 
 def tokenizer_of(recipe: str) -> Tokenizer | None:
-    """The tokenizer of the policy that a recipe names; None where its folder is not there any more."""
-    return loaded(str(tomllib.loads(recipe).get("policy", {}).get("path", "tiny")))
+    """The tokenizer of the policy that a recipe names; None where its folder is not there any more, and for an imported
+    run, whose recipe names none."""
+    settings = tomllib.loads(recipe)
+    return None if "imported" in settings else loaded(str(settings.get("policy", {}).get("path", "tiny")))
 
 
 def turn_tokens(asked: Record, record: Record, tokenizer: Tokenizer | None, tier: str) -> list[list[Token]]:

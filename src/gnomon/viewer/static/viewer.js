@@ -1,6 +1,7 @@
 // Draws the curves of a run, keeps a page of a running run up to date, and moves between pages by keys.
 "use strict";
 
+const plots = [];
 const COLOURS = ["#0969da", "#bc4c00", "#1a7f37", "#8250df", "#cf222e", "#9a6700", "#0e7490", "#57606a"];
 
 function element(name, text, parent) {
@@ -21,10 +22,19 @@ function table(chart, parent) {
     const body = element("tbody", "", made);
     chart.x.forEach((x, at) => {
       const row = element("tr", "", body);
-      element("td", String(x), row);
+      const cell = element("td", chart.page ? "" : String(x), row);
+      if (chart.page) element("a", String(x), cell).href = `${chart.page}/${x}`;
       for (const s of chart.series) element("td", s.values[at] === null ? "–" : Number(s.values[at]).toPrecision(4), row);
     });
   });
+}
+
+function range(plot, low, high) {
+  return low === high ? [Math.min(0, low), Math.max(0, high) || 1] : uPlot.rangeNum(low, high, 0.1, true);
+}
+
+function colour(series, place) {
+  return COLOURS[{ interval: 0, baseline: COLOURS.length - 1 }[series.beside] ?? place % COLOURS.length];
 }
 
 function draw(chart, alarms, parent) {
@@ -33,22 +43,21 @@ function draw(chart, alarms, parent) {
   element("h3", chart.title, box);
   if (chart.note) element("p", chart.note, box).className = "quiet";
   const place = element("div", "", box);
-  const text = getComputedStyle(document.body).color;
-  const axis = { stroke: text, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" } };
+  const axis = { stroke: () => getComputedStyle(document.body).color, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" } };
   const plot = new uPlot(
     {
       width: Math.max(280, box.clientWidth - 20),
       height: 220,
-      scales: { x: { time: false } },
+      scales: { x: { time: false }, y: { range } },
       axes: [{ ...axis, label: chart.axis ?? "step", labelSize: 18 }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(3)))) }],
       series: [
         { label: chart.axis ?? "step" },
         ...chart.series.map((s, i) => ({
           label: s.label,
-          stroke: COLOURS[i % COLOURS.length],
+          stroke: colour(s, i),
           width: 1.5,
           spanGaps: !chart.page,
-          dash: /^(low|high)\b/.test(s.label) ? [4, 4] : undefined,
+          dash: s.beside ? [4, 4] : undefined,
           points: { show: chart.x.length < 40 },
         })),
       ],
@@ -72,6 +81,7 @@ function draw(chart, alarms, parent) {
     [chart.x, ...chart.series.map((s) => s.values)],
     place,
   );
+  plots.push(plot);
   place.addEventListener("click", () => {
     const at = plot.cursor.idx;
     if (chart.page && at !== null && at !== undefined) location.href = `${chart.page}/${chart.x[at]}`;
@@ -86,6 +96,7 @@ async function charts() {
   if (!answer.ok) return;
   const found = await answer.json();
   parent.replaceChildren();
+  plots.length = 0;
   for (const chart of found.charts) draw(chart, found.alarms, parent);
   parent.dataset.drawn = String(found.charts.length);
 }
@@ -132,6 +143,10 @@ for (const details of document.querySelectorAll(".token-table")) {
   });
 }
 
+function above() {
+  return [...document.querySelectorAll("nav > a")].reverse().find((link) => link.pathname !== location.pathname);
+}
+
 function help() {
   const old = document.querySelector("dialog");
   if (old) old.remove();
@@ -140,6 +155,7 @@ function help() {
   const list = element("dl", "", dialog);
   const keys = [...document.querySelectorAll("[data-key]")].map((link) => [link.dataset.key, link.textContent]);
   if (document.getElementById("filter")) keys.unshift(["/", "go to the search field"]);
+  if (above() && !keys.some(([key]) => key === "u")) keys.push(["u", "up"]);
   for (const [key, text] of [...keys, ["?", "show the keys"], ["Esc", "close"]]) {
     element("dt", key, list);
     element("dd", text, list);
@@ -149,7 +165,8 @@ function help() {
 
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
-  const keyed = [...document.querySelectorAll("[data-key]")].find((link) => link.dataset.key === event.key);
+  const named = [...document.querySelectorAll("[data-key]")].find((link) => link.dataset.key === event.key);
+  const keyed = named ?? (event.key === "u" ? above() : null);
   const filter = event.key === "/" ? document.getElementById("filter") : null;
   if (filter || keyed) event.preventDefault();
   if (filter) filter.focus();
@@ -157,5 +174,6 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "?") help();
 });
 
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach((plot) => plot.redraw(false, true)));
 charts();
 setInterval(() => refresh().catch(() => {}), 1000);
