@@ -45,6 +45,7 @@ Objective = Literal[
     "dppo_kl",
     "dr_grpo",
     "dual_clip_ppo",
+    "entropy_mask",
     "fcp",
     "geometric_rejection",
     "gepo",
@@ -103,6 +104,7 @@ Objective = Literal[
     "remax",
     "rft",
     "rl2ml",
+    "rl_zvp",
     "rloo",
     "sapo",
     "scale_rl",
@@ -335,7 +337,8 @@ class ObjectiveSettings(TypedDict, total=False):
     type: Objective
     """The name of a row."""
     alpha: float
-    """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, cpgd, xpo."""
+    """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, rl_zvp, cpgd,
+    xpo."""
     baseline: float
     """Taken off every rollout of every group; it changes the variance alone. Of rl2ml."""
     beta: float
@@ -351,20 +354,20 @@ class ObjectiveSettings(TypedDict, total=False):
     """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
-    seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, luffy_paper, ppo, ppo_whitened, reinforce_pp,
-    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo, aspo, clip_cov,
-    cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, ppo_whitened,
+    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo,
+    aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     clip_low: float
     """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo, seed_grpo,
-    seed_grpo_loo, gfpo, gfpo_efficiency, rae, luffy_paper, ppo, ppo_whitened, reinforce_pp, reinforce_pp_baseline,
-    reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo, aspo, clip_cov, cpgd, dppo_kl, mini_rl,
-    opsm, gepo."""
+    seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, ppo_whitened, reinforce_pp,
+    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo, aspo, clip_cov,
+    cpgd, dppo_kl, mini_rl, opsm, gepo."""
     epsilon: float
     """Added to the standard deviation (grpo). Of grpo, grpo_sample_std, maxrl_released, lite_ppo, magistral, gspo,
-    gspo_token, gmpo, sapo, dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, luffy_paper, ppo_whitened,
-    reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, bapo, clip_cov, gepo."""
+    gspo_token, gmpo, sapo, dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, entropy_mask, rl_zvp,
+    luffy_paper, ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, bapo, clip_cov, gepo."""
     fade: Literal["linear", "exponential", "focal"]
     """Form of the weight. Of seed_grpo, seed_grpo_loo."""
     failure: float
@@ -414,7 +417,7 @@ class ObjectiveSettings(TypedDict, total=False):
     scale: float
     """What credit is divided by, in units of reward. Of reinforce_pp_loo."""
     share: float
-    """Share of the step's tokens that lose their gradient, at least one. Of clip_cov."""
+    """Share of the step's tokens that teach; 1 is `dapo` (entropy_mask). Of entropy_mask, clip_cov."""
     stride: float
     """How far an end moves at a time. Of bapo."""
     success: float

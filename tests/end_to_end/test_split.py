@@ -379,6 +379,8 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
     if learner.critic:
         known["values"] = (read(CRITIC).states(step.spoken) @ slope()).detach()
     anchor = read(REFERENCE).logp(step.spoken, SAMPLING.temperature).detach()
+    whole = read(POLICY).distributions(step.spoken, SAMPLING.temperature).detach()
+    known["entropy"] = -(whole.exp() * whole).sum(-1)
     credit = row.credits(step.rollouts(logp=now, reference_logp=anchor, **known))
     assert torch.allclose(ready.advantage, credit, rtol=1e-12, atol=1e-12), "credit is not that of the whole step"
     began = now if updates > 1 or Need.LOGP in row.asks else None

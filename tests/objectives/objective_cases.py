@@ -40,6 +40,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "cispo": [{"clip_high": 0.1}],
     "cispo_cap": [{"cap": 1.2}],
     "dapo": [{"clip_low": 0.1, "clip_high": 0.3}],
+    "entropy_mask": [{"share": 0.5, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "rl_zvp": [{"alpha": 0.7, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
     "decoupled_ppo": [{"cap": 2.0, "clip_low": 0.1, "clip_high": 0.3}],
     "dppo": [{"clip_low": 0.1, "clip_high": 0.3, "cap": 1.2}],
     "kimi_k15": [{"beta": 0.7}],
@@ -110,8 +112,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-LAGS = {"geometric_rejection": 1e-4, "gspo": 1e-4, "gspo_token": 1e-4, "gepo": 1e-4, "luspo": 5e-4}
-"""Of rows with a narrow band."""
+NARROW = ("geometric_rejection", "gspo", "gspo_token", "gepo")
+LAGS = dict.fromkeys(NARROW, 1e-4) | {"luspo": 5e-4, "entropy_mask": 2e-4}
+"""Of rows with a narrow band, or with a quantile that a token must not cross."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,6 +58,7 @@ def earned(row: Objective, rewards: Tensor) -> Tensor:
         values=nothing,
         logp=nothing - 1,
         reference_logp=nothing - 1,
+        entropy=nothing + 1.7,
     )
     return row.credits(seen).reshape(rewards.shape)
 
@@ -128,6 +129,10 @@ def check_singleton(case: Case) -> None:
     assert case.row.singleton is not Singleton.REFUSED, "a group of one is not refused"
     if case.row.singleton is Singleton.SHIFTED:
         assert torch.allclose(advantage - advantage[-1], reward) and advantage[-1] != 0, "no constant is taken off"
+        return
+    if case.row.singleton is Singleton.SCALED:
+        assert torch.allclose(advantage, advantage[:1] / reward[:1] * reward), "it is no multiple of the reward"
+        assert not torch.equal(advantage, reward) and advantage.any(), "it is the reward, or nothing"
         return
     if case.row.singleton is Singleton.AFFINE:
         scale, constant = advantage[:1] - advantage[-1:], advantage[-1]
@@ -514,23 +519,31 @@ def check_shift(case: Case, steps: Sequence[Step]) -> None:
 
 
 def check_needs(case: Case) -> None:
-    """The row looks at log-probabilities, reference and critic if it asks for them, and only then."""
-    step, row = EDGE_STEPS["mixed"], case.row
-    if refused(case, step.rewards):
+    """The row looks at log-probabilities, reference, critic and entropies if it asks for them, and only then.
+
+    In some step: of groups with several rewards, and of one with a single reward.
+    """
+    row = case.row
+    steps = [step for step in (EDGE_STEPS["mixed"], EDGE_STEPS["none correct"]) if not refused(case, step.rewards)]
+    if not steps:
         return
-    sizes = step.denominators()
-    for need, name in ((Need.LOGP, "proximal"), (Need.REFERENCE, "reference"), (Need.VALUES, "values")):
-        moved = replace(step, **{name: [v + 30 * (t % 5 - 2) for t, v in enumerate(getattr(step, name))]})
-        if need is Need.REFERENCE:  # Pairs and penalties look at it as the gradient is taken; a hinge only from afar.
-            looks = not torch.equal(*(row.coefficients(here.tokens(row), sizes) for here in (step, moved)))
-        else:
-            looks = not torch.equal(row.credits(step.seen()), row.credits(moved.seen()))
-        asks = need in row.asks
+    fields = {"proximal": Need.LOGP, "reference": Need.REFERENCE, "values": Need.VALUES, "entropy": Need.ENTROPY}
+    for name, need in fields.items():
+        looks, asks = any(_looks(row, step, name, need) for step in steps), need in row.asks
         assert looks == asks, (
             f"{need} is {'asked for' if asks else 'looked at'} and not {'looked at' if asks else 'asked for'}"
         )
     if row.baseline in (Baseline.NONE, Baseline.CRITIC):
         assert (row.baseline is Baseline.CRITIC) == (Need.VALUES in row.needs), "a critic is no baseline, or none is"
+
+
+def _looks(row: Objective, step: Step, name: str, need: Need) -> bool:
+    """Whether anything becomes of a step by what tokens have of that name."""
+    moved = replace(step, **{name: [v + 30 * (t % 5 - 2) for t, v in enumerate(getattr(step, name))]})
+    if need is Need.REFERENCE:  # Pairs and penalties look at it as the gradient is taken; a hinge only from afar.
+        sizes = step.denominators()
+        return not torch.equal(*(row.coefficients(here.tokens(row), sizes) for here in (step, moved)))
+    return not torch.equal(row.credits(step.seen()), row.credits(moved.seen()))
 
 
 def check_textbook(case: Case, step: Step, dtype: torch.dtype) -> None:

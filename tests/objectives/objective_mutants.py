@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 from context_mutants import context_mutants
+from entropy_mutants import entropy_mutants
 from likelihood_mutants import likelihood_mutants
 from objective_cases import CASES, Case
 from off_policy_mutants import off_policy_mutants
@@ -201,6 +202,7 @@ KINDS = (
     outcome_mutants,
     trust_region_mutants,
     context_mutants,
+    entropy_mutants,
     token_mutants,
     turn_mutants,
     likelihood_mutants,

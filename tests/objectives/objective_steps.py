@@ -12,6 +12,8 @@ from torch import Tensor
 
 from gnomon.objectives import Denominators, Objective, Rollouts, Tokens
 
+TOKENS = ("logp", "proximal", "behavior", "reference", "values", "entropy")
+"""What a step has of every token."""
 EDGES = [0.8, 0.9, 1.1, 1.2, 1.3]
 """Every edge of a clip band that a case uses."""
 
@@ -37,6 +39,8 @@ class Step:
     greedy: list[list[float]]
     """What the greedy rollout of its task earned, for each rollout."""
     values: list[float]
+    entropy: list[float]
+    """Of the policy before each token."""
     demonstrated: list[list[bool]]
     segments: int = 3
     """At most, in a rollout: each is a token, the last one all that follow."""
@@ -59,6 +63,7 @@ class Step:
             values=torch.tensor(self.values, dtype=dtype),
             logp=torch.tensor(self.proximal, dtype=dtype),
             reference_logp=torch.tensor(self.reference, dtype=dtype),
+            entropy=torch.tensor(self.entropy, dtype=dtype),
         )
 
     def moved(self, places: Sequence[int]) -> Step:
@@ -75,7 +80,7 @@ class Step:
         return replace(
             self,
             **moved,
-            **{n: tokens(getattr(self, n)) for n in ("logp", "proximal", "behavior", "reference", "values")},
+            **{n: tokens(getattr(self, n)) for n in TOKENS},
         )
 
     def only(self, group: int) -> Step:
@@ -88,7 +93,7 @@ class Step:
         return replace(
             self,
             **alone,
-            **{n: [getattr(self, n)[t] for t in mine] for n in ("logp", "proximal", "behavior", "reference", "values")},
+            **{n: [getattr(self, n)[t] for t in mine] for n in TOKENS},
         )
 
     def tokens(self, row: Objective, dtype: torch.dtype = torch.float64) -> Tokens:
@@ -157,6 +162,7 @@ def make_step(
         greedy=[[round(math.sin(seed + 3 * g), 2)] * len(group) for g, group in enumerate(rewards)],
         values=[draw.uniform(-1, 1) for _ in range(count)],
         demonstrated=[[draw.random() < 0.25 for _ in group] for group in rewards],
+        entropy=[round(draw.uniform(0, 2), 1) for _ in range(count)],
     )
 
 

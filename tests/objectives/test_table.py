@@ -24,6 +24,8 @@ from gnomon.objectives import (
     counts,
     credit,
     declaration,
+    entropy_credit,
+    entropy_rows,
     group_credit,
     group_rows,
     grpo,
@@ -121,7 +123,7 @@ def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
     earned = (advantages, context_rows, count_rows, counts, credit, group_credit, group_rows)
     moved = (off_policy_rows, ratio_rows, ratios, trust_region_rows, trust_regions)
-    apart = (token_credit, token_rows, turn_credit, turn_rows)
+    apart = (entropy_credit, entropy_rows, token_credit, token_rows, turn_credit, turn_rows)
     likely = (likelihood, likelihood_rows, outcome_rows, pairs, preference_rows, step_credit, step_rows)
     common = (
         aggregate,

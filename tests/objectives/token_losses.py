@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
+import numpy
 import torch
 from objective_steps import Step
 from torch import Tensor
@@ -179,6 +180,37 @@ def brpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Te
 
 def brpo_released_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float) -> Tensor:
     return _clipped(step, logp, _budget_credit(step, alone=False), clip_low, clip_high) / _share(step)
+
+
+def _score(group: list[float], i: int, epsilon: float) -> float:
+    return 0.0 if len(set(group)) == 1 else (group[i] - statistics.fmean(group)) / (statistics.pstdev(group) + epsilon)
+
+
+def entropy_mask_loss(
+    step: Step, logp: Tensor, share: float, clip_low: float, clip_high: float, epsilon: float
+) -> Tensor:
+    """With the quantile as numpy interpolates it."""
+    bar = numpy.quantile(step.entropy, 1 - share) if step.entropy else 0.0
+    credit = {
+        t: _score(step.rewards[g], i, epsilon)
+        for g, i, tokens in step.rollouts()
+        for t in tokens
+        if step.entropy[t] > bar - 1e-9
+    }
+    return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
+
+
+def rl_zvp_loss(step: Step, logp: Tensor, alpha: float, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    credit: Credit = {}
+    for g, i, tokens in step.rollouts():
+        for t in tokens:
+            if set(step.rewards[g]) == {1.0}:
+                credit[t] = alpha * step.entropy[t]
+            elif set(step.rewards[g]) == {0.0}:
+                credit[t] = -alpha * (max(step.entropy[s] for s in tokens) - step.entropy[t])
+            else:
+                credit[t] = _score(step.rewards[g], i, epsilon)
+    return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
 
 
 LOSSES: dict[str, Callable[..., Tensor]] = {

@@ -18,6 +18,7 @@ from gnomon.objectives import (
     Need,
     Noise,
     Objective,
+    Rewards,
     Rollouts,
     Scope,
     gae,
@@ -111,13 +112,14 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
             yield "credit of the opposite sign", name, of_credit(case.row, lambda a, seen: -a)
     for name in (name for name in TABLE if CASES[name].row.credit is not terminal):
         row = CASES[name].row
-        for need in (Need.VALUES, Need.LOGP, Need.REFERENCE):
+        for need in (Need.VALUES, Need.LOGP, Need.REFERENCE, Need.ENTROPY):
             yield f"{need} needed and not told of, or in vain", name, replace(row, needs=row.needs ^ {need})
         for scope in Scope:
             if scope is not row.scope:
                 yield f"{scope} claimed", name, replace(row, scope=scope)
         for noise in Noise:
-            if noise is not row.noise:
+            even = row.rewards is Rewards.BINARY and Noise.STILL not in (noise, row.noise)  # No such reward is even.
+            if noise is not row.noise and not even:
                 yield f"under noise, {noise.name} claimed", name, replace(row, noise=noise)
     for name in (BIASED, SHORT, NEAR, *ANCHORED, LOO):
         yield "credit of the last token on all", name, of_credit(CASES[name].row, of_the_last)

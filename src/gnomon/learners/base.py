@@ -26,6 +26,8 @@ class Model(StrEnum):
     """Which of a learner's models is asked."""
 
     POLICY = "policy"
+    ENTROPY = "entropy"
+    """The policy, for the entropy of its next-token distribution in the place of a log-probability."""
     REFERENCE = "reference"
     """The policy that stands still."""
     CRITIC = "critic"
@@ -61,7 +63,7 @@ class Learner(Protocol):
     def score(
         self, sequences: Sequence[learning.Sequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
-        """What a model says of every trainable token of each sequence: its natural log-probability, or its value."""
+        """What a model says of every trainable token of each sequence: natural log-probability, entropy or value."""
         ...
 
     def forward_backward(self, batch: learning.Batch, objective: Objective | Named | Coefficients) -> Stats:

@@ -23,7 +23,7 @@ from gnomon.learners.not_finite import not_finite
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.kernels import add_in_order
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import score, text_logp, text_pass
+from gnomon.models.scoring import score, text_entropy, text_logp, text_pass
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Need, Objective, Rewards
 from gnomon.stats import Max, Mean, Stats, Sum, merge
@@ -103,7 +103,7 @@ class LocalLearner:
         """What a model says of every trainable token of each sequence.
 
         Returns: natural log-probabilities under the tempered distribution of the policy or the reference; of the
-            critic what the rest of the rollout is expected to earn, in units of reward.
+            critic what the rest of the rollout is expected to earn, in units of reward; of `Model.ENTROPY` nats.
         Raises: ValueError for a model that this learner does not have.
         """
         read = self._reader(model, temperature)
@@ -117,6 +117,8 @@ class LocalLearner:
     def _reader(self, model: Model, temperature: float) -> Callable[[Several[Sequence]], Tensor]:
         if model is Model.CRITIC and self.critic:
             return self.critic.values
+        if model is Model.ENTROPY:
+            return partial(text_entropy, self.policy, temperature=temperature)
         policy = {Model.POLICY: self.policy, Model.REFERENCE: self.reference}.get(model)
         if policy is None:
             raise ValueError(f"this learner was given no {model.value} to score with")

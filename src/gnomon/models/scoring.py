@@ -12,7 +12,7 @@ from gnomon.models.attention import MIN_ROWS
 from gnomon.models.policy import Pass, Policy
 from gnomon.models.trie import Trie
 
-__all__ = ["Text", "packed", "packed_logp", "score", "text_logp", "text_pass"]
+__all__ = ["Text", "packed", "packed_logp", "score", "text_entropy", "text_logp", "text_pass"]
 
 Row = tuple[int, tuple[int, ...]]
 """The index of its prompt and the tokens that follow."""
@@ -73,4 +73,11 @@ def score(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row
 def text_logp(policy: Policy, texts: Sequence[Text], temperature: float = 1.0) -> Tensor:
     """[T] log-probability of every trainable token of the texts, end to end, without gradients."""
     found: Tensor = policy(text_pass(policy, texts), temperature).logp
+    return found
+
+
+@torch.inference_mode()
+def text_entropy(policy: Policy, texts: Sequence[Text], temperature: float = 1.0) -> Tensor:
+    """[T] entropy of the distribution that every trainable token of the texts is drawn from, in nats, no gradients."""
+    found: Tensor = policy(text_pass(policy, texts), temperature).entropy
     return found

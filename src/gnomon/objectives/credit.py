@@ -47,6 +47,8 @@ class Rollouts:
     """[T] log-probability under the policy, as the step begins."""
     reference_logp: Tensor | None = None
     """[T] log-probability under the reference of a KL penalty."""
+    entropy: Tensor | None = None
+    """[T] entropy of the policy's next-token distribution before each token, as the step begins, in nats."""
 
     def __post_init__(self) -> None:
         shape = self.rewards.shape
@@ -61,7 +63,7 @@ class Rollouts:
         if self.segment_rewards is not None and self.segment_rewards.shape[:2] != shape:
             raise ValueError(f"segment_rewards has shape {list(self.segment_rewards.shape)}, rewards {list(shape)}")
         total = int(self.lengths.sum())
-        for name in ("segment", "values", "logp", "reference_logp"):
+        for name in ("segment", "values", "logp", "reference_logp", "entropy"):
             values = getattr(self, name)
             if values is not None and values.shape != (total,):
                 raise ValueError(f"{name} has shape {list(values.shape)}, but the rollouts have {total} tokens")

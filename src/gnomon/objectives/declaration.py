@@ -23,6 +23,8 @@ class Need(StrEnum):
 
     LOGP = "logp"
     """Credit looks at the policy's log-probabilities as the step begins."""
+    ENTROPY = "entropy"
+    """Entropies of the policy's next-token distributions, as the step begins."""
     REFERENCE = "reference"
     """Log-probabilities under a reference policy that stands still."""
     VALUES = "values"

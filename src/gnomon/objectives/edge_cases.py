@@ -24,7 +24,7 @@ def on_policy(row: Objective, rewards: Sequence[float], lengths: Sequence[int], 
     """The coefficients of one group, sampled by the very policy that is trained, as a step of its own.
 
     Every rollout gave an answer of its own and is one segment; a critic expects nothing, and neither does the run's
-    past; the greedy rollout earned nothing.
+    past; the greedy rollout earned nothing, and every token was drawn with an entropy of one nat.
     Args: rewards, lengths, one of each per rollout; max_tokens, length limit.
     Returns: [T] κ per token, rollout after rollout.
     Raises: ValueError where the row refuses such a group.
@@ -44,6 +44,7 @@ def on_policy(row: Objective, rewards: Sequence[float], lengths: Sequence[int], 
         values=nothing,
         logp=nothing - 1,
         reference_logp=nothing - 1,
+        entropy=nothing + 1,
     )
     tokens = Tokens(
         logp=nothing - 1,

@@ -173,6 +173,7 @@ def _seen(right: Tensor, lengths: Tensor) -> Rollouts:
         segment=torch.zeros(total, dtype=torch.int64),
         segment_rewards=right[..., None],
         values=torch.zeros(total, dtype=torch.float64),
+        entropy=torch.ones(total, dtype=torch.float64),
     )
 
 

@@ -75,6 +75,7 @@ DIAL = {
         "0 is REINFORCE, 1 maximum likelihood, more is beyond; above −1 in A, below N/(N−1) in C, ≥ 0 in D", least=-1),
     "baseline": Option(0.0, "taken off every rollout of every group; it changes the variance alone"),
 }  # fmt: skip
+UNCERTAIN = frozenset({Need.ENTROPY})
 REFERENCE, VALUES = frozenset({Need.REFERENCE}), frozenset({Need.VALUES})
 BINARY, SHOWN, BUDGETS = Rewards.BINARY, frozenset({Need.DEMONSTRATIONS}), frozenset({Need.BUDGETS})
 
@@ -246,6 +247,16 @@ TABLE = (
         "Liu et al. 2025 (SPIRAL), arXiv 2506.24119",
         CLIP | {"mean_per": Option("step", "after what the running mean moves: the step, or each rollout as released",
         choices=("step", "rollout"))}, min_group=1, needs=frozenset({Need.BASELINE})),
+    Declaration("entropy_mask",
+        "DAPO on the most uncertain tokens alone: the fifth of a step's tokens with the highest entropies.",
+        "Wang et al. 2025, arXiv 2506.01939; TRL, top_entropy_quantile",
+        {"share": Option(0.2, "share of the step's tokens that teach; 1 is `dapo`", above=0, most=1)}
+        | clip(0.2, 0.28) | epsilon(1e-6), needs=UNCERTAIN),
+    Declaration("rl_zvp",
+        "RL-ZVP: DAPO, and tokens by their entropy in groups that are all right or all wrong. Rewards are 0 or 1.",
+        "Le et al. 2025, arXiv 2509.21880, eq. 5",
+        {"alpha": Option(0.1, "α, advantage per nat of entropy in groups of a single reward", above=0)}
+        | clip(0.2, 0.28) | epsilon(1e-6), min_group=1, rewards=BINARY, needs=UNCERTAIN),
     Declaration("remax",
         "ReMax: rewards less the reward of the greedy answer, which is one more rollout of each task.",
         "Li et al. 2023, arXiv 2310.10505", min_group=1, needs=frozenset({Need.GREEDY})),

@@ -67,6 +67,8 @@ from gnomon.objectives.credit import Credit, Rollouts, across_players, terminal
 from gnomon.objectives.curves import GRID, Curve, count_weight, curve
 from gnomon.objectives.declaration import Data, Declaration, Mistake, Need, Option, OptionError, Rewards, Value, nearest
 from gnomon.objectives.edge_cases import edges
+from gnomon.objectives.entropy_credit import most_uncertain, most_uncertain_alone, zero_variance
+from gnomon.objectives.entropy_rows import entropy_mask, rl_zvp
 from gnomon.objectives.exact import ExactReport, report
 from gnomon.objectives.group_credit import (
     FADES,
@@ -375,6 +377,7 @@ __all__ = [
     "dual_clip",
     "dual_clip_ppo",
     "edges",
+    "entropy_mask",
     "entropy_weighted",
     "family_gains",
     "family_parameters",
@@ -446,6 +449,8 @@ __all__ = [
     "metric",
     "metric_gain",
     "mini_rl",
+    "most_uncertain",
+    "most_uncertain_alone",
     "nearest",
     "no_correction",
     "no_ratio",
@@ -510,6 +515,7 @@ __all__ = [
     "reward_to_go",
     "rft",
     "rl2ml",
+    "rl_zvp",
     "rloo",
     "row_of",
     "running_mean",
@@ -572,4 +578,5 @@ __all__ = [
     "widest_pairs",
     "without_drifted_failures",
     "xpo",
+    "zero_variance",
 ]

@@ -87,6 +87,8 @@ class Singleton(StrEnum):
     """The reward less a constant other than zero."""
     AFFINE = "affine"
     """The reward times a constant, less another constant."""
+    SCALED = "scaled"
+    """The reward times a constant."""
     UNIT = "unit"
     """One, whatever the reward."""
     ZERO = "zero"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gnomon.objectives import (
     context_rows,
     count_rows,
+    entropy_rows,
     group_rows,
     likelihood_rows,
     off_policy_rows,
@@ -25,8 +26,8 @@ from gnomon.objectives.row import Objective, row_of
 __all__ = ["TABLE", "add", "objective"]
 
 ROWS = (
-    context_rows, count_rows, group_rows, likelihood_rows, off_policy_rows, outcome_rows, preference_rows, ratio_rows,
-    step_rows, token_rows, trust_region_rows, turn_rows,
+    context_rows, count_rows, entropy_rows, group_rows, likelihood_rows, off_policy_rows, outcome_rows,
+    preference_rows, ratio_rows, step_rows, token_rows, trust_region_rows, turn_rows,
 )  # fmt: skip
 
 TABLE: dict[str, Callable[..., Objective]] = {

@@ -47,6 +47,8 @@ class Seen:
     """Of each token under the policy that sampled, demonstrations too."""
     reference: tuple[float, ...]
     """Of each token under the reference."""
+    entropy: tuple[float, ...] = ()
+    """Of the sampling policy's next-token distribution before each token."""
     baseline: float = 0.0
     """What the run's past expects of the rollout."""
     demonstrated: bool = False

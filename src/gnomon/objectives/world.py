@@ -87,6 +87,12 @@ class World:
         count = self.prefixes * len(ALPHABET)
         return torch.cos(0.9 * torch.arange(count, dtype=torch.float64) + 0.5).reshape(self.prefixes, -1)
 
+    def entropy(self, logp: Tensor) -> Tensor:
+        """[T] entropy of the distribution that each token was drawn from. Args: logp, [T] of every token."""
+        table = torch.zeros(self.prefixes, len(ALPHABET), dtype=logp.dtype)
+        table[self.prefix, self.choice] = logp
+        return -(table.exp() * table).sum(dim=1)[self.prefix]
+
     def early(self, possible: Outcomes) -> Tensor:
         """[outcomes, max_tokens] what arrives after 1, 2, … tokens: the binary reward of an answer cut there."""
         if possible.early is not None:
@@ -108,8 +114,8 @@ class World:
         """Every outcome in plain numbers."""
         token = self.tokens(possible)
         sizes = self.lengths[possible.answer].tolist()
-        known = (self.guess()[self.prefix], possible.logp, self.logp(self.anchor()))
-        values, logp, reference = (torch.split(x[token], sizes) for x in known)
+        known = (self.guess()[self.prefix], possible.logp, self.logp(self.anchor()), self.entropy(possible.logp))
+        values, logp, reference, entropy = (torch.split(x[token], sizes) for x in known)
         early = self.early(possible).tolist()
         return [
             Seen(
@@ -122,6 +128,7 @@ class World:
                 baseline=PAST,
                 demonstrated=possible.demonstrated is not None and bool(possible.demonstrated[i]),
                 reference=tuple(reference[i].tolist()),
+                entropy=tuple(entropy[i].tolist()),
             )
             for i in range(len(sizes))
         ]
@@ -248,4 +255,5 @@ def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
         values=place.guess()[place.prefix[token]],
         logp=possible.logp[token],
         reference_logp=place.logp(place.anchor())[token],
+        entropy=place.entropy(possible.logp)[token],
     )

@@ -26,6 +26,7 @@ def credit(
     logp: Tensor | None = None,
     reference_logp: Tensor | None = None,
     values: Tensor | None = None,
+    entropy: Tensor | None = None,
     state: CreditState,
 ) -> tuple[Batch, CreditState]:
     """The batch with an advantage on every token, and the state for the next step.
@@ -34,10 +35,11 @@ def credit(
         logp: [T] log-probability under the policy at the start of the step; also the centre of the trust region.
         reference_logp: [T] log-probability under the reference.
         values: [T] the critic's value before every token.
+        entropy: [T] entropy of the policy's next-token distribution before every token, in nats.
         state: the state from the step before.
     Raises: ConfigError E033 if the objective does not accept these rewards.
     """
-    rollouts = replace(batch.rollouts, logp=logp, reference_logp=reference_logp, values=values)
+    rollouts = replace(batch.rollouts, logp=logp, reference_logp=reference_logp, values=values, entropy=entropy)
     if Need.BASELINE in objective.asks:
         baseline, state = objective.recall(rollouts, state)
         rollouts = replace(rollouts, baseline=baseline)
@@ -91,6 +93,7 @@ class Crediting:
             logp=scored(Model.POLICY) if updates > 1 or Need.LOGP in asks else None,
             reference_logp=scored(Model.REFERENCE) if Need.REFERENCE in asks else None,
             values=scored(Model.CRITIC) if Need.VALUES in asks else None,
+            entropy=scored(Model.ENTROPY) if Need.ENTROPY in asks else None,
             state=self.state,
         )
         return found
