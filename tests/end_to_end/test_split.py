@@ -142,6 +142,8 @@ CASES = [
 REWARDS = ((1.0, 0.5, 0.0), (0.0, 0.0, 0.0), (0.0, 1.0, 1.0), (1.0, 0.0, 0.25))
 """Of every group: the second one has nothing to teach by itself."""
 
+EASY = (0.0, 1.0, 0.25)
+"""A second part of the reward of the rollouts of each group, which is in the reward by half."""
 GREEDY = (0.5, 0.25, 0.0, 1.0)
 """Of the greedy rollout of every group."""
 
@@ -201,7 +203,10 @@ def groups(case: Case, data: Data, rewards: Rewards) -> tuple[Group, ...]:
             rollout = reported(rollout, noise, data, last=sample == 2)
             verdict = Verdict(
                 status=Status.CORRECT if value else Status.WRONG,
-                parts=(Part(name="test", value=value),),
+                parts=(
+                    Part(name="test", value=value - EASY[sample] / 2),
+                    Part(name="easy", value=EASY[sample], weight=0.5),
+                ),
                 extracted=rollout.verdict.extracted,
             )
             rollouts.append(replace(rollout, verdict=verdict))

@@ -116,6 +116,8 @@ class Step:
                 [[of.greedy.reward for of in same for _ in of.rollouts] for same in self.merged]
             ).double(),
             player=torch.tensor([[r.player for r in rollouts] for rollouts in merged]),
+            parts=torch.tensor([[self.parts(r, "value") for r in rollouts] for rollouts in merged]).double(),
+            part_weights=torch.tensor([[self.parts(r, "weight") for r in rollouts] for rollouts in merged]).double(),
             longest=torch.tensor([[self.longest(r) for r in rollouts] for rollouts in merged]),
             finished=torch.tensor(
                 [[r.stop not in (Stop.TRUNCATED, Stop.CONTEXT) for r in rollouts] for rollouts in merged]
@@ -124,6 +126,11 @@ class Step:
             segment=torch.tensor([part for texts in self.texts for part in segments(texts)], dtype=torch.int64),
             **known,
         )
+
+    @staticmethod
+    def parts(rollout: Rollout, name: str) -> list[float]:
+        """Of each part of its reward, by name."""
+        return [getattr(part, name) for part in sorted(rollout.verdict.parts, key=lambda part: part.name)]
 
     def longest(self, rollout: Rollout) -> int:
         """Tokens of its longest reply, where one that was cut off counts as full."""

@@ -78,6 +78,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "cpgd": [{"alpha": 0.7, "cap": 0.5}],
     "dppo_kl": [{"clip_low": 0.01, "clip_high": 0.3, "cap": 1.2}],
     "real": [{"temperature": 0.5}],
+    "gdpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"epsilon": 0.1}],
     "lite_ppo": [{"clip_low": 0.1, "clip_high": 0.3}],
     "psr": [{"clip_low": 0.1, "clip_high": 0.3}],
     "reinforce_rej": [{"failure": 0.0}],

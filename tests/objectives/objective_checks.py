@@ -53,6 +53,8 @@ def earned(row: Objective, rewards: Tensor) -> Tensor:
         answers=torch.arange(rewards.numel()).reshape(rewards.shape),
         baseline=torch.full_like(rewards, PAST),
         greedy=torch.full_like(rewards, GREEDY),
+        parts=rewards[..., None],
+        part_weights=torch.ones_like(rewards)[..., None],
         segment=nothing.long(),
         segment_rewards=rewards[..., None],
         values=nothing,
@@ -506,6 +508,7 @@ def check_shift(case: Case, steps: Sequence[Step]) -> None:
                 before,
                 rewards=[[reward + 3.0 for reward in group] for group in step.rewards],
                 early=[[[reward + 3.0 for reward in rollout] for rollout in group] for group in step.early],
+                reward_parts=[[[part + 3.0 for part in rollout] for rollout in group] for group in step.reward_parts],
                 greedy=[[reward + 3.0 for reward in group] for group in step.greedy],
             )
             if refused(case, after.rewards):

@@ -39,6 +39,8 @@ class Step:
     greedy: list[list[float]]
     """What the greedy rollout of its task earned, for each rollout."""
     values: list[float]
+    reward_parts: list[list[list[float]]]
+    """Two of every reward: the reward itself and something beside it, which counts by half."""
     entropy: list[float]
     """Of the policy before each token."""
     demonstrated: list[list[bool]]
@@ -57,6 +59,8 @@ class Step:
             answers=torch.tensor(self.answers),
             baseline=torch.tensor(self.past, dtype=dtype),
             greedy=torch.tensor(self.greedy, dtype=dtype),
+            parts=torch.tensor(self.reward_parts, dtype=dtype),
+            part_weights=torch.tensor([1.0, 0.5], dtype=dtype).expand(len(self.rewards), len(self.rewards[0]), 2),
             demonstrated=torch.tensor(self.demonstrated),
             segment=torch.tensor([part for _, _, row in self.rollouts() for part in self.parts(len(row))]).long(),
             segment_rewards=torch.tensor(self.early, dtype=dtype),
@@ -75,7 +79,7 @@ class Step:
 
         moved = {
             n: [[g[i] for i in places] for g in getattr(self, n)]
-            for n in ("rewards", "lengths", "answers", "early", "past", "greedy", "demonstrated")
+            for n in ("rewards", "lengths", "answers", "early", "past", "greedy", "reward_parts", "demonstrated")
         }
         return replace(
             self,
@@ -88,7 +92,7 @@ class Step:
         mine = [t for g, _, row in self.rollouts() for t in row if g == group]
         alone = {
             n: [getattr(self, n)[group]]
-            for n in ("rewards", "lengths", "answers", "early", "past", "greedy", "demonstrated")
+            for n in ("rewards", "lengths", "answers", "early", "past", "greedy", "reward_parts", "demonstrated")
         }
         return replace(
             self,
@@ -163,6 +167,7 @@ def make_step(
         values=[draw.uniform(-1, 1) for _ in range(count)],
         demonstrated=[[draw.random() < 0.25 for _ in group] for group in rewards],
         entropy=[round(draw.uniform(0, 2), 1) for _ in range(count)],
+        reward_parts=[[[float(reward), draw.choice([0.0, 0.5, 2.0])] for reward in group] for group in rewards],
     )
 
 

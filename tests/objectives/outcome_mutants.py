@@ -17,6 +17,7 @@ from gnomon.objectives import (
     PolicyGradient,
     Rollouts,
     Singleton,
+    by_part,
     capped,
     counted,
     leave_one_out,
@@ -49,6 +50,43 @@ def weighed(success: float, failure: float) -> Advantage:
 
 def kept(success: float, failure: float) -> Advantage:
     return partial(counted, weight=partial(rejected_weight, success=success, failure=failure))
+
+
+def seeing(change: Callable[[Rollouts], Rollouts]) -> Objective:
+    """GDPO with what its credit sees changed."""
+    row = CASES["gdpo"].row
+    return replace(row, credit=lambda rollouts, advantage: row.credit(change(rollouts), advantage))
+
+
+def summed_first(rollouts: Rollouts) -> Rollouts:
+    """The parts summed before they are compared, as GRPO does."""
+    assert rollouts.parts is not None and rollouts.part_weights is not None
+    whole = (rollouts.parts * rollouts.part_weights).sum(2, keepdim=True)
+    return replace(rollouts, parts=whole, part_weights=whole.new_ones(whole.shape))
+
+
+def weighed_alike(rollouts: Rollouts) -> Rollouts:
+    assert rollouts.part_weights is not None
+    return replace(rollouts, part_weights=rollouts.part_weights.new_ones(rollouts.part_weights.shape))
+
+
+def first_part(rollouts: Rollouts) -> Rollouts:
+    assert rollouts.parts is not None and rollouts.part_weights is not None
+    return replace(rollouts, parts=rollouts.parts[..., :1], part_weights=rollouts.part_weights[..., :1])
+
+
+def part_mutants() -> Iterator[tuple[str, str, Objective]]:
+    row = CASES["gdpo"].row
+    yield "parts missing", "gdpo", replace(row, credit=terminal)
+    for change in (summed_first, weighed_alike, first_part):
+        yield change.__name__, "gdpo", seeing(change)
+    yield "deviation of parts missing", "gdpo", replace(row, advantage=mean_centred)
+    yield "population deviation", "gdpo", replace(row, advantage=partial(standardised, epsilon=1e-4))
+    yield "another epsilon", "gdpo", replace(row, credit=partial(by_part, epsilon=1e-2))
+    yield "ratio missing", "gdpo", replace(row, ratio=no_ratio)
+    yield "more room above", "gdpo", replace(row, ratio=partial(ppo_clip, low=0.2, high=0.28))
+    yield "whole rewards claimed", "gdpo", replace(row, target=CASES["lite_ppo"].row.target)
+    yield "whole answers claimed", "gdpo", replace(row, off_policy=OffPolicy.SEQUENCE)
 
 
 def absolute(rewards: Tensor) -> Tensor:
@@ -146,6 +184,7 @@ CREDITS: dict[str, dict[str, Callable[[Rollouts, Advantage], Tensor]]] = {
 
 def outcome_mutants() -> Iterator[tuple[str, str, Objective]]:
     """What is wrong, of which case, and the row."""
+    yield from part_mutants()
     for name, advantages in ADVANTAGES.items():
         for what, advantage in advantages.items():
             yield f"advantage: {what}", name, replace(CASES[name].row, advantage=advantage)

@@ -213,6 +213,22 @@ def rl_zvp_loss(step: Step, logp: Tensor, alpha: float, clip_low: float, clip_hi
     return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
 
 
+def gdpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, epsilon: float) -> Tensor:
+    def sample_score(values: list[float], i: int) -> float:
+        if len(set(values)) == 1:
+            return 0.0
+        return (values[i] - statistics.fmean(values)) / (statistics.stdev(values) + epsilon)
+
+    total = {}
+    for g, i, _ in step.rollouts():
+        first, second = ([rollout[n] for rollout in step.reward_parts[g]] for n in (0, 1))
+        total[g, i] = sample_score(first, i) + 0.5 * sample_score(second, i)
+    every = list(total.values())
+    whole = {place: sample_score(every, at) for at, place in enumerate(total)}
+    credit = {t: whole[g, i] for g, i, tokens in step.rollouts() for t in tokens}
+    return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
+
+
 LOSSES: dict[str, Callable[..., Tensor]] = {
     name.removesuffix("_loss"): function for name, function in list(globals().items()) if name.endswith("_loss")
 }

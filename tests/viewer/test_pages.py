@@ -296,7 +296,9 @@ def test_what_an_imported_run_does_not_have_is_a_dash_and_never_a_guess(tmp_path
     assert says[0] in pages[""] and all(says[1] in pages[path] for path in ("step/3", "group/3:0"))
     for path, text in {**pages, "report": told(report(folder)).replace("Alarms None.", "")}.items():
         assert "None" not in text and "nats" not in text and "dr_grpo" not in text, path
-    assert "⟨40⟩ ⟨41⟩" in pages["rollout/3:0:1"] and "– 2" in pages["step/3"] and "version" not in pages["rollout/3:0:0"]
+    assert (
+        "⟨40⟩ ⟨41⟩" in pages["rollout/3:0:1"] and "– 2" in pages["step/3"] and "version" not in pages["rollout/3:0:0"]
+    )
     assert "gnomon train" not in report(folder)
 
 

@@ -41,6 +41,10 @@ class Rollouts:
     """[T] int64, the part of its rollout that a token stands in, from 0: a turn, a slice of a budget, an answer."""
     segment_rewards: Tensor | None = None
     """[G, N, M] the reward that arrives as each segment ends."""
+    parts: Tensor | None = None
+    """[G, N, R] the named parts of each reward, unweighted."""
+    part_weights: Tensor | None = None
+    """[G, N, R] what each part counts in its reward."""
     values: Tensor | None = None
     """[T] what a critic expects of the rest of the rollout, before each token."""
     logp: Tensor | None = None
@@ -60,8 +64,10 @@ class Rollouts:
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
-        if self.segment_rewards is not None and self.segment_rewards.shape[:2] != shape:
-            raise ValueError(f"segment_rewards has shape {list(self.segment_rewards.shape)}, rewards {list(shape)}")
+        for name in ("segment_rewards", "parts", "part_weights"):
+            values = getattr(self, name)
+            if values is not None and (values.dim() != 3 or values.shape[:2] != shape):
+                raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
         total = int(self.lengths.sum())
         for name in ("segment", "values", "logp", "reference_logp", "entropy"):
             values = getattr(self, name)
@@ -110,6 +116,7 @@ def across_players(rollouts: Rollouts) -> Rollouts:
     merged = {name: table.reshape(shape) for name in tables if (table := getattr(rollouts, name)) is not None}
     if rollouts.answers is not None:  # Equal numbers are equal answers within a player only.
         merged["answers"] = (rollouts.answers * count + rollouts.players).reshape(shape)
-    if (rewards := rollouts.segment_rewards) is not None:
-        merged["segment_rewards"] = rewards.reshape(*shape, rewards.shape[2])
+    for name in ("segment_rewards", "parts", "part_weights"):
+        if (table := getattr(rollouts, name)) is not None:
+            merged[name] = table.reshape(*shape, table.shape[2])
     return replace(rollouts, **merged)

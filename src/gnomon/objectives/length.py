@@ -170,6 +170,8 @@ def _seen(right: Tensor, lengths: Tensor) -> Rollouts:
         answers=right.long(),
         baseline=torch.zeros_like(right),
         greedy=torch.zeros_like(right),
+        parts=right[..., None],
+        part_weights=torch.ones_like(right)[..., None],
         segment=torch.zeros(total, dtype=torch.int64),
         segment_rewards=right[..., None],
         values=torch.zeros(total, dtype=torch.float64),

@@ -185,8 +185,8 @@ from gnomon.objectives.row import (
     row_of,
 )
 from gnomon.objectives.shaping import less_overlong, soft_overlong
-from gnomon.objectives.step_credit import over_deciding_groups, over_nonzero_rewards, over_spread_of_rewards
-from gnomon.objectives.step_rows import gpg, gpg_verl, lite_ppo, magistral
+from gnomon.objectives.step_credit import by_part, over_deciding_groups, over_nonzero_rewards, over_spread_of_rewards
+from gnomon.objectives.step_rows import gdpo, gpg, gpg_verl, lite_ppo, magistral
 from gnomon.objectives.table import TABLE, add, objective
 from gnomon.objectives.target import (
     Chances,
@@ -345,6 +345,7 @@ __all__ = [
     "brpo",
     "brpo_released",
     "budget_credit",
+    "by_part",
     "capped",
     "capped_drift",
     "capped_to_sampler",
@@ -389,6 +390,7 @@ __all__ = [
     "gae_returns",
     "gain_terms",
     "gauged",
+    "gdpo",
     "geometric_clip",
     "geometric_mask",
     "geometric_of_clipped",

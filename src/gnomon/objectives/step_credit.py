@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts
 
-__all__ = ["over_deciding_groups", "over_nonzero_rewards", "over_spread_of_rewards"]
+__all__ = ["by_part", "over_deciding_groups", "over_nonzero_rewards", "over_spread_of_rewards"]
 
 
 def over_deciding_groups(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) -> Tensor:
@@ -47,3 +47,21 @@ def over_spread_of_rewards(rollouts: Rollouts, advantage: Callable[[Tensor], Ten
     if bool((rewards == rewards[:1, :1]).all()):
         return rollouts.spread(torch.zeros_like(rewards))
     return rollouts.spread(advantage(rewards) / (rewards.std() + epsilon))
+
+
+def by_part(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, epsilon: float) -> Tensor:
+    """The advantage of every part of the reward by itself, weighted and summed, and standardised over the step.
+
+    Equation: A = Σₙ wₙ·Aₙ, Aₙ the advantage in part n alone; (A − Ā)/(s + ε) over the rollouts of the step.
+    Args: epsilon, added to the deviation, ≥ 0.
+    Returns: [T]; exactly zero where every part is the same over each group.
+    Raises: ValueError for rollouts without the parts of their rewards.
+    Source: NVIDIA 2026 (GDPO), arXiv 2601.05242; TRL, normalize_then_sum.
+    """
+    if rollouts.parts is None or rollouts.part_weights is None:
+        raise ValueError("this objective compares rewards part by part, and these rollouts have no parts")
+    weighted = zip(rollouts.parts.unbind(2), rollouts.part_weights.unbind(2), strict=True)
+    total = sum((weight * advantage(part) for part, weight in weighted), torch.zeros_like(rollouts.rewards))
+    if total.numel() < 2 or not bool((total != total[:1, :1]).any()):
+        return rollouts.spread(torch.zeros_like(total))
+    return rollouts.spread((total - total.mean()) / (total.std() + epsilon))

@@ -11,9 +11,37 @@ from gnomon.objectives import advantages, aggregate, closed, ratios, step_credit
 from gnomon.objectives.group_rows import reinforce_centred, sample_score
 from gnomon.objectives.ratio_rows import dapo, scale_rl
 from gnomon.objectives.row import Baseline, Objective, OffPolicy, Scope, row
-from gnomon.objectives.target import Seen, SharedLength
+from gnomon.objectives.target import Chances, ClosedForm, Seen, Shape, SharedLength, TokenShape
 
-__all__ = ["gpg", "gpg_verl", "lite_ppo", "magistral"]
+__all__ = ["gdpo", "gpg", "gpg_verl", "lite_ppo", "magistral"]
+
+
+@row
+def gdpo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+    """No part drowns another: of two parts with different spreads each moves the policy by its weight.
+    With one part it is `grpo_sample_std` under a mean over tokens, standardised once more over the step.
+
+    Differs: the second deviation is over rollouts, as in TRL; verl takes it over tokens. It is that of the collected
+        step, also where that is trained on in several minibatches.
+    """
+    return replace(
+        dapo(clip_low, clip_high),
+        advantage=partial(advantages.sample_standardised, epsilon=epsilon),
+        credit=partial(step_credit.by_part, epsilon=epsilon),
+        target=TokenShape(
+            credit=partial(_by_part, epsilon=epsilon),
+            text="Σ π h ∇log π, h = N·E[(A − Ā)/(s + ε) / Σⱼ|yⱼ|], A = Σₙ wₙ·(rₙ − r̄ₙ)/(sₙ + ε)",
+            closed=ClosedForm(
+                shape=partial(_two_values, epsilon=epsilon),
+                text="Σ π h ∇log π, h = N·E[(A − Ā)/(s + ε) / Σⱼ|yⱼ|], A = Σₙ wₙ·(rₙ − r̄ₙ)/(sₙ + ε); where every part "
+                "follows from whether an answer is right, h = ±N·E[√(F/K)/T] of right and ∓N·E[√(K/F)/T] of wrong "
+                "answers, times √((N−1)/N)",
+                binary=True,
+            ),
+        ),
+        scope=Scope.STEP,
+        equation="κ = clip(ρ; A)·(A − Ā)/(s + ε) / Σⱼ|oⱼ|, A = Σₙ wₙ·(rₙ − r̄ₙ)/(sₙ + ε)",
+    )
 
 
 @row
@@ -105,3 +133,29 @@ def _by_success_rate(own: Seen, total: tuple[int, ...]) -> float:
     if not right:
         return 0.0
     return (wrong / right if own.reward else -1.0) / tokens
+
+
+def _by_part(own: Seen, others: Sequence[Seen], max_tokens: int, *, epsilon: float) -> list[float]:
+    group, tokens = [own, *others], own.length + sum(seen.length for seen in others)
+    total = [0.0] * len(group)
+    for n, weight in enumerate(own.part_weights):
+        of_part = [seen.parts[n] for seen in group]
+        for i, value in enumerate(of_part):
+            total[i] += weight * sample_score(value, [*of_part[:i], *of_part[i + 1 :]], epsilon=epsilon)
+    return [sample_score(total[0], total[1:], epsilon=epsilon) / tokens] * own.length
+
+
+def _two_values(law: Chances, group: int, max_tokens: int, *, epsilon: float) -> Shape:
+    """Two outcomes: every part is one of two values, so all parts standardise to the same up to sign and ε."""
+    right, wrong = (next(seen.parts for seen, _ in law if seen.reward == value) for value in (1, 0))
+    weights = law[0][0].part_weights
+
+    def deviation(successes: int, failures: int) -> float:
+        plain, size = closed.sample(successes, failures, epsilon=0.0), successes + failures
+        rises = zip(weights, right, wrong, strict=True)
+        rise = math.fsum(w * (b - a) / (abs(b - a) * plain + epsilon) for w, b, a in rises)
+        return (abs(rise) * plain + epsilon) / rise if size > 1 else 1.0
+
+    found = closed.per_token(deviation, "").shape(law, group, max_tokens)
+    assert found is not None
+    return found

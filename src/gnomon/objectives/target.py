@@ -49,6 +49,9 @@ class Seen:
     """Of each token under the reference."""
     entropy: tuple[float, ...] = ()
     """Of the sampling policy's next-token distribution before each token."""
+    parts: tuple[float, ...] = ()
+    """Of the reward, unweighted."""
+    part_weights: tuple[float, ...] = ()
     baseline: float = 0.0
     """What the run's past expects of the rollout."""
     demonstrated: bool = False

@@ -28,6 +28,7 @@ __all__ = [
     "graded",
     "outcomes",
     "outcomes_for",
+    "parts",
     "step_of",
     "with_demonstrations",
     "world",
@@ -36,6 +37,8 @@ __all__ = [
 ALPHABET = "ab."
 PAST = 0.3
 """What the run's past expects of every rollout."""
+PART_WEIGHTS = (1.0, 0.5)
+"""Of the two parts of every reward."""
 GREEDY = 0.8
 """What the greedy rollout of every task earned."""
 
@@ -116,7 +119,7 @@ class World:
         sizes = self.lengths[possible.answer].tolist()
         known = (self.guess()[self.prefix], possible.logp, self.logp(self.anchor()), self.entropy(possible.logp))
         values, logp, reference, entropy = (torch.split(x[token], sizes) for x in known)
-        early = self.early(possible).tolist()
+        early, split = self.early(possible).tolist(), parts(possible.reward).tolist()
         return [
             Seen(
                 reward=float(possible.reward[i]),
@@ -126,6 +129,8 @@ class World:
                 values=tuple(values[i].tolist()),
                 logp=tuple(logp[i].tolist()),
                 baseline=PAST,
+                parts=tuple(split[i]),
+                part_weights=PART_WEIGHTS,
                 demonstrated=possible.demonstrated is not None and bool(possible.demonstrated[i]),
                 reference=tuple(reference[i].tolist()),
                 entropy=tuple(entropy[i].tolist()),
@@ -172,6 +177,11 @@ def correct(answer: str) -> float:
 def graded(answer: str) -> float:
     """The real-valued reward: `correct`, and 0.1 more for an answer that ends by itself."""
     return correct(answer) + 0.1 * answer.endswith(".")
+
+
+def parts(reward: Tensor) -> Tensor:
+    """[…, 2] the parts of rewards: the reward itself, and how far it is from 0.4, squared."""
+    return torch.stack([reward, (reward - 0.4).square()], dim=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +260,8 @@ def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
         baseline=torch.full(answers.shape, PAST, dtype=torch.float64),
         greedy=torch.full(answers.shape, GREEDY, dtype=torch.float64),
         demonstrated=None if possible.demonstrated is None else possible.demonstrated[members],
+        parts=parts(possible.reward[members]),
+        part_weights=torch.tensor(PART_WEIGHTS, dtype=torch.float64).expand(*answers.shape, -1),
         segment=token - start[place.answer[token]],
         segment_rewards=place.early(possible)[members],
         values=place.guess()[place.prefix[token]],

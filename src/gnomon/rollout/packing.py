@@ -10,7 +10,7 @@ import torch
 
 from gnomon.learners import batch as learning
 from gnomon.objectives import Denominators, Rollouts
-from gnomon.types import Finish, Group, Rollout, Sampling, Stop, Turn
+from gnomon.types import Finish, Group, Rollout, Sampling, Stop, Turn, Verdict
 
 __all__ = ["pack"]
 
@@ -50,6 +50,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
         player=torch.tensor([[rollout.player for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[prefilled(rollout) for rollout in group.rollouts] for group in groups]),
         greedy=greedy_rewards(groups),
+        **reward_parts(groups),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )
     return learning.Batch(
@@ -97,6 +98,29 @@ def greedy_rewards(groups: Sequence[Group]) -> torch.Tensor | None:
     """[G, N] the reward of each group's greedy rollout; None where a group has none."""
     found = [[group.greedy.reward] * len(group.rollouts) for group in groups if group.greedy is not None]
     return torch.tensor(found, dtype=torch.float64) if found and len(found) == len(groups) else None
+
+
+def reward_parts(groups: Sequence[Group]) -> dict[str, torch.Tensor]:
+    """The parts of every reward and their weights, [G, N, R] by name; nothing where no reward has one.
+
+    A part that a verdict lacks, or whose gate is not met, is 0.
+    """
+    verdicts = [[rollout.verdict for rollout in group.rollouts] for group in groups]
+    weights = {part.name: part.weight for row in verdicts for verdict in row for part in verdict.parts}
+    names = sorted(weights)
+    if not names:
+        return {}
+
+    def of(verdict: Verdict, name: str) -> tuple[float, float]:
+        values = {part.name: part.value for part in verdict.parts}
+        part = next((part for part in verdict.parts if part.name == name), None)
+        if part is None or (part.gate is not None and values[part.gate] <= 0):
+            return 0.0, weights[name]
+        return part.value, part.weight
+
+    table = [[[of(verdict, name) for name in names] for verdict in row] for row in verdicts]
+    parts, part_weights = torch.tensor(table, dtype=torch.float64).unbind(3)
+    return {"parts": parts, "part_weights": part_weights}
 
 
 def longest(rollout: Rollout, sampling: Sampling) -> int:
