@@ -194,6 +194,9 @@ class RolloutSettings(TypedDict, total=False):
     lag: int
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""
+    entropy: bool
+    """Record the entropy of the next-token distribution at every sampled token, 2 bytes each. Training is the same in
+    every bit; the fingerprint differs, since it covers the records. Only for the embedded engine."""
 
 
 class WorkersSettings(TypedDict, total=False):

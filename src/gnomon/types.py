@@ -184,6 +184,8 @@ class Sampling:
     """The completion ends with the first token after which its text contains one of these."""
     stop_ids: frozenset[int] = frozenset()
     """The completion ends with the first of these tokens, in addition to the model's own end tokens."""
+    entropy: bool = False
+    """Whether the completion has the entropy at every token, from an engine that knows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +219,9 @@ class Completion:
     finish: Finish
     version: int
     """Version of the weights that sampled every token of it."""
+    entropies: tuple[float, ...] = ()
+    """Entropy of the distribution that each token was sampled from, in nats; NaN for a prefilled token. Empty where it
+    was not asked for or the engine does not know it."""
 
 
 class Stop(StrEnum):

@@ -36,7 +36,11 @@ def engine(policy: Policy) -> Embedded:
 def requests(policy: Policy) -> list[Request]:
     """Groups of unequal size, prompts of unequal length (one of a single token), limits from 1 to 90."""
     limits = (1, 90, 33, 2, 64, 17, 32, 31)
-    return [ask(policy, prompt, s, limits[(s + i) % 8]) for i, prompt in enumerate(PROMPTS) for s in range(3 + 4 * i)]
+    return [
+        ask(policy, prompt, s, limits[(s + i) % 8], entropy=s % 3 == 0)
+        for i, prompt in enumerate(PROMPTS)
+        for s in range(3 + 4 * i)
+    ]
 
 
 @pytest.fixture()

@@ -20,7 +20,8 @@ from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import score
+from gnomon.models.projection import entropy_of
+from gnomon.models.scoring import packed, score
 from gnomon.types import Finish, Request
 
 
@@ -74,6 +75,32 @@ def test_a_completion_does_not_depend_on_its_batch_mates(engine, requests, sampl
     assert [shuffled[i] for i in range(len(requests))] == together
     for i in (0, 5, 11, len(requests) - 1):
         assert sample(engine, [requests[i]]) == [together[i]]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 0.0])
+def test_the_entropy_at_a_token_is_that_of_the_distribution_it_was_sampled_from(engine, policy, sample, temperature):
+    """Against the sum over the vocabulary in float64, and without moving a draw."""
+    prompt, options = "Use 3, 4, 5\n", {"temperature": temperature}
+    found = sample(engine, [ask(policy, prompt, s, 12, entropy=True, **options) for s in range(3)])
+    assert [replace(each, entropies=()) for each in found] == sample(
+        engine, [ask(policy, prompt, s, 12, **options) for s in range(3)]
+    )
+    for completion in found:
+        work = packed(policy, [policy.tokenizer.encode(prompt)], [(0, completion.token_ids)])
+        with torch.inference_mode():
+            logits = policy.logits(policy.states(work)).double()
+        logp = torch.log_softmax(logits / (temperature or 1e-9), -1)
+        expected = torch.special.entr(logp.exp()).sum(-1)
+        assert torch.allclose(torch.tensor(completion.entropies).double(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("vocabulary, chunk", [(7, 2**22), (7, 14), (70_000, 2**22), (70_000, 2**17)])
+def test_an_entropy_has_the_same_bits_in_any_company(vocabulary, chunk, monkeypatch):
+    monkeypatch.setattr("gnomon.models.projection.CHUNK", chunk)
+    logp = torch.log_softmax(3 * torch.randn(5, vocabulary, generator=torch.Generator().manual_seed(0)), -1)
+    together = entropy_of(logp)
+    assert torch.equal(together, torch.cat([entropy_of(row[None]) for row in logp]))
+    assert torch.allclose(together, torch.special.entr(logp.double().exp()).sum(-1), rtol=1e-6)
 
 
 def test_long_crowds_are_decoded_in_pieces(engine, policy, sample, monkeypatch):

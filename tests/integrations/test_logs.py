@@ -36,7 +36,7 @@ def episode(n: int, score: float, **more: Any) -> dict[str, Any]:
     nodes = [
         node("user", f"{n}+1?", None, [1, 2]),
         node("assistant", "edited", 0, [3]),
-        node("assistant", "first", 0, [4], advantages=[0.5]),
+        node("assistant", "first", 0, [4], advantages=[0.5], entropies=[1.5]),
         node("tool", "again", 2, [5]),
         node("assistant", str(n + 1), 3, [8, 6, 7], mask=[False, True, True], advantages=[0.5, 0.5]),
     ]
@@ -70,6 +70,7 @@ def test_traces_become_turns_with_tokens(tmp_path):
     first = rows[2]
     assert [each["content"] for each in first["messages"]] == ["1+1?", "first", "again", "2"]
     assert first["token_ids"] == [4, 6, 7] and first["logprobs"] == [-0.25] * 3 and first["turns"] == 2
+    assert first["entropy"] == [1.5, None, None]
     assert first["prompt_ids"] == [1, 2] and first["tokens"] == 3 and first["answer"] == "2"
     assert first["finish"] == "length" and first["stop"] == "truncated"
     assert first["reward"] == pytest.approx(1.1) and first["advantage"] == 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from base64 import b64encode
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gnomon.errors import RunError
 from gnomon.store import Record, canonical, decode, encode, logprobs_of
+from gnomon.store.codec import known_of
 from gnomon.store.layout import pack, unpack
 from gnomon.types import (
     Completion,
@@ -40,6 +41,7 @@ LOGP = st.one_of(
     st.floats(max_value=0, allow_nan=False, width=32),
     st.floats(max_value=0, allow_nan=False),
 )
+ENTROPY = st.one_of(st.just(math.nan), st.floats(0, 16, width=16))
 MESSAGES = st.lists(st.builds(Message, role=TEXT, content=TEXT), max_size=3).map(tuple)
 SEGMENTS = st.lists(st.builds(Segment, origin=st.sampled_from(Origin), token_ids=IDS), max_size=3).map(tuple)
 PLAIN = st.recursive(
@@ -63,6 +65,7 @@ def completions(draw) -> Completion:
         text=draw(TEXT),
         finish=draw(st.sampled_from(Finish)),
         version=draw(st.integers(0, 9)),
+        entropies=known_of(draw(st.lists(ENTROPY, min_size=len(ids), max_size=len(ids)))),
     )
 
 
@@ -169,6 +172,20 @@ def test_float32_log_probabilities_take_four_bytes_and_others_eight():
         _, record = encode(example(logprobs), kind="rollout", step=0)
         assert len(record.body["logprobs"]) == len(b64encode(b"x" * size * len(logprobs)))
         assert bits(tuple(logprobs_of(record.body))) == bits(logprobs)
+
+
+def test_entropies_take_two_bytes_and_are_rounded_to_float16():
+    entropies = (0.0, 1e-3, 0.123456, 12.476, math.nan)
+    group = example((-0.5,) * 5)
+    (rollout,) = group.rollouts
+    completion = replace(rollout.turns[0].completion, entropies=entropies)
+    rollout = replace(rollout, turns=(replace(rollout.turns[0], completion=completion),))
+    task, record = encode(replace(group, rollouts=(rollout,)), kind="rollout", step=0)
+    assert len(record.body["entropy"]) == len(b64encode(b"x" * 2 * 5))
+    (read,) = decode([task, record])
+    found = read.rollouts[0].turns[0].completion.entropies
+    assert found[:4] == pytest.approx(entropies[:4], rel=2**-11) and math.isnan(found[4])
+    assert "entropy" not in list(encode(group, kind="rollout", step=0))[1].body
 
 
 def test_a_single_turn_of_the_task_is_stored_flat():

@@ -18,6 +18,7 @@ import pytest
 from gnomon.integrations.imports.files import Options
 from gnomon.launch.importing import imported
 from gnomon.store import Record, Run
+from gnomon.store.codec import halves
 from gnomon.store.journal import open_writing
 from gnomon.viewer.report import report
 from viewer.conftest import asked, body, served, step_records, task
@@ -153,6 +154,7 @@ def tokens_of(viewer, channel: str) -> list[dict[str, str]]:
 
 def test_channels_of_a_run_that_recorded_them(tmp_path):
     more = {"advantage": 0.5, "advantages": floats(0.0, -0.5, 2.0), "proximal_logp": floats(-1.0, -0.5, -1.96875)}
+    more["entropy"] = halves([math.nan, 0.0, 1.5])
     channel_run(tmp_path / "run", "measured", **more)
     with served(tmp_path) as viewer:
         found = tokens_of(viewer, "advantage")
@@ -161,6 +163,9 @@ def test_channels_of_a_run_that_recorded_them(tmp_path):
         found = tokens_of(viewer, "difference")
         assert [token.get("data-difference") for token in found] == [None, "0", "0.03125"]
         assert [token["class"] for token in found] == ["o-prefilled", "zero", "more2"]
+        found = tokens_of(viewer, "entropy")
+        assert [token.get("data-entropy") for token in found] == [None, "0", "1.5"]
+        assert [token["class"] for token in found] == ["o-prefilled", "zero", "more4"]
         found = tokens_of(viewer, "origin")
         assert [token["data-id"] for token in found] == ["5", "6", "7", "1", "2", "3"]
         origins = ["template", "task", "task", "prefilled", "sampled", "sampled"]
@@ -180,6 +185,7 @@ def test_channels_of_a_run_that_did_not(tmp_path, tier, more, says, differs):
     with served(tmp_path) as viewer:
         assert says in told(asked(viewer, "/run/run/-/rollout/0:0:0?channel=difference")[2])
         assert [token.get("data-difference") for token in tokens_of(viewer, "difference")] == differs
+        assert "rollout.entropy=true" in told(asked(viewer, "/run/run/-/rollout/0:0:0?channel=entropy")[2])
         text = told(asked(viewer, "/run/run/-/rollout/0:0:0?channel=advantage")[2])
         assert ("same advantage" if more else "did not use this rollout") in text
         expected = ["0.25"] * 3 if more else [None] * 3

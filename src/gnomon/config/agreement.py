@@ -46,6 +46,14 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="this engine loads every parameter of the model",
             fix="engine=embedded, or policy.lora.rank=0",
         )
+    if kind == "vllm" and config.rollout.entropy:
+        yield ConfigError(
+            "E045",
+            "engine.type=vllm cannot record the entropy of tokens",
+            where=origins.get("rollout.entropy", "rollout.entropy"),
+            why="vLLM returns the log-probabilities of single tokens, not of the whole vocabulary",
+            fix="engine=embedded, or rollout.entropy=false",
+        )
     if kind != "vllm" and python:
         yield ConfigError(
             "E045",

@@ -91,6 +91,9 @@ class Rollout(Section):
     lag: Annotated[int, Field(ge=0)] = 0
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""
+    entropy: bool = False
+    """Record the entropy of the next-token distribution at every sampled token, 2 bytes each. Training is the same in
+    every bit; the fingerprint differs, since it covers the records. Only for the embedded engine."""
 
 
 class Workers(Section):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import nan
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from gnomon.engines.branches import Branches
 from gnomon.engines.endings import Endings
 from gnomon.engines.noise import Noise, sampled
 from gnomon.models.policy import Policy
-from gnomon.models.projection import logp_of
+from gnomon.models.projection import entropy_of, logp_of
 from gnomon.types import Completion, Finish, Request
 
 __all__ = ["Decoder"]
@@ -27,6 +28,7 @@ class Row:
     noise: Noise
     ids: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
 
 
 class Decoder:
@@ -68,12 +70,13 @@ class Decoder:
         logits = self.policy.logits(hidden)
         live = [(branch.slot, number) for branch in self._branches for number in branch.rows if number in self.rows]
         rows = [self.rows[number] for _, number in live]
-        tokens, logps = drawn(logits, [slot for slot, _ in live], rows) if live else ([], [])
+        draws = drawn(logits, [slot for slot, _ in live], rows) if live else []
         going: dict[int, dict[int, list[int]]] = {branch.slot: {} for branch in self._branches}
         ended = []
-        for (slot, number), row, token, logp in zip(live, rows, tokens, logps, strict=True):
+        for (slot, number), row, (token, logp, entropy) in zip(live, rows, draws, strict=True):
             row.ids.append(token)
             row.logps.append(logp)
+            row.entropies.append(entropy)
             if (finish := self._endings.finish(row.ids, row.request.sampling)) is None:
                 going[slot].setdefault(token, []).append(number)
             else:
@@ -88,12 +91,14 @@ class Decoder:
             text=self.policy.tokenizer.decode(row.ids),
             finish=finish,
             version=row.version,
+            entropies=tuple(row.entropies) if row.request.sampling.entropy else (),
         )
 
 
-def drawn(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """The next token of every row and its log-probability under the distribution sampled.
+def drawn(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> list[tuple[int, float, float]]:
+    """The next token of every row, its log-probability under the distribution sampled, and the entropy of that.
 
+    Entropies are NaN where no row asks for them.
     Args: of: for each row, its place among the logits [slots, vocabulary].
     """
     temperature = logits.new_tensor([row.request.sampling.temperature for row in rows])
@@ -102,4 +107,6 @@ def drawn(logits: Tensor, of: Sequence[int], rows: Sequence[Row]) -> tuple[list[
     cold = temperature == 0
     token = torch.where(cold, logp.argmax(-1), sampled(logp, noise))
     chosen = logp.gather(1, token[:, None])[:, 0]
-    return token.tolist(), torch.where(cold, 0.0, chosen).tolist()
+    wanted = any(row.request.sampling.entropy for row in rows)
+    entropy = torch.where(cold, 0.0, entropy_of(logp)) if wanted else chosen.new_full(chosen.shape, nan)
+    return list(zip(token.tolist(), torch.where(cold, 0.0, chosen).tolist(), entropy.tolist(), strict=True))

@@ -66,6 +66,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     del body["policy"]["activation_checkpointing"], body["policy"]["device"]
     if not config.rollout.lag:
         del body["rollout"]["lag"]
+    if not config.rollout.entropy:
+        del body["rollout"]["entropy"]
     if not config.policy.lora.rank:
         del body["policy"]["lora"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]

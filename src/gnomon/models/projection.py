@@ -12,7 +12,7 @@ from torch.nn.functional import linear, pad
 from gnomon.models.attention import MIN_ROWS
 from gnomon.models.precision import at_least
 
-__all__ = ["Projection", "chunks", "full_kl", "logp_of", "token_logp"]
+__all__ = ["Projection", "chunks", "entropy_of", "full_kl", "logp_of", "token_logp"]
 
 CHUNK = 2**22
 """Most scores (tokens × vocabulary) held at once."""
@@ -44,6 +44,19 @@ class Projection(NamedTuple):
 def logp_of(scores: Tensor, temperature: float | Tensor) -> Tensor:
     """Natural log-probabilities of the tempered distribution; the one formula of sampler and learner."""
     return torch.log_softmax(scores / temperature, -1)
+
+
+def entropy_of(logp: Tensor) -> Tensor:
+    """[B] entropies in nats of rows of log-probabilities [B, vocabulary], in float64.
+
+    A row has the same bits in any company: a single one would be summed in another order by several threads, so it is
+    never summed alone.
+    """
+    found = []
+    for rows in torch.split(logp, max(1, CHUNK // logp.shape[1])):
+        several = rows.expand(2, -1) if len(rows) == 1 else rows
+        found.append(-(several.exp() * several).sum(-1, dtype=torch.float64)[: len(rows)])
+    return torch.cat(found)
 
 
 def token_logp(hidden: Tensor, projection: Projection, target: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

@@ -71,6 +71,7 @@ class WithSolution:
                 completion,
                 token_ids=completion.token_ids + added,
                 logprobs=completion.logprobs + (nan,) * len(added),
+                entropies=completion.entropies and completion.entropies + (nan,) * len(added),
                 text=completion.text + answer,
             )
         unjudged = Verdict(status=Status.UNJUDGED, parts=(), detail="the reference answer was supplied")
@@ -95,7 +96,8 @@ class BehindFeedback:
         for turn in rollout.turns:
             asked = turn.messages[:1] == (condition(WISH),) and turn is rollout.turns[0]
             conversation.observe(turn.messages[1:] if asked else turn.messages)
-            conversation.reply(replace(turn.completion, logprobs=(nan,) * len(turn.completion.token_ids)))
+            unknown = (nan,) * len(turn.completion.token_ids)
+            conversation.reply(replace(turn.completion, logprobs=unknown, entropies=()))
         return replace(rollout, turns=tuple(conversation.turns))
 
 

@@ -2,9 +2,9 @@
 
 A group is a `task` record, one record per rollout, and one of kind `greedy` for its greedy rollout. A rollout with one
 turn and the task's prompt is stored flat; any other has `turns`. Log-probabilities are little-endian floats in base64:
-4 bytes each if that is exact, else 8. `decode` also reads records of earlier versions. These used the keys `seat` for
-`player` and `given` for `segments`, stored "" and [] for absent values, and had neither the origins of a task's prompt
-nor the weight version of each turn.
+4 bytes each if that is exact, else 8; entropies have 2. `decode` also reads records of earlier versions. These used the
+keys `seat` for `player` and `given` for `segments`, stored "" and [] for absent values, and had neither the origins of
+a task's prompt nor the weight version of each turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from math import isfinite
+from math import isfinite, isnan, nan
+from struct import pack, unpack
 from typing import Any
 
 from gnomon.errors import RunError
@@ -36,7 +37,18 @@ from gnomon.types import (
     Verdict,
 )
 
-__all__ = ["GREEDY", "decode", "encode", "floats_of", "logprobs_of", "packed", "rollout_of", "task_of", "verdict_of"]
+__all__ = [
+    "GREEDY",
+    "decode",
+    "encode",
+    "floats_of",
+    "halves",
+    "logprobs_of",
+    "packed",
+    "rollout_of",
+    "task_of",
+    "verdict_of",
+]
 
 Body = Mapping[str, Any]
 GREEDY = "greedy"
@@ -129,6 +141,9 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
         "span": None if verdict.span is None else list(verdict.span),
         "detail": verdict.detail,
     }
+    if any(completion.entropies for completion in completions):
+        known = (completion.entropies or (nan,) * len(completion.token_ids) for completion in completions)
+        body["entropy"] = halves([entropy for entropies in known for entropy in entropies])
     if not is_flat(rollout, first):
         body |= {"player": rollout.player, "turns": list(turn_bodies(turns))}
     return body
@@ -192,6 +207,7 @@ def rollout_of(asked: Record, record: Record, task: Task | None = None) -> Rollo
 
 def turns_of(asked: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
     tokens, logprobs = iter(body["token_ids"]), iter(logprobs_of(body))
+    entropies = iter(floats_of(body, "entropy") if "entropy" in body else ())
     before: Turn | None = None
     for turn in turns:
         count, fork = turn["tokens"], turn["fork"]
@@ -201,6 +217,7 @@ def turns_of(asked: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
             text=turn["reply"],
             finish=Finish(turn["finish"]),
             version=turn.get("version", body["version"]),
+            entropies=known_of(islice(entropies, count)),
         )
         if turn["messages"] is None:
             messages, segments, prompt = messages_of(asked["messages"]), opening_of(asked), tuple(asked["prompt_ids"])
@@ -209,6 +226,12 @@ def turns_of(asked: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
             prompt = tuple(turn["prompt_ids"]) if "prompt_ids" in turn else continued(before, fork) + joined(segments)
         before = Turn(prompt_ids=prompt, completion=completion, messages=messages, segments=segments, fork=fork)
         yield before
+
+
+def known_of(values: Iterable[float]) -> tuple[float, ...]:
+    """The values, or nothing where none is known."""
+    found = tuple(values)
+    return () if all(map(isnan, found)) else found
 
 
 def verdict_of(record: Record) -> Verdict:
@@ -235,6 +258,11 @@ def packed(logprobs: Sequence[float]) -> str:
     return b64encode(little_endian(narrow if exact else wide).tobytes()).decode()
 
 
+def halves(values: Sequence[float]) -> str:
+    """Numbers of at most 65,504 in base64, rounded to float16: 2 bytes each, within 1 in 2,048."""
+    return b64encode(pack(f"<{len(values)}e", *values)).decode()
+
+
 def logprobs_of(body: Body) -> list[float]:
     """The log-probabilities of all turns of a stored rollout."""
     return floats_of(body, "logprobs")
@@ -243,6 +271,8 @@ def logprobs_of(body: Body) -> list[float]:
 def floats_of(body: Body, name: str) -> list[float]:
     """Numbers of a stored rollout, one per token of all its turns. Args: name: the key in the record."""
     data, count = b64decode(body[name]), len(body["token_ids"])
+    if len(data) == 2 * count:
+        return list(unpack(f"<{count}e", data))
     values = array("d" if count and len(data) == 8 * count else "f")
     values.frombytes(data)
     return list(little_endian(values))

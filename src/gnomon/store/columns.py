@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gnomon.store.codec import logprobs_of
+from gnomon.store.codec import floats_of, logprobs_of
 from gnomon.store.layout import Record
 from gnomon.types import Finish, Status
 
@@ -57,6 +57,9 @@ TOKENS = (
     Column("prompt_ids", "ints", "Token ids that the first reply follows."),
     Column("token_ids", "ints", "Sampled token ids, over all turns."),
     Column("logprobs", "floats", "Natural logarithm of the probability of each sampled token; None if unknown."),
+    Column(
+        "entropy", "floats", "Entropy in nats before each sampled token; None unless `rollout.entropy` recorded it."
+    ),
 )
 """Columns that are added on request, since they need more room than all others."""
 
@@ -129,6 +132,7 @@ def token_columns(asked: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str
         "prompt_ids": first.get("prompt_ids") or own or asked["prompt_ids"],
         "token_ids": body["token_ids"],
         "logprobs": [None if math.isnan(logp) else logp for logp in logprobs_of(body)],
+        "entropy": [None if math.isnan(x) else x for x in floats_of(body, "entropy")] if "entropy" in body else None,
     }
 
 

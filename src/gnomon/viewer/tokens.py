@@ -26,6 +26,8 @@ SHADES = 10
 """Classes of probability: class n holds tokens of probability n/SHADES up to (n + 1)/SHADES."""
 LEVELS = 5
 """Classes of a number on either side of zero."""
+FULL_ENTROPY = 2.0
+"""Nats from which the colour is the darkest."""
 FULL_DIFFERENCE = 0.1
 """Nats between learner and sampler from which the colour is the darkest."""
 MOST = 8000
@@ -34,6 +36,7 @@ CHANNELS = {
     "probability": "the probability at which each token was sampled",
     "advantage": "the advantage with which each token was trained",
     "difference": "the learner's log-probability less the sampler's, before the update",
+    "entropy": "the entropy of the distribution that each token was sampled from",
     "origin": "who wrote each token, with the prompt and the observations",
 }
 
@@ -50,6 +53,8 @@ class Token:
     advantage: float | None = None
     difference: float | None = None
     """The learner's log-probability less the sampler's, in nats."""
+    entropy: float | None = None
+    """Of the distribution that it was sampled from, in nats."""
 
 
 @lru_cache(maxsize=8)
@@ -76,7 +81,8 @@ def turn_tokens(asked: Record, record: Record, tokenizer: Tokenizer | None, tier
     body, turns = record.body, rollout_of(asked, record).turns
     logps = [logp for turn in turns for logp in turn.completion.logprobs]
     advantages: Sequence[float | None] = known(body, "advantages") or [body.get("advantage")] * len(logps)
-    trained = iter(zip(advantages, differences(body, logps, tier), strict=True))
+    entropies: Sequence[float | None] = known(body, "entropy") or [None] * len(logps)
+    trained = iter(zip(advantages, differences(body, logps, tier), entropies, strict=True))
     found = []
     for turn in turns:
         reply = zip(turn.completion.token_ids, turn.completion.logprobs, trained, strict=False)
@@ -104,17 +110,17 @@ def prompt(supplied: Sequence[Segment], tokenizer: Tokenizer | None) -> Iterator
             yield Token(text=text, id=token, origin=segment.origin.value)
 
 
-Trained = tuple[float | None, float | None]
-"""Advantage and difference of a token."""
+Recorded = tuple[float | None, float | None, float | None]
+"""Advantage, difference and entropy of a token."""
 
 
-def replied(reply: Sequence[tuple[int, float, Trained]], tokenizer: Tokenizer | None) -> Iterator[Token]:
+def replied(reply: Sequence[tuple[int, float, Recorded]], tokenizer: Tokenizer | None) -> Iterator[Token]:
     ids = [token for token, _, _ in reply]
-    for text, (token, logp, (advantage, difference)) in zip(spelled(ids, tokenizer), reply, strict=True):
+    for text, (token, logp, (advantage, difference, entropy)) in zip(spelled(ids, tokenizer), reply, strict=True):
         sampled = not math.isnan(logp)
         yield Token(
             text=text, id=token, origin="sampled" if sampled else "prefilled", logp=logp if sampled else None,
-            advantage=advantage, difference=difference,
+            advantage=advantage, difference=difference, entropy=entropy if sampled else None,
         )  # fmt: skip
 
 
@@ -145,7 +151,7 @@ def spans(tokens: Sequence[Token], channel: str) -> Markup:
 
 def numbers(token: Token) -> Markup:
     """What is known of a token as attributes."""
-    known = {"logp": token.logp, "advantage": token.advantage, "difference": token.difference}
+    known = {"logp": token.logp, "advantage": token.advantage, "difference": token.difference, "entropy": token.entropy}
     return Markup("").join(
         Markup(' data-{}="{}"').format(name, f"{value:.4g}") for name, value in known.items() if value is not None
     )
@@ -157,7 +163,11 @@ def shade(token: Token, channel: str, largest: float) -> str:
         return f"o-{token.origin}"
     if channel == "probability":
         return "" if token.logp is None else f"s{min(SHADES - 1, int(math.exp(token.logp) * SHADES))}"
-    value, full = (token.advantage, largest) if channel == "advantage" else (token.difference, FULL_DIFFERENCE)
+    value, full = {
+        "advantage": (token.advantage, largest),
+        "difference": (token.difference, FULL_DIFFERENCE),
+        "entropy": (token.entropy, FULL_ENTROPY),
+    }[channel]
     if not value:
         return "" if value is None else "zero"
     return f"{'more' if value > 0 else 'less'}{min(LEVELS, math.ceil(LEVELS * abs(value) / full))}"
@@ -171,17 +181,22 @@ def legend(channel: str) -> list[tuple[str, str]]:
     if channel == "probability":
         ends = {0: "0", SHADES - 1: "1"}
         return [(f"s{place}", ends.get(place, "")) for place in range(SHADES)] + [("o-prefilled", "prefilled")]
-    low, high = ("lowest", "highest") if channel == "advantage" else ("−0.1 nats or less", "0.1 nats or more")
+    low, high = {
+        "advantage": ("lowest", "highest"),
+        "difference": (f"−{FULL_DIFFERENCE} nats or less", f"{FULL_DIFFERENCE} nats or more"),
+        "entropy": ("", f"{FULL_ENTROPY:g} nats or more"),
+    }[channel]
+    more = [(f"more{level}", high if level == LEVELS else "") for level in range(1, LEVELS + 1)]
+    if channel == "entropy":
+        return [("zero", "0"), *more, ("o-prefilled", "prefilled")]
     less = [(f"less{level}", low if level == LEVELS else "") for level in range(LEVELS, 0, -1)]
-    return [
-        *less,
-        ("zero", "0"),
-        *((f"more{level}", high if level == LEVELS else "") for level in range(1, LEVELS + 1)),
-    ]
+    return [*less, ("zero", "0"), *more]
 
 
 def absent(body: Mapping[str, Any], channel: str, tier: str, held_out: bool) -> str:
     """Why a channel has nothing to show of a rollout, as a sentence; or what it shows is known from. May be empty."""
+    if channel == "entropy" and "entropy" not in body:
+        return "Not recorded: a run records it with rollout.entropy=true, where the engine knows it (embedded)."
     if channel in ("advantage", "difference") and "advantage" not in body:
         return "The learner did not use this rollout" + (": it is of an evaluation." if held_out else ".")
     if channel == "advantage" and "advantages" not in body:

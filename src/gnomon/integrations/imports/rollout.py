@@ -51,16 +51,25 @@ def single_turn(
     prompt_ids: Sequence[int] = (),
     token_ids: Sequence[int] = (),
     logprobs: Sequence[float | None] = (),
+    entropies: Sequence[float | None] = (),
     version: int = -1,
 ) -> tuple[Turn, ...]:
-    """The one turn of a rollout. Args: logprobs: None or nothing where they are unknown."""
-    known = [math.nan if logp is None else float(logp) for logp in logprobs] or [math.nan] * len(token_ids)
-    if len(known) != len(token_ids):
-        known = [math.nan] * len(token_ids)
+    """The one turn of a rollout. Args: logprobs, entropies: None or nothing where they are unknown."""
     completion = Completion(
-        token_ids=tuple(token_ids), logprobs=tuple(known), text=reply, finish=finish_of(finish), version=version
+        token_ids=tuple(token_ids),
+        logprobs=per_token(logprobs, len(token_ids)) or (math.nan,) * len(token_ids),
+        text=reply,
+        finish=finish_of(finish),
+        version=version,
+        entropies=per_token(entropies, len(token_ids)),
     )
     return (Turn(prompt_ids=tuple(prompt_ids), completion=completion, messages=tuple(messages)),)
+
+
+def per_token(values: Sequence[float | None], count: int) -> tuple[float, ...]:
+    """A number for each token, NaN where it is unknown; nothing unless there are as many numbers as tokens."""
+    known = tuple(math.nan if value is None else float(value) for value in values)
+    return known if len(known) == count else ()
 
 
 def turns_of(messages: Sequence[Message], finish: str | None = None) -> tuple[tuple[Message, ...], tuple[Turn, ...]]:

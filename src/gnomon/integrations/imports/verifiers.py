@@ -105,6 +105,7 @@ def conversation(nodes: list[Row], finish: str | None) -> tuple[tuple[Message, .
                 prompt_ids=[*tokens, *own[:first]],
                 token_ids=own[first:],
                 logprobs=node.get("logprobs") or (),
+                entropies=node.get("entropies") or (),
             )
             before = []
         else:

@@ -113,7 +113,12 @@ def make_opponent(config: RunConfig, past: Past | None) -> Embedded:
 
 def make_sampling(config: RunConfig) -> Sampling:
     rollout = config.rollout
-    return Sampling(max_tokens=rollout.max_tokens, temperature=rollout.temperature, stop=tuple(rollout.stop))
+    return Sampling(
+        max_tokens=rollout.max_tokens,
+        temperature=rollout.temperature,
+        stop=tuple(rollout.stop),
+        entropy=rollout.entropy,
+    )
 
 
 def make_limits(config: RunConfig) -> Limits:

@@ -115,11 +115,12 @@ async function refresh() {
 }
 
 function tokenFacts(token) {
-  const { id, origin, logp, advantage, difference } = token.dataset;
+  const { id, origin, logp, advantage, difference, entropy } = token.dataset;
   const facts = [`token ${id}`, origin];
   if (logp !== undefined) facts.push(`log-probability ${logp}`, `probability ${Math.exp(logp).toPrecision(3)}`);
   if (advantage !== undefined) facts.push(`advantage ${advantage}`);
   if (difference !== undefined) facts.push(`learner less sampler ${difference} nats`, `ratio ${Math.exp(difference).toPrecision(6)}`);
+  if (entropy !== undefined) facts.push(`entropy ${entropy} nats`);
   return facts;
 }
 
