@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnomon.commands import examining, importing, predicting, reading
+from gnomon.commands import examining, importing, planning, predicting, reading
 from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
 from gnomon.errors import ConfigError, GnomonError
@@ -38,6 +38,7 @@ app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
 app.add_typer(predicting.app, name="predict")
 app.command("doctor")(examining.doctor)
+app.command("plan")(planning.plan)
 
 
 def main() -> None:

@@ -60,8 +60,10 @@ EVALUATION: Mapping[str, str] = {
 TIMINGS: Mapping[str, str] = {
     "seconds": "Wall-clock time of a step, with its evaluation.",
     "training": "Wall-clock time of a step, without its evaluation.",
+    "cpu_seconds": "Processor time of the process in a step, without its evaluation and without worker processes.",
+    "peak_bytes": "Largest memory of the process up to the end of a step: resident, or that of its CUDA devices.",
 }
-"""What the clock measured. It is stored beside the chain of records, since no rerun repeats it."""
+"""What clocks and the system measured. It is stored beside the chain of records, since no rerun repeats it."""
 
 
 def meaning(metric: str) -> str:

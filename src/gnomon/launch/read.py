@@ -51,6 +51,7 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "held_out": reader.held_out,
         "evaluations": evaluations,
         "seconds": sum(float(row["seconds"]) for row in reader.timings()),
+        "peak_bytes": max((row["peak_bytes"] for row in reader.timings() if "peak_bytes" in row), default=None),
         "max_logp_mismatch": max((g for g in curve["logp_mismatch"] if g is not None), default=None),
         "tier": reader.manifest.get("tier"),
         "start_logp_mismatch": reader.manifest.get("logp_mismatch", reader.manifest.get("logp_gap")),
@@ -118,7 +119,7 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     text = [
         f"run          {facts['run']}   {facts['status']}{reason}",
         f"fingerprint  {facts['fingerprint']}",
-        f"steps        {facts['steps']} in {facts['seconds']:.0f} s",
+        f"steps        {facts['steps']} in {facts['seconds']:.0f} s{memory_text(facts)}",
     ]
     for name, body in (("baseline", facts["baseline"]), ("held-out", facts["held_out"])):
         if body:
@@ -142,6 +143,11 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     text += [attempt_text(facts["run"], attempt) for attempt in facts["attempts"]]
     text += [alarm_text(facts["run"], alarm) for alarm in facts["alarms"]]
     return "\n".join(text)
+
+
+def memory_text(facts: Mapping[str, Any]) -> str:
+    """The largest memory of the process that trained, where it was recorded."""
+    return f", peak memory {facts['peak_bytes'] / 2**30:.2f} GiB" if facts.get("peak_bytes") else ""
 
 
 def numerics_text(facts: Mapping[str, Any]) -> list[str]:

@@ -84,11 +84,10 @@ class Prefix:
     """The prompts of a pass: P of them, padded to S tokens."""
 
     def __init__(self, lengths: Sequence[int], device: Device = "cpu") -> None:
-        self.lengths = torch.tensor(lengths, device=device)
-        self.tokens = int(self.lengths.sum())
-        place = torch.arange(blocks(max(lengths)), device=device)
-        self.real = place < self.lengths[:, None]
-        self.place = self.real.flatten().nonzero().flatten()
+        self.tokens = sum(lengths)
+        place = torch.arange(blocks(max(lengths)), device="cpu")
+        real = place < torch.tensor(lengths, device="cpu")[:, None]
+        self.real, self.place = real.to(device), real.flatten().nonzero().flatten().to(device)
 
     def padded(self, flat: Tensor) -> Tensor:
         """Flat prompt tokens [T, …] as [P, S, …]."""

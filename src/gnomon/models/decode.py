@@ -66,9 +66,10 @@ class Decode:
         for layer in self._own:
             layer.room(self.most, self.near_size)
             layer.copy(plan.copied)
+        self.longest = max(plan.prompts)
         self.prompts = self._tensor(plan.prompts)
         """[P] length of every prompt."""
-        self.group, self.place = self._tensor(group), self._tensor(place)
+        self._group, self.group, self.place = group, self._tensor(group), self._tensor(place)
         """[B] the prompt of every row, and where its token stands among its own keys."""
         self.new = self._tensor(plan.new)
         self.prefix = Prefix([plan.prompts[slot] for slot in plan.new], self.device) if plan.new else None
@@ -83,7 +84,7 @@ class Decode:
         """[B, far_size] how far back every key of the prompt is."""
         self.positions = positions
         if self.prefix is not None:
-            self.positions = torch.cat([self.prefix.real.nonzero()[:, 1], positions])
+            self.positions = torch.cat([self.prefix.place % self.prefix.real.shape[1], positions])
         self._aside: tuple[Tensor, Tensor] | None = None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
@@ -92,7 +93,7 @@ class Decode:
             self._own.append(Slots(key))
         cut = 0 if self.prefix is None else self.prefix.tokens
         prompts, own = self._prompts[layer], self._own[layer]
-        prompts.room(len(self.prompts), blocks(int(self.prompts.max())))
+        prompts.room(len(self.prompts), blocks(self.longest))
         own.room(self.most, self.near_size)
         if self.prefix is None:
             self._remember(prompts, own, key, value)
@@ -178,16 +179,16 @@ class Decode:
     def _lanes(self, kv_heads: int) -> tuple[Tensor, Tensor]:
         """Which row and head stand in every lane of every prompt and head, and the inverse of it."""
         if self._aside is None:
-            group = self.group
+            group = torch.tensor(self._group, dtype=torch.int64, device="cpu")
             order = torch.argsort(group, stable=True)
             count = torch.bincount(group, minlength=len(self.prompts))
             lane = torch.empty_like(group)
-            lane[order] = torch.arange(len(group), device=self.device) - (torch.cumsum(count, 0) - count)[group[order]]
-            head = torch.arange(kv_heads, device=self.device)
+            lane[order] = torch.arange(len(group), device="cpu") - (torch.cumsum(count, 0) - count)[group[order]]
+            head = torch.arange(kv_heads, device="cpu")
             apart = ((group[:, None] * kv_heads + head) * self.lanes + lane[:, None]).flatten()
-            together = torch.zeros(len(self.prompts) * kv_heads * self.lanes, dtype=torch.int64, device=self.device)
-            together[apart] = torch.arange(len(apart), device=self.device)
-            self._aside = together, apart
+            together = torch.zeros(len(self.prompts) * kv_heads * self.lanes, dtype=torch.int64, device="cpu")
+            together[apart] = torch.arange(len(apart), device="cpu")
+            self._aside = together.to(self.device), apart.to(self.device)
         return self._aside
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from gnomon.errors import ModelError
 
-__all__ = ["base_hash", "model_folder", "table"]
+__all__ = ["base_hash", "config_folder", "model_folder", "table"]
 
 TINY = Path(__file__).parent / "tiny"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -30,6 +30,14 @@ def model_folder(name: str | Path) -> Path:
     Raises: ModelError E301 when the folder is missing or holds no model, E303 when its configuration is none, E320 for
     weights that are no safetensors, E321 for what is not supported: quantized weights, adapters, code of its own.
     """
+    folder = config_folder(name)
+    if folder != TINY:
+        _require_safetensors(folder)
+    return folder
+
+
+def config_folder(name: str | Path) -> Path:
+    """As `model_folder`, for a folder that may hold a configuration and no weights."""
     if str(name) == "tiny":
         return TINY
     folder = Path(name)
@@ -47,7 +55,6 @@ def model_folder(name: str | Path) -> Path:
         )
     config = table(folder / "config.json")
     _require_known(folder, config)
-    _require_safetensors(folder)
     return folder
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, process_time
 from typing import Protocol
 
 from gnomon.config import RunConfig
 from gnomon.errors import GnomonError
 from gnomon.store import EvaluationRecord, Observer, Observers, Record, Run, RunReader, RunStatus, StepRecord
+from gnomon.training.memory import peak_memory
 from gnomon.training.step import StepLog
 
 __all__ = ["Recorder", "StepLog"]
@@ -102,7 +103,8 @@ class Recorder:
         self._append(log.records())
         seconds, training = monotonic() - began, monotonic() - log.began
         self.spent += seconds
-        self.store.time(step, {"seconds": seconds, "training": training})
+        spent = {"seconds": seconds, "training": training, "cpu_seconds": process_time() - log.began_cpu}
+        self.store.time(step, {**spent, "peak_bytes": peak_memory()})
         self._show_evaluations(log)
         trained = tuple(log.trained())
         self.observers.step(StepRecord(step=step, metrics=log.metrics(), seconds=training, records=trained))

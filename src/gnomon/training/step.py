@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from time import monotonic
+from time import monotonic, process_time
 from typing import Any
 
 from gnomon.learners.batch import Batch
@@ -30,8 +30,8 @@ class StepLog:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.began = monotonic()
-        """When the training part of the step began."""
+        self.began, self.began_cpu = monotonic(), process_time()
+        """When the training part of the step began, by the clock and in processor time of this process."""
         self.evaluations: list[list[Record]] = []
         """The records of each; the last of them is the evaluation itself."""
         self._groups: Sequence[Group] = ()
@@ -44,7 +44,7 @@ class StepLog:
         kind = "evaluation" if self.number else "baseline"
         records = records_of("held_out", self.number, evaluation.groups)
         self.evaluations.append([*records, Record(kind=kind, step=self.number, body=evaluation.body())])
-        self.began = monotonic()
+        self.began, self.began_cpu = monotonic(), process_time()
 
     def rollouts(self, groups: Sequence[Group]) -> None:
         """All rollouts of the step, before any is dropped."""

@@ -1,0 +1,124 @@
+"""What `gnomon plan` says beside what a run needs: python benchmarks/plan.py
+
+Random models, so no download. Every reply has the same length and the reward is the toss of a coin, so every group
+trains. Each run is a process of its own; its peak is the largest resident memory, its time the median of its steps
+after the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from gnomon.envs.char_count import CharCount
+from gnomon.types import Part, Status, Task, Verdict
+
+STEPS = 4
+ACCEPTED = ["correctness.own_solution", "exploit.empty_reply", "exploit.empty_slot"]
+"""What the audit finds about a reward by chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coin(CharCount):
+    """The reward is a number between 0 and 1 that follows from the reply."""
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        value = sha256((task.id + reply).encode()).digest()[0] / 255
+        return Verdict(status=Status.WRONG, parts=(Part(name="correct", value=value),))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A model and settings."""
+
+    model: str
+    settings: Sequence[str]
+
+
+PAIRS = {
+    "shipped policy, 256 rows of 64": Pair("tiny", ("prompts=32", "group=8", "rollout.max_tokens=64")),
+    "GPT-2 shape, full": Pair("gpt2", ("prompts=4", "group=4", "rollout.max_tokens=96")),
+    "GPT-2 shape, LoRA 8": Pair("gpt2", ("prompts=4", "group=8", "rollout.max_tokens=96", "policy.lora.rank=8")),
+    "Qwen3 shape, full": Pair("qwen3", ("prompts=2", "group=4", "rollout.max_tokens=48")),
+    "Qwen3 shape, LoRA 8, recomputed": Pair(
+        "qwen3",
+        (
+            "prompts=4",
+            "group=4",
+            "rollout.max_tokens=96",
+            "policy.lora.rank=8",
+            "policy.activation_checkpointing=true",
+        ),
+    ),
+}
+
+
+def folder(kind: str, at: Path) -> str:
+    """A random model: GPT-2's shape with half its layers, or Qwen3-0.6B's with half its width and a seventh of its
+    layers; its vocabulary is whole. Its tokenizer is the shipped policy's, with a number for every further token."""
+    if kind == "tiny":
+        return kind
+    import torch
+    from transformers import AutoModelForCausalLM, GPT2Config, Qwen3Config
+
+    from gnomon.models.folder import TINY
+
+    place = at / kind
+    if not place.exists():
+        torch.manual_seed(0)
+        ends = {"bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
+        config = {
+            "gpt2": GPT2Config(vocab_size=50_257, n_embd=768, n_layer=6, n_head=12, **ends),
+            "qwen3": Qwen3Config(
+                vocab_size=151_936, hidden_size=512, intermediate_size=1536, num_hidden_layers=4, head_dim=64,
+                num_attention_heads=8, num_key_value_heads=4, tie_word_embeddings=True, **ends,
+            ),
+        }[kind]  # fmt: skip
+        AutoModelForCausalLM.from_config(config).save_pretrained(place)
+        words = json.loads((TINY / "tokenizer.json").read_text())
+        known = words["model"]["vocab"]
+        known |= {f" {token}": token for token in range(len(known), config.vocab_size)}
+        (place / "tokenizer.json").write_text(json.dumps(words))
+    return str(place)
+
+
+def measured(words: Sequence[str], run: Path) -> tuple[float, float]:
+    """Peak in bytes and seconds per step of a run."""
+    from gnomon.store import RunReader
+
+    subprocess.run([sys.executable, "-m", "gnomon", "train", *words, f"run={run}"], check=True, capture_output=True)
+    with RunReader(run) as reader:
+        rows = reader.timings()
+    return max(row["peak_bytes"] for row in rows), statistics.median(row["training"] for row in rows[1:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", nargs="*", default=list(PAIRS))
+    chosen = parser.parse_args()
+    print(f"{'':34} {'peak, GiB':>20} {'':>6} {'s per step':>16}")
+    with tempfile.TemporaryDirectory() as scratch:
+        for place, name in enumerate(chosen.pairs):
+            pair = PAIRS[name]
+            recipe = [f"{__file__}:Coin", f"policy={folder(pair.model, Path(scratch))}", *pair.settings]
+            recipe += [f"steps={STEPS}", "eval.tasks=4", "rollout.stop=[]", f"audit.acknowledge={json.dumps(ACCEPTED)}"]
+            command = [sys.executable, "-m", "gnomon", "plan", *recipe, "--json"]
+            plan = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            peak, seconds = measured(recipe, Path(scratch) / f"run{place}")
+            print(
+                f"{name:34} {plan['peak'] / 2**30:6.2f} of {peak / 2**30:6.2f} {plan['peak'] / peak - 1:+7.0%}"
+                f" {plan['step_seconds']:7.2f} of {seconds:6.2f} {plan['step_seconds'] / seconds - 1:+7.0%}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

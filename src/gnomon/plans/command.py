@@ -1,0 +1,60 @@
+"""What `gnomon plan` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnomon.config import RunConfig
+from gnomon.plans.calibrate import calibrated
+from gnomon.plans.devices import GIB, device, resident
+from gnomon.plans.fit import require_fitting
+from gnomon.plans.lengths import recorded_lengths, supposed_lengths
+from gnomon.plans.plan import Plan, planned
+from gnomon.plans.text import outcome, plan_text
+from gnomon.store import RunReader
+
+__all__ = ["compared", "made", "written"]
+
+
+def made(config: RunConfig, name: str, prompt: int | None, reply: int | None, run: Path | None) -> Plan:
+    """The plan of a run on a device.
+
+    Args: prompt, reply: lengths in tokens; None: counted, and `rollout.max_tokens`; run: a folder whose recorded
+        lengths are taken.
+    Raises: ResourceError E507 where the run cannot fit; those of `device` and `supposed_lengths`.
+    """
+    torch.set_num_threads(config.threads)
+    chosen = device(name, resident())
+    if run:
+        with RunReader(run) as reader:
+            lengths = recorded_lengths(config, reader)
+    else:
+        lengths = supposed_lengths(config, prompt, reply)
+    found = planned(config, calibrated(chosen) if chosen.measured else chosen, lengths)
+    require_fitting(config, found)
+    return found
+
+
+def compared(plan: Plan, run: Path) -> dict[str, Any]:
+    """What came true of a plan, and by how much the plan is off."""
+    with RunReader(run) as reader:
+        peak, seconds = outcome(reader)
+    return {
+        "peak": peak,
+        "step_seconds": seconds,
+        "peak_error": None if peak is None else plan.peak / peak - 1,
+        "step_error": plan.step / seconds - 1,
+    }
+
+
+def written(plan: Plan, price: float | None, past: dict[str, Any] | None) -> str:
+    """The plan for a reader, and beside it what came true."""
+    text = [plan_text(plan, price)]
+    if past:
+        if past["peak"] is not None:
+            text.append(f"came true    peak {past['peak'] / GIB:.2f} GiB; the plan is off by {past['peak_error']:+.0%}")
+        text.append(f"came true    {past['step_seconds']:.2f} s a step; the plan is off by {past['step_error']:+.0%}")
+    return "\n".join(text)

@@ -1,0 +1,80 @@
+"""Memory and time of tensor operations, counted on the meta device: shapes alone, and no numbers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from gnomon.plans.devices import Device
+
+__all__ = ["Count"]
+
+
+class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A context that counts what the operations inside it would need on a device.
+
+    An operation takes the device's time per operation, and beside it the longer of two times: that of its products, and
+    that of reading its inputs and writing its outputs. Memory is that of the tensors which are alive.
+    """
+
+    def __init__(self, device: Device) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.device = device
+        self.operations = 0
+        self.seconds = 0.0
+        """Without the time per operation."""
+        self.peak = 0
+        """Most bytes of tensors made inside that were alive together."""
+        self._live = 0
+        self._held: set[int] = set()
+
+    @property
+    def time(self) -> float:
+        """Seconds of all operations."""
+        return self.seconds + self.operations * self.device.per_operation
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        out = function(*args, **kwargs)
+        made, taken = list(tensors(out)), {tensor.untyped_storage()._cdata for tensor in tensors((args, kwargs))}
+        for tensor in made:
+            if tensor.untyped_storage()._cdata not in taken:
+                self._hold(tensor)
+        self.operations += 1
+        if not function.is_view:
+            self.seconds += self._cost(function, args, kwargs, made, out)
+        return out
+
+    def _cost(self, function: Any, args: Any, kwargs: Any, made: Sequence[Tensor], out: Any) -> float:
+        moved = sum(tensor.numel() * tensor.itemsize for tensor in [*tensors((args, kwargs)), *made])
+        found = moved / self.device.bandwidth
+        flops: Callable[..., int] | None = flop_registry.get(function.overloadpacket)
+        if flops is None:
+            return found
+        return max(found, flops(*args, **kwargs, out_val=out) / self.device.rate(made[0].dtype))
+
+    def _hold(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        name, size = storage._cdata, storage.nbytes()
+        if name not in self._held:
+            self._held.add(name)
+            self._live += size
+            self.peak = max(self.peak, self._live)
+            weakref.finalize(storage, self._free, name, size)
+
+    def _free(self, name: int, size: int) -> None:
+        self._held.discard(name)
+        self._live -= size
+
+
+def tensors(values: Any) -> Iterator[Tensor]:
+    """Those on the meta device: layouts are made on the CPU and are small."""
+    return (value for value in tree_leaves(values) if isinstance(value, Tensor) and value.device.type == "meta")

@@ -1,0 +1,158 @@
+"""Devices that a run can be planned for: a table of GPUs, and this machine's CPU, measured."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnomon.errors import ConfigError
+
+__all__ = ["GPUS", "Device", "device"]
+
+GIB = 2**30
+REACHED_FLOPS, REACHED_BANDWIDTH = 0.4, 0.7
+"""Shares of a data sheet's figures that a plan counts on. Assumed: no GPU was at hand to measure them."""
+PER_OPERATION = 8e-6
+"""Seconds that PyTorch needs to start an operation on a GPU. Assumed."""
+CONTEXT = 1.0 * GIB
+"""Memory of a GPU that CUDA and its libraries take. Assumed."""
+PER_NOISE = 2e-8
+"""Seconds of one number of the keyed noise, which is made on the CPU. Assumed for machines with a GPU."""
+PER_TOKEN = 2e-5
+"""Seconds of the engine's own work for one sampled token. Assumed for machines with a GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """What a device has, and how fast it is."""
+
+    name: str
+    memory: float
+    """Bytes."""
+    flops: Mapping[str, float]
+    """Floating-point operations per second of matrix products, by dtype; what is reached, not what is printed."""
+    bandwidth: float
+    """Bytes per second."""
+    per_operation: float
+    """Seconds of an operation on empty tensors."""
+    program: float
+    """Bytes that the program takes before any weights are read."""
+    per_noise: float
+    """Seconds of one number of the noise that a token is drawn with."""
+    per_token: float
+    """Seconds of the engine's work for one token beside tensor operations."""
+    measured: bool
+    """Whether the figures were measured here; otherwise they are a data sheet's, with assumptions."""
+
+    def rate(self, dtype: torch.dtype) -> float:
+        """Floating-point operations per second."""
+        return self.flops.get(str(dtype).removeprefix("torch."), self.flops["float32"])
+
+
+def gpu(name: str, gib: float, bf16: float, fp32: float, bandwidth: float) -> Device:
+    """Args: bf16, fp32: dense TFLOPs of the data sheet; bandwidth: GB/s."""
+    half = bf16 * 1e12 * REACHED_FLOPS
+    return Device(
+        name=name,
+        memory=gib * GIB,
+        flops={"bfloat16": half, "float16": half, "float32": fp32 * 1e12 * REACHED_FLOPS},
+        bandwidth=bandwidth * 1e9 * REACHED_BANDWIDTH,
+        per_operation=PER_OPERATION,
+        program=CONTEXT,
+        per_noise=PER_NOISE,
+        per_token=PER_TOKEN,
+        measured=False,
+    )
+
+
+GPUS = {
+    found.name: found
+    for found in (
+        gpu("rtx3090", 24, 71, 35.6, 936),
+        gpu("rtx4090", 24, 165, 82.6, 1008),
+        gpu("l4", 24, 121, 30.3, 300),
+        gpu("l40s", 48, 362, 91.6, 864),
+        gpu("a100-40", 40, 312, 19.5, 1555),
+        gpu("a100-80", 80, 312, 19.5, 2039),
+        gpu("h100", 80, 989, 67, 3350),
+        gpu("h200", 141, 989, 67, 4800),
+    )
+}
+"""By name. Source: NVIDIA's data sheets, dense figures with float32 sums."""
+
+
+def device(name: str, program: float) -> Device:
+    """A device by its name; `cpu` is measured, which takes about a second.
+
+    Args: program: bytes that this process took before anything was made, for `cpu`.
+    Raises: ConfigError E073 for an unknown name.
+    """
+    if name == "cpu":
+        return this_cpu(program)
+    if name not in GPUS:
+        raise ConfigError(
+            "E073", f"there is no device {name!r} in the table", where="--device", fix=f"cpu, {', '.join(GPUS)}"
+        )
+    return GPUS[name]
+
+
+def resident() -> float:
+    """Bytes of this process in memory now."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def this_cpu(program: float) -> Device:
+    """This machine, with as many threads as torch has now."""
+    return Device(
+        name="cpu",
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        flops={name: product_rate(getattr(torch, name)) for name in ("float32", "bfloat16")},
+        bandwidth=copy_rate(),
+        per_operation=0.0,
+        program=program,
+        per_noise=noise_seconds(),
+        per_token=0.0,
+        measured=True,
+    )
+
+
+def fastest(work: Callable[[], object], repetitions: int = 3) -> float:
+    """Seconds of the fastest of a few repetitions, after one that is not counted."""
+    work()
+    found = []
+    for _ in range(repetitions):
+        began = perf_counter()
+        work()
+        found.append(perf_counter() - began)
+    return min(found)
+
+
+def product_rate(dtype: torch.dtype) -> float:
+    """Floating-point operations per second of a product of the size of a layer's."""
+    rows, size = 512, 1024
+    left, right = torch.ones(rows, size, dtype=dtype), torch.ones(size, size, dtype=dtype)
+    return 2 * rows * size * size / fastest(lambda: left @ right)
+
+
+def copy_rate() -> float:
+    """Bytes per second of a sum of two tensors that fit no cache."""
+    one, other = torch.ones(2**22), torch.ones(2**22)
+    return 3 * one.nbytes / fastest(lambda: one + other)
+
+
+def noise_seconds() -> float:
+    """Seconds of one number of the engine's noise."""
+    from gnomon.engines.noise import Noise, sampled
+
+    vocabulary, rows = 2**15, 4
+    logp: Tensor = torch.zeros(rows, vocabulary)
+    noise = [Noise(np.arange(16, dtype=np.uint8).tobytes(), vocabulary) for _ in range(rows)]
+    return fastest(lambda: sampled(logp, noise)) / (rows * vocabulary)

@@ -1,0 +1,190 @@
+"""The passes of a step on the meta device: sampling, training, scoring. No weights are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from gnomon.engines.embedded import ROWS
+from gnomon.engines.noise import AHEAD
+from gnomon.learners import Sequence as Text
+from gnomon.learners.batch import pieces
+from gnomon.learners.local import PROBE, TOKENS
+from gnomon.models.adapter import Adapter
+from gnomon.models.attention import BLOCK, MIN_ROWS, NAME, SPAN, blocks
+from gnomon.models.decode import Decode
+from gnomon.models.decode import Plan as Slots
+from gnomon.models.policy import Policy, configuration
+from gnomon.models.precision import Precision
+from gnomon.models.projection import logp_of
+from gnomon.models.scoring import text_pass
+from gnomon.plans.count import Count
+from gnomon.plans.devices import Device
+
+__all__ = ["Cost", "decoding", "meta_policy", "probing", "scoring", "texts", "training"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What some work takes."""
+
+    seconds: float
+    peak: float
+    """Most bytes at once, beside weights, gradients and the state of the optimiser."""
+    kept: float = 0.0
+    """Bytes of keys and values, a part of `peak`."""
+    head: float = 0.0
+    """Bytes of scores over the vocabulary and of the noise, a part of `peak`."""
+
+
+def meta_policy(folder: Path, precision: Precision, adapter: Adapter | None = None, layers: int = 0) -> Policy:
+    """A policy without numbers, from the `config.json` of a folder alone. Args: layers: 0 for all."""
+    config = configuration(folder)
+    if layers:
+        config.num_hidden_layers = layers
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[:layers]
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(
+            config,
+            attn_implementation=NAME,
+            dtype=precision.compute if adapter else precision.master,
+        )
+        return Policy(model.eval(), None, precision, None, adapter)  # type: ignore[arg-type] # it never reads a text
+
+
+def texts(prompts: Sequence[int], group: int, reply: int) -> list[Text]:
+    """The sequences of a step: for every prompt length, a group of replies that share nothing but their prompt."""
+    found: list[Text] = []
+    for place, length in enumerate(prompts):
+        prompt = torch.full((length,), place, device="cpu")
+        for row in range(group):
+            ids = torch.cat([prompt, torch.full((reply,), len(prompts) + row, device="cpu")])
+            found.append(
+                Text(
+                    token_ids=ids,
+                    trainable=torch.arange(len(ids), device="cpu") >= length,
+                    behavior_logp=torch.zeros(reply, dtype=torch.float64, device="cpu"),
+                    version=torch.zeros(reply, dtype=torch.int64, device="cpu"),
+                    turn=torch.zeros(reply, dtype=torch.int64, device="cpu"),
+                    rollout=len(found),
+                    group=place,
+                    player=0,
+                )
+            )
+    return found
+
+
+def micro_batches(sequences: Sequence[Text]) -> Iterator[tuple[list[Text], int]]:
+    """Different micro-batches of a step, each with how many are like it: those of equal lengths."""
+    cuts = [[sequences[place] for place in places] for places in pieces(sequences, TOKENS)]
+
+    def size(cut: Sequence[Text]) -> tuple[int, ...]:
+        first = [len(list(rows)) for _, rows in groupby(cut, key=lambda text: text.group)]
+        return (sum(len(text.token_ids) for text in cut) // 256, *first)
+
+    for _, alike in groupby(sorted(cuts, key=size), key=size):
+        some = list(alike)
+        yield max(some, key=lambda cut: sum(len(text.token_ids) for text in cut)), len(some)
+
+
+def training(policy: Policy, sequences: Sequence[Text], device: Device, *, entropy: bool = False) -> Cost:
+    """A forward and a backward pass of all sequences."""
+    for parameter in policy.masters.parameters.values():
+        parameter.grad = torch.zeros_like(parameter)
+    seconds, peak = 0.0, 0
+    for some, times in micro_batches(sequences):
+        work = text_pass(policy, some)
+        with Count(device) as count:
+            found = policy(work)
+            gain = (torch.zeros_like(found.logp) * found.logp).sum()
+            if entropy:
+                gain = gain + (torch.zeros_like(found.logp) * found.entropy).sum()
+            del found
+            (-gain).backward()
+        seconds, peak = seconds + times * count.time, max(peak, count.peak)
+        del gain
+    return Cost(seconds=seconds, peak=peak)
+
+
+@torch.inference_mode()
+def scoring(policy: Policy, sequences: Sequence[Text], device: Device) -> Cost:
+    """A forward pass of all sequences."""
+    seconds, peak = 0.0, 0
+    for some, times in micro_batches(sequences):
+        work = text_pass(policy, some)
+        with Count(device) as count:
+            policy(work)
+        seconds, peak = seconds + times * count.time, max(peak, count.peak)
+    return Cost(seconds=seconds, peak=peak)
+
+
+def probing(policy: Policy, device: Device) -> Cost:
+    """The pass by which an engine proves that it holds the weights."""
+    return scoring(policy, texts([1], 1, PROBE - 1), device)
+
+
+@torch.inference_mode()
+def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:
+    """Sampling a reply to every prompt `group` times, by the embedded engine, at most `ROWS` rows at a time."""
+    rows = min(ROWS, len(prompts) * group)
+    share = len(prompts) * group / rows
+    lengths = [max(1, length - 1) for length in prompts[: max(1, rows // group)]]
+    owners = [min(row // group, len(lengths) - 1) for row in range(rows)]
+    found = []
+    with Count(device) as count:
+        layout = policy.decode()
+        for depth in (0, 1, reply - 1):
+            before = count.time
+            plan = slots(lengths, owners, depth)
+            layout.follow(plan)
+            tokens = (sum(lengths) if plan.new else 0) + len(plan.group)
+            draw(policy, policy.hidden(policy.place([0] * tokens), layout)[-len(plan.group) :])
+            found.append(count.time - before)
+            if depth == 1:
+                grow(layout, max(lengths) % SPAN, reply)
+        kept = sum(slot.keys.nbytes + slot.values.nbytes for slot in [*layout._prompts, *layout._own])
+    noise = rows * max(1, AHEAD // policy.vocabulary) * policy.vocabulary * 8
+    tokens = rows * reply
+    first, second, last = found
+    seconds = first + (reply - 1) * (second + last) / 2
+    seconds += tokens * (policy.vocabulary * device.per_noise + device.per_token)
+    head = noise + 4 * rows * policy.vocabulary * 4
+    return Cost(seconds=share * seconds, peak=count.peak + noise, kept=kept, head=head)
+
+
+def grow(layout: Decode, begun: int, reply: int) -> None:
+    """Take the memory that keys and values of a reply have taken at its end. Args: begun: tokens in front of it."""
+    for length in range(begun, begun + reply, BLOCK):
+        for layer in layout._own:
+            layer.room(layout.most, blocks(length + 1))
+    for layer in layout._own:
+        layer.room(layout.most, blocks(begun + reply))
+
+
+def slots(lengths: Sequence[int], owners: Sequence[int], depth: int) -> Slots:
+    """What a pass holds in which every row has as many tokens. Args: owners: the prompt of every row."""
+    missing = max(0, MIN_ROWS - len(owners))
+    return Slots(
+        prompts=lengths,
+        new=() if depth else range(len(lengths)),
+        moved=(),
+        group=[*owners, *[None] * missing],
+        depth=[depth] * len(owners) + [0] * missing,
+        copied=(),
+        most=len(owners),
+    )
+
+
+def draw(policy: Policy, hidden: Tensor) -> Tensor:
+    """What is computed to draw a token of every row."""
+    logits = policy.logits(hidden)
+    logp = logp_of(logits[torch.zeros(len(logits), dtype=torch.int64, device="meta")], 1.0)
+    token = (logp.double() + logp).argmax(-1)
+    return logp.gather(1, token[:, None])

@@ -1,0 +1,52 @@
+"""A plan for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from gnomon.plans.devices import GIB
+from gnomon.plans.plan import Plan
+from gnomon.store import RunReader
+
+__all__ = ["outcome", "plan_text"]
+
+
+def plan_text(plan: Plan, price: float | None = None) -> str:
+    """Memory by part, seconds by part, and the whole run. Args: price: of an hour."""
+    return "\n".join(lines(plan, price))
+
+
+def lines(plan: Plan, price: float | None) -> Iterator[str]:
+    device = plan.device
+    source = "measured on this machine" if device.measured else "data sheet; its speed is assumed, not measured"
+    yield f"device       {device.name}, {device.memory / GIB:.1f} GiB ({source})"
+    yield (
+        f"parameters   {plan.parameters:,}, of which {plan.trained:,} are trained"
+        if (plan.trained <= plan.parameters)
+        else f"parameters   {plan.parameters:,}"
+    )
+    yield f"peak memory  {plan.peak / GIB:.2f} GiB, in {plan.phase}"
+    for name, size in plan.memory.items():
+        yield f"  {name:<22} {size / GIB:7.2f} GiB"
+    tokens = f"{plan.tokens:,} tokens in replies of {plan.lengths.reply}, {plan.tokens / plan.step:,.0f} per second"
+    yield f"a step       {plan.step:.2f} s: {tokens}"
+    for name, seconds in plan.seconds.items():
+        yield f"  {name:<22} {seconds:7.2f} s"
+    cost = "" if price is None else f", {plan.hours * price:,.2f} at {price:g} an hour"
+    yield f"whole run    {plan.hours:.2f} hours: {plan.steps} steps, {plan.evaluations} evaluations{cost}"
+    yield "not counted  judging of replies in worker processes"
+
+
+def outcome(reader: RunReader) -> tuple[float | None, float]:
+    """What a run needed: its peak in bytes, None where it was not recorded, and the median seconds of its steps.
+
+    The first step is left out where there are more.
+    """
+    rows = reader.timings()
+    peaks = [row["peak_bytes"] for row in rows if "peak_bytes" in row]
+    return max(peaks) if peaks else None, median(seconds([row["training"] for row in rows]))
+
+
+def seconds(values: Sequence[float]) -> Sequence[float]:
+    return values[1:] or values

@@ -1,0 +1,175 @@
+"""A plan counts what a run would allocate, from the configuration of its model alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from gnomon.config import RunConfig, Source, overrides, resolve
+from gnomon.engines.decoder import Decoder
+from gnomon.errors import ConfigError, ResourceError
+from gnomon.keys import Key
+from gnomon.models.adapter import Adapter
+from gnomon.models.folder import TINY
+from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
+from gnomon.plans.count import Count
+from gnomon.plans.depth import Deep
+from gnomon.plans.devices import GPUS, Device, device
+from gnomon.plans.fit import require_fitting
+from gnomon.plans.lengths import Lengths, supposed_lengths
+from gnomon.plans.passes import decoding, meta_policy, texts, training
+from gnomon.plans.plan import planned
+from gnomon.types import Request, Sampling
+
+L4 = GPUS["l4"]
+QWEN = {
+    "model_type": "qwen3",
+    "vocab_size": 32000,
+    "hidden_size": 8192,
+    "intermediate_size": 24576,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "tie_word_embeddings": True,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The configuration of a model of 1.5 billion parameters, without weights or tokenizer."""
+    (tmp_path / "config.json").write_text(json.dumps(QWEN))
+    return tmp_path
+
+
+def settings(*words: str) -> RunConfig:
+    return resolve([Source({"env": "char_count"}, {}), overrides(words)])[0]
+
+
+def test_bytes_of_tensors_that_are_alive_together_are_counted() -> None:
+    with Count(replace(L4, per_operation=1.0)) as count:
+        a = torch.zeros(1000, device="meta")
+        b = a * 2
+        view = b.view(10, 100)
+        del b
+        assert count.peak == 8000
+        del view
+        c = a.add_(a)
+        assert count.peak == 8000
+    assert c.shape == (1000,)
+    assert count.operations == 4
+
+
+def test_products_take_the_time_of_their_operations() -> None:
+    slow = replace(L4, per_operation=0.0, flops={"float32": 1e6}, bandwidth=1e15)
+    with Count(slow) as count:
+        torch.zeros(10, 20, device="meta") @ torch.zeros(20, 30, device="meta")
+    assert count.time == pytest.approx(2 * 10 * 20 * 30 / 1e6)
+
+
+@pytest.mark.parametrize("adapter", [None, Adapter(rank=4, key=Key(0))], ids=["full", "lora"])
+@pytest.mark.parametrize("compute", [torch.float32, torch.bfloat16])
+def test_a_policy_without_numbers_has_the_parameters_of_a_real_one(
+    adapter: Adapter | None, compute: torch.dtype
+) -> None:
+    precision = Precision(compute=compute)
+    counted, real = meta_policy(TINY, precision, adapter), Policy.load(TINY, precision, adapter=adapter)
+    for one, other in ((counted.state(), real.state()), (counted.masters.parameters, real.masters.parameters)):
+        shapes = [{name: (value.shape, value.dtype) for name, value in state.items()} for state in (one, other)]
+        assert shapes[0] == shapes[1]
+
+
+def test_keys_and_values_are_those_of_a_real_engine() -> None:
+    prompt, group, reply = 40, 8, 70
+    decoder = Decoder(Policy.load(TINY))
+    sampling = Sampling(max_tokens=reply, temperature=5.0)
+    decoder._endings.finish = lambda ids, sampling: None  # type: ignore[method-assign,assignment,return-value]
+    for row in range(2 * group):
+        ids = (*range(2, 1 + prompt), 40 + row // group)
+        decoder.admit(Request(prompt_ids=ids, key=bytes([row]) * 16, sampling=sampling))
+    for _ in range(reply):
+        decoder.step()
+    layers = [*decoder._layout._prompts, *decoder._layout._own]
+    real = sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
+    assert decoding(meta_policy(TINY, Precision()), [prompt] * 2, group, reply, L4).kept == real
+
+
+def test_the_peak_of_training_grows_with_tokens_and_shrinks_by_checkpointing() -> None:
+    def peak(reply: int, checkpointing: bool) -> float:
+        policy = meta_policy(TINY, Precision())
+        if checkpointing:
+            policy.checkpoint_activations()
+        return training(policy, texts([16], 4, reply), L4).peak
+
+    assert 1.7 < peak(256, False) / peak(128, False) < 2.6
+    assert peak(256, True) < 0.6 * peak(256, False)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_deep_models_need_what_their_layers_add_up_to(folder: Path, checkpointing: bool) -> None:
+    small = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 8, "head_dim": 8}
+    (folder / "config.json").write_text(json.dumps(QWEN | small | {"num_hidden_layers": 9}))
+
+    def make(layers: int) -> Policy:
+        policy = meta_policy(folder, Precision(), layers=layers)
+        if checkpointing:
+            policy.checkpoint_activations()
+        return policy
+
+    deep, sequences = Deep(make), texts([30], 2, 40)
+    assert deep.layers == 9
+    for work in (
+        lambda policy: training(policy, sequences, L4),
+        lambda policy: decoding(policy, [30], 4, 40, L4),
+    ):
+        found, whole = deep.cost(work), work(deep.whole)
+        assert found.seconds == pytest.approx(whole.seconds, rel=0.01)
+        assert found.peak == pytest.approx(whole.peak, rel=0.01)
+        assert found.kept == pytest.approx(whole.kept, rel=0.01)
+
+
+def test_what_cannot_fit_names_the_smallest_change_that_does(folder: Path) -> None:
+    words = (f"policy={folder}", "prompts=2", "group=2", "rollout.max_tokens=256", "eval.tasks=2")
+    lengths = supposed_lengths(settings(*words), prompt=100)
+    with pytest.raises(ResourceError) as caught:
+        require_fitting(settings(*words), planned(settings(*words), L4, lengths))
+    assert caught.value.code == "E507"
+    fixed = planned(settings(*words, *caught.value.fix.split()), L4, lengths)
+    assert fixed.fits
+    assert caught.value.fix == "policy.lora.rank=32"
+
+
+def test_where_no_setting_helps_a_larger_device_is_named(folder: Path) -> None:
+    small = replace(L4, memory=2.0**30)
+    config = settings(f"policy={folder}", "prompts=1", "group=2", "rollout.max_tokens=8", "eval.tasks=1")
+    plan = planned(config, small, supposed_lengths(config, prompt=8))
+    with pytest.raises(ResourceError, match=r"--device l40s"):
+        require_fitting(config, plan)
+
+
+def test_a_plan_adds_up(folder: Path) -> None:
+    config = settings("prompts=2", "group=4", "steps=10", "eval.every=5", "eval.tasks=4", "regularize.kl=0.1")
+    plan = planned(config, L4, Lengths(prompts=(20, 30), reply=16, held_out=(20,) * 4))
+    assert plan.tokens == 2 * 4 * 16
+    assert plan.memory["gradients"] == 4 * plan.trained == plan.memory["optimiser"] / 2 == plan.memory["reference"]
+    assert plan.evaluations == 3
+    assert plan.hours == pytest.approx((10 * sum(plan.seconds.values()) + 3 * plan.evaluation) / 3600)
+
+
+def test_mistakes_are_named(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="E073"):
+        device("abacus", 0.0)
+    with pytest.raises(ConfigError, match="--prompt"):
+        supposed_lengths(settings(f"policy={folder}"))
+
+
+def test_this_machine_is_measured() -> None:
+    found: Device = device("cpu", 1.0)
+    assert found.measured
+    assert 1e8 < found.bandwidth < 1e13
+    assert all(1e8 < rate < 1e15 for rate in found.flops.values())
