@@ -75,8 +75,11 @@ Objective = Literal[
     "maxrl_sub",
     "mini_rl",
     "nsr",
+    "online_cpo",
     "online_dpo",
     "online_ipo",
+    "online_kto",
+    "online_orpo",
     "online_simpo",
     "online_slic",
     "opo",
@@ -342,13 +345,13 @@ class ObjectiveSettings(TypedDict, total=False):
     """The name of a row."""
     alpha: float
     """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, rl_zvp, cpgd,
-    xpo."""
+    online_cpo, xpo."""
     baseline: float
     """Taken off every rollout of every group; it changes the variance alone. Of rl2ml."""
     beta: float
     """β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred` (tilted). Of tilted, tilted_loo,
     reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, tba, online_dpo, online_ipo,
-    online_slic, online_simpo, xpo."""
+    online_slic, online_simpo, online_cpo, online_kto, xpo."""
     cap: float
     """Ceiling of the ratio (cispo_cap). Of cispo_cap, scale_rl, tis, sequence_tis, sequence_mis, decoupled_ppo, dppo,
     aspo, cpgd, dppo_kl, mini_rl."""
@@ -375,7 +378,7 @@ class ObjectiveSettings(TypedDict, total=False):
     fade: Literal["linear", "exponential", "focal"]
     """Form of the weight. Of seed_grpo, seed_grpo_loo."""
     failure: float
-    """What a failure counts, where a success counts 1. Of reinforce_rej."""
+    """What a failure counts, where a success counts 1 (reinforce_rej). Of reinforce_rej, online_kto."""
     family: Literal["A", "B", "C", "D"]
     """Rising factorial, power, mixed denominator or geometric. Of rl2ml."""
     floor: float
@@ -425,13 +428,15 @@ class ObjectiveSettings(TypedDict, total=False):
     stride: float
     """How far an end moves at a time. Of bapo."""
     success: float
-    """λ, weight of a success; a failure has 1. Of w_reinforce."""
+    """λ, weight of a success; a failure has 1 (w_reinforce). Of w_reinforce, online_kto."""
     temperature: float
     """τ of the mean log-ratio. Of real."""
     top: float
     """Upper end of the first band. Of bapo."""
     top_end: float
     """Upper end of the last band. Of bapo."""
+    weight: float
+    """λ of the odds ratio. Of online_orpo."""
     width: float
     """How far the probability π may be from μ. Of prime_ipo."""
 

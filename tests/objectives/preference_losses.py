@@ -52,6 +52,54 @@ def online_simpo_loss(step: Step, logp: Tensor, beta: float, margin: float) -> T
     return _paired(step, logp, score, lambda gap: logsigmoid(beta * gap - margin))
 
 
+def online_cpo_loss(step: Step, logp: Tensor, beta: float, alpha: float) -> Tensor:
+    """The likelihood of the best is that of each pair's winner."""
+
+    def score(tokens: list[int]) -> Tensor:
+        return logp[tokens].sum()
+
+    contrast = _paired(step, logp, score, lambda gap: logsigmoid(beta * gap))
+    return contrast + alpha * _of_best(step, logp, score)
+
+
+def online_orpo_loss(step: Step, logp: Tensor, weight: float) -> Tensor:
+    """P held below one, with the slope that it has there."""
+
+    def mean(tokens: list[int]) -> Tensor:
+        return logp[tokens].mean()
+
+    def log_odds(tokens: list[int]) -> Tensor:
+        if not tokens:
+            return logp.new_zeros(())
+        value = mean(tokens)
+        value = value.clamp(max=-1e-6).detach() + (value - value.detach())
+        return value - torch.log(-torch.expm1(value))
+
+    contrast = _paired(step, logp, log_odds, lambda gap: weight * logsigmoid(gap))
+    return contrast + _of_best(step, logp, lambda tokens: mean(tokens) if tokens else logp.new_zeros(()))
+
+
+def _of_best(step: Step, logp: Tensor, score: Score) -> Tensor:
+    """The mean over groups of the mean score of their best rollouts, where not all are equal."""
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        rewards = step.rewards[g]
+        if rewards[i] == max(rewards) > min(rewards):
+            total = total + score(tokens) / rewards.count(max(rewards))
+    return total / len(step.rewards)
+
+
+def online_kto_loss(step: Step, logp: Tensor, beta: float, success: float, failure: float) -> Tensor:
+    implicit = _implicit(step, logp)
+    there = [implicit(tokens) for _, _, tokens in step.rollouts() if tokens]
+    position = torch.stack(there).mean().clamp(min=0).detach() if there else 0.0
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        ahead = beta * (implicit(tokens) - position)
+        total = total + (success * ahead.sigmoid() if step.rewards[g][i] else failure * (-ahead).sigmoid())
+    return total / len(step.rollouts())
+
+
 def xpo_loss(step: Step, logp: Tensor, beta: float, alpha: float) -> Tensor:
     """Online DPO less the weighted log-likelihood, averaged over the rollouts of a group that have tokens."""
     total = online_dpo_loss(step, logp, beta)

@@ -28,13 +28,16 @@ from gnomon.objectives import (
     mean_centred,
     mean_logistic_pairs,
     no_ratio,
+    odds_pairs,
+    prospect,
     raw,
     reference_likelihood,
     squared_pairs,
+    unanchored_pairs,
     unclipped,
 )
 
-NAMES = ("online_dpo", "online_ipo", "online_slic", "online_simpo", "xpo")
+NAMES = ("online_dpo", "online_ipo", "online_slic", "online_simpo", "online_cpo", "online_orpo", "xpo")
 EXPLORING = "xpo,beta=0.7,alpha=0.3"
 STEEP = "online_slic,beta=0.7"
 """With the β of the default hardly a margin is ever wide enough to end the pull."""
@@ -147,6 +150,49 @@ def doubled_length(tokens: Tokens) -> Tensor:
     return mean_logistic_pairs(tokens, beta=2.0, margin=1.0) * tokens.lengths
 
 
+def likelihood_for_odds(tokens: Tokens) -> Tensor:
+    return 0.1 * mean_logistic_pairs(tokens, beta=1.0, margin=0.0) + (tokens.advantage > 0) / tokens.lengths
+
+
+def without_centre(tokens: Tokens) -> Tensor:
+    apart = 0.1 * tokens.per_sequence(tokens.log_divergence)
+    return 4 * apart.sigmoid() * (-apart).sigmoid()
+
+
+def centre_of_group(tokens: Tokens) -> Tensor:
+    parts = torch.zeros_like(tokens.logp)
+    for group in tokens.group.unique():
+        here = tokens.group == group
+        names = ("logp", "behavior_logp", "advantage", "sequence", "group", "reference_logp")
+        parts[here] = prospect(Tokens(**{name: getattr(tokens, name)[here] for name in names}), beta=0.1)
+    return parts
+
+
+def centre_below_zero(tokens: Tokens) -> Tensor:
+    whole = tokens.per_sequence(tokens.log_divergence)
+    there = torch.stack([whole[tokens.sequence == number][0] for number in tokens.sequence.unique()])
+    apart = 0.1 * (whole - there.mean())
+    return 4 * apart.sigmoid() * (-apart).sigmoid()
+
+
+def prospect_mutants() -> Iterator[tuple[str, str, Objective]]:
+    row, other = CASES["online_kto"].row, CASES["online_kto,beta=0.7,success=0.5,failure=2.0"].row.target
+    for wrong in (without_centre, centre_of_group, centre_below_zero, no_ratio, flat_pull):
+        yield wrong.__name__, "online_kto", replace(row, ratio=wrong)
+    yield "another β", "online_kto", replace(row, ratio=partial(prospect, beta=0.2))
+    for what, view in VIEWS.items():
+        if what not in ("without an opponent", "against all of the micro-batch", "worse for better"):
+            yield f"value {what}", "online_kto", replace(row, ratio=partial(_seen_as, view=view, ratio=row.ratio))
+    yield "successes alone", "online_kto", replace(row, advantage=raw)
+    yield "raw singleton claimed", "online_kto", replace(row, singleton=Singleton.RAW)
+    yield "real rewards claimed", "online_kto", replace(row, rewards=Rewards.REAL)
+    yield (
+        "half the gradient claimed",
+        "online_kto",
+        replace(row, target=other),
+    )
+
+
 RATIOS: dict[str, dict[str, Ratio]] = {
     "online_dpo": {
         "no margin": flat_pull,
@@ -162,6 +208,18 @@ RATIOS: dict[str, dict[str, Ratio]] = {
     },
     "online_slic": {"logistic": partial(logistic_pairs, beta=0.1), "never done": partial(hinge_pairs, beta=1e-9)},
     STEEP: {"margin of the gap": margin_of_one, "never done": lambda tokens: 0.7 * torch.ones_like(tokens.logp)},
+    "online_cpo": {
+        "no likelihood": partial(unanchored_pairs, beta=0.1, alpha=0.0),
+        "another β": partial(unanchored_pairs, beta=0.2, alpha=1.0),
+        "likelihood of both": lambda tokens: unanchored_pairs(tokens, beta=0.1, alpha=0.0) + 1,
+        "with a reference": lambda tokens: logistic_pairs(tokens, beta=0.1) + (tokens.advantage > 0),
+    },
+    "online_orpo": {
+        "another λ": partial(odds_pairs, weight=0.2),
+        "likelihood alone": lambda tokens: (tokens.advantage > 0) / tokens.lengths,
+        "log-likelihoods for log-odds": likelihood_for_odds,
+        "sum for mean": lambda tokens: odds_pairs(tokens, weight=0.1) * tokens.lengths,
+    },
     "online_simpo": {
         "no margin to keep": partial(mean_logistic_pairs, beta=2.0, margin=0.0),
         "margin the other way": partial(mean_logistic_pairs, beta=2.0, margin=-1.0),
@@ -221,7 +279,12 @@ def preference_mutants() -> Iterator[tuple[str, str, Objective]]:
             if name != "online_simpo" or ("reference" not in what and what != "per token"):
                 yield f"margin {what}", name, replace(row, ratio=partial(_seen_as, view=view, ratio=row.ratio))
         yield "empty rollouts left out", name, replace(row, ratio=partial(empty_left_out, ratio=row.ratio))
-    for name in ("online_ipo", "online_slic", "online_simpo"):
+    for name in ("online_cpo", "online_orpo"):
+        row = CASES[name].row
+        for view in (unpaired, one_group, as_it_began):
+            yield f"margin {view.__name__}", name, replace(row, ratio=partial(_seen_as, view=view, ratio=row.ratio))
+    yield from prospect_mutants()
+    for name in ("online_ipo", "online_slic", "online_simpo", "online_cpo", "online_orpo"):
         other = CASES["online_dpo"].row.target
         yield "the target of another claimed", name, replace(CASES[name].row, target=other)
     for name, ratios in RATIOS.items():

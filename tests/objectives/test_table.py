@@ -90,7 +90,7 @@ def test_a_row_says_where_it_comes_from(name: str) -> None:
 @pytest.mark.parametrize("name", TABLE)
 def test_a_row_declares_which_tokens_its_coefficients_depend_on(name: str) -> None:
     """One that declares none has that of the step; these need it."""
-    assert (objective(name).reach is Reach.STEP) == (name in {"bapo", "clip_cov"})
+    assert (objective(name).reach is Reach.STEP) == (name in {"bapo", "clip_cov", "online_kto"})
 
 
 def test_a_function_that_declares_no_reach_needs_the_whole_step() -> None:
@@ -109,7 +109,7 @@ def test_a_function_that_declares_no_reach_needs_the_whole_step() -> None:
 
 
 def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
-    measured = {"online_dpo", "online_ipo", "online_slic", "tba", "xpo"}
+    measured = {"online_dpo", "online_ipo", "online_kto", "online_slic", "tba", "xpo"}
     assert {name for name, build in TABLE.items() if build().needs_reference} == measured
     row = replace(grpo(), penalty=penalties.k3, penalty_weight=0.1)
     assert row.needs_reference

@@ -317,15 +317,21 @@ def _plus(a: Tally, b: Tally) -> Tally:
 # Pairs of the best and the worst.
 
 
-def of_pairs(strength: Callable[[Seen, Seen], float], share: Callable[[int, int], float], text: str) -> ClosedForm:
+def of_pairs(
+    strength: Callable[[Seen, Seen], float],
+    share: Callable[[int, int], float],
+    text: str,
+    worse: Callable[[Seen, Seen], float] | None = None,
+) -> ClosedForm:
     """The gradient of a loss on pairs of a best and a worst answer of the group, averaged over such pairs.
 
     Equation: E[g] = Σ_{v>w} P(best v, worst w)·E[s(y⁺, y⁻)·(n(y⁺)∇log π(y⁺) − n(y⁻)∇log π(y⁻))], y⁺ an answer that
         earns v, y⁻ one that earns w. With rewards 0 and 1 P is 1 − pᴺ − (1−p)ᴺ, and a constant s = c gives
         c·P·∇log(p/(1−p)).
-    Args: strength: s of a better and a worse answer; share: n from the length and the length limit.
+    Args: strength: s of a better and a worse answer; share: n from the length and the length limit; worse: what the
+        worse answer has instead of s.
     """
-    return ClosedForm(shape=partial(_of_pairs, strength=strength, share=share), text=text)
+    return ClosedForm(shape=partial(_of_pairs, strength=strength, share=share, worse=worse or strength), text=text)
 
 
 def _of_pairs(
@@ -335,6 +341,7 @@ def _of_pairs(
     *,
     strength: Callable[[Seen, Seen], float],
     share: Callable[[int, int], float],
+    worse: Callable[[Seen, Seen], float],
 ) -> Shape:
     rewards = _rewards(law)
 
@@ -349,7 +356,7 @@ def _of_pairs(
         rivals = [(other, chance) for other, chance in law if other.reward == value]
         if own.reward > value:
             return math.fsum(chance * strength(own, other) for other, chance in rivals)
-        return -math.fsum(chance * strength(other, own) for other, chance in rivals)
+        return -math.fsum(chance * worse(other, own) for other, chance in rivals)
 
     def h(own: Seen) -> Sequence[float]:
         total = math.fsum(

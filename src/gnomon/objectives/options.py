@@ -422,6 +422,21 @@ TABLE = (
         "Online SimPO: the logistic loss on log-probabilities per token, beyond a margin; no reference.",
         "Meng et al. 2024, arXiv 2405.14734",
         beta(2.0, "β of the log-probability per token") | {"margin": Option(1.0, "γ; half of β is usual", least=0)}),
+    Declaration("online_cpo",
+        "Online CPO: the logistic loss without a reference, and the log-likelihood of the better rollout.",
+        "Xu et al. 2024, arXiv 2401.08417",
+        beta(0.1, "β of the margin")
+        | {"alpha": Option(1.0, "weight of the log-likelihood of the better rollout", least=0)}),
+    Declaration("online_orpo",
+        "Online ORPO: the logistic loss on log-odds per token, and the log-likelihood per token of the better rollout.",
+        "Hong et al. 2024, arXiv 2403.07691", {"weight": Option(0.1, "λ of the odds ratio", above=0)}),
+    Declaration("online_kto",
+        "Online KTO: each rollout by itself, desired or not, with a slope that fades far from the mean. 0 or 1 only.",
+        "Ethayarajh et al. 2024, arXiv 2402.01306",
+        beta(0.1, "β of the log-ratio to the reference")
+        | {"success": Option(1.0, "λ₊, weight of a success", above=0),
+           "failure": Option(1.0, "λ₋, weight of a failure", above=0)},
+        min_group=1, rewards=BINARY, needs=REFERENCE),
     Declaration("xpo", "XPO: online DPO, and away from what the reference would answer, in order to explore.",
         "Xie et al. 2024, arXiv 2405.21046",
         beta(0.1, "β of the margin")

@@ -22,8 +22,11 @@ __all__ = [
     "hinge_pairs",
     "logistic_pairs",
     "mean_logistic_pairs",
+    "odds_pairs",
+    "prospect",
     "reference_likelihood",
     "squared_pairs",
+    "unanchored_pairs",
     "widest_pairs",
 ]
 
@@ -118,6 +121,55 @@ def mean_logistic_pairs(tokens: Tokens, *, beta: float, margin: float) -> Tensor
 
 
 @reaches(Reach.GROUP)
+def unanchored_pairs(tokens: Tokens, *, beta: float, alpha: float) -> Tensor:
+    """The logistic loss on log-probabilities of whole answers without a reference, and the likelihood of the better.
+
+    Equation: β·mean_{opponents} σ(−m) + α·1[A > 0], m = β·(Δ_better − Δ_worse), Δ = Σₜ log π: the derivative of
+        log σ(m) + α·Δ_better in each log π, divided by A.
+    Args: beta, > 0; alpha, α ≥ 0.
+    Returns: multiplier per token, 0 … β + α, equal over a rollout.
+    Source: Xu et al. 2024 (CPO), arXiv 2401.08417.
+    """
+    slopes = _against_opponents(tokens, tokens.per_sequence(tokens.logp), lambda gap: beta * _sigmoid(-beta * gap))
+    return slopes + alpha * (tokens.advantage > 0).to(slopes.dtype)
+
+
+@reaches(Reach.GROUP)
+def odds_pairs(tokens: Tokens, *, weight: float) -> Tensor:
+    """The logistic loss on the log-odds of an answer's mean likelihood, and the mean log-likelihood of the better.
+
+    Equation: (λ·mean_{opponents} σ(−m)/(1 − P) + 1[A > 0])/|y|, m = log odds(P_better) − log odds(P_worse),
+        odds(P) = P/(1 − P), log P = 1/|y| Σₜ log π: the derivative of λ log σ(m) + log P_better, divided by A.
+    Args: weight, λ > 0.
+    Returns: multiplier per token, ≥ 0, equal over a rollout.
+    Source: Hong et al. 2024 (ORPO), arXiv 2403.07691, eq. 6.
+    Differs: P is at most 1 − 1e-6, where the odds and their slope are still finite.
+    """
+    mean = (tokens.per_sequence(tokens.logp) / tokens.lengths).clamp(max=-1e-6)
+    rest = -mean.expm1()
+    slopes = _against_opponents(tokens, mean - rest.log(), lambda gap: weight * _sigmoid(-gap))
+    return (slopes / rest + (tokens.advantage > 0).to(rest.dtype)) / tokens.lengths
+
+
+def prospect(tokens: Tokens, *, beta: float) -> Tensor:
+    """The slope of a rollout's value, which saturates on either side of what the policy makes of all rollouts.
+
+    Equation: 4·σ(x)·σ(−x), x = β·(Δ − z), Δ = Σₜ log(π/ref), z = max(0, mean Δ over the rollouts of the step that have
+        tokens): the derivative of σ(x) in Δ, with z held still, over its largest value, β/4.
+    Args: beta, > 0.
+    Returns: multiplier per token, 0 … 1, equal over a rollout.
+    Raises: ValueError for tokens without a reference.
+    Source: Ethayarajh et al. 2024 (KTO), arXiv 2402.01306, eq. 8.
+    Differs: there z is estimated from answers to other prompts; the mean Δ of the policy's own rollouts is unbiased.
+    """
+    whole, (first, _) = _log_ratio(tokens), _first(tokens)
+    apart = whole[first].sort().values  # From the smallest up, so that no order can change a bit of the sum.
+    position = apart.sum() / max(len(apart), 1)
+    found = _sigmoid(beta * (whole - position.clamp(min=0)))
+    return 4 * found * (1 - found)
+
+
+@reaches(Reach.GROUP)
 def reference_likelihood(tokens: Tokens) -> Tensor:
     """Away from what the reference would say: the log-likelihood of its answers, as a penalty on one's own.
 
@@ -133,6 +185,11 @@ def reference_likelihood(tokens: Tokens) -> Tensor:
     count = torch.bincount(tokens.group[first])[tokens.group]
     weight = tokens.per_sequence(tokens.logp - tokens.behavior_logp - tokens.log_divergence)
     return -weight.clamp(-LIMIT, LIMIT).exp() / count
+
+
+def _sigmoid(values: Tensor) -> Tensor:
+    """σ, with the same bits wherever in a tensor a value stands: torch's own rounds the last few of them otherwise."""
+    return 1 / (1 + (-values).exp())
 
 
 def _log_ratio(tokens: Tokens) -> Tensor:

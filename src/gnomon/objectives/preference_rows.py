@@ -1,4 +1,4 @@
-"""Rows that learn from pairs: the best of a group is preferred to its worst, by losses made for human preferences."""
+"""Rows with losses made for human preferences: the best of a group over its worst, or right ones over wrong ones."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import aggregate, closed, pairs, ratios
+from gnomon.objectives import advantages, aggregate, closed, counts, pairs, ratios
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Singleton, row
-from gnomon.objectives.target import Seen
+from gnomon.objectives.target import PolicyGradient, Seen
 
-__all__ = ["online_dpo", "online_ipo", "online_simpo", "online_slic", "xpo"]
+__all__ = [
+    "online_cpo",
+    "online_dpo",
+    "online_ipo",
+    "online_kto",
+    "online_orpo",
+    "online_simpo",
+    "online_slic",
+    "xpo",
+]
 
 
 @row
@@ -74,6 +83,65 @@ def online_simpo(*, beta: float, margin: float) -> Objective:
 
 
 @row
+def online_cpo(*, beta: float, alpha: float) -> Objective:
+    """Differs: released code takes the likelihood of the better as a mean over the tokens of the micro-batch; here it
+    is that of the whole answer, as in the paper.
+    """
+    return replace(
+        online_dpo(),
+        ratio=partial(pairs.unanchored_pairs, beta=beta, alpha=alpha),
+        target=closed.of_pairs(
+            partial(_cpo, beta=beta, alpha=alpha),
+            closed.whole,
+            "P(best, worst)·E[β·σ(−β(Δ⁺ − Δ⁻))·∇(Δ⁺ − Δ⁻) + α·∇Δ⁺], Δ = log π",
+            worse=partial(_cpo, beta=beta, alpha=0.0),
+        ),
+        noise=Noise.MOVES,
+        equation="κ = (±β·σ(−m) on better and worse, + α on better) / G, m = β·(Δ_better − Δ_worse), Δ = Σₜ log π",
+    )
+
+
+@row
+def online_orpo(*, weight: float) -> Objective:
+    """Short answers weigh more, as in SimPO, and the better ones are learnt by heart beside the comparison."""
+    return replace(
+        online_dpo(),
+        ratio=partial(pairs.odds_pairs, weight=weight),
+        target=closed.of_pairs(
+            partial(_orpo_better, weight=weight),
+            closed.over_length,
+            "P(best, worst)·E[λ·σ(−m)·∇m + ∇log P⁺], m = log odds P⁺ − log odds P⁻, log P = log π/|y|",
+            worse=partial(_orpo_worse, weight=weight),
+        ),
+        noise=Noise.MOVES,
+        equation="κ = (±λ·σ(−m)/(1 − P) on better and worse, + 1 on better) / (G·|o|), "
+        "m = log odds P_better − log odds P_worse, log P = 1/|o| Σₜ log π",
+    )
+
+
+@row
+def online_kto(*, beta: float, success: float, failure: float) -> Objective:
+    """No pairs: each rollout is judged by itself, against what the policy makes of all rollouts of the step. Where
+    policy and reference agree it is REINFORCE with a constant baseline.
+    """
+    return Objective(
+        advantage=partial(
+            advantages.counted,
+            weight=partial(counts.outcome_weight, success=beta * success / 4, failure=-beta * failure / 4),
+        ),
+        ratio=partial(pairs.prospect, beta=beta),
+        correction=ratios.no_correction,
+        aggregate=aggregate.sequence_sum,
+        target=PolicyGradient(weight=partial(_kto, size=beta * (success + failure) / 4), text="β·(λ₊ + λ₋)/4 ∇p"),
+        off_policy=OffPolicy.ON_POLICY,
+        singleton=Singleton.AFFINE,
+        baseline=Baseline.NONE,
+        equation="κ = (λ₊ of a success, −λ₋ of a failure)·β·σ(x)·σ(−x) / S, x = β·(Δ − z), Δ = Σₜ log(π/ref), "
+        "z = max(0, mean Δ)",
+    )
+
+
+@row
 def xpo(*, beta: float, alpha: float) -> Objective:
     """Where policy and reference agree the second part vanishes on average.
 
@@ -85,6 +153,30 @@ def xpo(*, beta: float, alpha: float) -> Objective:
         penalty_weight=alpha,
         equation="κ = (±β·σ(−m) on better and worse, − α·Πₜ(ref/μ)/n on all) / G, m as in online DPO",
     )
+
+
+def _cpo(better: Seen, worse: Seen, *, beta: float, alpha: float) -> float:
+    ahead = math.fsum(better.logp) - math.fsum(worse.logp)
+    return beta / (1 + math.exp(beta * ahead)) + alpha
+
+
+def _orpo_better(better: Seen, worse: Seen, *, weight: float) -> float:
+    return 1 + _orpo(better, worse, better, weight)
+
+
+def _orpo_worse(better: Seen, worse: Seen, *, weight: float) -> float:
+    return _orpo(better, worse, worse, weight)
+
+
+def _orpo(better: Seen, worse: Seen, own: Seen, weight: float) -> float:
+    """The slope of λ log σ(m) in the log of an answer's mean likelihood, without its sign."""
+    likely = {id(seen): math.exp(math.fsum(seen.logp) / seen.length) for seen in (better, worse)}
+    odds = {place: chance / (1 - chance) for place, chance in likely.items()}
+    return weight / (1 + odds[id(better)] / odds[id(worse)]) / (1 - likely[id(own)])
+
+
+def _kto(p: float, group: int, max_tokens: int, *, size: float) -> float:
+    return size
 
 
 def _constant(better: Seen, worse: Seen, *, weight: float) -> float:

@@ -111,8 +111,11 @@ from gnomon.objectives.pairs import (
     hinge_pairs,
     logistic_pairs,
     mean_logistic_pairs,
+    odds_pairs,
+    prospect,
     reference_likelihood,
     squared_pairs,
+    unanchored_pairs,
     widest_pairs,
 )
 from gnomon.objectives.past import CreditState, Recall, mean_per_rollout, mean_per_step
@@ -126,7 +129,16 @@ from gnomon.objectives.penalties import (
     squared_log_ratio,
     squared_sequence_log_ratio,
 )
-from gnomon.objectives.preference_rows import online_dpo, online_ipo, online_simpo, online_slic, xpo
+from gnomon.objectives.preference_rows import (
+    online_cpo,
+    online_dpo,
+    online_ipo,
+    online_kto,
+    online_orpo,
+    online_simpo,
+    online_slic,
+    xpo,
+)
 from gnomon.objectives.ratio_rows import (
     cispo,
     cispo_cap,
@@ -458,8 +470,12 @@ __all__ = [
     "no_ratio",
     "nsr",
     "objective",
+    "odds_pairs",
+    "online_cpo",
     "online_dpo",
     "online_ipo",
+    "online_kto",
+    "online_orpo",
     "online_simpo",
     "online_slic",
     "opo",
@@ -488,6 +504,7 @@ __all__ = [
     "probability_clip",
     "probability_mask",
     "prompt_mean",
+    "prospect",
     "psr",
     "rae",
     "raft_pp",
@@ -565,6 +582,7 @@ __all__ = [
     "turn_reinforce",
     "turn_reinforce_discounted",
     "turn_returns",
+    "unanchored_pairs",
     "unclipped",
     "unclipped_or_shaped",
     "ungauged",
