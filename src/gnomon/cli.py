@@ -116,6 +116,9 @@ def resume(
     accept_divergence: Annotated[
         bool, typer.Option("--accept-divergence", help="Continue even if the run diverges from its records.")
     ] = False,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, help="Learner processes, in the place of ranks in the recipe.")
+    ] = None,
     observe: Observe = None,
 ) -> None:
     """Continue a run that was stopped or killed. It ends with the same bytes."""
@@ -131,7 +134,7 @@ def resume(
     passed = passed_parts(observers=observe or ())
     config, _ = resolve([recorded(folder / "recipe.toml")])
     with Display(config) as display:
-        reader = go_on(folder, display, passed=passed, accept_divergence=accept_divergence)
+        reader = go_on(folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks)
     with reader:
         facts, text = summarised(reader)
     say(text)

@@ -263,6 +263,9 @@ class OptimSettings(TypedDict, total=False):
     """How often the rollouts of a step are trained on."""
     minibatches: int
     """Optimiser steps per epoch. Each takes an equal part of the groups."""
+    micro_batch: int
+    """Tokens of one backward pass. More tokens need more memory. Another number sums gradients in another order, so the
+    bits of a run change."""
 
 
 class CriticSettings(TypedDict, total=False):
@@ -449,6 +452,9 @@ class Settings(TypedDict, total=False):
     threads: int
     """CPU threads of torch. More than one helps a large policy only: threads wait for each other in every operation.
     Another number sums gradients in another order, so the bits of a run change."""
+    ranks: int
+    """Processes that share the weights, gradients and optimiser states of the learner (FSDP2). 0 trains in the process
+    of the run. 1, 2, 4, 8, … give the same bits."""
     env: str | Mapping[str, Any]
     policy: PolicySettings | str | Path
     rollout: RolloutSettings

@@ -21,7 +21,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import gnomon.learners.local as local
 from end_to_end.whole_step import Expected, Model, Step, Terms, copied, expected, text_of
 from gnomon.engines.scripted import Scripted
 from gnomon.envs import GuessNumber, TicTacToe
@@ -419,11 +418,11 @@ def apart(found: Tensor, wanted: Tensor) -> float:
     return apart / size if size > ZERO else apart
 
 
-def compare(run: Run, part: Batch, splits: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> float:
+def compare(run: Run, part: Batch, splits: Sequence[int]) -> float:
     """The largest error over these splits of an optimiser step. Its gradient is left with the learner."""
     wanted, worst, stats, values = run.expected(part), 0.0, [], []
     for tokens in splits:
-        monkeypatch.setattr(local, "TOKENS", tokens)
+        run.learner.micro_batch = tokens
         stats.append(run.learner.forward_backward(part, run.loss.row))
         if run.learner.critic:
             values.append(gradient(run.learner.critic.parameters))
@@ -441,15 +440,15 @@ def compare(run: Run, part: Batch, splits: Sequence[int], monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_one_update_has_the_gradient_of_the_whole_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_update_has_the_gradient_of_the_whole_step(name: str) -> None:
     for case in cases_for(name):
         run = begin(ALL[name], case, updates=1)
         (part,) = run.ready.updates(1, 1, Key(0).at("updates"))
-        assert compare(run, part, SPLITS, monkeypatch) <= TOLERANCE, str(case)
+        assert compare(run, part, SPLITS) <= TOLERANCE, str(case)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_of_several_updates_each_has_the_gradient_of_its_own_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_updates_each_has_the_gradient_of_its_own_step(name: str) -> None:
     """Two epochs of two minibatches: by the policy as it is then, over the groups that are in it."""
     for case in cases_for(name):
         run = begin(ALL[name], case, updates=4)
@@ -457,7 +456,7 @@ def test_of_several_updates_each_has_the_gradient_of_its_own_step(name: str, mon
         assert len(parts) == 4
         for place, part in enumerate(parts):
             splits = (10**6, SPLITS[1 + place % 2])
-            assert compare(run, part, splits, monkeypatch) <= TOLERANCE, f"{case}, update {place}"
+            assert compare(run, part, splits) <= TOLERANCE, f"{case}, update {place}"
             run.learner.optim_step(0.02)
 
 
@@ -468,12 +467,12 @@ def rotated(found: Sequence[Group]) -> list[Group]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_order_of_tasks_does_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_tasks_does_not_matter(name: str) -> None:
     case = CASES[-1]
     found = []
     for change in (list, rotated):
         run = begin(ALL[name], case, updates=1, change=change)
-        assert compare(run, run.ready, SPLITS[1:2], monkeypatch) <= TOLERANCE
+        assert compare(run, run.ready, SPLITS[1:2]) <= TOLERANCE
         found.append(gradient(run.learner.policy.state()))
     if "brpo" not in name:  # Its scores by the budget are made up here, in order.
         assert apart(found[1], found[0]) <= TOLERANCE
@@ -504,11 +503,11 @@ AT_EDGES = (
 
 @pytest.mark.parametrize("edge", EDGES)
 @pytest.mark.parametrize("name", AT_EDGES)
-def test_a_step_at_an_edge_has_its_gradient(name: str, edge: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_at_an_edge_has_its_gradient(name: str, edge: str) -> None:
     for case in CASES[-2:]:
         run = begin(ALL[name], case, updates=2, change=EDGES[edge])
         for part in run.ready.updates(1, 2, Key(0).at("updates")):
-            assert compare(run, part, SPLITS[1:2], monkeypatch) <= TOLERANCE, str(case)
+            assert compare(run, part, SPLITS[1:2]) <= TOLERANCE, str(case)
             run.learner.optim_step(0.02)
 
 

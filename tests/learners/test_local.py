@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-import gnomon.learners.local as local
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.errors import NumericsError
@@ -43,8 +42,10 @@ def learner(dtype: torch.dtype = torch.float32, **options: Any) -> LocalLearner:
     return LocalLearner(Policy.load(model_folder("tiny"), Precision.only(dtype)), **options)
 
 
-def gradient(batch: Batch, dtype: torch.dtype = torch.float32, name: str = "dr_grpo") -> torch.Tensor:
-    mind = learner(dtype)
+def gradient(
+    batch: Batch, dtype: torch.dtype = torch.float32, name: str = "dr_grpo", tokens: int = 3072
+) -> torch.Tensor:
+    mind = learner(dtype, micro_batch=tokens)
     mind.forward_backward(batch, objective(name))
     return torch.cat([p.grad.flatten() for p in mind.parameters.values()])
 
@@ -69,12 +70,11 @@ def test_the_gradient_is_the_textbooks(batch):
 
 
 @pytest.mark.parametrize("tokens", [1, 150, 700, 10**6])
-def test_the_gradient_is_the_same_for_any_split(batch, tokens, monkeypatch):
+def test_the_gradient_is_the_same_for_any_split(batch, tokens):
     """Micro-batches of one prompt up to the whole batch: equal up to the rounding of a sum in float64."""
     exact = replace(batch, exact=False)
     whole = gradient(exact, torch.float64)
-    monkeypatch.setattr(local, "TOKENS", tokens)
-    assert (gradient(exact, torch.float64) - whole).abs().max() <= 1e-12 * whole.abs().max()
+    assert (gradient(exact, torch.float64, tokens=tokens) - whole).abs().max() <= 1e-12 * whole.abs().max()
 
 
 def test_micro_batches_hold_every_sequence_once_and_are_not_larger_than_they_must_be(batch):
@@ -115,7 +115,7 @@ def test_sequences_without_credit_are_not_computed_and_do_not_matter(batch):
     assert torch.equal(gradient(batch), gradient(alone))
 
 
-def test_an_objective_is_told_which_tokens_were_demonstrated(batch, monkeypatch):
+def test_an_objective_is_told_which_tokens_were_demonstrated(batch):
     """Of every token, in every micro-batch; and of none where the step does not say."""
     told = []
 
@@ -124,14 +124,13 @@ def test_an_objective_is_told_which_tokens_were_demonstrated(batch, monkeypatch)
         return torch.ones_like(tokens.logp)
 
     row = replace(objective("luffy"), ratio=ratio)
-    monkeypatch.setattr(local, "TOKENS", 300)
     given = torch.arange(60).reshape(10, 6) % 5 == 2
     shown = replace(batch, rollouts=replace(batch.rollouts, demonstrated=given))
-    learner().forward_backward(shown, row)
+    learner(micro_batch=300).forward_backward(shown, row)
     assert len(told) > 1 and any(mask.any() and not mask.all() for _, mask in told)
     assert all(torch.equal(mask, given.flatten()[sequence]) for sequence, mask in told)
     told.clear()
-    learner().forward_backward(batch, row)
+    learner(micro_batch=300).forward_backward(batch, row)
     assert told and not any(mask.any() for _, mask in told)
 
 

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import gnomon
-import gnomon.learners.local as local
 from gnomon.config import overrides as words
 from gnomon.config import resolve
 from gnomon.engines.base import Tier
@@ -140,10 +139,10 @@ def test_the_gradient_is_float32s_up_to_the_rounding_of_a_pass(batches):
     assert float(found[1].norm() / found[0].norm()) == pytest.approx(1.0, abs=0.03)
 
 
-def test_micro_batches_are_summed_in_float32(batches, monkeypatch):
+def test_micro_batches_are_summed_in_float32(batches):
     """The gradient of many is the float32 sum of what each gives alone, in every bit."""
-    monkeypatch.setattr(local, "TOKENS", 100)
     mind, row = learner(COARSE), objective("reinforce")
+    mind.micro_batch = 100
     batch = replace(batches[COARSE], exact=False)
     batch = replace(batch, advantage=torch.ones(len(batch)))
     mind.forward_backward(batch, row)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-import gnomon.learners.local as local
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import GuessNumber
 from gnomon.envs.workers import EnvWorkers
@@ -61,10 +60,10 @@ def gradient(mind: LocalLearner, batch: Batch, name: str) -> torch.Tensor:
     return torch.cat([value.grad.flatten() for value in mind.parameters.values()])
 
 
-def split_groups(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def split_groups(mind: LocalLearner, batch: Batch) -> None:
     """Micro-batches that hold groups in pieces."""
-    monkeypatch.setattr(local, "TOKENS", 1)
-    pieces = [batch.take(places) for places in batch.micro_batches(local.TOKENS)]
+    mind.micro_batch = 1
+    pieces = [batch.take(places) for places in batch.micro_batches(mind.micro_batch)]
     assert len(pieces) > 2 and cut(pieces, Reach.GROUP)
 
 
@@ -72,7 +71,7 @@ def split_groups(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gradient_of_several_turns_is_the_same_for_any_split(batch, name, monkeypatch):
     """float64, with a sampler somewhat apart from the policy."""
     mind = learner(torch.float64)
-    monkeypatch.setattr(local, "TOKENS", 10**6)
+    mind.micro_batch = 10**6
     near = [torch.from_numpy(logp) for logp in mind.score(batch.sequences)]
     apart = tuple(
         replace(sequence, behavior_logp=logp + 0.1 * ((torch.arange(len(logp)) + place) % 3 - 1))
@@ -80,7 +79,7 @@ def test_the_gradient_of_several_turns_is_the_same_for_any_split(batch, name, mo
     )
     ready = credited(mind, replace(batch, exact=False, sequences=apart), objective(name))
     whole = gradient(mind, ready, name)
-    split_groups(ready, monkeypatch)
+    split_groups(mind, ready)
     assert whole.abs().max() > 1e-5
     assert (gradient(mind, ready, name) - whole).abs().max() <= 1e-11 * whole.abs().max()
 
@@ -97,14 +96,14 @@ def passed(mind: LocalLearner, batch: Batch, name: str, monkeypatch: pytest.Monk
 def test_coefficients_that_need_more_than_a_micro_batch_cost_a_pass_unless_the_sampler_is_exact(batch, monkeypatch):
     """And what they are does not depend on it: up to the rounding of float32."""
     mind = learner()
-    split_groups(batch, monkeypatch)
+    split_groups(mind, batch)
     ready = {name: credited(mind, batch, objective(name)) for name in ("dr_grpo", "online_simpo")}
     once, _ = passed(mind, ready["dr_grpo"], "dr_grpo", monkeypatch)
     reported, found = passed(mind, ready["online_simpo"], "online_simpo", monkeypatch)
     looked, again = passed(mind, replace(ready["online_simpo"], exact=False), "online_simpo", monkeypatch)
     assert reported == once and looked == 2 * once
     assert (found - again).abs().max() <= 1e-5 * found.abs().max()
-    monkeypatch.setattr(local, "TOKENS", 10**6)
+    mind.micro_batch = 10**6
     alone, whole = passed(mind, replace(ready["online_simpo"], exact=False), "online_simpo", monkeypatch)
     assert alone <= once and (found - whole).abs().max() <= 1e-5 * whole.abs().max()
 
@@ -119,7 +118,7 @@ def test_every_update_is_weighed_by_the_policy_as_it_is(batch, monkeypatch):
 
     row = replace(objective("gspo"), ratio=spy)
     assert row.reach is Reach.STEP
-    split_groups(batch, monkeypatch)
+    split_groups(mind, batch)
     ready = credited(mind, replace(batch, exact=False), row, updates=2)
     for _ in range(2):
         mind.forward_backward(ready, row)

@@ -20,6 +20,7 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     """
     yield from engine(config, origins)
     yield from lag(config, origins)
+    yield from ranks(config, origins)
     if config.objective.type.startswith(OBJECT):
         yield from sizes(config, origins)
         return
@@ -83,6 +84,29 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             where=where,
             why="a batch that is sampled ahead would meet opponents that are not trained yet",
             fix='rollout.lag=0, or players.opponent="" or a model folder',
+        )
+
+
+def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Several learner processes with what only one process can train."""
+    if not config.ranks:
+        return
+    where, row = origins.get("ranks", "ranks"), config.objective
+    if config.learner != "local":
+        yield ConfigError(
+            "E047",
+            "ranks cannot be used with a learner that was passed as an object",
+            where=where,
+            why="that learner was made in this process",
+            fix="leave out ranks, or the learner",
+        )
+    if not row.type.startswith(OBJECT) and Need.VALUES in row.declared.needs:
+        yield ConfigError(
+            "E047",
+            f"ranks cannot be used with {row.type}",
+            where=where,
+            why="a critic is trained in one process only",
+            fix="ranks=0, or objective=grpo, which has no critic",
         )
 
 

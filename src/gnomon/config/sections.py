@@ -143,6 +143,9 @@ class Optim(Section):
     """How often the rollouts of a step are trained on."""
     minibatches: Annotated[int, Field(ge=1)] = 1
     """Optimiser steps per epoch. Each takes an equal part of the groups."""
+    micro_batch: Annotated[int, Field(ge=1)] = 3072
+    """Tokens of one backward pass. More tokens need more memory. Another number sums gradients in another order, so the
+    bits of a run change."""
 
     @property
     def updates(self) -> int:
@@ -276,6 +279,9 @@ class RunConfig(Section):
     threads: Annotated[int, Field(ge=1)] = 1
     """CPU threads of torch. More than one helps a large policy only: threads wait for each other in every operation.
     Another number sums gradients in another order, so the bits of a run change."""
+    ranks: Annotated[int, Field(ge=0)] = 0
+    """Processes that share the weights, gradients and optimiser states of the learner (FSDP2). 0 trains in the process
+    of the run. 1, 2, 4, 8, … give the same bits."""
     env: Env = Env()
     policy: Policy = Policy()
     rollout: Rollout = Rollout()

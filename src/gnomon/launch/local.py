@@ -40,10 +40,12 @@ from gnomon.launch.objects import require_same_object
 from gnomon.launch.passed import NOTHING, Passed, require_passed, source_of
 from gnomon.launch.paths import anchored
 from gnomon.launch.preflight import audited
+from gnomon.launch.ranks import start_ranks
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
 from gnomon.learners.base import Learner
 from gnomon.learners.local import LocalLearner
+from gnomon.learners.remote import RemoteLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
@@ -97,8 +99,12 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     row = make_objective(config, passed.objective)
     tasks = make_tasks(config, env, row)
-    learner = passed.learner or make_learner(config, row)
-    engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner)
+    learner = passed.learner or make_trainer(config, row)
+    try:
+        engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner)
+    except BaseException:
+        close(learner)
+        raise
     if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
         engine.policy.share_base(learner.policy)
     workers = make_workers(config, env)
@@ -115,11 +121,22 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     )
 
 
+def make_trainer(config: RunConfig, row: Objective) -> Learner:
+    """The learner of the settings, in this process or spread over processes of its own."""
+    return start_ranks(config, row) if config.ranks else make_learner(config, row)
+
+
+def close(learner: Learner) -> None:
+    """End the processes of a learner that has any."""
+    if isinstance(learner, RemoteLearner):
+        learner.close()
+
+
 @contextmanager
 def built(
     config: RunConfig, env: Env | None = None, progress: Progress = unseen, passed: Passed = NOTHING
 ) -> Iterator[Parts]:
-    """The parts of a run while it lasts. An engine that was made for it is closed at the end."""
+    """The parts of a run while it lasts. An engine and a learner that were made for it are closed at the end."""
     parts = build(config, env, progress, passed)
     try:
         yield parts
@@ -127,6 +144,8 @@ def built(
         parts.batches.close()
         if passed.engine is None:
             parts.engine.close()
+        if passed.learner is None:
+            close(parts.learner)
 
 
 def sampler(config: RunConfig, env: Env, renderer: Renderer, learner: Learner) -> tuple[Engine, float]:
@@ -210,11 +229,14 @@ def resume(
     passed: Passed = NOTHING,
     *,
     accept_divergence: bool = False,
+    ranks: int | None = None,
 ) -> RunReader:
     """Go on with a run from its newest good checkpoint.
 
     An exact run must repeat every byte that it recorded after the checkpoint. A run that varies, and any run with
     `accept_divergence`, keeps what it does not repeat as an attempt and goes on.
+
+    Args: ranks: processes of the learner, in the place of those in the recipe.
     Raises: RunError E403 for an exact run that does not repeat what it recorded.
     """
     reader, teller = RunReader(folder), Guarded(console)
@@ -222,6 +244,8 @@ def resume(
         teller.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
     config, _ = resolve([recorded(folder / RECIPE)], [check_env_config] if env is None else [])
+    if ranks is not None:
+        config = config.model_copy(update={"ranks": ranks})
     require_passed(config, passed, folder)
     if env is None:
         env = make_env(config.env)

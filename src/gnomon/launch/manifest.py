@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gnomon.config import RunConfig
+from gnomon.config import DEFAULTS, RunConfig
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.launch.data import data_hashes, digest
@@ -68,6 +68,12 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         del body["rollout"]["lag"]
     if not config.rollout.entropy:
         del body["rollout"]["entropy"]
+    if config.optim.micro_batch == DEFAULTS["optim"]["micro_batch"]:
+        del body["optim"]["micro_batch"]
+    if not config.ranks:
+        del body["ranks"]
+    elif config.ranks.bit_count() == 1:
+        body["ranks"] = "a power of two"
     if not config.policy.lora.rank:
         del body["policy"]["lora"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]

@@ -35,7 +35,7 @@ class Critic:
     def __init__(self, body: Policy, *, lr: float, max_grad_norm: float = 1.0) -> None:
         self.body, self.max_grad_norm = body, max_grad_norm
         size, dtype, device = body.projection.weight.shape[1], body.precision.master, body.device
-        self.parameters = body.masters.parameters | {
+        self.parameters = dict(body.masters.parameters) | {
             "value.weight": torch.zeros(size, dtype=dtype, device=device, requires_grad=True),
             "value.bias": torch.zeros((), dtype=dtype, device=device, requires_grad=True),
         }

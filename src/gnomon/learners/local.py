@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from functools import partial
@@ -31,10 +31,15 @@ from gnomon.stats import Max, Mean, Stats, Sum, merge
 __all__ = ["Adam", "LocalLearner", "Terms"]
 
 TOKENS = 3072
-"""Size of a micro-batch: what fits the cache of a CPU core. It changes rounding and speed, nothing else."""
+"""Usual size of a micro-batch: what fits the cache of a CPU core."""
 STATE = "optimizer.safetensors"
 PROBE = 24
 """Tokens of the sequence by which an engine proves that it holds the weights."""
+
+Places = Several[int]
+"""Where the sequences of a micro-batch are in its batch."""
+Reader = Callable[[Several[Sequence]], Tensor]
+"""What a model says of every trainable token of some sequences: [T]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +69,17 @@ class Terms:
 class LocalLearner:
     """Gradients of Σ κ·log π, summed over micro-batches; AdamW.
 
+    Attributes: fused: whether the optimiser is torch's fused one, which is faster.
     Args:
         policy: is trained, in its precision.
         reference: a policy that is never updated, for objectives that ask for one and for `Terms.full_kl`.
         critic: for objectives that ask for one.
         published: the folder that takes the weights of the newest version, for engines in other processes. None:
             engines in this process take them from memory.
+        micro_batch: tokens that one backward pass takes. It changes rounding, memory and speed, nothing else.
     """
+
+    fused = True
 
     def __init__(
         self,
@@ -81,10 +90,11 @@ class LocalLearner:
         reference: Policy | None = None,
         critic: Critic | None = None,
         published: Path | None = None,
+        micro_batch: int = TOKENS,
     ) -> None:
         add_in_order()
         self.policy, self.reference, self.critic, self.published = policy, reference, critic, published
-        self.version, self.terms, settings = 0, terms or Terms(), optimizer or Adam()
+        self.version, self.terms, self.micro_batch, settings = 0, terms or Terms(), micro_batch, optimizer or Adam()
         if self.terms.full_kl and reference is None:
             raise ValueError("a full divergence from a reference needs the reference")
         if torch.finfo(policy.precision.master).bits < 32:
@@ -94,7 +104,7 @@ class LocalLearner:
         """What the gradient is of that the next optimiser step takes."""
         self._max_grad_norm = settings.max_grad_norm
         self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=0.0, betas=settings.betas, weight_decay=settings.weight_decay, fused=True
+            self.parameters.values(), lr=0.0, betas=settings.betas, weight_decay=settings.weight_decay, fused=self.fused
         )
 
     def score(
@@ -106,15 +116,19 @@ class LocalLearner:
             critic what the rest of the rollout is expected to earn, in units of reward; of `Model.ENTROPY` nats.
         Raises: ValueError for a model that this learner does not have.
         """
-        read = self._reader(model, temperature)
+        cuts = pieces(sequences, self.micro_batch)
+        read = self._read(self._reader(model, temperature), sequences, cuts)
         found: dict[int, FloatArray] = {}
-        for places in pieces(sequences, TOKENS):
-            here = [sequences[place] for place in places]
-            parts = torch.split(read(here).cpu(), [len(sequence) for sequence in here])
+        for places, values in zip(cuts, read, strict=True):
+            parts = torch.split(values, [len(sequences[place]) for place in places])
             found |= {place: part.numpy() for place, part in zip(places, parts, strict=True)}
         return [found[place] for place in range(len(sequences))]
 
-    def _reader(self, model: Model, temperature: float) -> Callable[[Several[Sequence]], Tensor]:
+    def _read(self, read: Reader, sequences: Several[Sequence], cuts: Several[Places]) -> list[Tensor]:
+        """What a model says of each micro-batch: [T] of its tokens, on the CPU."""
+        return [read([sequences[place] for place in places]).cpu() for places in cuts]
+
+    def _reader(self, model: Model, temperature: float) -> Reader:
         if model is Model.CRITIC and self.critic:
             return self.critic.values
         if model is Model.ENTROPY:
@@ -141,18 +155,14 @@ class LocalLearner:
         row = objective.row() if isinstance(objective, Named) else objective
         moving = self._moving(batch, row)
         moved = batch.take(moving)
-        cuts = moved.micro_batches(TOKENS)
+        cuts = moved.micro_batches(self.micro_batch)
         known = self._known(batch, moving, [moved.take(places) for places in cuts], row)
-        counts = isinstance(row, Objective) and row.rewards is Rewards.BINARY
-        scatter = SuccessScatter(self.policy, moved) if counts else None
         stats: Stats = {"trained": Sum(len(moved))}
-        for places in cuts:
-            here = row if known is None else known.take(moved.tokens_of(places))
-            stats = merge(stats, self._gather(moved.take(places), here, scatter))
+        stats = merge(stats, self._gather(moved, cuts, row if known is None else known, self._scatter(moved, row)))
         if not moving:
             stats = merge(stats, self._compare(batch))
         if self.critic and isinstance(row, Objective) and Need.VALUES in row.asks:
-            stats = merge(stats, self.critic.forward_backward(batch, TOKENS))
+            stats = merge(stats, self.critic.forward_backward(batch, self.micro_batch))
         return stats
 
     def _moving(self, batch: Batch, objective: Objective | Coefficients) -> list[int]:
@@ -193,8 +203,32 @@ class LocalLearner:
         found = self.score(batch.sequences, batch.temperature)
         return torch.cat([batch.behavior_logp[:0], *map(torch.from_numpy, found)]).double()
 
-    def _gather(self, batch: Batch, objective: Objective | Coefficients, scatter: SuccessScatter | None) -> Stats:
-        """Add the gradient of a micro-batch, which holds all that its coefficients depend on."""
+    def _scatter(self, moved: Batch, objective: Objective | Coefficients) -> SuccessScatter | None:
+        """For objectives that count successes."""
+        counts = isinstance(objective, Objective) and objective.rewards is Rewards.BINARY
+        return SuccessScatter(self.policy, moved) if counts else None
+
+    def _gather(
+        self,
+        batch: Batch,
+        cuts: Several[Places],
+        objective: Objective | Coefficients,
+        scatter: SuccessScatter | None,
+    ) -> Stats:
+        """Add the gradients of the micro-batches. Each holds all that its coefficients depend on."""
+        stats: Stats = {}
+        for places in cuts:
+            stats = merge(stats, self._backward(batch.take(places), part(objective, batch, places), scatter))
+        return stats
+
+    def _backward(
+        self,
+        batch: Batch,
+        objective: Objective | Coefficients,
+        scatter: SuccessScatter | None = None,
+        share: float = 1.0,
+    ) -> Stats:
+        """Add the gradient of a micro-batch, times a share of it."""
         work = text_pass(self.policy, batch.sequences)
         anchor = self.reference.anchor(work) if self.terms.full_kl and self.reference else None
         logp, entropy, hidden, kl = self.policy(work, batch.temperature, anchor)
@@ -210,7 +244,7 @@ class LocalLearner:
         if kl is not None:
             gain = gain - self.terms.full_kl * (weight * kl).sum()
             stats["kl"] = Mean(float(kl.detach().sum()), len(kl))
-        (-gain).backward()
+        (-share * gain).backward()
         if scatter:
             stats |= scatter.add(hidden, batch)
         logp, entropy = logp.detach().cpu(), entropy.detach().cpu()
@@ -225,7 +259,7 @@ class LocalLearner:
         if not batch.sequences:
             return {}
         first = batch.take([0])
-        with torch.inference_mode():
+        with torch.no_grad():
             found = self.policy(text_pass(self.policy, first.sequences), batch.temperature)
         return compared(found.logp.cpu(), found.entropy.cpu(), first, self.version)
 
@@ -238,7 +272,7 @@ class LocalLearner:
         for parameter in self.parameters.values():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        norms = {"policy": float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self._max_grad_norm))}
+        norms = {"policy": self._clip_gradient(self._max_grad_norm)}
         if self.critic:
             norms["critic"] = self.critic.clip_gradient()
         self._require_finite(norms)
@@ -253,6 +287,10 @@ class LocalLearner:
             self.critic.take_step()
             stats["value_grad_norm"] = Mean(norms["critic"])
         return stats
+
+    def _clip_gradient(self, most: float) -> float:
+        """Shorten the gradient to this norm at most. Returns: its norm before."""
+        return float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), most))
 
     def _require_finite(self, norms: dict[str, float]) -> None:
         """Raises: NumericsError E203, with the gathered gradients forgotten."""
@@ -281,23 +319,24 @@ class LocalLearner:
 
     def publish(self) -> WeightsRef:
         """The present version. In a folder of published weights, its file takes the place of the one before."""
+        found = self._described(self.policy.state())
+        return found if self.published is None else found.written(fresh_file(self.published, self.version))
+
+    def _described(self, tensors: Mapping[str, Tensor] | Path) -> WeightsRef:
+        """The present version, whose tensors are these, with its probe."""
         stride = max(7, self.policy.vocabulary // PROBE)  # Over the whole vocabulary, so that rare tokens are among it.
         probe = tuple((stride * place + 3) % self.policy.vocabulary for place in range(PROBE))
         logp = score(self.policy, [probe[:1]], [(0, probe[1:])])
-        found = WeightsRef(
+        if not isinstance(tensors, Path):
+            tensors = {name: value.detach() for name, value in tensors.items()}
+        return WeightsRef(
             kind=self.policy.kind,
             base=self.policy.base,
             version=self.version,
-            tensors={name: parameter.detach() for name, parameter in self.policy.state().items()},
+            tensors=tensors,
             probe=probe,
             probe_logp=tuple(logp.tolist()),
         )
-        if self.published is None:
-            return found
-        path = self.published / f"weights-{self.version:08d}.safetensors"
-        for older in self.published.glob("weights-*.safetensors"):
-            older.unlink()
-        return found.written(path)
 
     def save_state(self, folder: Path) -> None:
         self.policy.save(folder)
@@ -315,12 +354,27 @@ class LocalLearner:
         self.policy.restore(folder)
         state = load_file(folder / STATE, device)
         self.version = int(state.pop("version"))
+        self.optimizer.state.clear()
         for name, parameter in self.parameters.items():
             held = {key.rpartition("/")[2]: value for key, value in state.items() if key.rpartition("/")[0] == name}
             if held:
                 self.optimizer.state[parameter] = held
         if self.critic:
             self.critic.load_state(folder)
+
+
+def part(objective: Objective | Coefficients, batch: Batch, places: Places) -> Objective | Coefficients:
+    """What an objective is for a micro-batch: the row itself, or the coefficients of its tokens."""
+    if isinstance(objective, Coefficients):
+        return objective.take(batch.tokens_of(places))
+    return objective
+
+
+def fresh_file(folder: Path, version: int) -> Path:
+    """Where a version of the weights is published; the files of older ones are deleted."""
+    for older in folder.glob("weights-*.safetensors"):
+        older.unlink(missing_ok=True)
+    return folder / f"weights-{version:08d}.safetensors"
 
 
 def compared(logp: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats:

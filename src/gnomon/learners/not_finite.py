@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch
+from gnomon.models.precision import whole
 
 __all__ = ["not_finite"]
 
@@ -74,7 +75,7 @@ def causes(
     finer = "policy.dtype=float32, or another model folder"
     diverged = finer if first else slower
     for name, state in weights.items():
-        bad = [key for key, value in state.items() if not bool(value.isfinite().all())]
+        bad = [key for key, value in state.items() if not bool(whole(value.isfinite().all()))]
         why = f"weights of the {name} are not finite: {', '.join(bad[:3])}"
         yield Cause(bool(bad), why, "use a model folder or an earlier checkpoint with finite weights")
     tables = [batch.rollouts.rewards.flatten().isfinite() for batch in gathered]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from gnomon.models.decode import Decode
 from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.kernels import settle
 from gnomon.models.packed import Packed
-from gnomon.models.precision import Masters, Precision, require_fitting
+from gnomon.models.precision import Masters, Moved, Precision, require_fitting
 from gnomon.models.projection import Projection, full_kl, token_logp
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
@@ -116,7 +115,9 @@ class Policy(torch.nn.Module):
         self._adapted = True
         own = self.state()
         # An adapter is its own master: it is kept in at least float32 beside weights of any precision.
-        self.masters = Masters(own, Precision.only(next(iter(own.values())).dtype) if adapter else self.precision)
+        self.masters: Moved = Masters(
+            own, Precision.only(next(iter(own.values())).dtype) if adapter else self.precision
+        )
 
     @classmethod
     def load(
@@ -204,7 +205,8 @@ class Policy(torch.nn.Module):
     @property
     def unadapted(self) -> Policy:
         """The policy without what its adapter adds; it shares all weights."""
-        found = copy(self)
+        found: Policy = object.__new__(type(self))  # FSDP's classes cannot be copied.
+        found.__dict__.update(self.__dict__)
         found._adapted = False
         return found
 
@@ -238,9 +240,16 @@ class Policy(torch.nn.Module):
         """The layout of decoding, as `Decode`."""
         return Decode(self.device)
 
-    def forward(self, work: Pass, temperature: float = 1.0, anchor: Anchor | None = None) -> Scored:
-        """Log-probabilities of the targets of a pass, under the tempered distribution."""
+    def forward(
+        self, work: Pass, temperature: float = 1.0, anchor: Anchor | None = None, *, scored: bool = True
+    ) -> Scored | Anchor:
+        """Log-probabilities of the targets of a pass, under the tempered distribution.
+
+        Args: scored: False returns what another policy's pass needs of this one.
+        """
         hidden = self.states(work)
+        if not scored:
+            return Anchor(hidden, self.projection)
         logp, entropy = token_logp(hidden, self.projection, work.target, temperature)
         kl = full_kl(hidden, self.projection, *anchor, temperature) if anchor else None
         return Scored(logp, entropy, hidden, kl)
@@ -260,7 +269,8 @@ class Policy(torch.nn.Module):
     @torch.no_grad()
     def anchor(self, work: Pass) -> Anchor:
         """This policy as the reference of another one in a pass."""
-        return Anchor(self.states(work), self.projection)
+        found: Anchor = self(work, scored=False)
+        return found
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores [T, vocabulary] over the next token."""
@@ -288,7 +298,11 @@ class Policy(torch.nn.Module):
         """Write what is trained, in master precision, and the tokenizer: a model folder, or PEFT's adapter folder."""
         folder.mkdir(parents=True, exist_ok=True)
         state = {name: value.detach().contiguous() for name, value in self.masters.parameters.items()}
-        save_file(state, folder / self._weights_file, metadata={"format": "pt"})
+        save_file(state, folder / self.weights_file, metadata={"format": "pt"})
+        self.describe(folder)
+
+    def describe(self, folder: Path) -> None:
+        """Write what a folder of the policy has beside the weights: configuration and tokenizer."""
         if self.adapter:
             self.adapter.write_config(folder, base=None)
         else:
@@ -297,10 +311,11 @@ class Policy(torch.nn.Module):
 
     def restore(self, folder: Path) -> None:
         """Take back what was saved. Raises: ModelError E304 for the weights of another model."""
-        self.masters.load(load_file(folder / self._weights_file, str(self.device)))
+        self.masters.load(load_file(folder / self.weights_file, str(self.device)))
 
     @property
-    def _weights_file(self) -> str:
+    def weights_file(self) -> str:
+        """Its name in the folder of the policy."""
         return ADAPTER_WEIGHTS if self.adapter else "model.safetensors"
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from gnomon.errors import ModelError
 
-__all__ = ["Masters", "Precision", "at_least"]
+__all__ = ["Masters", "Moved", "Precision", "at_least", "whole"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,21 @@ class Precision:
         return torch.finfo(self.compute).bits < torch.finfo(self.master).bits
 
 
+class Moved(Protocol):
+    """The parameters that an optimiser moves, and how the policy takes their values."""
+
+    @property
+    def parameters(self) -> Mapping[str, Tensor]: ...
+
+    def round(self) -> None:
+        """Give the policy the values of the parameters."""
+        ...
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Copy weights in. Raises: ModelError E304 when names or shapes differ."""
+        ...
+
+
 class Masters:
     """The parameters that an optimiser moves: those of the policy itself, or finer copies where it computes coarser.
 
@@ -61,7 +78,7 @@ class Masters:
 
     def __init__(self, own: Mapping[str, Tensor], precision: Precision) -> None:
         self._own, self._rounds = dict(own), precision.rounds
-        self.parameters = dict(own)
+        self.parameters: Mapping[str, Tensor] = dict(own)
         if self._rounds:
             copies = {name: value.detach().to(precision.master, copy=True) for name, value in own.items()}
             self.parameters = {name: value.requires_grad_() for name, value in copies.items()}
@@ -101,6 +118,11 @@ def move_gradient(master: Tensor, own: Tensor) -> None:
     found = own.grad.to(master.dtype)
     master.grad = found if master.grad is None else master.grad.add_(found)
     own.grad = None
+
+
+def whole(value: Tensor) -> Tensor:
+    """All of a tensor, on every process that holds a part of it. Each of them must call this."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
 
 
 def at_least(values: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

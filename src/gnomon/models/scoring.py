@@ -63,20 +63,20 @@ def packed_logp(
     return found.logp, found.entropy
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def score(policy: Policy, prompts: Sequence[tuple[int, ...]], rows: Sequence[Row], temperature: float = 1.0) -> Tensor:
     """`packed_logp` without gradients: [T]."""
     return packed_logp(policy, prompts, rows, temperature)[0]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def text_logp(policy: Policy, texts: Sequence[Text], temperature: float = 1.0) -> Tensor:
     """[T] log-probability of every trainable token of the texts, end to end, without gradients."""
     found: Tensor = policy(text_pass(policy, texts), temperature).logp
     return found
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def text_entropy(policy: Policy, texts: Sequence[Text], temperature: float = 1.0) -> Tensor:
     """[T] entropy of the distribution that every trainable token of the texts is drawn from, in nats, no gradients."""
     found: Tensor = policy(text_pass(policy, texts), temperature).entropy

@@ -2,33 +2,70 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from torch.distributed.device_mesh import DeviceMesh
+
 from gnomon.config import RunConfig
 from gnomon.launch.makers.objective import full_kl
 from gnomon.launch.makers.policy import make_policy, make_precision
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import Adam, LocalLearner, Terms
+from gnomon.learners.sharded import ShardedLearner
 from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
+from gnomon.models.sharding import shard
 from gnomon.objectives import Need, Objective
 from gnomon.training.schedule import Schedule
 
-__all__ = ["make_learner", "make_schedule"]
+__all__ = ["make_learner", "make_schedule", "make_sharded"]
 
 
 def make_learner(config: RunConfig, row: Objective) -> LocalLearner:
     """A learner with a policy of its own."""
-    policy, full = make_trained(config), full_kl(config)
+    policy, full = make_trained(config, make_precision(config)), full_kl(config)
     return LocalLearner(
         policy,
-        optimizer=Adam(weight_decay=config.optim.weight_decay, max_grad_norm=config.optim.max_grad_norm),
+        optimizer=make_adam(config),
         terms=Terms(entropy=config.regularize.entropy, full_kl=full),
         reference=make_reference(config, policy) if row.needs_reference or full else None,
         critic=make_critic(config) if Need.VALUES in row.asks else None,
+        micro_batch=config.optim.micro_batch,
     )
 
 
-def make_trained(config: RunConfig) -> Policy:
+def make_sharded(config: RunConfig, row: Objective, mesh: DeviceMesh, published: Path) -> ShardedLearner:
+    """This process's part of a learner that is spread over the processes of a mesh.
+
+    Args: published: the folder for the weights of the newest version.
+    Raises: ValueError for an objective with a critic.
+    """
+    if Need.VALUES in row.asks:
+        raise ValueError("a critic is trained in one process only")
+    precision, full, reference = make_precision(config), full_kl(config), None
+    policy = make_trained(config, precision if config.policy.lora.rank else Precision.only(precision.master))
+    shard(policy, mesh, precision)
+    if row.needs_reference or full:
+        reference = make_reference(config, policy)
+        if not policy.adapter:
+            shard(reference, mesh, reference.precision, trained=False)
+    return ShardedLearner(
+        policy,
+        optimizer=make_adam(config),
+        terms=Terms(entropy=config.regularize.entropy, full_kl=full),
+        reference=reference,
+        published=published,
+        micro_batch=config.optim.micro_batch,
+    )
+
+
+def make_adam(config: RunConfig) -> Adam:
+    return Adam(weight_decay=config.optim.weight_decay, max_grad_norm=config.optim.max_grad_norm)
+
+
+def make_trained(config: RunConfig, precision: Precision) -> Policy:
     """A policy for an optimiser."""
-    policy = make_policy(config, make_precision(config))
+    policy = make_policy(config, precision)
     if config.policy.activation_checkpointing:
         policy.checkpoint_activations()
     return policy
@@ -42,7 +79,9 @@ def make_reference(config: RunConfig, policy: Policy) -> Policy:
 
 
 def make_critic(config: RunConfig) -> Critic:
-    return Critic(make_trained(config), lr=config.critic.lr, max_grad_norm=config.critic.max_grad_norm)
+    return Critic(
+        make_trained(config, make_precision(config)), lr=config.critic.lr, max_grad_norm=config.critic.max_grad_norm
+    )
 
 
 def make_schedule(config: RunConfig) -> Schedule:

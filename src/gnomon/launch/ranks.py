@@ -1,0 +1,186 @@
+"""The processes of a learner that is spread over several: started, watched and ended together.
+
+A launcher imports everything once and forks one process per rank. It ends them all as soon as one of them, or the
+process that trains, has ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from gnomon.config import RunConfig
+from gnomon.errors import GnomonError, ResourceError
+from gnomon.launch.makers.learner import make_sharded
+from gnomon.learners.remote import RemoteLearner, answer
+from gnomon.objectives import Objective
+from gnomon.workers.serialise import packed
+
+__all__ = ["start_ranks"]
+
+PR_SET_PDEATHSIG = 1
+SHOWN = 12
+"""Lines at the end of the log that an error shows."""
+END = 5.0
+"""Seconds for the processes to end by themselves."""
+
+
+def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
+    """The learner of a run, spread over `ranks` processes on this machine.
+
+    Raises: what making a learner raises; ResourceError E507 where a process ends before it is ready.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="gnomon-ranks-"))
+    pairs = [socket.socketpair() for _ in range(config.ranks + 1)]
+    theirs = [their.fileno() for _, their in pairs]
+    with open(folder / "log", "wb") as log:
+        launcher = subprocess.Popen(
+            [sys.executable, "-c", "from gnomon.launch.ranks import launch; launch()", *map(str, theirs)],
+            pass_fds=theirs,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={"GLOO_SOCKET_IFNAME": "lo", **os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,
+        )
+    for _, their in pairs:
+        their.close()
+    control, *channels = [mine for mine, _ in pairs]
+    connections = [Connection(channel.detach()) for channel in channels]
+    learner = RemoteLearner(connections, lambda: reason(folder, control), lambda: end(launcher, control, folder))
+    try:
+        for connection in connections:
+            connection.send_bytes(packed((config, row, folder)))
+        for connection in connections:
+            if error := connection.recv():
+                raise error
+    except (EOFError, OSError) as error:
+        why = reason(folder, control)
+        learner.close()
+        raise ResourceError("E507", "a process of the learner could not start", why=why, fix="ranks=0") from error
+    except GnomonError:
+        learner.close()
+        raise
+    return learner
+
+
+def reason(folder: Path, control: socket.socket) -> str:
+    """Why a process of the learner ended, as far as the launcher knows, and the end of the log."""
+    found = ""
+    with suppress(OSError, ValueError):
+        control.settimeout(END)
+        rank, status = json.loads(control.recv(2**12))
+        found = (
+            f"rank {rank} ended with status {status}" if status >= 0 else f"rank {rank} was killed by signal {-status}"
+        )
+    with suppress(OSError):
+        lines = (folder / "log").read_text("utf-8", "replace").strip().splitlines()[-SHOWN:]
+        found = "\n   ".join(filter(None, [found, *lines]))
+    return found
+
+
+def end(launcher: subprocess.Popen[bytes], control: socket.socket, folder: Path) -> None:
+    """End the launcher, which ends the ranks, and delete their files."""
+    control.close()
+    try:
+        launcher.wait(2 * END)
+    except subprocess.TimeoutExpired:
+        launcher.kill()
+        launcher.wait()
+    for path in folder.iterdir() if folder.is_dir() else ():
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def launch() -> None:
+    """Entry point of the launcher. Its arguments are the descriptors of its own channel and of each rank's."""
+    control, *channels = map(int, sys.argv[1:])
+    own = [control, *channels]
+    watched: dict[int, int] = {}
+    for rank, channel in enumerate(channels):
+        pid = os.fork()
+        if pid == 0:
+            rank_process(rank, channel, [fd for fd in own if fd != channel])
+        watched[os.pidfd_open(pid)] = pid
+    for channel in channels:
+        os.close(channel)
+    pids = list(watched.values())
+    poll = select.poll()
+    for descriptor in (control, *watched):
+        poll.register(descriptor, select.POLLIN)
+    ready = [descriptor for descriptor, _ in poll.poll()]
+    first = next((watched[descriptor] for descriptor in ready if descriptor in watched), None)
+    if first is not None:
+        status = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+        with suppress(OSError):
+            os.write(control, json.dumps([pids.index(first), status]).encode())
+    for pid in pids:
+        if pid != first:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    for pid in pids:
+        if pid != first:
+            os.waitpid(pid, 0)
+
+
+def rank_process(rank: int, channel: int, others: list[int]) -> None:
+    """The life of a forked process, which ends with its launcher. Args: others: descriptors of other processes."""
+    status = 1
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for descriptor in others:
+            os.close(descriptor)
+        serve(rank, channel)
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def serve(rank: int, descriptor: int) -> None:
+    """Be one rank of a learner: make it, and answer until the channel closes."""
+    channel = Connection(descriptor)
+    config, row, folder = pickle.loads(channel.recv_bytes())
+    failed: Any = None
+    try:
+        learner = join(rank, config, row, folder)
+    except GnomonError as error:
+        failed = error
+    channel.send(failed)
+    if failed is None:
+        answer(learner, channel)
+
+
+def join(rank: int, config: RunConfig, row: Objective, folder: Path) -> Any:
+    """This rank's part of the learner. Ranks read the model in turn, since each holds a whole copy while it does."""
+    torch.set_num_threads(config.threads)
+    cuda = torch.cuda.is_available() and config.policy.device != "cpu"
+    if cuda:
+        torch.cuda.set_device(rank)
+    meeting = f"file://{folder / 'meeting'}"
+    dist.init_process_group("nccl" if cuda else "gloo", init_method=meeting, rank=rank, world_size=config.ranks)
+    mesh = init_device_mesh("cuda" if cuda else "cpu", (config.ranks,))
+    for turn in range(config.ranks):
+        if turn == rank:
+            learner = make_sharded(config, row, mesh, folder)
+        dist.barrier()
+    return learner

@@ -1,0 +1,277 @@
+"""A learner of several processes: its sums do not depend on their number, and it ends with any of them.
+
+Real processes over gloo, real policies. The rows are one of each reach and each need that a learner treats apart; the
+episodes have one turn, several turns, and two players. A critic is refused (E047).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from commands import command
+from gnomon.config import Source, resolve
+from gnomon.errors import ConfigErrors, NumericsError, ResourceError
+from gnomon.keys import Key
+from gnomon.launch.local import Parts, built, make_trainer
+from gnomon.launch.makers import make_objective
+from gnomon.launch.ranks import start_ranks
+from gnomon.learners import Batch, Learner
+from gnomon.learners.base import Model, Named
+from gnomon.learners.remote import RemoteLearner
+from gnomon.objectives import objective
+from gnomon.rollout import pack
+from gnomon.store import RunReader
+from learners.sequences import credited
+
+RANKS = (1, 2, 4)
+EPISODES = {
+    "char_count": {"env": {"type": "char_count", "format": 0}},
+    "calculator": {"env": {"type": "calculator"}},
+    "nim": {"env": {"type": "nim"}},
+}
+ROWS = {
+    "char_count": ("grpo", "maxrl", "gspo", "tba"),
+    "calculator": ("dr_grpo", "online_simpo"),
+    "nim": ("dr_grpo",),
+}
+PENALISED = ("dr_grpo", "tba")
+"""Rows that are trained with a KL penalty too, so that the reference is asked."""
+ROUNDING = 2e-5
+"""Of the largest part of a gradient: float32 sums of up to a thousand tokens, in another order."""
+
+
+def config_of(**settings):
+    base = {"rollout": {"prompts": 3, "group": 4, "max_tokens": 16}, "optim": {"micro_batch": 60, "lr": 1e-3}}
+    base |= {"regularize": {"kl": 0.01}, "env": {"type": "char_count", "format": 0}}
+    return resolve([Source(base | settings, {})])[0]
+
+
+@pytest.fixture(scope="module")
+def learners() -> Iterator[dict[int, Learner]]:
+    """One in this process (0), and of several processes, by their number."""
+    config = config_of()
+    row = make_objective(config)
+    with ExitStack() as stack:
+        found = {ranks: make_trainer(config.model_copy(update={"ranks": ranks}), row) for ranks in (0, *RANKS)}
+        for learner in found.values():
+            if isinstance(learner, RemoteLearner):
+                stack.callback(learner.close)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def begin(learners, tmp_path_factory) -> Path:
+    """The state before any step."""
+    folder = tmp_path_factory.mktemp("begin")
+    learners[0].save_state(folder)
+    return folder
+
+
+def collected(parts: Parts) -> Batch:
+    parts.engine.load(parts.learner.publish())
+    tasks = [(i, parts.env.tasks("train")[i]) for i in range(3)]
+    groups = asyncio.run(parts.actor.collect(tasks, Key(3).at("test")))
+    return pack(groups, sampling=parts.actor.sampling, exact=True, limit=parts.actor.longest)
+
+
+@pytest.fixture(scope="module")
+def batches() -> dict[str, Batch]:
+    found = {}
+    for name, settings in EPISODES.items():
+        with built(config_of(**settings)) as parts:
+            batch = collected(parts)
+            rewards = torch.arange(batch.rollouts.rewards.numel()).reshape(batch.rollouts.rewards.shape) % 3 == 0
+            found[name] = replace(batch, rollouts=replace(batch.rollouts, rewards=rewards.double()))
+    return found
+
+
+def two_updates(learner: Learner, batch: Batch, name: str, begin: Path, folder: Path) -> dict[str, Tensor]:
+    """Files and statistics after credit and two optimiser steps on the same batch."""
+    row = Named(name=name, penalty="k3" if name in PENALISED else "", penalty_weight=0.01).row()
+    learner.load_state(begin)
+    ready = credited(learner, batch, row, updates=2)
+    stats = []
+    for _ in range(2):
+        stats.append(learner.forward_backward(ready, row) | learner.optim_step(1e-3))
+    learner.save_state(folder)
+    shared = sorted(set(stats[0]) - {"score_signal", "score_scatter"})
+    values = [float(found[key].value) for found in stats for key in shared]
+    scores = learner.score(batch.sequences) + learner.score(batch.sequences, 1.0, Model.REFERENCE)
+    return {
+        **load_file(folder / "model.safetensors"),
+        **load_file(folder / "optimizer.safetensors"),
+        "stats": torch.tensor(values, dtype=torch.float64),
+        "scores": torch.cat([torch.from_numpy(score) for score in scores]),
+    }
+
+
+def distance(found: dict[str, Tensor], wanted: dict[str, Tensor], ending: str) -> float:
+    """Largest difference of the tensors with this ending, relative to their largest part."""
+    names = [name for name in wanted if name.endswith(ending)]
+    size = max(float(wanted[name].abs().max()) for name in names)
+    assert size > 1e-7
+    return max(float((found[name] - wanted[name]).abs().max()) for name in names) / size
+
+
+@pytest.mark.parametrize(("episodes", "name"), [(kind, row) for kind, rows in ROWS.items() for row in rows])
+def test_every_bit_is_the_same_for_any_number_of_ranks(learners, batches, begin, tmp_path, episodes, name):
+    """Weights, optimiser states, scores and statistics after two updates; and those of one process up to rounding."""
+    batch = batches[episodes]
+    found = {
+        ranks: two_updates(learner, batch, name, begin, tmp_path / str(ranks)) for ranks, learner in learners.items()
+    }
+    assert len(batch.micro_batches(60)) >= 3
+    for ranks in (2, 4):
+        assert found[ranks].keys() == found[1].keys()
+        assert not [key for key, value in found[1].items() if not torch.equal(value, found[ranks][key])]
+    assert distance(found[2], found[0], "/exp_avg") < ROUNDING
+    assert torch.allclose(found[2]["stats"], found[0]["stats"], rtol=1e-4, atol=1e-6)
+
+
+def test_a_state_loads_at_any_number_of_ranks(learners, batches, begin, tmp_path):
+    """Saved by four processes, by one, by this one: the step that follows has the same bits in each of the others."""
+    batch = replace(batches["char_count"], exact=False)
+    two_updates(learners[4], batch, "grpo", begin, tmp_path / "saved")
+    bodies = {}
+    for ranks in (1, 2, 4):
+        after = tmp_path / f"after-{ranks}"
+        bodies[ranks] = two_updates(learners[ranks], batch, "grpo", tmp_path / "saved", after)
+        assert (after / "optimizer.safetensors").read_bytes() == (
+            tmp_path / "after-1/optimizer.safetensors"
+        ).read_bytes()
+    local = two_updates(learners[0], batch, "grpo", tmp_path / "saved", tmp_path / "local")
+    assert int(local["version"]) == int(bodies[1]["version"]) == 4
+    assert distance(bodies[2], local, "/exp_avg") < 10 * ROUNDING
+    back = two_updates(learners[2], batch, "grpo", tmp_path / "local", tmp_path / "back")
+    again = two_updates(learners[4], batch, "grpo", tmp_path / "local", tmp_path / "again")
+    assert all(torch.equal(value, again[key]) for key, value in back.items())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": {"dtype": "bfloat16"}},
+        {"policy": {"dtype": "bfloat16", "lora": {"rank": 1}}, "regularize": {"kl": 0.1, "estimator": "full"}},
+        {"regularize": {"kl": 0.1, "estimator": "full", "entropy": 0.01}, "policy": {"activation_checkpointing": True}},
+    ],
+    ids=["bf16", "bf16 lora full kl", "full kl and entropy"],
+)
+def test_the_gradient_is_that_of_one_process(settings, tmp_path):
+    """For other precisions, adapters and terms, with two ranks. bfloat16 is added in float32 on both sides."""
+    config, row = config_of(**settings), objective("dr_grpo")
+    learners = [make_trainer(config.model_copy(update={"ranks": ranks}), row) for ranks in (0, 2)]
+    with built(config) as parts:
+        batch = collected(parts)
+    try:
+        learners[0].save_state(tmp_path / "begin")
+        files = []
+        for place, learner in enumerate(learners):
+            learner.load_state(tmp_path / "begin")
+            ready = replace(credited(learner, batch, row), exact=False)
+            learner.forward_backward(replace(ready, advantage=torch.ones(len(ready)).double()), row)
+            learner.optim_step(1e-3)
+            learner.save_state(tmp_path / str(place))
+            files.append(load_file(tmp_path / str(place) / "optimizer.safetensors"))
+    finally:
+        learners[1].close()
+    assert files[0].keys() == files[1].keys()
+    assert distance(files[1], files[0], "/exp_avg") < ROUNDING
+
+
+def test_an_error_of_the_learner_arrives_and_it_goes_on(learners, batches, begin, tmp_path):
+    """E203 is raised by all ranks alike, and no weight has moved."""
+    learner, row = learners[2], objective("reinforce")
+    learner.load_state(begin)
+    ready = credited(learner, batches["char_count"], row)
+    broken = replace(ready, advantage=torch.full((len(ready),), torch.inf).double())
+    learner.forward_backward(broken, row)
+    with pytest.raises(NumericsError, match="E203"):
+        learner.optim_step(1e-3)
+    learner.save_state(tmp_path / "after")
+    before, after = load_file(begin / "model.safetensors"), load_file(tmp_path / "after" / "model.safetensors")
+    assert all(torch.equal(value, after[key]) for key, value in before.items())
+    learner.forward_backward(ready, row)
+    assert learner.optim_step(1e-3)["grad_norm"].value > 1e-5
+
+
+def test_an_error_of_one_rank_ends_all(batches):
+    """E202 in the micro-batch of one rank: the other waits for it, and is ended. The error is the one raised."""
+    before = processes()
+    learner = start_ranks(config_of(ranks=2), objective("reinforce"))
+    assert len(processes() - before) == 3
+    batch = credited(learner, batches["char_count"], objective("reinforce"))
+    batch = replace(batch, advantage=torch.ones(len(batch)).double())
+    wrong = batch.micro_batches(60)[1][0]
+    sequences = list(batch.sequences)
+    sequences[wrong] = replace(sequences[wrong], behavior_logp=sequences[wrong].behavior_logp - 1e-3)
+    with pytest.raises(NumericsError, match="E202"):
+        learner.forward_backward(replace(batch, sequences=tuple(sequences)), objective("reinforce"))
+    assert not processes() - before
+    with pytest.raises(ResourceError, match="E507"):
+        learner.publish()
+
+
+def processes() -> set[int]:
+    """All processes of launchers of ranks, of this test's."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"gnomon.launch.ranks" in path.read_bytes():
+                found.add(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_killed_rank_ends_all_and_says_so():
+    before = processes()
+    learner = start_ranks(config_of(ranks=2), objective("reinforce"))
+    _, *ranks = sorted(processes() - before)
+    os.kill(ranks[1], signal.SIGKILL)
+    with pytest.raises(ResourceError, match=r"(?s)E507.*killed by signal 9.*gnomon resume"):
+        for _ in range(3):
+            learner.publish()
+    assert not processes() - before
+
+
+def test_ranks_are_refused_where_they_cannot_be(tmp_path):
+    with pytest.raises(ConfigErrors, match="E047"):
+        config_of(ranks=2, objective={"type": "ppo"})
+
+
+RUN = ["train", "char_count", "budget.steps=8", "eval.tasks=4", "eval.samples=1", "rollout.prompts=3"]
+RUN += ["rollout.group=4", "optim.micro_batch=60", "save.every=2", "eval.every=100"]
+
+
+def test_a_run_whose_rank_is_killed_ends_the_same_with_other_ranks(tmp_path):
+    """Two ranks, one of which is killed after two steps, resumed with four; and one rank to the end."""
+    before, two = processes(), tmp_path / "two"
+    words = [sys.executable, "-m", "gnomon", *RUN, "ranks=2", f"run={two}"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
+        while not (two / "checkpoints" / "000002").is_dir():
+            assert run.poll() is None
+            time.sleep(0.02)
+        _, *ranks = sorted(processes() - before)
+        os.kill(ranks[0], signal.SIGKILL)
+        error = run.communicate()[1]
+    assert run.returncode == 1 and "E507" in error and "Traceback" not in error
+    assert not processes() - before
+    assert "finished" in command("resume", str(two), "--ranks", "4").stdout
+    assert command(*RUN, "ranks=1", f"run={tmp_path / 'one'}").returncode == 0
+    with RunReader(tmp_path / "one") as one, RunReader(two) as resumed:
+        assert one.fingerprint == resumed.fingerprint
+        assert one.manifest["tier"] == resumed.manifest["tier"] == "exact"
