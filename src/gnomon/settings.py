@@ -126,6 +126,8 @@ Objective = Literal[
     "turn_ppo",
     "turn_reinforce",
     "turn_reinforce_discounted",
+    "vapo",
+    "vc_ppo",
     "verifree",
     "verifree_advantage",
     "vespo",
@@ -347,8 +349,8 @@ class ObjectiveSettings(TypedDict, total=False):
     type: Objective
     """The name of a row."""
     alpha: float
-    """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, rl_zvp, cpgd,
-    online_cpo, xpo."""
+    """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, rl_zvp, vapo,
+    cpgd, online_cpo, xpo."""
     baseline: float
     """Taken off every rollout of every group; it changes the variance alone. Of rl2ml."""
     beta: float
@@ -364,16 +366,16 @@ class ObjectiveSettings(TypedDict, total=False):
     """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
-    seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, ppo_whitened,
-    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo,
-    aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo,
+    ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo,
+    luspo, gppo, aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     clip_low: float
     """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo, seed_grpo,
-    seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, ppo_whitened, reinforce_pp,
-    reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo, aspo, clip_cov,
-    cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened,
+    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo,
+    aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     epsilon: float
     """Added to the standard deviation (grpo). Of grpo, grpo_sample_std, maxrl_released, gdpo, lite_ppo, magistral,
     gspo, gspo_token, gmpo, sapo, dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, entropy_mask, rl_zvp,
@@ -403,7 +405,10 @@ class ObjectiveSettings(TypedDict, total=False):
     keep: int
     """Rollouts of a group that are trained on; smaller groups are kept whole. Of gfpo, gfpo_efficiency."""
     lam: float
-    """λ: 1 uses the critic as a baseline alone, 0 for everything that follows. Of ppo, ppo_whitened, turn_ppo."""
+    """λ: 1 uses the critic as a baseline alone, 0 for everything that follows (ppo). Of ppo, vc_ppo, ppo_whitened,
+    turn_ppo."""
+    lam_critic: float
+    """λ of the returns that the critic learns; 1 is what rollouts earn. Of vc_ppo."""
     least: float
     """Lower end of the band of the weight (icepop). Of icepop, geometric_rejection, clip_cov."""
     limit: float

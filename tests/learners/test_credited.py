@@ -6,7 +6,18 @@ import pytest
 import torch
 
 from gnomon.learners.batch import Batch
-from gnomon.objectives import CreditState, Denominators, Objective, Rollouts, ppo, ppo_whitened, rloo, turn_ppo
+from gnomon.objectives import (
+    CreditState,
+    Denominators,
+    Objective,
+    Rollouts,
+    ppo,
+    ppo_whitened,
+    rloo,
+    turn_ppo,
+    vapo,
+    vc_ppo,
+)
 from gnomon.rollout.credit import credit
 from learners.sequences import made
 
@@ -30,6 +41,9 @@ def batch() -> Batch:
     [
         (ppo(), [1.0, 1.0, 0.0, 0.0, 0.0]),
         (ppo(lam=0.0), [0.25, 1.0, 2.0, 1.0, 0.0]),
+        (vc_ppo(), [1.0, 1.0, 0.0, 0.0, 0.0]),
+        (vc_ppo(lam=1.0, lam_critic=0.0), [0.25, 1.0, 2.0, 1.0, 0.0]),
+        (vapo(), [1.0, 1.0, 0.0, 0.0, 0.0]),
         (ppo_whitened(), [1.0, 1.0, 0.0, 0.0, 0.0]),
         (turn_ppo(lam=0.0), [1.0, 1.0, 1.0, 1.0, 0.0]),
     ],

@@ -91,6 +91,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "pkpo_loo": [{"k": 1}, {"k": 3}],
     "pkpo_marginal": [{"k": 3}],
     "ppo": [{"gamma": 0.9}, {"lam": 0.7}, {"gamma": 0.9, "lam": 0.0}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "vapo": [{"alpha": 0.8}, {"clip_low": 0.1, "clip_high": 0.3}],
+    "vc_ppo": [{"lam": 0.7, "lam_critic": 0.9}, {"clip_low": 0.1, "clip_high": 0.3}],
     "ppo_whitened": [{"gamma": 0.9, "lam": 0.7, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
     "reinforce_pp": [{"beta": 0.2, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],
     "reinforce_pp_baseline": [{"beta": 0.2, "epsilon": 0.1}, {"clip_low": 0.1, "clip_high": 0.3}],

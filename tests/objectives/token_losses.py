@@ -54,6 +54,27 @@ def ppo_loss(step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float
     return _clipped(step, logp, _estimates(step, gamma, lam), clip_low, clip_high) / _share(step)
 
 
+def vc_ppo_loss(step: Step, logp: Tensor, lam: float, lam_critic: float, clip_low: float, clip_high: float) -> Tensor:
+    return ppo_loss(step, logp, 1.0, lam, clip_low, clip_high)
+
+
+def vapo_loss(step: Step, logp: Tensor, alpha: float, clip_low: float, clip_high: float) -> Tensor:
+    """Every surprise by the one before it, from the first token on: λ as in the paper, where that is not negative."""
+    credit: Credit = {}
+    for g, i, tokens in step.rollouts():
+        trace = 1 - 1 / (alpha * len(tokens)) if alpha * len(tokens) > 1 else 0.0
+        values = [step.values[t] for t in tokens] + [0.0]
+        surprise = [
+            values[k + 1] - values[k] + (step.rewards[g][i] if k + 1 == len(tokens) else 0.0)
+            for k in range(len(tokens))
+        ]
+        credit |= {
+            t: sum(trace ** (later - k) * surprise[later] for later in range(k, len(tokens)))
+            for k, t in enumerate(tokens)
+        }
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
 def ppo_whitened_loss(
     step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float, clip_high: float, epsilon: float
 ) -> Tensor:

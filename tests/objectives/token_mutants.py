@@ -23,6 +23,7 @@ from gnomon.objectives import (
     Scope,
     gae,
     leave_one_out,
+    length_gae,
     mean_centred,
     raw,
     reward_to_go,
@@ -36,6 +37,7 @@ BIASED = "ppo,gamma=0.9"
 SHORT = "ppo,lam=0.7"
 NEAR = "ppo,gamma=0.9,lam=0.0"
 ANCHORED = ("reinforce_pp,beta=0.2,epsilon=0.1", "reinforce_pp_baseline,beta=0.2,epsilon=0.1")
+LONG = "vapo,alpha=0.8"
 LOO = "reinforce_pp_loo,beta=0.2,scale=0.4"
 
 
@@ -133,6 +135,13 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "whole groups only claimed", name, replace(row, min_group=2)
         yield "pairs of rollouts only claimed", name, replace(row, min_rollouts=2)
         yield "reward less the mean of the group", name, replace(row, advantage=mean_centred)
+    for alpha in (0.4, 1.6):
+        row = replace(CASES[LONG].row, credit=partial(length_gae, alpha=alpha))
+        yield f"an alpha of {alpha}", LONG, row
+    yield "one λ for all lengths", LONG, replace(CASES[LONG].row, credit=partial(gae, gamma=1.0, lam=0.5))
+    yield "exactness claimed", LONG, replace(CASES[LONG].row, target=CASES["ppo"].row.target)
+    yield "a mean over tokens", LONG, replace(CASES[LONG].row, aggregate=token_mean)
+    yield "λ of the critic", "vc_ppo", replace(CASES["vc_ppo"].row, credit=partial(gae, gamma=1.0, lam=1.0))
     ppo = CASES["ppo"].row
     yield "no critic claimed", "ppo", replace(ppo, baseline=Baseline.NONE)
     yield "a mean of the step claimed", "ppo", replace(ppo, baseline=Baseline.STEP)

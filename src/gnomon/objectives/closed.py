@@ -445,22 +445,32 @@ def _rewards(law: Chances) -> dict[float, float]:
 # Credit that differs from token to token.
 
 
-def lambda_return(gamma: float, lam: float, text: str, *, turns: bool = False) -> ClosedForm:
+def lambda_return(gamma: float, lam: float | Callable[[int], float], text: str, *, turns: bool = False) -> ClosedForm:
     """The λ-return of every token over the length limit, without a baseline: what a prefix knows averages out.
 
     Equation: hₜ = Σ_{k≥t} (γλ)^{k−t}·(r_k + γ(1−λ)·V_{k+1}) / L_max.
-    Args: turns, whether every token is a turn that pays, or the last token alone pays.
+    Args: lam, λ, or λ by the length of the answer; turns, whether every token is a turn that pays, or the last token
+        alone pays.
     """
     return ClosedForm(shape=partial(_lambda_return, gamma=gamma, lam=lam, turns=turns), text=text)
 
 
-def _lambda_return(law: Chances, group: int, max_tokens: int, *, gamma: float, lam: float, turns: bool) -> Shape:
+def _lambda_return(
+    law: Chances,
+    group: int,
+    max_tokens: int,
+    *,
+    gamma: float,
+    lam: float | Callable[[int], float],
+    turns: bool,
+) -> Shape:
     def h(own: Seen) -> Sequence[float]:
+        trace = lam(own.length) if callable(lam) else lam
         paid = own.early if turns else (*[0.0] * (own.length - 1), own.reward)
         ahead = (*own.values[1:], 0.0)
-        earned = [paid[k] + gamma * (1 - lam) * ahead[k] for k in range(own.length)]
+        earned = [paid[k] + gamma * (1 - trace) * ahead[k] for k in range(own.length)]
         return [
-            math.fsum((gamma * lam) ** (k - t) * earned[k] for k in range(t, own.length)) / max_tokens
+            math.fsum((gamma * trace) ** (k - t) * earned[k] for k in range(t, own.length)) / max_tokens
             for t in range(own.length)
         ]
 

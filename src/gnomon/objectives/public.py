@@ -215,13 +215,22 @@ from gnomon.objectives.target import (
 from gnomon.objectives.token_credit import (
     gae,
     gae_returns,
+    length_gae,
     reward_to_go,
     scaled,
     whitened,
     whitened_gae,
     whitened_reward_to_go,
 )
-from gnomon.objectives.token_rows import ppo, ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo
+from gnomon.objectives.token_rows import (
+    ppo,
+    ppo_whitened,
+    reinforce_pp,
+    reinforce_pp_baseline,
+    reinforce_pp_loo,
+    vapo,
+    vc_ppo,
+)
 from gnomon.objectives.tokens import Denominators, Tokens
 from gnomon.objectives.truncation import kept_min_p, kept_top_k, kept_top_p, restricted_logp
 from gnomon.objectives.trust_region_rows import (
@@ -440,6 +449,7 @@ __all__ = [
     "leave_one_out",
     "length_bias",
     "length_centred",
+    "length_gae",
     "less_overlong",
     "likelihood_on_answer",
     "likelihood_throughout",
@@ -588,6 +598,8 @@ __all__ = [
     "ungauged",
     "unit_advantage",
     "update_scale",
+    "vapo",
+    "vc_ppo",
     "verifree",
     "verifree_advantage",
     "vespo",

@@ -13,7 +13,16 @@ from torch import Tensor
 from gnomon.objectives.credit import Rollouts
 from gnomon.objectives.row import Advantage
 
-__all__ = ["gae", "gae_returns", "reward_to_go", "scaled", "whitened", "whitened_gae", "whitened_reward_to_go"]
+__all__ = [
+    "gae",
+    "gae_returns",
+    "length_gae",
+    "reward_to_go",
+    "scaled",
+    "whitened",
+    "whitened_gae",
+    "whitened_reward_to_go",
+]
 
 
 def gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float) -> Tensor:
@@ -27,6 +36,22 @@ def gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float) -
     """
     values, rewards, place = _over_a_critic(rollouts, advantage)
     return smoothed(rewards, values, gamma=gamma, lam=lam)[place]
+
+
+def length_gae(rollouts: Rollouts, advantage: Advantage, *, alpha: float) -> Tensor:
+    """`gae` of γ = 1, with a λ that is nearer to one the longer the rollout: what happens at the end of a long rollout
+    reaches its beginning.
+
+    Equation: λ = max(0, 1 − 1/(α·|o|)), so that Σ_k λᵏ = α·|o| where α·|o| ≥ 1.
+    Args: alpha, α > 0.
+    Returns: [T], in units of reward.
+    Raises: ValueError for rollouts without values.
+    Source: VAPO 2025, arXiv 2504.05118, §4.2.
+    Differs: λ is never negative, as it would be below 1/α tokens.
+    """
+    values, rewards, place = _over_a_critic(rollouts, advantage)
+    lengths = rollouts.lengths.flatten().clamp(min=1).to(values.dtype)
+    return smoothed(rewards, values, gamma=1.0, lam=(1 - 1 / (alpha * lengths)).clamp(min=0))[place]
 
 
 def gae_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float) -> Tensor:
@@ -93,14 +118,17 @@ def whitened(values: Tensor, *, epsilon: float) -> Tensor:
     return centred / (centred.square().sum() / (len(values) - 1) + epsilon).sqrt()
 
 
-def smoothed(rewards: Tensor, values: Tensor, *, gamma: float, lam: float) -> Tensor:
-    """[rows, K] generalised advantage estimates of rewards and values [rows, K], zero past the end of a row."""
+def smoothed(rewards: Tensor, values: Tensor, *, gamma: float, lam: float | Tensor) -> Tensor:
+    """[rows, K] generalised advantage estimates of rewards and values [rows, K], zero past the end of a row.
+
+    Args: lam, λ of all rows, or [rows].
+    """
     ahead = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)
     return discounted(rewards + gamma * ahead - values, gamma * lam)
 
 
-def discounted(values: Tensor, factor: float) -> Tensor:
-    """[…, K] Σ_{l≥0} factorˡ x_{k+l}."""
+def discounted(values: Tensor, factor: float | Tensor) -> Tensor:
+    """[…, K] Σ_{l≥0} factorˡ x_{k+l}. Args: factor, one for all, or […]."""
     total = values.clone()
     for place in range(values.shape[-1] - 2, -1, -1):
         total[..., place] += factor * total[..., place + 1]

@@ -11,7 +11,7 @@ from gnomon.objectives import advantages, aggregate, closed, ratios, token_credi
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, Singleton, row
 from gnomon.objectives.target import Seen, TokenShape
 
-__all__ = ["ppo", "ppo_whitened", "reinforce_pp", "reinforce_pp_baseline", "reinforce_pp_loo"]
+__all__ = ["ppo", "ppo_whitened", "reinforce_pp", "reinforce_pp_baseline", "reinforce_pp_loo", "vapo", "vc_ppo"]
 
 LAMBDA_RETURN = "Σ π hₜ ∇log π, hₜ = Σ_{k≥t} (γλ)^{k−t}·(r_k + γ(1−λ)V_{k+1}) / L_max"
 WHITENED = (
@@ -45,6 +45,48 @@ def ppo(*, gamma: float, lam: float, clip_low: float, clip_high: float) -> Objec
         baseline=Baseline.CRITIC,
         noise=Noise.STILL if exact else Noise.EVEN if lam == 1 else Noise.MOVES,
         equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l (γλ)ˡ δ_{t+l}, δₜ = rₜ + γV_{t+1} − Vₜ",
+    )
+
+
+@row
+def vc_ppo(*, lam: float, lam_critic: float, clip_low: float, clip_high: float) -> Objective:
+    """With λ = 1 for the critic it learns what rollouts earn, whatever it expects itself, while a λ below one for the
+    policy takes the critic's word for what follows and scatters less.
+
+    Differs: the mean over tokens that the source has would weigh answers by their length; and the critic's pretraining
+        with the policy held is not part of a row.
+    """
+    return replace(
+        ppo(1.0, lam, clip_low, clip_high),
+        returns=partial(token_credit.gae_returns, gamma=1.0, lam=lam_critic),
+        equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l λˡ δ_{t+l}, δₜ = rₜ + V_{t+1} − Vₜ; the critic learns with a "
+        "λ of its own",
+    )
+
+
+@row
+def vapo(*, alpha: float, clip_low: float, clip_high: float) -> Objective:
+    """Long rollouts use the critic as a baseline nearly alone, short ones take its word for what follows.
+
+    Differs: a sum over tokens by a constant in place of their mean, which would weigh answers by their length; and
+        without the likelihood of right answers that the source adds with a weight of 0.1.
+    """
+    return replace(
+        ppo(clip_low=clip_low, clip_high=clip_high),
+        credit=partial(token_credit.length_gae, alpha=alpha),
+        returns=partial(token_credit.gae_returns, gamma=1.0, lam=1.0),
+        target=TokenShape(
+            credit=partial(_constant_length_gae, alpha=alpha),
+            text="Σ π hₜ ∇log π, hₜ = Aₜ / L_max",
+            closed=closed.lambda_return(
+                1.0,
+                partial(_trace, alpha=alpha),
+                "Σ π hₜ ∇log π, hₜ = Σ_{k≥t} λ^{k−t}·(r_k + (1−λ)V_{k+1}) / L_max, λ = max(0, 1 − 1/(α·|y|))",
+            ),
+        ),
+        noise=Noise.MOVES,
+        equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l λˡ δ_{t+l}, δₜ = rₜ + V_{t+1} − Vₜ, "
+        "λ = max(0, 1 − 1/(α·|oᵢ|))",
     )
 
 
@@ -169,6 +211,15 @@ def _white(own: list[float], others: list[list[float]], epsilon: float) -> list[
 
 def _constant_gae(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, lam: float) -> list[float]:
     return [value / (max_tokens * (1 + len(others))) for value in _gae(own, gamma, lam)]
+
+
+def _trace(length: int, *, alpha: float) -> float:
+    return max(0.0, 1 - 1 / (alpha * length))
+
+
+def _constant_length_gae(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float) -> list[float]:
+    found = _gae(own, 1.0, _trace(own.length, alpha=alpha))
+    return [value / (max_tokens * (1 + len(others))) for value in found]
 
 
 def _constant_whitened_gae(
