@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 __all__ = ["EVALUATION", "METRICS", "TIMINGS", "current", "meaning"]
 
@@ -81,5 +82,11 @@ RENAMED = {"logp_gap": "logp_mismatch", "ledger": "breakdown", "score_pull": "sc
 
 def current(metrics: Mapping[str, float]) -> dict[str, float]:
     """Recorded metrics with their current names."""
-    parts = {name: name.partition("/") for name in metrics}
-    return {RENAMED.get(head, head) + slash + rest: metrics[name] for name, (head, slash, rest) in parts.items()}
+    return dict(zip(renamed(tuple(metrics)), metrics.values(), strict=True))
+
+
+@lru_cache(maxsize=256)
+def renamed(recorded: tuple[str, ...]) -> tuple[str, ...]:
+    """The current names of recorded ones: the steps of a run have few different sets of metrics."""
+    parts = (name.partition("/") for name in recorded)
+    return tuple(RENAMED.get(head, head) + slash + rest for head, slash, rest in parts)

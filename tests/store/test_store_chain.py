@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gnomon.errors import RunError
 from gnomon.store import Record, Run, RunReader, canonical, verify
-from gnomon.store.layout import ROOT, link, pack, unpack
+from gnomon.store.layout import ROOT, bodies, link, pack, unpack
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -155,3 +155,15 @@ def test_changed_recipe_or_manifest_is_found(make):
         assert [problem.what for problem in verify(folder).problems] == [f"{name} is damaged"]
         (folder / name).unlink()
         assert "missing" in str(verify(folder))
+
+
+@pytest.mark.parametrize("stored", [b"{", b'{"a":1},{"b":2}', b"\xff", None])
+def test_bodies_are_read_together_and_a_damaged_one_is_named(stored):
+    records = [
+        Record(kind="step", step=step, body={"metrics": {"x": step / 3}, "long": "y" * step}) for step in range(400)
+    ]
+    rows = [pack(seq, ROOT, record) for seq, record in enumerate(records)]
+    assert bodies(rows) == [record.body for record in records] and bodies([]) == []
+    rows[7] = (*rows[7][:5], 0, stored, *rows[7][7:])
+    with pytest.raises(RunError, match=r"E405.*record 7 \(step\) is damaged"):
+        bodies(rows)

@@ -10,6 +10,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gnomon.objectives.curves import GRID, Curve
@@ -55,11 +56,17 @@ def card_text(card: Card) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
+@cache
+def definition(kind: type[StrEnum]) -> list[ast.stmt]:
+    """The statements of an enumeration's source."""
+    (found,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(found, ast.ClassDef)
+    return found.body
+
+
 def words(member: StrEnum) -> str:
     """What is written under a member of an enumeration, on one line; empty where nothing is."""
-    kind = ast.parse(inspect.getsource(type(member))).body[0]
-    assert isinstance(kind, ast.ClassDef)
-    for line, below in itertools.pairwise(kind.body):
+    for line, below in itertools.pairwise(definition(type(member))):
         named = isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id
         if named == member.name and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
             return " ".join(str(below.value.value).split())

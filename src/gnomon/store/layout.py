@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -39,6 +40,7 @@ __all__ = [
     "SCHEMA",
     "Record",
     "RunStatus",
+    "bodies",
     "canonical",
     "link",
     "pack",
@@ -178,9 +180,9 @@ def unpack(row: tuple[Any, ...]) -> tuple[Record, bytes]:
 
     Raises: RunError E405 if the row cannot be decoded.
     """
-    seq, kind, step, task, sample, packed, stored, digest = row[:8]
+    seq, kind, step, task, sample, _, _, digest = row[:8]
     try:
-        raw = zlib.decompress(stored) if packed else bytes(stored)
+        raw = canonical_body(row)
         body = json.loads(raw)
         record = Record(kind=kind, step=step, task=task, sample=sample, body=body, seq=seq, hash=digest.hex())
     except (zlib.error, ValueError, TypeError, AttributeError, RunError) as error:
@@ -188,6 +190,21 @@ def unpack(row: tuple[Any, ...]) -> tuple[Record, bytes]:
             "E405", f"record {seq} ({kind}) is damaged", why=f"its content cannot be read: {error}"
         ) from None
     return record, raw
+
+
+def canonical_body(row: tuple[Any, ...]) -> bytes:
+    """The canonical body of a row, which may be damaged."""
+    packed, stored = row[5:7]
+    return zlib.decompress(stored) if packed else bytes(stored)
+
+
+def bodies(rows: Sequence[tuple[Any, ...]]) -> list[Mapping[str, Any]]:
+    """The bodies of rows alone, read as one text: faster than `unpack` for many small ones. Raises: as `unpack`."""
+    with suppress(zlib.error, ValueError, TypeError):
+        found: list[Mapping[str, Any]] = json.loads(b"[" + b",".join(map(canonical_body, rows)) + b"]")
+        if len(found) == len(rows):
+            return found
+    return [unpack(row)[0].body for row in rows]  # It says which one is damaged.
 
 
 def _plain(value: Any) -> Any:

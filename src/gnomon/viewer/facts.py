@@ -7,7 +7,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ def charts(reader: RunReader, steps: Steps) -> dict[str, Any]:
         for title, names in CHARTS
         if any(name in step for step in metrics for name in names)
     ]
-    parts = sorted({name for step in metrics for name in step if name.startswith("part/")})
+    parts = sorted(name for name in set().union(*metrics) if name.startswith("part/"))
     if parts:
         found = [series(name, metrics) for name in parts]
         drawn.append({"title": "Parts of the reward", "x": numbers, "series": found, "page": "step"})
@@ -111,9 +111,12 @@ def thinned(chart: dict[str, Any]) -> dict[str, Any]:
 
     def extremes(values: Sequence[float | None]) -> Iterator[float | None]:
         for start in starts:
-            found = [(value, place) for place, value in enumerate(values[start : start + size]) if value is not None]
-            pair = sorted((min(found), max(found)), key=itemgetter(1)) if found else [(None, 0), (None, 0)]
-            yield from (value for value, _ in pair)
+            found = [value for value in values[start : start + size] if value is not None]
+            if not found:
+                yield from (None, None)
+                continue
+            low, high = min(found), max(found)
+            yield from (low, high) if found.index(low) < found.index(high) else (high, low)
 
     series = [{**line, "values": list(extremes(line["values"]))} for line in chart["series"]]
     note = f"The lowest and the highest value of every {size} steps."

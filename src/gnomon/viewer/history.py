@@ -7,7 +7,7 @@ from threading import Lock
 
 from gnomon.metrics import current
 from gnomon.store import RunReader
-from gnomon.store.layout import unpack
+from gnomon.store.layout import bodies
 
 __all__ = ["History", "Steps"]
 
@@ -27,9 +27,9 @@ class History:
         with self._lock:
             if self._head != reader.head(self._records):  # Another chain than before.
                 self._records, self._steps = 0, []
-            for row in reader.rows(self._records, "step"):
-                record, _ = unpack(row)
-                self._steps.append((record.step or 0, current(record.body["metrics"])))
+            rows = list(reader.rows(self._records, "step"))
+            for row, body in zip(rows, bodies(rows), strict=True):
+                self._steps.append((row[2] or 0, current(body["metrics"])))
                 self._records = row[0] + 1
             self._head = reader.head(self._records) or ""
             return list(self._steps)
