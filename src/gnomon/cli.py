@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnomon.commands import examining, importing, planning, predicting, reading
+from gnomon.commands import examining, importing, planning, predicting, reading, studying
 from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
 from gnomon.errors import ConfigError, GnomonError
@@ -108,6 +108,11 @@ def study(
         say(listed_text())
         return
     sys.exit(run_study(name, folder, jobs))
+
+
+app.command()(studying.compare)
+app.command()(studying.ablate)
+app.command()(studying.scaling)
 
 
 @app.command()

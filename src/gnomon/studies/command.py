@@ -15,7 +15,7 @@ from gnomon.studies.page import write_page
 from gnomon.studies.runs import Interrupted, run_cells
 from gnomon.studies.statistics import POWER, Conclusion, detectable
 
-__all__ = ["EXIT", "run_study", "source_of", "verify_study"]
+__all__ = ["EXIT", "INTERRUPTED", "carried_out", "require_libraries", "run_study", "source_of", "verify_study"]
 
 EXIT = {Conclusion.PASS: 0, Conclusion.FAIL: 3, Conclusion.INCONCLUSIVE: 4}
 INTERRUPTED = 130
@@ -38,20 +38,28 @@ def run_study(name: str, folder: Path | None = None, jobs: int | None = None) ->
     require_libraries()
     source = source_of(name)
     folder = folder or Path("studies") / source.stem.replace("_", "-")
-    here = StudyFolder.register(folder, source)
-    study, jobs = here.study, jobs or max(1, (os.cpu_count() or 2) - 1)
-    announce(here, jobs)
+    found = carried_out(StudyFolder.register(folder, source), jobs, f"gnomon study {name} --folder {folder}")
+    return EXIT[found.verdict] if found else INTERRUPTED
+
+
+def carried_out(folder: StudyFolder, jobs: int | None, again: str) -> Outcome | None:
+    """Run what is left of a study, print and write what came out. Returns: None where it was interrupted.
+
+    Args: jobs: runs at a time, one less than the processors unless given; again: the command that goes on.
+    """
+    jobs = jobs or max(1, (os.cpu_count() or 2) - 1)
+    announce(folder, jobs)
     try:
-        found = looked(here, jobs)
+        found = looked(folder, jobs)
     except Interrupted as error:
-        say(f"{error}: gnomon study {name} --folder {folder}")
-        return INTERRUPTED
-    result = write_result(here, found)
-    write_page(folder, study, result)
+        say(f"{error}: {again}")
+        return None
+    result = write_result(folder, found)
+    write_page(folder.folder, folder.study, result)
     for claim in result["claims"]:
         say(f"{claim['verdict']:<13} {claim['claim']}: {interval(claim)}")
-    say(f"{found.verdict}  {study.question}  ({folder}/page.md)")
-    return EXIT[found.verdict]
+    say(f"{found.verdict}  {folder.study.question}  ({folder.folder}/page.md)")
+    return found
 
 
 def looked(folder: StudyFolder, jobs: int) -> Outcome:

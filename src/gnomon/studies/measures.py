@@ -8,7 +8,7 @@ from typing import Any
 
 from gnomon.store import RunReader
 
-__all__ = ["Measure", "final", "gain", "last_steps", "metric"]
+__all__ = ["Measure", "final", "final_length", "gain", "last_steps", "metric", "pass_at"]
 
 Measure = Callable[[RunReader], float]
 
@@ -17,6 +17,22 @@ def final(reader: RunReader) -> float:
     """Held-out pass@1 after training, 0 to 1."""
     assert reader.held_out is not None
     return pass_at_1(reader.held_out)
+
+
+def pass_at(k: int) -> Measure:
+    """Held-out pass@k after training; the run must estimate it (`eval.pass_at`)."""
+
+    def measure(reader: RunReader) -> float:
+        assert reader.held_out is not None
+        return float(reader.held_out["pass_at"][str(k)]["value"])
+
+    return measure
+
+
+def final_length(reader: RunReader) -> float:
+    """Mean tokens of a held-out reply after training."""
+    assert reader.held_out is not None
+    return float(reader.held_out["length"])
 
 
 def gain(reader: RunReader) -> float:

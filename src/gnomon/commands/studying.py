@@ -1,0 +1,110 @@
+"""`gnomon compare`, `gnomon ablate` and `gnomon scaling`: what runs say about settings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gnomon.commands.completion import run_folders, trainable
+from gnomon.commands.words import Settings
+from gnomon.errors import ConfigError
+from gnomon.launch.lines import say
+
+__all__ = ["ablate", "compare", "scaling"]
+
+What = Annotated[
+    str,
+    typer.Argument(metavar="ENV|RECIPE", help="An environment, or a recipe ending in .toml.", autocompletion=trainable),
+]
+Seeds = Annotated[int, typer.Option(min=2, help="Seeds of every arm.")]
+Folder = Annotated[Path | None, typer.Option(help="Where the study is kept.")]
+Jobs = Annotated[int | None, typer.Option(help="Runs at a time; one less than the processors by default.")]
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Run folders.", autocompletion=run_folders)],
+) -> None:
+    """Compare finished runs, paired by seed: gnomon compare runs/a0 runs/a1 runs/b0 runs/b1"""
+    from gnomon.studies.command import require_libraries
+    from gnomon.studies.comparing import compared, comparison_text, grouped
+
+    require_libraries()
+    groups = grouped(runs)
+    if len(groups) < 2:
+        what = "the runs have the same settings, so there is nothing to compare"
+        raise ConfigError("E097", what, why="they differ in the seed alone", fix="gnomon compare RUN OTHER")
+    say(comparison_text(groups, compared(groups)))
+
+
+def ablate(
+    what: What,
+    settings: Settings = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A change to try, in the place of the usual ones; can be repeated."),
+    ] = None,
+    margin: Annotated[float, typer.Option(help="Difference in pass@1 that counts as none.")] = 0.05,
+    seeds: Seeds = 8,
+    folder: Folder = None,
+    jobs: Jobs = None,
+) -> None:
+    """Change one setting at a time, and see which matter: gnomon ablate char_count steps=20"""
+    from gnomon.studies.command import INTERRUPTED, carried_out, require_libraries
+    from gnomon.studies.written import ablation, ablation_text, base_of, factors_of, possible, registered
+
+    require_libraries()
+    shared = chosen(settings)
+    wanted = {word: chosen([word]) for word in factor or ()} or factors_of(base_of(what, shared))
+    factors, refused = possible(what, shared, wanted)
+    for name, why in refused.items():
+        say(f"left out: {name} ({why})")
+    if not factors:
+        raise ConfigError("E097", "no change is left to try", fix=f"gnomon ablate {what} --factor rollout.group=4")
+    folder = folder or Path("studies") / f"ablate-{Path(what).stem}"
+    found = carried_out(registered(folder, ablation(what, shared, factors, seeds, margin)), jobs, again(folder))
+    if found is None:
+        sys.exit(INTERRUPTED)
+    say(ablation_text(found, margin))
+
+
+def scaling(
+    what: What,
+    values: Annotated[str, typer.Argument(metavar="KEY=V1,V2,…", help="A setting and its values, or examples=1,4,16.")],
+    settings: Settings = None,
+    seeds: Seeds = 8,
+    folder: Folder = None,
+    jobs: Jobs = None,
+) -> None:
+    """Give one setting several values: gnomon scaling char_count examples=1,4,16,64 steps=20"""
+    from gnomon.studies.command import INTERRUPTED, carried_out, require_libraries
+    from gnomon.studies.written import registered, scaling_text
+    from gnomon.studies.written import scaling as scaled
+
+    require_libraries()
+    key, _, listed = values.partition("=")
+    each = [value for word in listed.split(",") if word for value in chosen([f"{key}={word}"]).values()]
+    if len(set(map(str, each))) < 2:
+        raise ConfigError(
+            "E097", f"{values!r} names fewer than two values", fix=f"gnomon scaling {what} examples=1,4,16"
+        )
+    key = next(iter(chosen([f"{key}=1"])))
+    folder = folder or Path("studies") / f"scaling-{Path(what).stem}-{key.rpartition('.')[2]}"
+    found = carried_out(registered(folder, scaled(what, chosen(settings), key, each, seeds)), jobs, again(folder))
+    if found is None:
+        sys.exit(INTERRUPTED)
+    say(scaling_text(found, key, each))
+
+
+def chosen(words: list[str] | None) -> dict[str, Any]:
+    """`key=value` words as dotted keys. Raises: ConfigErrors for a word without `=`."""
+    from gnomon.config import leaves, overrides
+
+    return leaves(overrides(words or [], 2).values)
+
+
+def again(folder: Path) -> str:
+    """The command that goes on."""
+    return f"gnomon study {folder / 'study.py'} --folder {folder}"
