@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -221,11 +222,29 @@ def test_a_canary_that_is_paid_like_a_solved_task():
     )
 
 
+def test_a_verdict_that_nobody_gave_or_that_a_clock_decided():
+    """One such rollout is enough, on the step that has it; other limits and other statuses ring nothing."""
+
+    def late(detail: str):
+        for step, records in steps(lambda step, rng: scored(rng.random() < 0.5), count=9):
+            body = {**records[5].body, "status": "exceeded", "detail": detail, "parts": []}
+            yield step, [*records[:5], replace(records[5], body=body), *records[6:]] if step == 6 else records
+
+    rung = ring(late("judging it used up the limit of time"))
+    assert set(rung) == {"verifier.over_time"} and rung["verifier.over_time"].step == 6
+    assert rung["verifier.over_time"].read == ("6:0:4",) and "judging 1 rollout used" in str(rung["verifier.over_time"])
+    assert not ring(late("judging it used up the limit of memory"))
+    failing = ring(
+        steps(lambda step, rng: ("x", "failed" if step == 3 and rng.random() < 0.1 else "wrong", []), count=5)
+    )
+    assert failing["verifier.fails"].step == 3 and len(failing["verifier.fails"].read) == 3
+
+
 def test_every_alarm_has_a_story_here():
     assert set(ALARMS) == {
         "correct.falls", "parts.jump", "behaviour.new", "unparsable.jump", "variance.collapse",
         "sentinel.disagrees", "sentinel.breaks", "canary.paid", "replies.alike", "replies.cut_off",
-        "answers.unreadable", "prompt.without_slot",
+        "answers.unreadable", "prompt.without_slot", "verifier.fails", "verifier.over_time",
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from gnomon.config import RunConfig
 from gnomon.launch.bars import spark
 from gnomon.launch.lines import fit
+from gnomon.launch.read import unjudged_text
 from gnomon.stats import Interval
 from gnomon.store import EvaluationRecord, Observer, RunStatus, StepRecord
 from gnomon.terminal import printable
@@ -171,4 +172,5 @@ def evaluation_text(result: Mapping[str, Any]) -> str:
     intervals = {k: Interval(**facts) for k, facts in result["pass_at"].items()}
     rates = "   ".join(f"pass@{k} {interval}" for k, interval in intervals.items())
     tasks = next(iter(intervals.values())).n
-    return f"{rates}   length {result['length']:.1f}   truncated {result['truncated']:.0%}   (95 % over {tasks} tasks)"
+    sizes = f"length {result['length']:.1f}   truncated {result['truncated']:.0%}{unjudged_text(result)}"
+    return f"{rates}   {sizes}   (95 % over {tasks} tasks)"

@@ -127,7 +127,7 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
                 f"pass@{k} {i['value']:.3f} [{i['low']:.3f}, {i['high']:.3f}]" for k, i in body["pass_at"].items()
             )
             sizes = f"length {known(body['length'], '.1f')}   truncated {known(body['truncated'], '.0%')}"
-            text.append(f"{name:<12} {rates}   {sizes}")
+            text.append(f"{name:<12} {rates}   {sizes}{unjudged_text(body)}")
     for name in ("reward", "length"):
         values = [value for value in facts["curve"][name] if value is not None]
         if values:
@@ -143,6 +143,12 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     text += [attempt_text(facts["run"], attempt) for attempt in facts["attempts"]]
     text += [alarm_text(facts["run"], alarm) for alarm in facts["alarms"]]
     return "\n".join(text)
+
+
+def unjudged_text(body: Mapping[str, Any]) -> str:
+    """How many rollouts of an evaluation were not judged; empty for none. Their tasks are not in its numbers."""
+    failed = body.get("statuses", {}).get("failed", 0)
+    return f"   verifier failed on {failed} of {sum(body['statuses'].values())} rollouts" if failed else ""
 
 
 def memory_text(facts: Mapping[str, Any]) -> str:

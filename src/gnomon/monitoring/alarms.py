@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from gnomon.monitoring.summary import RARE, Level, StepSummary, played, summary
+from gnomon.monitoring.summary import RARE, Level, StepSummary, failed, played, summary
 from gnomon.store import Record, RunReader
 from gnomon.types import Task
 from gnomon.verifiers.slot import Verifier
@@ -204,6 +204,32 @@ def canary_paid(summaries: Sequence[StepSummary]) -> Alarm | None:
     return Alarm(name="canary.paid", step=summaries[-1].step, sentence=sentence, read=summaries[-1].canaries)
 
 
+def verifier_fails(summaries: Sequence[StepSummary]) -> Alarm | None:
+    """The verifier or the environment failed on a rollout."""
+    if not (broken := summaries[-1].failed):
+        return None
+    sentence = (
+        f"the verifier or the environment failed on {counted(broken)}: the groups of such rollouts are not trained on, "
+        "and such tasks are left out of pass@k"
+    )
+    return Alarm(name="verifier.fails", step=summaries[-1].step, sentence=sentence, read=broken[:3])
+
+
+def verifier_over_time(summaries: Sequence[StepSummary]) -> Alarm | None:
+    """Judging a rollout used up the limit of time."""
+    if not (late := summaries[-1].over_time):
+        return None
+    sentence = (
+        f"judging {counted(late)} used up the limit of time and gave the lowest reward; "
+        "on a faster or less busy machine the verdict may differ"
+    )
+    return Alarm(name="verifier.over_time", step=summaries[-1].step, sentence=sentence, read=late[:3])
+
+
+def counted(rollouts: Sequence[str]) -> str:
+    return f"{len(rollouts)} rollout{'s' if len(rollouts) != 1 else ''}"
+
+
 ALARMS: dict[str, Rule] = {
     "correct.falls": correct_falls,
     "parts.jump": parts_jump,
@@ -217,6 +243,8 @@ ALARMS: dict[str, Rule] = {
     "sentinel.disagrees": sentinel_disagrees,
     "sentinel.breaks": sentinel_breaks,
     "canary.paid": canary_paid,
+    "verifier.fails": verifier_fails,
+    "verifier.over_time": verifier_over_time,
 }
 
 
@@ -235,6 +263,8 @@ ADVICE: dict[str, str] = {
     "sentinel.disagrees": "read these rollouts and decide which verifier is correct",
     "sentinel.breaks": "fix the second verifier: it must return a verdict for every text",
     "canary.paid": "read these rollouts; the verifier rewards something other than a solution",
+    "verifier.fails": "read these rollouts, mend what their detail names, then: gnomon check ENV",
+    "verifier.over_time": "raise workers.seconds or make the verifier faster, unless these replies should not end",
 }
 """What to do, by the name of an alarm."""
 
@@ -260,6 +290,7 @@ class Monitor:
         seen = summary(number, played(records, self.tasks, self.sentinel))
         if seen is None:
             return []
+        seen = replace(seen, failed=failed(records))
         self.summaries.append(seen)
         if len(self.summaries) > LAG:
             self.summaries[-LAG - 1] = replace(self.summaries[-LAG - 1], behaviour={})

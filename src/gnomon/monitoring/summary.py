@@ -12,11 +12,12 @@ from typing import Any
 
 from gnomon.store import Record
 from gnomon.store.codec import verdict_of
-from gnomon.types import Kind, Stop, Task, Verdict
+from gnomon.types import Kind, Status, Stop, Task, Verdict
+from gnomon.verifiers.judging import OVER_TIME
 from gnomon.verifiers.prices import RIGHT, paid
 from gnomon.verifiers.slot import Verifier
 
-__all__ = ["Level", "Played", "StepSummary", "played", "summary"]
+__all__ = ["Level", "Played", "StepSummary", "failed", "played", "summary"]
 
 SIZES = (8, 16, 32)
 """Lengths of the pieces of a reply, in characters, that count as behaviour; and every word is one."""
@@ -96,6 +97,10 @@ class StepSummary:
     """Addresses of unsolvable tasks that were paid like solved ones."""
     broke: tuple[str, str] | None = None
     """Where the sentinel first broke, and what it raised."""
+    over_time: tuple[str, ...] = ()
+    """Addresses of rollouts whose judging used up the limit of time."""
+    failed: tuple[str, ...] = ()
+    """Addresses of rollouts on which the verifier or the environment failed. They are in no other field."""
 
 
 def played(
@@ -170,7 +175,22 @@ def summary(step: int, rollouts: Sequence[Played]) -> StepSummary | None:
         behaviour=behaviour([r for r in rewarded if not r.verdict.correct], len(rewarded)),
         canaries=tuple(r.address for r in rollouts if r.canary and solved(r))[:3],
         broke=next(((r.address, r.broke) for r in rollouts if r.broke), None),
+        over_time=tuple(r.address for r in rollouts if over_time(r.verdict)),
     )
+
+
+def failed(records: Sequence[Record]) -> tuple[str, ...]:
+    """Addresses of the rollouts on which the verifier or the environment failed."""
+    rollouts = [record for record in records if record.kind == "rollout"]
+    return tuple(
+        f"{record.step}:{record.task}:{record.sample}"
+        for record in rollouts
+        if verdict_of(record).status is Status.FAILED
+    )
+
+
+def over_time(verdict: Verdict) -> bool:
+    return verdict.status is Status.EXCEEDED and OVER_TIME in verdict.detail
 
 
 def level_of(groups: Sequence[Sequence[float]]) -> Level | None:

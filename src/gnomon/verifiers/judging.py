@@ -43,7 +43,7 @@ def settle(outcome: Outcome, reward_range: tuple[float, float]) -> Verdict | Ret
             wrong = fault(value, reward_range)
             return Retry(failed(wrong)) if wrong else value
         case Exceeded(resource):
-            spent = exceeded(f"judging it used up the limit of {NAMES[resource]}", reward_range)
+            spent = exceeded(f"judging it used up {LIMIT.format(NAMES[resource])}", reward_range)
             return Retry(spent) if resource == "wall" else spent
         case Raised(error, trace):
             return Retry(failed(trace or error))
@@ -80,6 +80,9 @@ def failed(why: str) -> Verdict:
     return Verdict(status=Status.FAILED, parts=(), detail=why.rstrip())
 
 
+LIMIT = "the limit of {}"
+OVER_TIME = LIMIT.format("time")
+"""In the detail of a verdict that a clock decided."""
 NAMES = {"cpu": "time", "wall": "time", "memory": "memory", "output": "output"}
 """Limits by name. Both clocks are called "time", since which runs out first can differ between machines."""
 
