@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,14 @@ COUNTS = [[0, 1, 4], [2, 4, 4]]
 """Successes among four rollouts, by step and task."""
 
 
-def write(folder: Path, counts: Sequence[Sequence[int]], status: RunStatus = RunStatus.FINISHED) -> Path:
+def write(
+    folder: Path,
+    counts: Sequence[Sequence[int]],
+    status: RunStatus = RunStatus.FINISHED,
+    config: Mapping[str, object] | None = None,
+) -> Path:
     """A run whose groups of four had so many successes; the last rollout of the first group broke the judge."""
-    with Run.create(folder, recipe="seed = 1\n", manifest={}, genesis={"config": {}}) as run:
+    with Run.create(folder, recipe="seed = 1\n", manifest={}, genesis={"config": config or {}}) as run:
         for step, tasks in enumerate(counts):
             for task, right in enumerate(tasks):
                 statuses = ["correct"] * right + ["wrong"] * (4 - right)
@@ -92,6 +97,14 @@ def test_what_the_run_measured_is_the_noise(tmp_path: Path) -> None:
     assert "measured in this run" in command(*words).stdout
     given = json.loads(command(*words, "--noise", "7", "--json").stdout)
     assert given["measured"] is None and given["best"][0]["noise"] == 7.0
+
+
+def test_it_names_what_moved_the_policy_beside_the_objective(tmp_path: Path, run: Path) -> None:
+    made = write(tmp_path / "r", COUNTS, config={"regularize": {"kl": 0.0, "entropy": 0.01, "overlong": 0.5}})
+    words = ("tune-objective", str(made), "--metric", "pass@2", "--noise", "2")
+    assert json.loads(command(*words, "--json").stdout)["beside"] == {"regularize.entropy": 0.01}
+    left = "left out: regularize.entropy = 0.01, which moved the policy of this run beside its objective."
+    assert left in command(*words).stdout and "left out" not in command(words[0], str(run), *words[2:]).stdout
 
 
 def test_early_steps_can_be_left_out(run: Path) -> None:

@@ -61,6 +61,12 @@ def measured_noise(reader: RunReader, since: int = 0) -> float | None:
     return max(0.0, scatter / len(left) * share / signal) if signal > 0 else None
 
 
+def terms_beside(reader: RunReader) -> dict[str, float]:
+    """The settings of a run that move the policy beside its objective. The gains count the objective alone."""
+    settings = reader.genesis.get("config", {}).get("regularize", {})
+    return {f"regularize.{name}": settings[name] for name in ("kl", "entropy") if settings.get(name)}
+
+
 def trains_on_perfect_groups(reader: RunReader) -> bool:
     """Whether the run's objective moves the policy where every rollout succeeds; else those are not recorded."""
     options = dict(reader.genesis.get("config", {}).get("objective", {}))
@@ -88,6 +94,9 @@ def tune(
     since: int = 0,
 ) -> dict[str, Any]:
     """The best member of a family for a metric, for each noise, in plain values.
+
+    One Λ and one scatter are taken for all prompts. `scored_terms` does without that, and chooses worse from the scores
+    of a run's few groups (docs/results.md, *measured*).
 
     Args:
         metric_name: `log p` or `pass@k`.
@@ -117,6 +126,7 @@ def tune(
             {"successes": s.successes, "failures": s.failures, "groups": n}
             for s, n in sorted(counts.items(), key=lambda item: (item[0].successes, item[0].failures))
         ],
+        "beside": terms_beside(reader),
         "best": [best_for(counts, of, family, size, noise) for noise in tried],
     }
 
@@ -190,6 +200,10 @@ def tune_text(facts: Mapping[str, Any]) -> str:
         "gain: improvement per step, relative to the best possible weights by number of successes.",
         "noise: variance of the score of a success over the squared gradient of its log-odds; "
         + ("this run did not record it, --noise sets it." if facts["measured"] is None else "measured in this run."),
+        *(
+            f"left out: {name} = {value:g}, which moved the policy of this run beside its objective."
+            for name, value in facts["beside"].items()
+        ),
     ]
     if len(facts["best"]) == 1:
         options = f"objective=rl2ml objective.family={facts['family']} "
