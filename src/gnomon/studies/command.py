@@ -12,6 +12,7 @@ from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.listing import LIBRARY
 from gnomon.studies.outcome import Outcome, cells_of, measured_of, outcome, result_of, write_result
 from gnomon.studies.page import write_page
+from gnomon.studies.rates import chosen_rates, rate_cells
 from gnomon.studies.runs import Interrupted, run_cells
 from gnomon.studies.statistics import POWER, Conclusion, detectable
 
@@ -65,6 +66,10 @@ def carried_out(folder: StudyFolder, jobs: int | None, again: str) -> Outcome | 
 def looked(folder: StudyFolder, jobs: int) -> Outcome:
     """Run up to each look, and stop at the first that decides the study."""
     study = folder.study
+    if trials := rate_cells(study):
+        run_cells(folder, trials, jobs, Progress(folder, trials, jobs))
+        for arm, rate in chosen_rates(folder).items():
+            say(f"learning rate of {arm}: {rate:g}")
     for count in study.looks or [len(study.seeds)]:
         seeds = study.seeds[:count]
         run_cells(folder, cells_of(study, seeds), jobs, Progress(folder, cells_of(study, study.seeds), jobs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import importlib.util
@@ -21,6 +22,8 @@ from gnomon.studies.statistics import ALPHA
 
 __all__ = ["Arm", "Claim", "Study", "load", "numbers_of", "sha256"]
 
+TRIAL_TASKS = 1_000_003
+"""Seed of the tasks on which learning rates are tried."""
 CHECKS = [check_env_config, check_policy_config]
 Settings = Mapping[str, object]
 Numbers = Callable[[int], Mapping[str, float]]
@@ -60,6 +63,9 @@ class Study:
         measures: by name; `final` is the held-out pass@1.
         claims: what decides; all must pass.
         prediction: chance of PASS, FAIL and INCONCLUSIVE as the author sees it, adding up to 1.
+        rates: learning rates to try in every arm before its runs; the best by held-out pass@1 becomes the arm's own.
+        rate_seeds: seeds of these trials. They share none with `seeds`, and their tasks differ where the environment
+            has an option `seed`.
         crashed: value of each measure where a run crashed. A claim without one that needs it is INCONCLUSIVE.
         looks: numbers of seeds after which the study may stop; each look takes an equal share of the error.
         exact: the numbers have no scatter, so that a claim holds or not; one seed will do.
@@ -75,6 +81,8 @@ class Study:
     measures: Mapping[str, Measure] = field(default_factory=lambda: {"final": final})
     claims: Sequence[Claim]
     prediction: Mapping[str, float]
+    rates: Sequence[float] = ()
+    rate_seeds: Sequence[int] = (101, 102, 103)
     crashed: Mapping[str, float] = field(default_factory=lambda: {"final": 0.0})
     looks: Sequence[int] = ()
     exact: bool = False
@@ -89,15 +97,25 @@ class Study:
         """Error rate of one claim at one look."""
         return self.alpha / len(self.claims) / max(1, len(self.looks))
 
-    def config(self, arm: str, seed: int) -> RunConfig:
-        """The configuration of one run. Raises: ConfigErrors with every wrong setting."""
+    def config(self, arm: str, seed: int, rate: float | None = None, *, trial: bool = False) -> RunConfig:
+        """The configuration of one run.
+
+        Args: rate: learning rate; None leaves it as it is; trial: the run is one of those that choose the rate.
+        Raises: ConfigErrors with every wrong setting.
+        """
         own = self.arms[arm]
         assert isinstance(own, Mapping)
         values: dict[str, Any] = {}
         for key, value in {**self.settings, **own, "seed": seed}.items():
             put(values, SHORT.get(key, key), value)
+        if rate is not None:
+            put(values, "optim.lr", rate)
         base = recipe(Path(self.base)) if self.base.endswith(".toml") else Source({"env": {"type": self.base}}, {})
-        return resolve([base, Source(values, dict.fromkeys(leaves(values), f"arm {arm!r} of the study"))], CHECKS)[0]
+        layers = [base, Source(values, dict.fromkeys(leaves(values), f"arm {arm!r} of the study"))]
+        if trial:
+            with contextlib.suppress(ConfigErrors):  # An environment without this option.
+                return resolve([*layers, Source({"env": {"seed": TRIAL_TASKS}}, {"env.seed": "the trials"})], CHECKS)[0]
+        return resolve(layers, CHECKS)[0]
 
 
 def load(path: Path) -> Study:
@@ -162,6 +180,12 @@ def checks(study: Study) -> list[tuple[bool, str, str, str]]:
     return [
         *unknown,
         (not study.arms, "the study has no arms", "", 'arms={"grpo": {"objective": "grpo"}, …}'),
+        (
+            bool(study.rates) and not set(study.seeds).isdisjoint(study.rate_seeds),
+            "learning rates are chosen on seeds that decide the study",
+            "an arm would win by the luck of its sweep",
+            "rate_seeds=(101, 102, 103)",
+        ),
         (not study.claims, "the study claims nothing", "", 'claims=[Claim(measure="final", arm=…, than=…)]'),
         (len(set(study.seeds)) < len(study.seeds), "a seed is named twice", "seeds are the units", "seeds=range(8)"),
         (

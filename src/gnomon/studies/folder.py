@@ -16,6 +16,7 @@ from gnomon.errors import RunError
 from gnomon.store import RunReader, RunStatus, verify
 from gnomon.store.layout import JOURNAL
 from gnomon.studies.design import Study, load, sha256
+from gnomon.studies.measures import Measure
 
 __all__ = ["Cell", "StudyFolder"]
 
@@ -26,9 +27,16 @@ class Cell:
 
     arm: str
     seed: int
+    rate: float | None = None
+    """The learning rate that is tried; None for a run that decides the study."""
 
     def __str__(self) -> str:
-        return f"{self.arm}/{self.seed}"
+        return f"{self.arm}/{self.seed}" if self.rate is None else f"{self.arm} at {self.rate:g}/{self.seed}"
+
+    @property
+    def stem(self) -> str:
+        """Of the names of its files."""
+        return f"{self.arm}-{self.seed}" if self.rate is None else f"{self.arm}-{self.rate:g}-{self.seed}"
 
 
 class StudyFolder:
@@ -87,19 +95,21 @@ class StudyFolder:
 
     def run(self, cell: Cell) -> Path:
         """The folder of a run."""
+        if cell.rate is not None:
+            return self.folder / "rates" / cell.arm / f"{cell.rate:g}" / str(cell.seed)
         return self.folder / "runs" / cell.arm / str(cell.seed)
 
     def numbers(self, cell: Cell) -> Path:
         """What the function of an arm returned."""
-        return self.folder / "numbers" / f"{cell.arm}-{cell.seed}.json"
+        return self.folder / "numbers" / f"{cell.stem}.json"
 
     def crash(self, cell: Cell) -> Path:
         """Why a run ended without a result."""
-        return self.folder / "crashes" / f"{cell.arm}-{cell.seed}.txt"
+        return self.folder / "crashes" / f"{cell.stem}.txt"
 
     def log(self, cell: Cell) -> Path:
         """What a run printed."""
-        return self.folder / "logs" / f"{cell.arm}-{cell.seed}.txt"
+        return self.folder / "logs" / f"{cell.stem}.txt"
 
     def done(self, cell: Cell) -> bool:
         """Whether there is nothing left to run."""
@@ -119,8 +129,12 @@ class StudyFolder:
             return dict(json.loads(self.numbers(cell).read_text()))
         if self.crash(cell).exists():
             return None
+        return {name: self.read(cell, measure) for name, measure in self.study.measures.items()}
+
+    def read(self, cell: Cell, measure: Measure) -> float:
+        """One measure of a run. Raises: what the measure raises."""
         with RunReader(self.run(cell)) as reader:
-            return {name: float(measure(reader)) for name, measure in self.study.measures.items()}
+            return float(measure(reader))
 
     def problems(self) -> Iterator[RunError]:
         """What was changed after the fact, in the registered file, the runs, or the result."""
@@ -128,7 +142,7 @@ class StudyFolder:
             self.require_unchanged()
         except RunError as error:
             yield error
-        for run in sorted((self.folder / "runs").glob("*/*/")):
+        for run in sorted([*(self.folder / "runs").glob("*/*/"), *(self.folder / "rates").glob("*/*/*/")]):
             yield from verify(run).problems
             with RunReader(run) as reader:
                 if reader.genesis.get("study") != self.hash:

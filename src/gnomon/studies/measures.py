@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gnomon.store import RunReader
 
-__all__ = ["Measure", "final", "final_length", "gain", "last_steps", "metric", "pass_at"]
+__all__ = ["Measure", "at_step", "at_tokens", "final", "final_length", "gain", "last_steps", "metric", "pass_at"]
 
 Measure = Callable[[RunReader], float]
 
@@ -33,6 +34,43 @@ def final_length(reader: RunReader) -> float:
     """Mean tokens of a held-out reply after training."""
     assert reader.held_out is not None
     return float(reader.held_out["length"])
+
+
+def at_tokens(count: int) -> Measure:
+    """Held-out pass@1 when so many tokens had been sampled for training, for a budget of equal tokens.
+
+    Between two evaluations it is the straight line between them.
+    Raises: ValueError for a run that sampled fewer.
+    """
+
+    def measure(reader: RunReader) -> float:
+        spent = [0.0, *itertools.accumulate(float(step["metrics"]["tokens"]) for step in reader.metrics())]
+        known = [(spent[step], value) for step, value in curve(reader)]
+        for (before, low), (after, high) in itertools.pairwise(known):
+            if before <= count <= after:
+                return low + (high - low) * (count - before) / (after - before)
+        raise ValueError(f"the run sampled {spent[-1]:.0f} tokens, fewer than {count}")
+
+    return measure
+
+
+def at_step(step: int) -> Measure:
+    """Held-out pass@1 after so many steps, for a budget of equal updates. Raises: ValueError where none was taken."""
+
+    def measure(reader: RunReader) -> float:
+        found = dict(curve(reader))
+        if step not in found:
+            raise ValueError(f"pass@1 was not measured after {step} steps, but after {', '.join(map(str, found))}")
+        return found[step]
+
+    return measure
+
+
+def curve(reader: RunReader) -> list[tuple[int, float]]:
+    """Steps taken and held-out pass@1, of every evaluation in order."""
+    assert reader.baseline is not None
+    later = [(record.step, pass_at_1(record.body)) for record in reader.records(kind="evaluation")]
+    return [(0, pass_at_1(reader.baseline)), *((step, value) for step, value in later if step is not None)]
 
 
 def gain(reader: RunReader) -> float:

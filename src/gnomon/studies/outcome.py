@@ -11,6 +11,7 @@ from typing import Any
 from gnomon.errors import RunError
 from gnomon.studies.design import Claim, Study
 from gnomon.studies.folder import Cell, StudyFolder
+from gnomon.studies.rates import chosen_rates
 from gnomon.studies.statistics import Conclusion, Estimate, estimate, judge_above, judge_within
 
 __all__ = ["Decided", "Outcome", "brier", "decided", "outcome", "result_of", "write_result"]
@@ -150,6 +151,8 @@ def result_of(folder: StudyFolder, found: Outcome) -> dict[str, Any]:
             for arm, of_arm in found.measured.items()
         },
     }
+    if study.rates:
+        result["rates"] = dict(chosen_rates(folder))
     return dict(plain(result))
 
 

@@ -45,6 +45,7 @@ def page_text(study: Study, result: Mapping[str, Any], stem: str = "claim") -> s
         *(exact_rows(result["claims"]) if study.exact else rows(result["claims"])),
         "",
         scatter(study),
+        *(["", rates(study, result["rates"])] if "rates" in result else []),
         "",
         f"{predicted(study)}. Brier score {result['brier']:.3f} (0 is best, 2 worst).",
         "",
@@ -56,6 +57,13 @@ def page_text(study: Study, result: Mapping[str, Any], stem: str = "claim") -> s
 
 def predicted(study: Study) -> str:
     return f"Predicted: {', '.join(f'{key} {value:g}' for key, value in study.prediction.items())}"
+
+
+def rates(study: Study, found: Mapping[str, float]) -> str:
+    """Which learning rate every arm had, and how it came by it."""
+    each = ", ".join(f"{arm} {rate:g}" for arm, rate in found.items())
+    tried = ", ".join(f"{rate:g}" for rate in study.rates)
+    return f"Learning rates: {each}; the best of {tried} for each arm on seeds {', '.join(map(str, study.rate_seeds))}."
 
 
 def scatter(study: Study) -> str:

@@ -22,6 +22,7 @@ from gnomon.errors import GnomonError
 from gnomon.store.layout import JOURNAL
 from gnomon.studies.design import load, numbers_of
 from gnomon.studies.folder import Cell, StudyFolder
+from gnomon.studies.rates import chosen_rate
 
 __all__ = ["Interrupted", "run_cells"]
 
@@ -138,4 +139,6 @@ def made(folder: StudyFolder, cell: Cell) -> None:
         resume(run, Silent()).close()
     else:
         shutil.rmtree(run, ignore_errors=True)  # A run that was killed before it was one.
-        start(run, study.config(cell.arm, cell.seed), Silent(), genesis={"study": folder.hash}).close()
+        rate = cell.rate or (chosen_rate(folder, cell.arm) if study.rates else None)
+        config = study.config(cell.arm, cell.seed, rate, trial=cell.rate is not None)
+        start(run, config, Silent(), genesis={"study": folder.hash}).close()
