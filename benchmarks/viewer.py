@@ -328,6 +328,7 @@ def pictured(a: Path, b: Path, out: Path) -> None:
         "run": (one, False), "run-dark": (one, True), "step": (f"{one}step/{step}", False),
         "group": (f"{one}group/{step}:{task}", False),
         "rollout": (f"{one}rollout/{step}:{task}:{rows[0].sample}", False),
+        "rollout-entropy": (f"{one}rollout/{step}:{task}:{rows[0].sample}?channel=entropy", False),
         "rollout-dark": (f"{one}rollout/{step}:{task}:{rows[0].sample}?channel=origin", True),
         "search": (f"{one}search?text=answer&status=wrong", False), "compare": (f"/compare?{two}", False),
     }  # fmt: skip
