@@ -1,8 +1,8 @@
 """What `gnomon plan` says beside what a run needs: python benchmarks/plan.py
 
-Random models, so no download. Every reply has the same length and the reward is the toss of a coin, so every group
-trains. Each run is a process of its own; its peak is the largest resident memory, its time the median of its steps
-after the first.
+Random models, so no download. The reward is the toss of a coin, so every group trains. The plan is made for the lengths
+that the run has recorded. Each run is a process of its own; its peak is the largest resident memory, its time the
+median of its steps after the first, in processor time of one thread, so that other work on the machine counts little.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from gnomon.envs.char_count import CharCount
 from gnomon.types import Part, Status, Task, Verdict
 
-STEPS = 4
+STEPS = 3
 ACCEPTED = ["correctness.own_solution", "exploit.empty_reply", "exploit.empty_slot"]
 """What the audit finds about a reward by chance."""
 
@@ -97,7 +97,7 @@ def measured(words: Sequence[str], run: Path) -> tuple[float, float]:
     subprocess.run([sys.executable, "-m", "gnomon", "train", *words, f"run={run}"], check=True, capture_output=True)
     with RunReader(run) as reader:
         rows = reader.timings()
-    return max(row["peak_bytes"] for row in rows), statistics.median(row["training"] for row in rows[1:])
+    return max(row["peak_bytes"] for row in rows), statistics.median(row["cpu_seconds"] for row in rows[1:])
 
 
 def main() -> None:
@@ -110,9 +110,10 @@ def main() -> None:
             pair = PAIRS[name]
             recipe = [f"{__file__}:Coin", f"policy={folder(pair.model, Path(scratch))}", *pair.settings]
             recipe += [f"steps={STEPS}", "eval.tasks=4", "rollout.stop=[]", f"audit.acknowledge={json.dumps(ACCEPTED)}"]
-            command = [sys.executable, "-m", "gnomon", "plan", *recipe, "--json"]
+            run = Path(scratch) / f"run{place}"
+            peak, seconds = measured(recipe, run)
+            command = [sys.executable, "-m", "gnomon", "plan", str(run), "--json"]
             plan = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            peak, seconds = measured(recipe, Path(scratch) / f"run{place}")
             print(
                 f"{name:34} {plan['peak'] / 2**30:6.2f} of {peak / 2**30:6.2f} {plan['peak'] / peak - 1:+7.0%}"
                 f" {plan['step_seconds']:7.2f} of {seconds:6.2f} {plan['step_seconds'] / seconds - 1:+7.0%}",

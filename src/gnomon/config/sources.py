@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Source:
 def load(path: Path) -> Source:
     """A TOML recipe as a source. Raises: ConfigErrors when the file is missing or no TOML."""
     try:
-        text = path.read_text("utf-8")
+        text = found(path).read_text("utf-8")
         values = tomllib.loads(text)
     except OSError as error:
         problem = ConfigError("E001", "the recipe cannot be read", where=str(path), why=str(error.strerror))
@@ -49,6 +50,12 @@ def load(path: Path) -> Source:
             [ConfigError("E002", "the recipe is not valid TOML", where=str(path), why=str(error))]
         ) from error
     return Source(values, {key: f"{path}, line {line_of(text, key)}" for key in leaves(values)})
+
+
+def found(path: Path) -> Path:
+    """The recipe itself, or the one of this name that ships."""
+    shipped = Path(str(files("gnomon.recipes").joinpath(path.name)))
+    return shipped if path.parent == Path() and not path.exists() and shipped.is_file() else path
 
 
 def recorded(path: Path) -> Source:

@@ -55,6 +55,9 @@ class Dataset(SingleTurn):
     """Marker such as `####`. The reference answer is the text after its last occurrence in the column."""
     verifier: str = "text"
     """Name of a module of `gnomon.verifiers`, or `package.module:Class`."""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 that the rows of a hub data set must have, by option: `path`, `test`. A run on a hub data set records
+    them in its manifest, under `data`. Empty accepts any rows."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the verifier."""
     rows: tuple[int, ...] = ()
@@ -99,6 +102,8 @@ class Dataset(SingleTurn):
         if split not in SPLITS:
             raise ValueError(f"split is {split!r}; it must be one of {SPLITS}")
         judge_of(self)
+        if self.sha256:
+            refuse_other_rows(self)
         stamps = [stamp(path) for path in (self.path, self.test, self.ranked) if is_file(path)]
         return rows_of(self, split, tuple(stamps))
 
@@ -207,6 +212,18 @@ def divided(env: Dataset) -> dict[str, Placed]:
         asked = messages_of(env.column(row, env.prompt, place))
         found[stated or split_of(identity(question(asked)))].append((place, row))
     return found
+
+
+def refuse_other_rows(env: Dataset) -> None:
+    """Raises: ConfigError E164 for rows whose hash is not that of `sha256`."""
+    for option, known in env.sha256.items():
+        found = content_hash(env.rows_of(env.test if option == "test" else env.train))
+        if found != known:
+            raise ConfigError(
+                "E164", f"the rows of {option} are not those that env.sha256 names", where=env.path,
+                why=f"their SHA-256 is {found}",
+                fix="set env.revision to the commit that had these rows, or change env.sha256",
+            )  # fmt: skip
 
 
 def refuse_without(env: Dataset, rows: Placed) -> None:

@@ -85,12 +85,19 @@ def hub(name: str, split: str, config: str, revision: str) -> tuple[Row, ...]:
     try:
         found = datasets.load_dataset(name, config or None, revision=revision or None)
     except Exception as error:  # loaders, downloads and formats raise many types
-        fix = "give a .jsonl or .parquet file, a folder in the hub's format, or owner/name of a hub data set"
-        raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", fix) from error
+        raise unreadable(name, f"{type(error).__name__}: {str(error)[:300]}", other_source(name)) from error
     wanted = split or ("train" if "train" in found or len(found) != 1 else next(iter(found)))
     if wanted not in found:
         raise unreadable(name, f"it has no split {wanted!r}", f"one of {', '.join(map(str, found))}")
     return tuple(dict(row) for row in found[wanted])
+
+
+def other_source(name: str) -> str:
+    """What to do about a data set that cannot be read."""
+    if Path(name).is_dir() or name.count("/") != 1:
+        return "give a .jsonl or .parquet file, a folder in the hub's format, or owner/name of a hub data set"
+    folder = f"data/{name.rpartition('/')[2]}"
+    return f"where there is a hub: hf download --repo-type dataset {name} --local-dir {folder}; then env.path={folder}"
 
 
 def content_hash(rows: Iterable[Row]) -> str:

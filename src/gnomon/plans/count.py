@@ -15,6 +15,9 @@ from gnomon.plans.devices import Device
 
 __all__ = ["Count"]
 
+FUNCTIONS = ("exp", "log", "softmax", "tanh", "sigmoid", "silu", "gelu", "sin", "cos", "pow", "erf")
+"""Parts of the names of operations that compute a function of every number."""
+
 
 class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context that counts what the operations inside it would need on a device.
@@ -55,7 +58,9 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _cost(self, function: Any, args: Any, kwargs: Any, made: Sequence[Tensor], out: Any) -> float:
         moved = sum(tensor.numel() * tensor.itemsize for tensor in [*tensors((args, kwargs)), *made])
-        found = moved / self.device.bandwidth
+        found = self.device.moving(moved)
+        if any(word in function._schema.name for word in FUNCTIONS):
+            found += sum(tensor.numel() for tensor in made) * self.device.per_function
         flops: Callable[..., int] | None = flop_registry.get(function.overloadpacket)
         if flops is None:
             return found

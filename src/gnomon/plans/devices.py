@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 import torch
@@ -39,7 +41,12 @@ class Device:
     flops: Mapping[str, float]
     """Floating-point operations per second of matrix products, by dtype; what is reached, not what is printed."""
     bandwidth: float
-    """Bytes per second."""
+    """Bytes per second, of tensors that fit no cache."""
+    traffic: tuple[tuple[float, float], ...] = ()
+    """Bytes of an operation, and bytes per second of operations of that size, in rising order; empty where all move
+    `bandwidth`. Caches make small ones faster; fresh pages make large ones slower."""
+    per_function: float = 0.0
+    """Seconds of one number of a function such as the exponential, beside those of its bytes."""
     per_operation: float
     """Seconds of an operation on empty tensors."""
     program: float
@@ -50,6 +57,13 @@ class Device:
     """Seconds of the engine's work for one token beside tensor operations."""
     measured: bool
     """Whether the figures were measured here; otherwise they are a data sheet's, with assumptions."""
+
+    def moving(self, size: float) -> float:
+        """Seconds in which an operation reads and writes so many bytes."""
+        if not self.traffic:
+            return size / self.bandwidth
+        sizes, rates = zip(*self.traffic, strict=True)
+        return size / float(np.exp(np.interp(math.log(max(size, 1.0)), np.log(sizes), np.log(rates))))
 
     def rate(self, dtype: torch.dtype) -> float:
         """Floating-point operations per second."""
@@ -115,7 +129,9 @@ def this_cpu(program: float) -> Device:
         name="cpu",
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         flops={name: product_rate(getattr(torch, name)) for name in ("float32", "bfloat16")},
-        bandwidth=copy_rate(),
+        bandwidth=sum_rate(NUMBERS[-2]),
+        traffic=tuple((12.0 * count, sum_rate(count)) for count in NUMBERS),
+        per_function=function_seconds(),
         per_operation=0.0,
         program=program,
         per_noise=noise_seconds(),
@@ -125,13 +141,17 @@ def this_cpu(program: float) -> Device:
 
 
 def fastest(work: Callable[[], object], repetitions: int = 3) -> float:
-    """Seconds of the fastest of a few repetitions, after one that is not counted."""
+    """Seconds of the fastest of a few repetitions, after one that is not counted.
+
+    With one thread they are processor time, so that other work on the machine counts little.
+    """
+    clock = process_time if torch.get_num_threads() == 1 else perf_counter
     work()
     found = []
     for _ in range(repetitions):
-        began = perf_counter()
+        began = clock()
         work()
-        found.append(perf_counter() - began)
+        found.append(clock() - began)
     return min(found)
 
 
@@ -142,10 +162,20 @@ def product_rate(dtype: torch.dtype) -> float:
     return 2 * rows * size * size / fastest(lambda: left @ right)
 
 
-def copy_rate() -> float:
-    """Bytes per second of a sum of two tensors that fit no cache."""
-    one, other = torch.ones(2**22), torch.ones(2**22)
-    return 3 * one.nbytes / fastest(lambda: one + other)
+NUMBERS = (2**14, 2**18, 2**20, 2**22, 2**24)
+"""Sizes of the measured tensors."""
+
+
+def sum_rate(count: int) -> float:
+    """Bytes per second of the sum of two tensors of so many numbers."""
+    one, other, times = torch.ones(count), torch.ones(count), max(1, 2**20 // count)
+    return 12 * count * times / fastest(lambda: deque((one + other for _ in range(times)), maxlen=0))
+
+
+def function_seconds() -> float:
+    """Seconds of the exponential of one number, more than those of its sum with another."""
+    values = torch.ones(2**18)
+    return max(0.0, fastest(values.exp) - fastest(lambda: values + values)) / len(values)
 
 
 def noise_seconds() -> float:

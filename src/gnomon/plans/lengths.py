@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gnomon.config import RunConfig
 from gnomon.errors import ConfigError
 from gnomon.launch.find import make_env
-from gnomon.models.folder import config_folder
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.plans.shapes import described
 from gnomon.rendering import choose, joined
 from gnomon.store import RunReader
 from gnomon.training.loop import first
@@ -43,7 +43,7 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
     if prompt is not None:
         train, test = (prompt,) * config.rollout.prompts, (prompt,) * config.eval.tasks
         return Lengths(prompts=train, reply=reply, held_out=test)
-    folder, env = config_folder(config.policy.path), make_env(config.env)
+    folder, env = described(config.policy.path), make_env(config.env)
     if not (folder / "tokenizer.json").is_file():
         raise ConfigError(
             "E074", "the model folder has no tokenizer.json, so the length of a prompt is not known",

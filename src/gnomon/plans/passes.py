@@ -46,6 +46,7 @@ class Cost:
 def meta_policy(folder: Path, precision: Precision, adapter: Adapter | None = None, layers: int = 0) -> Policy:
     """A policy without numbers, from the `config.json` of a folder alone. Args: layers: 0 for all."""
     config = configuration(folder)
+    config.pad_token_id = None  # Else transformers reads the tokens, to warn of padding.
     if layers:
         config.num_hidden_layers = layers
         if getattr(config, "layer_types", None):

@@ -13,7 +13,6 @@ from gnomon.config import RunConfig
 from gnomon.launch.makers.engine import apart, engine_dtype
 from gnomon.launch.makers.objective import full_kl, make_objective
 from gnomon.launch.makers.policy import make_adapter, make_precision
-from gnomon.models.folder import config_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.objectives import Need
@@ -21,11 +20,14 @@ from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GIB, Device
 from gnomon.plans.lengths import Lengths
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
+from gnomon.plans.shapes import described
 
 __all__ = ["Plan", "planned"]
 
 ADAM_PASSES = 11
 """How often an optimiser step reads or writes as many bytes as the gradient has: AdamW 7, clipping 3, zeroing 1."""
+PER_ROLLOUT = 1e-3
+"""Seconds in which a rollout is rendered, sent to a worker, encoded and stored; measured with the shipped policy."""
 VLLM_SPARE = 2 * GIB
 """Memory of vLLM beside weights, keys and values. Assumed."""
 
@@ -95,7 +97,7 @@ class Plan:
 
 def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     """The plan of a run, from its settings and the `config.json` of its model."""
-    folder = config_folder(config.policy.path)
+    folder = described(config.policy.path)
     sampling_precision = Precision.only(getattr(torch, engine_dtype(config)))
 
     def trainable(layers: int) -> Policy:
@@ -120,6 +122,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         "sampling": sampling.seconds,
         "training": lengths.trained * updates * train.seconds,
         "optimiser": config.optim.updates * ADAM_PASSES * masters / device.bandwidth,
+        "records": len(sequences) * PER_ROLLOUT,
         "weights to the engine": 2 * masters / device.bandwidth
         + 2 * trained_model.cost(lambda policy: probing(policy, device)).seconds,
     }

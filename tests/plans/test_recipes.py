@@ -1,0 +1,76 @@
+"""The recipes that ship: valid settings, described models, and what to do where there is no hub."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import torch
+
+from gnomon.config import load, resolve
+from gnomon.envs import Dataset
+from gnomon.envs.countdown_rows import CountdownRows
+from gnomon.envs.rows import content_hash, other_source
+from gnomon.errors import ConfigError, ModelError
+from gnomon.launch.find import env_class
+from gnomon.models.precision import Precision
+from gnomon.plans.passes import meta_policy
+from gnomon.plans.shapes import described
+from gnomon.types import Status
+
+RECIPES = sorted(path.name for path in Path(str(files("gnomon.recipes"))).glob("*.toml"))
+SIZES = {"Qwen3-0.6B": 0.596e9, "Qwen2.5-1.5B": 1.544e9, "Qwen2.5-3B": 3.086e9, "Qwen3-30B-A3B": 30.53e9}
+"""Parameters, as published."""
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_valid_and_its_model_is_described(name: str) -> None:
+    config, _ = resolve([load(Path(name))])
+    kind = env_class(config.env.type)
+    assert kind(**config.env.options)
+    assert (described(config.policy.path) / "config.json").is_file()
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_described_model_has_its_parameters(name: str) -> None:
+    model = meta_policy(described(f"models/{name}"), Precision.only(torch.bfloat16)).model
+    assert sum(value.numel() for value in model.parameters()) == pytest.approx(SIZES[name], rel=1e-3)
+
+
+def test_a_model_that_is_not_described_is_refused() -> None:
+    with pytest.raises(ModelError, match="E301"):
+        described("models/Unknown-1B")
+
+
+def test_without_a_hub_the_fix_is_a_download() -> None:
+    fix = "hf download --repo-type dataset openai/gsm8k --local-dir data/gsm8k; then env.path=data/gsm8k"
+    assert fix in other_source("openai/gsm8k")
+    assert "hf download" not in other_source("no/such/folder")
+
+
+def test_other_rows_than_those_that_were_recorded_are_refused(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{n} + 1", "answer": str(n + 1)} for n in range(40)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    known = content_hash(rows)
+    assert len(Dataset(path=str(path), sha256={"path": known}).tasks("train"))
+    with pytest.raises(ConfigError, match=f"E164(.|\n)*{known}"):
+        Dataset(path=str(path), sha256={"path": "0" * 64}).tasks("train")
+
+
+def test_countdown_rows_are_judged_by_any_expression(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"nums": [n, 3, 2], "target": n + 6} for n in range(5, 60)]
+    again = [{"nums": [2, n, 3], "target": n + 6} for n in range(5, 60)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows + again))
+    env = CountdownRows(path=str(path))
+    train, test = ({task.id for task in env.tasks(split)} for split in ("train", "test"))
+    assert len(train) + len(test) == 55 and not train & test, "the order of the numbers makes no other task"
+    task = env.tasks("test")[0]
+    last = task.answer - 6
+    assert env.verify(task, f"<answer>{last} + 2 * 3</answer>").correct
+    assert env.verify(task, f"<answer>(3 * 2) + {last}</answer>").correct
+    for wrong in (f"{last} + 6", f"{last} + 2 + 3", "2 * 3"):
+        assert env.verify(task, f"<answer>{wrong}</answer>").status is Status.WRONG
