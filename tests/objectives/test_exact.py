@@ -73,6 +73,7 @@ MEAN_OF_OWN_TOKENS = ("grpo", "gpg", "grpo_sample_std", "gspo", "gspo_token", "g
 MEAN_OF_ALL_TOKENS = (
     "bapo",
     "dapo",
+    "gdpo",
     "lite_ppo",
     "gppo",
     "magistral",
@@ -105,6 +106,12 @@ BENT = {
     "gepo": {2: 0.950039, 3: 0.950323, 4: 0.948853},
     "real": {2: 0.923796, 3: 0.935285, 4: 0.943407},
     "clip_cov": {2: 0.99664, 3: 0.998865, 4: 0.999018},
+    "entropy_mask": {2: 0.401932, 3: 0.873647, 4: 0.872517},
+    "rl_zvp": {2: 0.996743, 3: 0.998524, 4: 0.999166},
+    "online_cpo": dict.fromkeys((2, 3, 4), 0.999997),
+    "online_orpo": dict.fromkeys((2, 3, 4), 0.990306),
+    "vc_ppo": dict.fromkeys((2, 3, 4), 0.998099),
+    "vapo": dict.fromkeys((2, 3, 4), 0.802419),
     "rft": {2: 0.996187, 3: 0.998163, 4: 0.998932},
 }
 """Rows that do not climb the expected reward, or not it alone, with the cosine of the two in this world, by group.
