@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test quick test-all check docs format kill bench programs clean
+.PHONY: demo test quick test-all check docs format kill bench gpu programs clean
 
 demo: $(STAMP)
 	@rm -rf runs/demo
@@ -47,6 +47,10 @@ kill: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/pip install -c constraints.txt -e ".[bench]"
 	$(BIN)/python benchmarks/against_trl.py
+
+# Everything that needs a GPU; without one it prints what it would do.
+gpu: $(STAMP)
+	$(BIN)/python benchmarks/gpu.py
 
 # Untrusted code is run in sandboxes that bubblewrap builds, the terminal's tests drive bc and vim, the viewer's chromium.
 PROGRAMS := bwrap bc vim chromium
