@@ -124,6 +124,7 @@ def resume(
     ranks: Annotated[
         int | None, typer.Option(min=1, help="Learner processes, in the place of ranks in the recipe.")
     ] = None,
+    learner: Annotated[str, typer.Option(help="local, or the address of a learner's server.")] = "",
     observe: Observe = None,
 ) -> None:
     """Continue a run that was stopped or killed. It ends with the same bytes."""
@@ -139,7 +140,9 @@ def resume(
     passed = passed_parts(observers=observe or ())
     config, _ = resolve([recorded(folder / "recipe.toml")])
     with Display(config) as display:
-        reader = go_on(folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks)
+        reader = go_on(
+            folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks, learner=learner
+        )
     with reader:
         facts, text = summarised(reader)
     say(text)
@@ -501,6 +504,29 @@ def serve(
         server.forever()
     finally:
         server.close()
+
+
+@app.command("serve-learner")
+def serve_learner(
+    what: Annotated[str, typer.Argument(help="A recipe, or an environment; as of the runs that it trains for.")],
+    settings: Settings = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 chooses a free one.")] = 8766,
+    host: Annotated[str, typer.Option(help="Address to listen on. Others than 127.0.0.1 need a network you trust.")] = (
+        "127.0.0.1"
+    ),
+) -> None:
+    """Serve a learner over HTTP, for runs with learner=URL. The token is $GNOMON_LEARNER_TOKEN, or a new one."""
+    from gnomon.config import Source, load, overrides, resolve
+    from gnomon.launch.find import check_policy_config
+    from gnomon.launch.learner_server import LearnerServer
+
+    first = load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
+    config, _ = resolve([first, overrides(list(settings or []), 2)], [check_policy_config])
+    server = LearnerServer(config, host=host, port=port, token=os.environ.get("GNOMON_LEARNER_TOKEN", ""))
+    put(f"serving a learner; Ctrl-C stops. For a run: learner={server.url}", flush=True)
+    if "GNOMON_LEARNER_TOKEN" not in os.environ:
+        put(f"export GNOMON_LEARNER_TOKEN={server.token}", flush=True)
+    server.run()
 
 
 @env_app.command("list")

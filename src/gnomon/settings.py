@@ -475,7 +475,8 @@ class Settings(TypedDict, total=False):
     audit: AuditSettings
     engine: str | EngineSettings | Engine
     learner: str | Learner
-    """What trains: `local`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
+    """What trains: `local`, in this process; or the address that `gnomon serve-learner` printed. `object:NAME` was
+    passed to `gnomon.train` as a Python object."""
     prompts: int
     """`rollout.prompts`."""
     group: int

@@ -21,6 +21,7 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     yield from engine(config, origins)
     yield from lag(config, origins)
     yield from ranks(config, origins)
+    yield from served(config, origins)
     if config.objective.type.startswith(OBJECT):
         yield from sizes(config, origins)
         return
@@ -92,7 +93,7 @@ def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     if not config.ranks:
         return
     where, row = origins.get("ranks", "ranks"), config.objective
-    if config.learner != "local":
+    if config.learner.startswith(OBJECT):
         yield ConfigError(
             "E047",
             "ranks cannot be used with a learner that was passed as an object",
@@ -107,6 +108,18 @@ def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             where=where,
             why="a critic is trained in one process only",
             fix="ranks=0, or objective=grpo, which has no critic",
+        )
+
+
+def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """A learner on a server, and an objective that only this process has."""
+    if config.learner.startswith("http") and config.objective.type.startswith(OBJECT):
+        yield ConfigError(
+            "E048",
+            "a learner on a server cannot use an objective that was passed as an object",
+            where=origins.get("learner", "learner"),
+            why="objectives are sent to the server by name",
+            fix="leave out learner, or use an objective of gnomon objective --list",
         )
 
 

@@ -296,8 +296,9 @@ class RunConfig(Section):
     save: Save = Save()
     audit: Audit = Audit()
     engine: Engine = Engine()
-    learner: Annotated[str, Field(pattern="^(local|object:.+)$")] = "local"
-    """What trains: `local`, in this process. `object:NAME` was passed to `gnomon.train` as a Python object."""
+    learner: Annotated[str, Field(pattern="^(local|https?://.+|object:.+)$")] = "local"
+    """What trains: `local`, in this process; or the address that `gnomon serve-learner` printed. `object:NAME` was
+    passed to `gnomon.train` as a Python object."""
 
 
 DEFAULTS: dict[str, Any] = RunConfig().model_dump()

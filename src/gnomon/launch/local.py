@@ -35,6 +35,7 @@ from gnomon.launch.makers import (
     make_workers,
     measured,
 )
+from gnomon.launch.makers.served import make_served
 from gnomon.launch.manifest import changes, manifest, opening
 from gnomon.launch.objects import require_same_object
 from gnomon.launch.passed import NOTHING, Passed, require_passed, source_of
@@ -122,7 +123,9 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
 
 
 def make_trainer(config: RunConfig, row: Objective) -> Learner:
-    """The learner of the settings, in this process or spread over processes of its own."""
+    """The learner of the settings: in this process, spread over processes of its own, or on a server."""
+    if config.learner.startswith("http"):
+        return make_served(config)
     return start_ranks(config, row) if config.ranks else make_learner(config, row)
 
 
@@ -230,13 +233,14 @@ def resume(
     *,
     accept_divergence: bool = False,
     ranks: int | None = None,
+    learner: str = "",
 ) -> RunReader:
     """Go on with a run from its newest good checkpoint.
 
     An exact run must repeat every byte that it recorded after the checkpoint. A run that varies, and any run with
     `accept_divergence`, keeps what it does not repeat as an attempt and goes on.
 
-    Args: ranks: processes of the learner, in the place of those in the recipe.
+    Args: ranks, learner: in the place of those in the recipe: where the learner is does not change the run.
     Raises: RunError E403 for an exact run that does not repeat what it recorded.
     """
     reader, teller = RunReader(folder), Guarded(console)
@@ -244,8 +248,8 @@ def resume(
         teller.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
     config, _ = resolve([recorded(folder / RECIPE)], [check_env_config] if env is None else [])
-    if ranks is not None:
-        config = config.model_copy(update={"ranks": ranks})
+    elsewhere = {"ranks": ranks} if ranks is not None else {}
+    config = config.model_copy(update=elsewhere | ({"learner": learner} if learner else {}))
     require_passed(config, passed, folder)
     if env is None:
         env = make_env(config.env)

@@ -70,10 +70,11 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         del body["rollout"]["entropy"]
     if config.optim.micro_batch == DEFAULTS["optim"]["micro_batch"]:
         del body["optim"]["micro_batch"]
+    body["ranks"] = rank_group(config.ranks)
     if not config.ranks:
         del body["ranks"]
-    elif config.ranks.bit_count() == 1:
-        body["ranks"] = "a power of two"
+    if not config.learner.startswith("object:"):
+        body["learner"] = "local"
     if not config.policy.lora.rank:
         del body["policy"]["lora"]
     body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
@@ -84,6 +85,11 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     if (other := config.players.opponent) not in ("", "past"):
         body["players"]["opponent"] = hashes(model_folder(other))
     return {"config": body, "policy": hashes(model_folder(config.policy.path))}
+
+
+def rank_group(ranks: int) -> int | str:
+    """Numbers of ranks of one group give the same bits."""
+    return "a power of two" if ranks.bit_count() == 1 else ranks
 
 
 def engine_body(config: RunConfig) -> Any:

@@ -1,0 +1,152 @@
+"""A server with one learner: `gnomon serve-learner RECIPE`."""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+from asyncio import get_running_loop
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from secrets import compare_digest, token_urlsafe
+from typing import Any
+
+import torch
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gnomon.config import RunConfig
+from gnomon.errors import ConfigError, GnomonError, ResourceError
+from gnomon.launch.local import make_trainer
+from gnomon.launch.makers import make_objective
+from gnomon.launch.makers.served import TOKEN, of_learner
+from gnomon.learners.base import Learner
+from gnomon.learners.remote import RemoteLearner
+from gnomon.learners.served import SESSION, files_of, in_memory, write_files
+from gnomon.learners.wire import loads, written
+
+__all__ = ["LearnerServer"]
+
+
+class LearnerServer:
+    """Serves one learner at a time. A client that begins takes the place of the one before.
+
+    Args:
+        config: settings of the learner; clients with others are refused.
+        host, port: where it listens; port 0 takes a free one.
+        token: that clients must send; a random one where it is empty.
+    Raises: ConfigError E091 when the port is taken.
+    """
+
+    def __init__(self, config: RunConfig, *, host: str = "127.0.0.1", port: int = 0, token: str = "") -> None:
+        self.config, self.settings, self.token = config, of_learner(config), token or token_urlsafe(16)
+        self._learner: Learner | None = None
+        self._session = 0
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+            self._socket.listen()
+        except OSError as error:
+            self._socket.close()
+            fix = "--port 0 takes a free one"
+            raise ConfigError("E091", f"port {port} is not free", where="--port", why=str(error), fix=fix) from None
+        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
+        self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(config.threads,))
+        """One thread carries out all verbs, one after the other."""
+        routes = [Route("/v1/{verb}", self._answer, methods=["POST"])]
+        settings = uvicorn.Config(Starlette(routes=routes), log_level="warning", access_log=False, lifespan="off")
+        self._server = uvicorn.Server(settings)
+
+    def run(self) -> None:
+        """Serve until the process is interrupted or `stop` is called."""
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._worker.submit(self._drop).result()
+            self._worker.shutdown()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+    async def _answer(self, request: Request) -> Response:
+        sent = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not compare_digest(sent.encode(), self.token.encode()):
+            fix = f"export {TOKEN}=… with the token that the server printed"
+            return refused(ResourceError("E508", "the learner's server refuses the token", fix=fix), 403)
+        body, session, verb = await request.body(), request.headers.get(SESSION, ""), request.path_params["verb"]
+        try:
+            found = await get_running_loop().run_in_executor(self._worker, self._carried_out, verb, session, body)
+        except GnomonError as error:
+            return refused(error, 422)
+        except ValueError as error:
+            return refused(ResourceError("E508", "the learner cannot do this", why=str(error)), 400)
+        return Response(found, media_type="application/octet-stream")
+
+    def _carried_out(self, verb: str, session: str, body: bytes) -> bytes:
+        arguments = loads(body)
+        if verb == "begin":
+            return written(self._begin(*arguments))
+        if self._learner is None or session != str(self._session):
+            why = "another run has begun since, or the server was started again"
+            raise ResourceError("E508", "the server has no learner of this run", why=why, fix="gnomon resume RUN")
+        return written(carried_out(self._learner, verb, arguments))
+
+    def _begin(self, settings: Mapping[str, Any]) -> int:
+        if other := differences(self.settings, settings):
+            raise ConfigError(
+                "E048",
+                "the settings of the run are not those of the learner's server",
+                where="learner",
+                why="; ".join(other),
+                fix="start both from the same recipe and the same policy",
+            )
+        self._drop()
+        config = self.config.model_copy(update={"learner": "local"})
+        self._learner = make_trainer(config, make_objective(config))
+        self._session += 1
+        return self._session
+
+    def _drop(self) -> None:
+        if isinstance(self._learner, RemoteLearner):
+            self._learner.close()
+        self._learner = None
+
+
+def carried_out(learner: Learner, verb: str, arguments: tuple[Any, ...]) -> Any:
+    """What a verb returns. Raises: ValueError for a verb that there is not; what the learner raises."""
+    with tempfile.TemporaryDirectory(prefix="gnomon-learner-") as name:
+        folder = Path(name)
+        match verb:
+            case "score" | "forward_backward" | "optim_step":
+                return getattr(learner, verb)(*arguments)
+            case "publish":
+                return in_memory(learner.publish())
+            case "save_state":
+                learner.save_state(folder)
+                return files_of(folder)
+            case "load_state":
+                write_files(folder, *arguments)
+                return learner.load_state(folder)
+    raise ValueError(f"there is no verb {verb!r}")
+
+
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """The settings that are not equal, each with both values."""
+    found = []
+    for name in sorted({*ours, *theirs}):
+        one, other = ours.get(name), theirs.get(name)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found += [f"{name}.{part}" for part in differences(one, other)]
+        elif one != other:
+            found.append(f"{name} is {json.dumps(one)} on the server and {json.dumps(other)} in the run")
+    return found
+
+
+def refused(error: GnomonError, status: int) -> Response:
+    facts = {"kind": type(error).__name__, "code": error.code, "what": error.what}
+    return JSONResponse(facts | {"where": error.where, "why": error.why, "fix": error.fix}, status)

@@ -1,0 +1,54 @@
+"""The client of a learner that runs on a server, and the settings that client and server must share."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gnomon.config import RunConfig
+from gnomon.errors import ConfigError
+from gnomon.launch.makers.objective import make_objective
+from gnomon.launch.manifest import hashes, rank_group
+from gnomon.learners.base import Named
+from gnomon.learners.served import ServedLearner
+from gnomon.models.folder import model_folder
+
+__all__ = ["TOKEN", "make_served", "named_objective", "of_learner"]
+
+TOKEN = "GNOMON_LEARNER_TOKEN"
+"""Environment variable with the token of the server."""
+
+
+def of_learner(config: RunConfig) -> dict[str, Any]:
+    """What of the settings decides the numbers of a learner."""
+    body = config.model_dump(mode="json")
+    optim = {name: body["optim"][name] for name in ("weight_decay", "max_grad_norm", "micro_batch")}
+    policy = {name: body["policy"][name] for name in ("dtype", "lora")}
+    kept = {name: body[name] for name in ("seed", "threads", "objective", "regularize", "critic")}
+    kept["ranks"] = rank_group(config.ranks)
+    return {**kept, "optim": optim, "policy": {**policy, "files": hashes(model_folder(config.policy.path))}}
+
+
+def named_objective(config: RunConfig) -> Named:
+    """The objective of a run with its KL penalty, by name."""
+    row = make_objective(config)
+    penalty = config.regularize.estimator if row.penalty_weight and config.regularize.kl else ""
+    options = dict(config.objective.options)
+    return Named(name=config.objective.type, options=options, penalty=penalty, penalty_weight=row.penalty_weight)
+
+
+def make_served(config: RunConfig) -> ServedLearner:
+    """The learner of a run whose setting `learner` is the address of a server.
+
+    Raises: ConfigError E048 without a token; as `ServedLearner`.
+    """
+    token = os.environ.get(TOKEN, "")
+    if not token:
+        raise ConfigError(
+            "E048",
+            f"the environment variable {TOKEN} is not set",
+            where=f"learner={config.learner}",
+            why="the server answers only to the token that it printed when it started",
+            fix=f"export {TOKEN}=…",
+        )
+    return ServedLearner(config.learner, token, of_learner(config), named_objective(config))

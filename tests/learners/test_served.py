@@ -1,0 +1,193 @@
+"""A run whose learner is on a server has the bytes of one whose learner is in its process; its messages run no code."""
+
+from __future__ import annotations
+
+import random
+import threading
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from commands import command
+from gnomon.config import RunConfig, Source, overrides, resolve
+from gnomon.errors import ConfigError, ConfigErrors, ResourceError
+from gnomon.launch.learner_server import LearnerServer
+from gnomon.launch.makers.served import TOKEN, make_served, of_learner
+from gnomon.learners.base import Model, Named
+from gnomon.learners.coefficients import Coefficients
+from gnomon.learners.served import write_files
+from gnomon.learners.wire import loads, written
+from gnomon.models.weights import Kind, WeightsRef
+from gnomon.stats import At, Max, Mean, Quantile, Sum
+from gnomon.store import RunReader
+from learners.sequences import made
+
+COMMON = ["budget.steps=3", "eval.tasks=4", "eval.samples=1", "rollout.prompts=3", "rollout.group=4", "save.every=1"]
+RUNS = {
+    "one turn, two updates, KL": ["env=char_count", "regularize.kl=0.01", "optim.epochs=2"],
+    "several turns, GSPO": ["env=calculator", "objective=gspo", "rollout.max_tokens=24"],
+    "two players, lag, entropy term": ["env=nim", "rollout.lag=1", "regularize.entropy=0.01"],
+    "a critic, two processes' worth of micro-batches": ["env=char_count", "objective=ppo", "optim.micro_batch=60"],
+    "an adapter, full KL": [
+        "env=char_count", "policy.lora.rank=1", "regularize.kl=0.1", "regularize.estimator=full"
+    ],
+    "a learner of two processes": ["env=char_count", "ranks=2", "optim.micro_batch=60"],
+}  # fmt: skip
+
+
+def config_of(words: Sequence[str]) -> RunConfig:
+    return resolve([Source({}, {}), overrides([*words, *COMMON])])[0]
+
+
+@contextmanager
+def serving(words: Sequence[str], token: str = "") -> Iterator[LearnerServer]:
+    server = LearnerServer(config_of(words), token=token)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def run(folder: Path, words: Sequence[str], *more: str, token: str = "") -> RunReader:
+    env = words[0].removeprefix("env=")
+    done = command("train", env, *words[1:], *COMMON, *more, f"run={folder}", env={TOKEN: token})
+    assert done.returncode == 0, done.stderr
+    return RunReader(folder)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_has_the_same_bytes_as_in_its_process(tmp_path, name):
+    """Fingerprint, tier and checkpoint; the server's own process keeps one learner."""
+    with run(tmp_path / "here", RUNS[name]) as here, serving(RUNS[name]) as server:
+        with run(tmp_path / "there", RUNS[name], f"learner={server.url}", token=server.token) as there:
+            assert here.fingerprint == there.fingerprint and there.complete
+            assert here.manifest["tier"] == there.manifest["tier"]
+        states = [sorted((tmp_path / side / "checkpoints" / "000003").rglob("*")) for side in ("here", "there")]
+        assert [path.name for path in states[0]] == [path.name for path in states[1]]
+        for one, other in zip(*states, strict=True):
+            assert one.suffix != ".safetensors" or one.read_bytes() == other.read_bytes()
+
+
+def test_a_run_goes_on_when_its_server_is_another_one_or_none(tmp_path):
+    """One step with each of two servers, the last one in the run's own process."""
+    words, there = RUNS["one turn, two updates, KL"], str(tmp_path / "there")
+    train = ["train", "char_count", *words[1:], *COMMON, "budget.seconds=0.001", f"run={there}"]
+    with serving(words, "t") as first:
+        assert command(*train, f"learner={first.url}", env={TOKEN: "t"}).returncode in (0, 130)
+    lost = command("resume", there, env={TOKEN: "t"})
+    assert lost.returncode == 1 and "E508" in lost.stderr and "Traceback" not in lost.stderr
+    with serving(words, "u") as second:
+        assert command("resume", there, "--learner", second.url, env={TOKEN: "u"}).returncode in (0, 130)
+    assert command("resume", there, "--learner", "local").returncode == 0
+    with run(tmp_path / "here", words, "budget.seconds=1000") as here, RunReader(there) as resumed:
+        assert resumed.complete and here.fingerprint == resumed.fingerprint
+
+
+def test_who_may_use_a_server_and_with_which_settings(monkeypatch):
+    words = ["env=char_count"]
+    monkeypatch.delenv(TOKEN, raising=False)
+    with serving(words, token="right") as server:
+        config = config_of([*words, f"learner={server.url}"])
+        with pytest.raises(ConfigError, match=r"(?s)E048.*export GNOMON_LEARNER_TOKEN"):
+            make_served(config)
+        monkeypatch.setenv(TOKEN, "wrong")
+        with pytest.raises(ResourceError, match=r"E508.*token"):
+            make_served(config)
+        monkeypatch.setenv(TOKEN, "right")
+        other = config_of([*words, f"learner={server.url}", "optim.max_grad_norm=0.5", "objective=grpo"])
+        with pytest.raises(
+            ConfigError, match=r"(?s)E048.*objective.type is .*optim.max_grad_norm is 1.0 on the server"
+        ):
+            make_served(other)
+        make_served(config_of([*words, f"learner={server.url}", "rollout.group=4", "optim.lr=1e-4"]))
+        first = make_served(config)
+        second = make_served(config)
+        assert second.publish().version == 0
+        with pytest.raises(ResourceError, match=r"(?s)E508.*another run has begun"):
+            first.publish()
+        with pytest.raises(ResourceError, match=r"(?s)E508.*no verb"):
+            second._call("__init__")
+    with pytest.raises(ResourceError, match=r"(?s)E508.*cannot be reached.*gnomon resume"):
+        second.publish()
+
+
+def test_an_objective_that_only_this_process_has_is_refused():
+    with pytest.raises(ConfigErrors, match=r"(?s)E048.*by name"):
+        config_of(["env=char_count", "learner=http://127.0.0.1:1", "objective=object:mine"])
+
+
+# Messages.
+
+VALUES = [
+    None, True, 3, -0.0, float("inf"), "ä\x00", [1, [2.5]], (1, "a"), {"a": 1, 3: (None,)},
+    Model.REFERENCE, Kind.ADAPTER, Named(name="grpo", options={"clip": 0.1}, penalty="k3", penalty_weight=0.5),
+    {"a": Sum(1.5), "b": Mean(1 / 3, 7.0), "c": Max(2.0), "d": At(1.0, 2.0), "e": Quantile(array("d", [1.0]), 0.9)},
+    made([1, 2], [3, 4, 5], rollout=1),
+    Coefficients(kappa=torch.randn(3).double(), weight=torch.ones(3), clipped=torch.tensor([True, False, True])),
+    WeightsRef(base="x", version=3, tensors={"w": torch.randn(2, 3).bfloat16()}, probe=(1, 2), probe_logp=(-0.5,)),
+]  # fmt: skip
+
+
+def same(one: object, other: object) -> bool:
+    """Equal in type, bits and structure."""
+    return written(one) == written(other) and type(one) is type(other)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_message_comes_back_as_it_was(value):
+    assert same(loads(written(value)), value)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16", "int64", "bool"])
+def test_tensors_keep_every_bit(dtype, shape):
+    value = (torch.randn(shape) * 4).to(getattr(torch, dtype))
+    found = loads(written(value.t() if value.dim() == 2 else value))
+    wanted = value.t() if value.dim() == 2 else value
+    assert found.dtype == wanted.dtype and found.shape == wanted.shape and torch.equal(found, wanted)
+
+
+def test_what_is_no_message_is_refused_and_nothing_is_run():
+    """Cut and changed bytes: a ValueError or another value, never another error."""
+    with pytest.raises(TypeError, match="cannot be sent"):
+        written(object())
+    with pytest.raises(TypeError, match="cannot be sent"):
+        written(Path("/etc/passwd"))
+    rng, whole = random.Random(0), written(VALUES[-1])
+    for _ in range(1000):
+        changed = bytearray(whole[: rng.randrange(len(whole))] if rng.random() < 0.3 else whole)
+        for _ in range(rng.randrange(1, 4)):
+            if changed:
+                changed[rng.randrange(len(changed))] = rng.randrange(256)
+        try:
+            loads(bytes(changed))
+        except ValueError:
+            continue
+
+
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/b", "", "..", "."])
+def test_a_file_of_another_machine_stays_in_its_folder(tmp_path, name):
+    with pytest.raises(ValueError, match="not the name of a file"):
+        write_files(tmp_path / "inner", {name: torch.zeros(1, dtype=torch.uint8)})
+    assert not list(tmp_path.rglob("x"))
+
+
+def test_what_client_and_server_share_is_what_decides_the_learner():
+    """A setting of the learner that is forgotten here would let two learners differ silently."""
+    plain = of_learner(config_of(["env=char_count"]))
+    assert of_learner(config_of(["env=char_count", "rollout.group=5", "optim.lr=0.01", "eval.every=3"])) == plain
+    for word in (
+        "seed=1", "threads=2", "policy.dtype=bfloat16", "policy.lora.rank=1", "objective=grpo", "ranks=2",
+        "objective.clip_low=0.3", "regularize.kl=0.1", "regularize.entropy=0.1", "optim.weight_decay=0.1",
+        "optim.max_grad_norm=2", "optim.micro_batch=10", "critic.lr=0.01",
+    ):  # fmt: skip
+        words = ["env=char_count", *(["objective=grpo"] if word.startswith("objective.") else []), word]
+        assert of_learner(config_of(words)) != plain, word
