@@ -174,7 +174,7 @@ def plot(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     plt.rcParams |= {"svg.hashsalt": "gnomon", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
-    figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(12, 7), layout="constrained")
     axes.plot(GRID, [0.5 / p for p in GRID], color="black", linestyle=":", label="maximum likelihood, 1/p")
     axes.plot(GRID, [1.0] * len(GRID), color="black", linestyle="--", linewidth=0.8, label="expected reward, 1")
     colours = plt.get_cmap("tab20").colors
@@ -192,7 +192,7 @@ def plot(path: Path) -> None:
     )  # fmt: skip
     axes.set_yticks([0.05, 0.1, 0.25, 0.5, 1, 2, 4, 10], labels=["1/20", "1/10", "1/4", "1/2", "1", "2", "4", "10"])
     axes.minorticks_off()
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), ncols=2, frameon=False)
     figure.savefig(path, metadata={"Date": None, "Description": digest()})
     path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
 

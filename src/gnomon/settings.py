@@ -40,6 +40,7 @@ Objective = Literal[
     "clip_cov",
     "cpgd",
     "dapo",
+    "dcpo",
     "decoupled_ppo",
     "dppo",
     "dppo_kl",
@@ -361,25 +362,25 @@ class ObjectiveSettings(TypedDict, total=False):
     """Ceiling of the ratio (cispo_cap). Of cispo_cap, scale_rl, tis, sequence_tis, sequence_mis, decoupled_ppo, dppo,
     aspo, cpgd, dppo_kl, mini_rl."""
     ceiling: float
-    """Ceiling of the ratio where the advantage is negative. Of dual_clip_ppo, gppo, bapo."""
+    """Ceiling of the ratio where the advantage is negative (dual_clip_ppo). Of dual_clip_ppo, gppo, dcpo, bapo."""
     clip_high: float
     """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
     seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo,
     ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo,
-    luspo, gppo, aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    luspo, gppo, dcpo, aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     clip_low: float
     """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo, seed_grpo,
     seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened,
     reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo,
-    aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    dcpo, aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     epsilon: float
     """Added to the standard deviation (grpo). Of grpo, grpo_sample_std, maxrl_released, gdpo, lite_ppo, magistral,
     gspo, gspo_token, gmpo, sapo, dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, entropy_mask, rl_zvp,
-    luffy_paper, ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, bapo, clip_cov, gepo."""
+    luffy_paper, ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, dcpo, bapo, clip_cov, gepo."""
     fade: Literal["linear", "exponential", "focal"]
     """Form of the weight. Of seed_grpo, seed_grpo_loo."""
     failure: float

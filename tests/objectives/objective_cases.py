@@ -79,6 +79,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "aspo": [{"clip_low": 0.1, "clip_high": 0.3, "cap": 1.7}],
     "clip_cov": [{"share": 0.3, "least": 0.2, "most": 1.0}],
     "cpgd": [{"alpha": 0.7, "cap": 0.5}],
+    "dcpo": [{"clip_low": 0.1, "clip_high": 0.4, "ceiling": 1.7, "epsilon": 0.1}],
     "dppo_kl": [{"clip_low": 0.01, "clip_high": 0.3, "cap": 1.2}],
     "real": [{"temperature": 0.5}],
     "gdpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"epsilon": 0.1}],

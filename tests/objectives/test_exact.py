@@ -73,6 +73,7 @@ MEAN_OF_OWN_TOKENS = ("grpo", "gpg", "grpo_sample_std", "gspo", "gspo_token", "g
 MEAN_OF_ALL_TOKENS = (
     "bapo",
     "dapo",
+    "dcpo",
     "gdpo",
     "lite_ppo",
     "gppo",

@@ -74,6 +74,23 @@ def gppo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, ceili
     return total / max(len(step.logp), 1)
 
 
+def dcpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, ceiling: float, epsilon: float) -> Tensor:
+    """min(ρA, clip(ρ)A), the band of each token from the probability that it had."""
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        rewards = step.rewards[g]
+        spread = statistics.stdev(rewards) if len(set(rewards)) > 1 else math.inf
+        advantage = (rewards[i] - statistics.fmean(rewards)) / (spread + epsilon)
+        for t in tokens:
+            before = math.exp(step.proximal[t])
+            low = (1 + math.sqrt(max(0.0, 1 - 4 * clip_low / before))) / 2
+            high = min((1 + math.sqrt(1 + 4 * clip_high / before)) / 2, ceiling)
+            ratio = (logp[t] - step.proximal[t]).exp()
+            if advantage > 0 or float(ratio.detach()) <= ceiling:
+                total = total + torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+    return total / max(len(step.logp), 1)
+
+
 def aspo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, cap: float) -> Tensor:
     def weight(advantage: float, now: float, before: float) -> float:
         if advantage > 0:

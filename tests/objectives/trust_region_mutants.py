@@ -22,6 +22,7 @@ from gnomon.objectives import (
     balanced_clip,
     capped_drift,
     centred_k1,
+    clip_by_likelihood,
     clip_mask,
     covariance_clip,
     divergence_clip,
@@ -45,7 +46,7 @@ from gnomon.objectives import (
     without_drifted_failures,
 )
 
-SIGNED = ("aspo", "bapo", "clip_cov", "cpgd", "dppo_kl", "gepo", "gppo", "luspo", "mini_rl", "opsm", "vespo")
+SIGNED = ("aspo", "bapo", "clip_cov", "cpgd", "dcpo", "dppo_kl", "gepo", "gppo", "luspo", "mini_rl", "opsm", "vespo")
 RATIOS = (*SIGNED, "prime_ipo", "real")
 KERNEL = {"gain_power": 2.0, "gain_decay": 3.0, "loss_power": 3.0, "loss_decay": 2.0}
 
@@ -139,6 +140,14 @@ MUTANTS: dict[str, dict[str, Ratio]] = {
         "the plain mean": by_mean_likelihood,
         "a clip": partial(ppo_clip, low=0.2, high=0.2),
     },
+    "dcpo": {
+        "one band for all": partial(ppo_clip, low=0.2, high=0.28),
+        "without a ceiling": partial(clip_by_likelihood, low=0.2, high=0.28, ceiling=math.inf),
+        "clip sides swapped": partial(clip_by_likelihood, low=0.28, high=0.2, ceiling=10.0),
+        "by the probability now": lambda tokens: clip_by_likelihood(
+            replace(tokens, proximal_logp=tokens.logp), low=0.2, high=0.28, ceiling=10.0
+        ),
+    },
     "gppo": {
         "clipped to nothing": partial(ppo_clip, low=0.2, high=0.28),
         "without a ceiling": partial(held_clip, low=0.2, high=0.28, ceiling=math.inf),
@@ -216,7 +225,7 @@ def trust_region_mutants() -> Iterator[tuple[str, str, Objective]]:
                 yield f"{kind} claimed of the sampler", name, replace(row, mismatch=kind)
     for name in ("aspo", "cpgd", "dppo_kl", "opsm", "prime_ipo", "tba", "vespo"):
         yield "baseline missing", name, replace(CASES[name].row, advantage=raw)
-    for name in ("gepo", "gppo", "luspo"):
+    for name in ("dcpo", "gepo", "gppo", "luspo"):
         yield "deviation missing", name, replace(CASES[name].row, advantage=mean_centred)
     for name in ("gepo", "luspo", "real", "vespo"):
         yield "∇p claimed", name, replace(CASES[name].row, target=PolicyGradient(weight=lambda *_: 1.0, text="∇p"))

@@ -238,6 +238,7 @@ from gnomon.objectives.trust_region_rows import (
     bapo,
     clip_cov,
     cpgd,
+    dcpo,
     dppo_kl,
     gepo,
     gppo,
@@ -251,6 +252,7 @@ from gnomon.objectives.trust_region_rows import (
 )
 from gnomon.objectives.trust_regions import (
     balanced_clip,
+    clip_by_likelihood,
     clip_mask,
     covariance_clip,
     divergence_clip,
@@ -375,6 +377,7 @@ __all__ = [
     "centred_pass_weight",
     "cispo",
     "cispo_cap",
+    "clip_by_likelihood",
     "clip_cov",
     "clip_mask",
     "clipped_or_shaped",
@@ -387,6 +390,7 @@ __all__ = [
     "cpgd",
     "curve",
     "dapo",
+    "dcpo",
     "decay_bias",
     "declared",
     "decoupled_ppo",

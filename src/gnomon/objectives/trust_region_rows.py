@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from gnomon.objectives import advantages, aggregate, closed, counts, penalties, ratios, trust_regions
-from gnomon.objectives.group_rows import dr_grpo, grpo, reinforce_centred, standard_score
+from gnomon.objectives.group_rows import dr_grpo, grpo, reinforce_centred, sample_score, standard_score
 from gnomon.objectives.outcome_rows import psr
 from gnomon.objectives.ratio_rows import dapo, gspo, tis
 from gnomon.objectives.row import Noise, Objective, OffPolicy, Singleton, row
@@ -22,6 +22,7 @@ __all__ = [
     "bapo",
     "clip_cov",
     "cpgd",
+    "dcpo",
     "dppo_kl",
     "gepo",
     "gppo",
@@ -85,6 +86,30 @@ def gppo(*, clip_low: float, clip_high: float, ceiling: float, epsilon: float) -
         ratio=partial(trust_regions.held_clip, low=clip_low, high=clip_high, ceiling=ceiling),
         equation="κ = f·A / Σⱼ|oⱼ|, f = min(ρ, 1 + ε_high) where A > 0, max(ρ, 1 − ε_low)·1[ρ ≤ c] elsewhere, "
         "A = (rᵢ − r̄)/(σ + ε)",
+    )
+
+
+@row
+def dcpo(*, clip_low: float, clip_high: float, ceiling: float, epsilon: float) -> Objective:
+    """Inside the band it is `dapo` with the sample deviation.
+
+    Differs: rewards are standardised in the group alone, as at the first visit of a prompt; from the second on the
+        source blends in the mean and deviation over all its visits.
+    """
+    return replace(
+        dapo(epsilon=epsilon),
+        advantage=partial(advantages.sample_standardised, epsilon=epsilon),
+        ratio=partial(trust_regions.clip_by_likelihood, low=clip_low, high=clip_high, ceiling=ceiling),
+        target=SharedLength(
+            advantage=partial(sample_score, epsilon=epsilon),
+            text="Σ π h ∇log π, h = N·E[(r − r̄)/(s + ε) / Σⱼ|yⱼ|]",
+            closed=closed.per_token(
+                partial(closed.sample, epsilon=epsilon),
+                "Σ π h ∇log π, h = √((N−1)/N)·N·E[√(F/K)/T] of right answers, −√((N−1)/N)·N·E[√(K/F)/T] of wrong ones; "
+                "K right and F wrong of T tokens",
+            ),
+        ),
+        equation="κ = clip(ρ; A, q)·A / Σⱼ|oⱼ|, A = (rᵢ − r̄)/(s + ε), the band (ρ − 1)·ρ·q between −ε_low and ε_high",
     )
 
 

@@ -14,6 +14,7 @@ from gnomon.objectives.tokens import Tokens
 
 __all__ = [
     "balanced_clip",
+    "clip_by_likelihood",
     "clip_mask",
     "covariance_clip",
     "divergence_clip",
@@ -54,6 +55,25 @@ def inverted_for_gains(tokens: Tokens, *, low: float, high: float, cap: float) -
     kept = ppo_clip(tokens, low=low, high=high)
     weight = torch.where(tokens.advantage > 0, 1 / ratio, ratio).clamp(max=cap)
     return torch.where(kept == 0, kept, weight)
+
+
+@reaches(Reach.TOKEN)
+def clip_by_likelihood(tokens: Tokens, *, low: float, high: float, ceiling: float) -> Tensor:
+    """PPO's clip with a band that is wider the less likely a token was, so that rare tokens can rise.
+
+    Equation: ρ·1[not (A > 0 and ρ > b) and not (A < 0 and (ρ < a or ρ > c))], a = ½ + ½√max(1 − 4·low/q, 0),
+        b = min(½ + ½√(1 + 4·high/q), c), q the token's probability at the centre: inside (ρ − 1)·ρ·q ≤ high.
+    Args: low, high, ≥ 0; ceiling, c > 1.
+    Returns: multiplier per token, ≥ 0 and at most c, except where A = 0.
+    Source: Yang et al. 2025 (DCPO), arXiv 2509.02333; lime-RL/DCPO.
+    """
+    ratio = unclipped(tokens)
+    chance = (tokens.logp - tokens.log_ratio).clamp(min=-LIMIT).exp()
+    least = 0.5 + 0.5 * (1 - 4 * low / chance).clamp(min=0).sqrt()
+    most = (0.5 + 0.5 * (1 + 4 * high / chance).sqrt()).clamp(max=ceiling)
+    raised, lowered = tokens.advantage > 0, tokens.advantage < 0
+    lost = (raised & (ratio > most)) | (lowered & ((ratio < least) | (ratio > ceiling)))
+    return torch.where(lost, torch.zeros_like(ratio), ratio)
 
 
 @reaches(Reach.TOKEN)
