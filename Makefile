@@ -14,17 +14,19 @@ demo: $(STAMP)
 	@echo "        $(BIN)/gnomon verify runs/demo          every byte of it, hashed again"
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
-# Tests that need a program that is not installed (see `programs`) are left out, and counted at the end.
+SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist worksteal
+# Every test, with at most some cases of each (see tests/conftest.py). Tests that need a program that is not installed
+# (see `programs`) are left out, and counted at the end.
 test: $(STAMP)
-	$(PYTEST) -n auto --maxprocesses 4 --dist worksteal
+	$(PYTEST) $(SIDE_BY_SIDE) --cases 4
 
 # One proof of each kind, within a minute.
 quick: $(STAMP)
 	$(PYTEST) -n 2 --dist loadfile @tests/quick.txt
 
-# As in CI: what is not installed is a failure.
+# As in CI: all cases, and what is not installed is a failure.
 test-all: $(STAMP) programs
-	GNOMON_TEST_ALL=1 $(MAKE) test
+	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -6,9 +6,10 @@ import os
 import re
 import shutil
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from typing import TypeVar
 
@@ -34,6 +35,30 @@ def installed(program: str) -> bool:
     if program in EXTRAS:
         return find_spec(program) is not None
     return any(map(shutil.which, (program, f"{program}-browser")))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cases", type=int, help="Run at most this many cases of each test, and no test marked as long.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--cases`, leave out long tests, and all but some cases of each parametrised one.
+
+    The cases are chosen by the hash of their names: the same in every run, and others for every test.
+    """
+    if (most := config.getoption("--cases")) is None:
+        return
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        cases[item.nodeid.partition("[")[0]].append(item)
+    kept = {
+        item
+        for of_test in cases.values()
+        for item in sorted(of_test, key=lambda item: sha256(item.nodeid.encode()).digest())[:most]
+        if not item.get_closest_marker("long")
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 def pytest_configure() -> None:

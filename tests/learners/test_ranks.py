@@ -221,7 +221,7 @@ def test_an_error_of_one_rank_ends_all(batches):
     with pytest.raises(NumericsError, match="E202"):
         learner.forward_backward(replace(batch, sequences=tuple(sequences)), objective("reinforce"))
     assert not processes() - before
-    with pytest.raises(ResourceError, match="E507"):
+    with pytest.raises(ResourceError, match="E509"):
         learner.publish()
 
 
@@ -242,7 +242,7 @@ def test_a_killed_rank_ends_all_and_says_so():
     learner = start_ranks(config_of(ranks=2), objective("reinforce"))
     _, *ranks = sorted(processes() - before)
     os.kill(ranks[1], signal.SIGKILL)
-    with pytest.raises(ResourceError, match=r"(?s)E507.*killed by signal 9.*gnomon resume"):
+    with pytest.raises(ResourceError, match=r"(?s)E509.*killed by signal 9.*gnomon resume"):
         for _ in range(3):
             learner.publish()
     assert not processes() - before
@@ -268,7 +268,7 @@ def test_a_run_whose_rank_is_killed_ends_the_same_with_other_ranks(tmp_path):
         _, *ranks = sorted(processes() - before)
         os.kill(ranks[0], signal.SIGKILL)
         error = run.communicate()[1]
-    assert run.returncode == 1 and "E507" in error and "Traceback" not in error
+    assert run.returncode == 1 and "E509" in error and "Traceback" not in error
     assert not processes() - before
     assert "finished" in command("resume", str(two), "--ranks", "4").stdout
     assert command(*RUN, "ranks=1", f"run={tmp_path / 'one'}").returncode == 0

@@ -44,7 +44,7 @@ END = 5.0
 def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
     """The learner of a run, spread over `ranks` processes on this machine.
 
-    Raises: what making a learner raises; ResourceError E507 where a process ends before it is ready.
+    Raises: what making a learner raises; ResourceError E509 where a process ends before it is ready.
     """
     folder = Path(tempfile.mkdtemp(prefix="gnomon-ranks-"))
     pairs = [socket.socketpair() for _ in range(config.ranks + 1)]
@@ -73,7 +73,7 @@ def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
     except (EOFError, OSError) as error:
         why = reason(folder, control)
         learner.close()
-        raise ResourceError("E507", "a process of the learner could not start", why=why, fix="ranks=0") from error
+        raise ResourceError("E509", "a process of the learner could not start", why=why, fix="ranks=0") from error
     except GnomonError:
         learner.close()
         raise

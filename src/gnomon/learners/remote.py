@@ -72,7 +72,7 @@ class RemoteLearner:
     def _call(self, verb: str, *arguments: Any) -> Any:
         """What the first process answers, once all have.
 
-        Raises: what a process raised; ResourceError E507 where one has ended.
+        Raises: what a process raised; ResourceError E509 where one has ended.
         """
         message = packed((verb, arguments))
         answers: dict[int, tuple[str, Any]] = {}
@@ -104,7 +104,7 @@ class RemoteLearner:
         why = self._why()
         self.close()
         return ResourceError(
-            "E507",
+            "E509",
             "a process of the learner has ended",
             where=verb,
             why=why,
