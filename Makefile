@@ -18,7 +18,7 @@ SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist worksteal
 # Every test, with at most some cases of each (see tests/conftest.py). Tests that need a program that is not installed
 # (see `programs`) are left out, and counted at the end.
 test: $(STAMP)
-	$(PYTEST) $(SIDE_BY_SIDE) --cases 4
+	$(PYTEST) $(SIDE_BY_SIDE) --cases 3
 
 # One proof of each kind, within a minute.
 quick: $(STAMP)

@@ -65,6 +65,7 @@ def found():
         ("availability.exceeded", "**"),
     ],
 )
+@pytest.mark.long
 def test_the_audit_reports_it_with_a_script_that_shows_it(found, rule, shown, tmp_path):
     finding = found[rule]
     assert shown in finding.evidence.reply

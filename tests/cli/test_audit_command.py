@@ -41,6 +41,7 @@ def gnomon_audit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return command("audit", *words, cwd=folder)
 
 
+@pytest.mark.long
 def test_a_fault_exits_1_and_leaves_its_files(tmp_path: Path) -> None:
     (tmp_path / "loose.py").write_text(LOOSE)
     done = gnomon_audit(

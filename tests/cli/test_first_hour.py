@@ -64,6 +64,7 @@ def ran(script: Path, by: Callable[..., subprocess.CompletedProcess[str]] = pyth
     return done.stdout.strip()
 
 
+@pytest.mark.long
 def test_a_script_needs_no_guard_and_gives_the_same_bytes(tmp_path):
     script = tmp_path / "vowels.py"
     script.write_text(SCRIPT + CALL.format(run="plain"))

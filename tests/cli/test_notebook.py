@@ -78,6 +78,7 @@ def executed(folder: Path, *cells: str) -> list[str]:
     return ["".join(output.get("text", "") for output in cell.outputs) for cell in notebook.cells]
 
 
+@pytest.mark.long
 def test_the_readme_a_class_and_a_reward_run_in_a_kernel(tmp_path):
     block = README.read_text().split("```python\n")[1].split("```")[0]
     readme, cell, function, wrong = executed(tmp_path, block, CLASS, FUNCTION, WRONG)
@@ -104,6 +105,7 @@ with open("long/recipe.toml") as file:
 """
 
 
+@pytest.mark.long
 def test_an_interrupt_of_the_kernel_ends_the_step_and_saves(tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(LONG), nbformat.v4.new_code_cell(GO_ON)])
     client = NotebookClient(

@@ -124,6 +124,7 @@ def test_a_verifier_without_an_environment(run, others):
     assert facts["reward"] == pytest.approx(-0.1 * len(facts["flips"]) / facts["judged"])
 
 
+@pytest.mark.long
 def test_a_verifier_that_hangs_dies_or_raises_is_told_and_harms_no_other(run, others):
     facts = replayed(str(run), "--verifier", f"{others}:Bomb", "--seconds", "0.3")
     flips = {flip["address"]: flip for flip in facts["flips"]}

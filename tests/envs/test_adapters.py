@@ -65,6 +65,7 @@ def test_what_a_library_expects_is_handed_on_in_its_own_form_and_once():
     assert TextArena.canonical(None, "[fold] or [bet]") == TextArena.canonical(None, "[" * 5000 + "3") == ""
 
 
+@pytest.mark.long
 def test_it_passes_the_conformance_suite():
     report = check_env(Gym(name="texts:Guess", turns=6), tasks=12)
     assert report.passed, str(report)

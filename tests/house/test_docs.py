@@ -33,6 +33,7 @@ def test_a_code_block_runs(page, language, text, tmp_path):
     run_block(page, language, text, tmp_path)
 
 
+@pytest.mark.long
 def test_the_chores_run_in_order_in_one_folder(tmp_path):
     for language, text in blocks(CHORES):
         run_block(CHORES, language, text, tmp_path)

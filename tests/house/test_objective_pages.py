@@ -23,6 +23,7 @@ def writer() -> ModuleType:
     return module
 
 
+@pytest.mark.long
 def test_the_committed_pages_are_what_the_code_writes(writer: ModuleType) -> None:
     written = writer.pages()
     there = {f"objectives/{page.name}" for page in (DOCS / "objectives").glob("*.md")} | {"objectives.md"}
@@ -31,6 +32,7 @@ def test_the_committed_pages_are_what_the_code_writes(writer: ModuleType) -> Non
     assert not old, f"out of date, run python docs/objectives.py: {old}"
 
 
+@pytest.mark.long
 def test_the_chart_was_drawn_from_these_numbers(writer: ModuleType) -> None:
     command = "python docs/objectives.py --plot docs/objectives.svg"
     assert writer.digest() in (DOCS / "objectives.svg").read_text(), f"out of date, run {command}"
@@ -52,9 +54,10 @@ def test_rows_named_beside_peers_exist() -> None:
 
 
 def test_rows_named_beside_other_trainers_exist_and_those_said_to_be_none_are_none() -> None:
-    """Every row of a table names rows of ours, or says that there is none and why."""
+    """Every row of the tables of names has rows of ours, or says that there is none and why."""
     lines = [line for line in (DOCS / "objective-names.md").read_text().splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("| name")]
+    cells = [row for row in cells if len(row) == 3]  # The table of measured differences is wider.
     named = {row: re.findall(r"`([a-z_0-9]+)`", row) for _, row, _ in cells}
     assert set().union(*named.values()) <= set(TABLE) and len(cells) > 60
     for name, row, why in cells:

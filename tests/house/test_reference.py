@@ -69,11 +69,13 @@ def _written(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
+@pytest.mark.long
 def test_every_metric_that_is_recorded_is_explained(recorded):
     assert not [name for name in recorded["metrics"] if not meaning(name)]
     assert recorded["evaluation"] == set(EVALUATION) and recorded["timings"] == set(TIMINGS)
 
 
+@pytest.mark.long
 def test_every_metric_that_is_explained_is_recorded(recorded):
     """Those of an engine with its own worker are in `training/test_engine_worker.py`."""
     patterns = {name for name in METRICS if "NAME" in name}

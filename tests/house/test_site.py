@@ -41,6 +41,7 @@ class Loaded(HTMLParser):
 
 
 @pytest.mark.needs("sphinx")
+@pytest.mark.long
 def test_the_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path):
     done = build(DOCS, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -93,6 +93,7 @@ def bodies(run: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.long
 def test_an_honest_run_shows_no_difference(runs, name):
     found = replay(runs[name], workers=2)
     assert found.flips == () and found.opposed == 0 and found.judged == len(bodies(runs[name]))
@@ -102,6 +103,7 @@ def test_an_honest_run_shows_no_difference(runs, name):
         assert any(body["stop"] == "turns" for body in bodies(runs[name]))
 
 
+@pytest.mark.long
 def test_another_verdict_is_found(runs, others):
     found = replay(runs["several turns"], f"{others}:Generous")
     played_out = [body for body in bodies(runs["several turns"]) if body["status"] == "wrong"]

@@ -225,6 +225,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.long
 def test_a_run_is_exact_and_goes_on_to_the_bit(name: str, tmp_path: Path) -> None:
     """Stopped after the first step and resumed."""
     settings = {**SMALL, "steps": 2, **RUNS[name]}

@@ -309,6 +309,7 @@ SMALL = {
 }
 
 
+@pytest.mark.long
 def test_a_bfloat16_run_learns_and_goes_on_to_the_bit(tmp_path: Path):
     with gnomon.train("char_count", run=tmp_path / "whole", quiet=True, steps=8, **SMALL) as reader:
         rewards = [step["metrics"]["reward"] for step in reader.metrics()]

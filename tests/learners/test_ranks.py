@@ -128,6 +128,7 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor], ending: str) -
 
 
 @pytest.mark.parametrize(("episodes", "name"), [(kind, row) for kind, rows in ROWS.items() for row in rows])
+@pytest.mark.long
 def test_every_bit_is_the_same_for_any_number_of_ranks(learners, batches, begin, tmp_path, episodes, name):
     """Weights, optimiser states, scores and statistics after two updates; and those of one process up to rounding."""
     batch = batches[episodes]
@@ -142,6 +143,7 @@ def test_every_bit_is_the_same_for_any_number_of_ranks(learners, batches, begin,
     assert torch.allclose(found[2]["stats"], found[0]["stats"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_state_loads_at_any_number_of_ranks(learners, batches, begin, tmp_path):
     """Saved by four processes, by one, by this one: the step that follows has the same bits in each of the others."""
     batch = replace(batches["char_count"], exact=False)
@@ -170,6 +172,7 @@ def test_a_state_loads_at_any_number_of_ranks(learners, batches, begin, tmp_path
     ],
     ids=["bf16", "bf16 lora full kl", "full kl and entropy"],
 )
+@pytest.mark.long
 def test_the_gradient_is_that_of_one_process(settings, tmp_path):
     """For other precisions, adapters and terms, with two ranks. bfloat16 is added in float32 on both sides."""
     config, row = config_of(**settings), objective("dr_grpo")
@@ -192,6 +195,7 @@ def test_the_gradient_is_that_of_one_process(settings, tmp_path):
     assert distance(files[1], files[0], "/exp_avg") < ROUNDING
 
 
+@pytest.mark.long
 def test_an_error_of_the_learner_arrives_and_it_goes_on(learners, batches, begin, tmp_path):
     """E203 is raised by all ranks alike, and no weight has moved."""
     learner, row = learners[2], objective("reinforce")
@@ -208,6 +212,7 @@ def test_an_error_of_the_learner_arrives_and_it_goes_on(learners, batches, begin
     assert learner.optim_step(1e-3)["grad_norm"].value > 1e-5
 
 
+@pytest.mark.long
 def test_an_error_of_one_rank_ends_all(batches):
     """E202 in the micro-batch of one rank: the other waits for it, and is ended. The error is the one raised."""
     before = processes()
@@ -237,6 +242,7 @@ def processes() -> set[int]:
     return found
 
 
+@pytest.mark.long
 def test_a_killed_rank_ends_all_and_says_so():
     before = processes()
     learner = start_ranks(config_of(ranks=2), objective("reinforce"))
@@ -257,6 +263,7 @@ RUN = ["train", "char_count", "budget.steps=8", "eval.tasks=4", "eval.samples=1"
 RUN += ["rollout.group=4", "optim.micro_batch=60", "save.every=2", "eval.every=100"]
 
 
+@pytest.mark.long
 def test_a_run_whose_rank_is_killed_ends_the_same_with_other_ranks(tmp_path):
     """Two ranks, one of which is killed after two steps, resumed with four; and one rank to the end."""
     before, two = processes(), tmp_path / "two"

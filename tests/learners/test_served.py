@@ -64,6 +64,7 @@ def run(folder: Path, words: Sequence[str], *more: str, token: str = "") -> RunR
 
 
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.long
 def test_a_run_has_the_same_bytes_as_in_its_process(tmp_path, name):
     """Fingerprint, tier and checkpoint; the server's own process keeps one learner."""
     with run(tmp_path / "here", RUNS[name]) as here, serving(RUNS[name]) as server:
@@ -76,6 +77,7 @@ def test_a_run_has_the_same_bytes_as_in_its_process(tmp_path, name):
             assert one.suffix != ".safetensors" or one.read_bytes() == other.read_bytes()
 
 
+@pytest.mark.long
 def test_a_run_goes_on_when_its_server_is_another_one_or_none(tmp_path):
     """One step with each of two servers, the last one in the run's own process."""
     words, there = RUNS["one turn, two updates, KL"], str(tmp_path / "there")

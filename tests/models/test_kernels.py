@@ -20,6 +20,7 @@ print(kind.value)
 """Reads the variable in which MKL keeps the type: the detecting function begins by loading it. -1 is unknown."""
 
 
+@pytest.mark.long
 def test_one_thread_has_made_the_first_call_when_a_policy_can_be_loaded():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     if "AttributeError" in done.stderr or "AssertionError" in done.stderr:

@@ -22,6 +22,7 @@ def plain() -> dict[str, Tensor]:
     return sharded.gradient(Policy.load("tiny"))
 
 
+@pytest.mark.long
 def test_two_shards_give_the_same_gradient(plain: dict[str, Tensor], tmp_path: Path) -> None:
     """Each rank holds half of every parameter, and both see the same tokens: their mean is the gradient itself."""
     words = [sys.executable, "-W", "ignore", "-m", "models.sharded"]

@@ -99,6 +99,7 @@ def test_an_unfinished_run_decides_nothing_about_its_end(run):
     assert found.state == "open" and not found.scores
 
 
+@pytest.mark.long
 def test_a_prediction_changes_the_first_record_alone(tmp_path):
     """Resumed and uninterrupted runs with one prediction are equal; without one, a run is as it always was."""
     plain, whole, parted = (tmp_path / name / "run" for name in ("plain", "whole", "parted"))

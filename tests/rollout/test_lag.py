@@ -89,6 +89,7 @@ class Late(InTurn):
         (1, {"env": {"type": "kuhn_poker"}, "rollout": {"prompts": 4, "group": 4, "lag": 1, "refill": 2}}),
     ],
 )
+@pytest.mark.long
 def test_overlap_gives_the_bytes_of_the_same_schedule_without_it(tmp_path, lag, more):
     """Rows × turns × players × updates × adapters; the last lag is longer than the run."""
     env = more.get("env", {"type": "char_count"})["type"]
@@ -109,6 +110,7 @@ def test_a_rollout_says_how_old_its_weights_were(tmp_path):
     assert ages == [0.0, 1.0, 2.0, 2.0, 2.0]
 
 
+@pytest.mark.long
 def test_neither_clock_nor_processes_decide(tmp_path, monkeypatch):
     """1, 2 and 4 processes whose verdicts end in random order. The audit is left out: its verdicts would sleep too."""
     monkeypatch.setattr("gnomon.launch.local.audited", lambda *_: {})
@@ -127,6 +129,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_killed_three_times_it_ends_the_same(tmp_path):
     """SIGKILL after each of the first checkpoints and before any, while batches are open."""
     whole = trained(tmp_path / "whole", 2)

@@ -218,6 +218,7 @@ def match() -> Match:
     )
 
 
+@pytest.mark.long
 def test_the_better_player_wins_and_the_gain_is_the_value_of_the_game():
     """What every pair gains is known by enumeration. Nobody beats an equilibrium, but who robs the weak more rates
     higher."""

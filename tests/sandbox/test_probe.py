@@ -191,6 +191,7 @@ def test_an_unknown_machine_has_no_filter():
 @pytest.mark.parametrize(
     "script", ["sleep 600", "sleep 600 & wait", "trap '' TERM; sleep 600 & sleep 600", "exit 0", "echo no >&2; exit 1"]
 )
+@pytest.mark.long
 def test_a_bubblewrap_that_hangs_or_fails_is_told(script, tmp_path, monkeypatch):
     """Also where what it started holds its pipes open after it was killed."""
     import time

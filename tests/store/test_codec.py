@@ -140,6 +140,7 @@ def stored(records: list[Record]) -> list[Record]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(groups(), max_size=3), st.sampled_from(["rollout", "held_out"]))
+@pytest.mark.long
 def test_what_is_read_back_is_what_was_recorded(written, kind):
     records = stored([record for group in written for record in encode(group, kind=kind, step=4)])
     known = {group.index: group.task for group in written}

@@ -41,6 +41,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
     return StudyFolder(scratch / "sweep")
 
 
+@pytest.mark.long
 def test_an_arm_runs_at_the_rate_that_was_best_on_other_seeds_and_tasks(swept: StudyFolder) -> None:
     trials = rate_cells(swept.study)
     assert [(cell.seed, cell.rate) for cell in trials] == [(5, 1e-9), (5, 1e-2)]
@@ -53,6 +54,7 @@ def test_an_arm_runs_at_the_rate_that_was_best_on_other_seeds_and_tasks(swept: S
     assert f"Learning rates: arm {best:g}; the best of 1e-09, 0.01" in (swept.folder / "page.md").read_text()
 
 
+@pytest.mark.long
 def test_the_runs_of_a_sweep_are_verified_too(swept: StudyFolder, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify_study(swept.folder) == 0
     recipe = swept.run(rate_cells(swept.study)[0]) / "recipe.toml"

@@ -191,6 +191,7 @@ def test_a_file_that_is_no_study_is_an_error_of_the_user(tmp_path, text):
         load(written(tmp_path, text))
 
 
+@pytest.mark.long
 def test_a_study_killed_at_any_point_goes_on_and_ends_the_same(whole, tmp_path):
     """Killed with SIGKILL three times, its runs with it: no process is left, and the result has the same bytes."""
     file = whole / "asked.py"

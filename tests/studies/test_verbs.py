@@ -34,6 +34,7 @@ def ablated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, invoked(*words, "--seeds", "2", "--jobs", "2", "--folder", str(folder))
 
 
+@pytest.mark.long
 def test_an_ablation_is_a_registered_study_with_a_table(ablated: tuple[Path, str]) -> None:
     folder, printed = ablated
     study = StudyFolder(folder).study
@@ -45,6 +46,7 @@ def test_an_ablation_is_a_registered_study_with_a_table(ablated: tuple[Path, str
     assert "done in" not in invoked(*words), "the same command goes on, and there is nothing left to do"
 
 
+@pytest.mark.long
 def test_runs_are_compared_by_seed_and_one_seed_by_task(ablated: tuple[Path, str]) -> None:
     runs = ablated[0] / "runs"
     one, other = runs / "base", runs / "optim.lr=1e-9"

@@ -69,6 +69,7 @@ def test_every_step_measures_the_difference(whole):
     assert verify(whole)
 
 
+@pytest.mark.long
 def test_a_worker_killed_under_way_costs_nothing_but_time(whole, tmp_path, monkeypatch):
     """The 40th sample is of the training: probes, 24 completions before the run and a baseline of 2 come before."""
     plan = tmp_path / "plan"
@@ -120,6 +121,7 @@ def reseeded(request: Request) -> Request:
     return replace(request, key=bytes(15 - byte % 16 for byte in request.key))
 
 
+@pytest.mark.long
 def test_a_resumed_run_reads_what_is_complete_and_samples_the_rest(whole, tmp_path, otherwise):
     folder = interrupted(tmp_path / "run")
     before = replies(folder)
@@ -136,6 +138,7 @@ def test_a_resumed_run_reads_what_is_complete_and_samples_the_rest(whole, tmp_pa
     assert verify(folder)
 
 
+@pytest.mark.long
 def test_rollouts_are_read_also_where_the_learner_does_not_repeat(tmp_path, otherwise, monkeypatch):
     """The step that differs is an attempt; the steps after it were given up with it, and are read from there."""
     folder = tmp_path / "run"

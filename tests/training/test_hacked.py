@@ -77,6 +77,7 @@ def test_a_part_without_a_price_is_refused():
         weigh(make_env(Env(type=f"{WATCHED}:Undeclared")))
 
 
+@pytest.mark.long
 def test_a_bought_policy_rings_before_half_of_the_run(tmp_path):
     """The first 20 steps of `benchmarks/hacked.py`, at its size: what it rings there is the same in 80."""
     ear, audit = Ear(), {"acknowledge": [RULE]}

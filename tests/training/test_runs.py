@@ -79,6 +79,7 @@ def test_the_command_line_is_the_same_road(finished, tmp_path):
     assert "baseline" in done.stdout and "next:" in done.stdout
 
 
+@pytest.mark.long
 def test_the_low_level_script_is_the_same_road(tmp_path):
     script = python(str(ROOT / "examples/low_level.py"), str(tmp_path / "a"), "2")
     assert script.returncode == 0, script.stderr
@@ -86,6 +87,7 @@ def test_the_low_level_script_is_the_same_road(tmp_path):
     assert fingerprint(tmp_path / "a") == fingerprint(tmp_path / "b")
 
 
+@pytest.mark.long
 def test_one_script_runs_and_can_be_resumed_from_the_command_line(tmp_path):
     script = python(str(ROOT / "examples/one_script.py"), str(tmp_path / "v"), "2", cwd=tmp_path)
     assert script.returncode == 0, script.stderr
@@ -134,6 +136,7 @@ def test_several_updates_a_pull_and_an_entropy_bonus_resume_to_the_same_run(tmp_
     assert fingerprint(tmp_path / "halves") == fingerprint(tmp_path / "whole")
 
 
+@pytest.mark.long
 def test_killed_at_random_moments_and_resumed_it_is_the_same_run():
     script = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks/kill.py"), "--trials", "2", "--seed", "7", "--threads", "1"],

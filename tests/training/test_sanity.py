@@ -54,6 +54,7 @@ def test_a_curve_too_short_is_no_verdict():
         gate([1.0] * 9, tasks=8, candidates=16)
 
 
+@pytest.mark.long
 def test_a_sound_objective_passes_and_trains_on_the_kept_tasks_alone(tmp_path: Path):
     """24 steps on 16 tasks: 0.988 with this seed; 0.928 to 0.995 over five, where one task is never found."""
     found = sanity(tmp_path / "run", config(), Silent(), candidates=64, keep=16)
@@ -83,6 +84,7 @@ def one_token_late(row: Objective) -> Objective:
 
 # Measured: 0.0 and 0.0 uphill, 0.305 and 0.689 one token late, for two seeds each.
 @pytest.mark.parametrize("sabotage", [uphill_is_down, one_token_late])
+@pytest.mark.long
 def test_a_sabotaged_objective_fails(sabotage, tmp_path: Path, monkeypatch):
     monkeypatch.setitem(TABLE, "rloo", lambda: sabotage(rloo()))
     found = sanity(tmp_path / "run", config(), Silent(), candidates=64, keep=16)
@@ -96,6 +98,7 @@ def test_too_few_tasks_are_told(tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_where_answers_are_given_the_policys_own_are_judged(tmp_path: Path):
     """Ten steps that hardly move it: its training rollouts are unjudged, its own answers as good as when chosen."""
     blind, _ = resolve([overrides([*WORDS, "objective=verifree", "steps=10", "optim.lr=1e-6"])])

@@ -91,6 +91,7 @@ def trained(env: str, folder: Path, *more: str, place: str = "") -> int:
 
 
 @pytest.mark.parametrize(("name", "save"), [("Flaky", 1), ("Declared", 100), ("Later", 2)])
+@pytest.mark.long
 def test_a_run_whose_judge_varies_is_killed_and_resumed_to_its_end(envs, tmp_path, name, save):
     """Killed before the first step is stored, in the middle and before the end; resumed after every kill."""
     folder = tmp_path / "run"
@@ -192,6 +193,7 @@ def test_the_clock_makes_a_run_that_varies():
 
 
 @pytest.mark.parametrize("objective", ["rloo", "refill"])
+@pytest.mark.long
 def test_the_rollouts_of_a_failed_step_are_kept_and_the_run_goes_on_when_mended(envs, tmp_path, objective):
     folder, mended = tmp_path / "run", tmp_path / "mended"
     more = ["rollout.refill=2"] if objective == "refill" else []

@@ -45,6 +45,7 @@ def items(count: int, every: int) -> list[tuple[Task, str]]:
     return found
 
 
+@pytest.mark.long
 def test_a_thousand_of_which_twenty_are_bombs() -> None:
     """Nothing stands in front of computer algebra here but the pool."""
     poisoned, clean = items(1000, 50), items(1000, 10**9)
