@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -252,6 +253,24 @@ def test_a_killed_rank_ends_all_and_says_so():
         for _ in range(3):
             learner.publish()
     assert not processes() - before
+
+
+@pytest.mark.long
+def test_nothing_is_left_of_a_run_that_was_killed(tmp_path):
+    """Neither a process nor a file of the learner, some seconds after SIGKILL."""
+    before, folders = processes(), set(Path(tempfile.gettempdir()).glob("gnomon-ranks-*"))
+    words = [sys.executable, "-m", "gnomon", *RUN, "ranks=2", f"run={tmp_path / 'run'}"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        while not (tmp_path / "run" / "checkpoints" / "000002").is_dir():
+            assert run.poll() is None
+            time.sleep(0.02)
+        assert len(processes() - before) == 3
+        run.kill()
+    for _ in range(100):
+        if not processes() - before and not set(Path(tempfile.gettempdir()).glob("gnomon-ranks-*")) - folders:
+            return
+        time.sleep(0.1)
+    raise AssertionError(processes() - before)
 
 
 def test_ranks_are_refused_where_they_cannot_be(tmp_path):

@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,8 +27,9 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from gnomon.config import RunConfig
-from gnomon.errors import GnomonError, ResourceError
+from gnomon.errors import ConfigError, GnomonError, ResourceError
 from gnomon.launch.makers.learner import make_sharded
+from gnomon.launch.makers.policy import make_device
 from gnomon.learners.remote import RemoteLearner, answer
 from gnomon.objectives import Objective
 from gnomon.workers.serialise import packed
@@ -44,14 +46,17 @@ END = 5.0
 def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
     """The learner of a run, spread over `ranks` processes on this machine.
 
-    Raises: what making a learner raises; ResourceError E509 where a process ends before it is ready.
+    Raises: what making a learner raises; ConfigError E047 for more processes than CUDA devices; ResourceError E509
+        where a process ends before it is ready.
     """
+    require_devices(config)
     folder = Path(tempfile.mkdtemp(prefix="gnomon-ranks-"))
     pairs = [socket.socketpair() for _ in range(config.ranks + 1)]
     theirs = [their.fileno() for _, their in pairs]
+    command = "from gnomon.launch.ranks import launch; launch()"
     with open(folder / "log", "wb") as log:
         launcher = subprocess.Popen(
-            [sys.executable, "-c", "from gnomon.launch.ranks import launch; launch()", *map(str, theirs)],
+            [sys.executable, "-c", command, str(folder), *map(str, theirs)],
             pass_fds=theirs,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -80,6 +85,20 @@ def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
     return learner
 
 
+def require_devices(config: RunConfig) -> None:
+    """Raises: ConfigError E047 for more processes than CUDA devices, which NCCL cannot share."""
+    device = make_device(config.policy.device)
+    if device.type != "cuda" or config.ranks <= (count := torch.cuda.device_count()):
+        return
+    raise ConfigError(
+        "E047",
+        f"ranks = {config.ranks}, and there {'is' if count == 1 else 'are'} {count} CUDA device{'s' * (count != 1)}",
+        where="ranks",
+        why="every process of the learner needs a device of its own",
+        fix=f"ranks={count}, or policy.device=cpu",
+    )
+
+
 def reason(folder: Path, control: socket.socket) -> str:
     """Why a process of the learner ended, as far as the launcher knows, and the end of the log."""
     found = ""
@@ -96,22 +115,22 @@ def reason(folder: Path, control: socket.socket) -> str:
 
 
 def end(launcher: subprocess.Popen[bytes], control: socket.socket, folder: Path) -> None:
-    """End the launcher, which ends the ranks, and delete their files."""
+    """End the launcher, which ends the ranks and deletes their files."""
     control.close()
     try:
         launcher.wait(2 * END)
     except subprocess.TimeoutExpired:
         launcher.kill()
         launcher.wait()
-    for path in folder.iterdir() if folder.is_dir() else ():
-        path.unlink(missing_ok=True)
-    with suppress(OSError):
-        folder.rmdir()
+    shutil.rmtree(folder, ignore_errors=True)  # If the launcher was killed.
 
 
 def launch() -> None:
-    """Entry point of the launcher. Its arguments are the descriptors of its own channel and of each rank's."""
-    control, *channels = map(int, sys.argv[1:])
+    """Entry point of the launcher. Its arguments: the folder of the ranks, the descriptors of its channel and theirs.
+
+    The process that trains holds the other end of its channel, and closes it when it ends, however it ends.
+    """
+    folder, (control, *channels) = Path(sys.argv[1]), map(int, sys.argv[2:])
     own = [control, *channels]
     watched: dict[int, int] = {}
     for rank, channel in enumerate(channels):
@@ -135,9 +154,10 @@ def launch() -> None:
         if pid != first:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    for pid in pids:
-        if pid != first:
             os.waitpid(pid, 0)
+    if first is not None:
+        os.read(control, 1)  # The log is read until the channel closes.
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def rank_process(rank: int, channel: int, others: list[int]) -> None:

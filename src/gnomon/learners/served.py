@@ -52,7 +52,9 @@ class ServedLearner:
         return found
 
     def forward_backward(self, batch: Batch, objective: Objective | Named | Coefficients) -> Stats:
-        """Args: objective: an `Objective` must be the one of the run."""
+        """Args: objective: an `Objective` must be the one of the run. Raises: ValueError for another one."""
+        if isinstance(objective, Objective) and objective.name != self._objective.name:
+            raise ValueError(f"the server computes {self._objective.name}, not {objective.name}")
         sent = self._objective if isinstance(objective, Objective) else objective
         found: Stats = self._call("forward_backward", batch, sent)
         return found
