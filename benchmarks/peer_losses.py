@@ -189,12 +189,12 @@ def of_trl() -> Iterator[Compared]:
             library="TRL", name=name, row=row, theirs=theirs, ours=kappa(objective(row, **options)), why=why
         )
 
-    sampled = "sample deviation, ε 1e-4, in place of the population's"
+    sampled = "sample standard deviation plus 1e-4, instead of the population's"
     yield one("`grpo`", "grpo", trl("grpo"), sampled)
     yield one("`grpo`", "grpo_sample_std", trl("grpo"), epsilon=1e-4)
     yield one("`dapo`, ε_high 0.28", "dapo", trl("dapo", epsilon_high=0.28), sampled)
     yield one("`dr_grpo`, `scale_rewards=none`", "dr_grpo", trl("dr_grpo", scale="none"))
-    yield one("`dr_grpo` alone", "dr_grpo", trl("dr_grpo"), "still divides by the deviation of the group")
+    yield one("`dr_grpo` alone", "dr_grpo", trl("dr_grpo"), "still divides by the standard deviation of the group")
     yield one("`dapo`, `scale_rewards=batch`", "lite_ppo", trl("dapo", scale="batch"))
     yield one("`cispo`, ε_high 5", "cispo_cap", trl("cispo", epsilon_high=5.0), sampled)
     yield one("`sapo`", "sapo", trl("sapo"), sampled)
@@ -202,16 +202,14 @@ def of_trl() -> Iterator[Compared]:
     yield one("`grpo`, sequence level", "gspo", trl("grpo", epsilon_low=3e-4, epsilon_high=4e-4, **whole), sampled)
     band = {"epsilon_low": 2e-3, "epsilon_high": 2.5e-3}
     yield one("`luspo`, sequence level", "luspo", trl("luspo", **band, **whole), sampled)
-    yield one(
-        "`luspo` alone", "luspo", trl("luspo", **band), "ratios of tokens: the sequence level must be set beside it"
-    )
+    yield one("`luspo` alone", "luspo", trl("luspo", **band), "token ratios, unless the sequence level is set too")
     yield one("`vespo`, `scale_rewards=none`", "vespo", trl("vespo", scale="none"))
-    yield one("`vespo` alone", "vespo", trl("vespo"), "divides by the deviation of the group")
+    yield one("`vespo` alone", "vespo", trl("vespo"), "divides by the standard deviation of the group")
     mask = {"top_entropy_quantile": 0.2, "epsilon_high": 0.28}
     yield one("`top_entropy_quantile` 0.2", "entropy_mask", trl("dapo", **mask), sampled)
-    split = "the quantile is that of each micro-batch"
-    yield one("the same in 3 micro-batches", "entropy_mask", trl("dapo", pieces=3, **mask), split)
-    plain, cut = trl("bnpo"), "divides by the tokens of each"
+    split = "takes the quantile in each micro-batch"
+    yield one("`top_entropy_quantile` 0.2 in 3 micro-batches", "entropy_mask", trl("dapo", pieces=3, **mask), split)
+    plain, cut = trl("bnpo"), "divides by the tokens of each micro-batch"
     for pieces in (3, 12):
         name = f"`bnpo` in {pieces} micro-batches"
         theirs = trl("bnpo", pieces=pieces)
@@ -226,7 +224,7 @@ def of_verl() -> Iterator[Compared]:
     def over_tokens(row: str) -> Objective:
         return replace(objective(row), aggregate=token_mean, name=f"{row}` over all tokens")
 
-    yield one("`grpo`", objective("grpo"), verl("vanilla", "grpo"), "sample deviation, mean over all tokens")
+    yield one("`grpo`", objective("grpo"), verl("vanilla", "grpo"), "sample standard deviation; mean over all tokens")
     yield one("`grpo`", over_tokens("grpo_sample_std"), verl("vanilla", "grpo"))
     yield one("`rloo`", over_tokens("loop"), verl("vanilla", "rloo"))
     yield one(
@@ -236,14 +234,17 @@ def of_verl() -> Iterator[Compared]:
         moved=False,
     )
     yield one(
-        "`gpg`", objective("gpg"), verl("gpg", "gpg"), "over the share of rewards that are not 0; mean over all tokens"
+        "`gpg`",
+        objective("gpg"),
+        verl("gpg", "gpg"),
+        "divides by the fraction of rewards that are not 0; mean over all tokens",
     )
     yield one("`gpg`", objective("gpg_verl"), verl("gpg", "gpg"))
     yield one(
         "`grpo_passk`, on policy",
         over_tokens("pass_at_all"),
         verl("vanilla", "grpo_passk", moved=False),
-        "one of several best rollouts is paid, over the deviation",
+        "rewards only one of several best rollouts; divides by the standard deviation",
         moved=False,
     )
     yield one("`reinforce_plus_plus`", objective("reinforce_pp"), verl("vanilla", "reinforce_plus_plus"))
@@ -256,21 +257,23 @@ def of_verl() -> Iterator[Compared]:
     yield one(
         "`remax`, summed, on policy", objective("remax"), verl("vanilla", "remax", moved=False, **summed), moved=False
     )
-    yield one("`remax`, summed", objective("remax"), verl("vanilla", "remax", **summed), "a clipped ratio")
-    yield one("`gdpo`", objective("gdpo"), verl("vanilla", "gdpo"), "the second deviation is over tokens, ε 1e-6")
+    yield one("`remax`, summed", objective("remax"), verl("vanilla", "remax", **summed), "has a clipped ratio")
+    yield one(
+        "`gdpo`", objective("gdpo"), verl("vanilla", "gdpo"), "takes the second standard deviation over tokens, ε 1e-6"
+    )
     yield one(
         "`gspo`",
         objective("gspo"),
         verl("gspo", "grpo", clip_ratio_low=3e-4, clip_ratio_high=4e-4),
-        "mean over all tokens unless set, sample deviation",
+        "mean over all tokens by default; sample standard deviation",
     )
     yield one(
         "`cispo` 0.2",
         objective("cispo"),
         verl("cispo", "grpo", clip_ratio_low=0.2, clip_ratio_high=0.2),
-        "a floor of 0.8 beside the ceiling; sample deviation",
+        "also a lower limit of the ratio, 0.8; sample standard deviation",
     )
-    sampled = "sample deviation; a mean of means whatever is set"
+    sampled = "sample standard deviation; always the mean over sequences of token means"
     for name, row, settings in (
         ("sapo", "sapo", {}),
         ("geo_mean", "gmpo", {"clip_ratio_low": 0.4, "clip_ratio_high": 0.4}),

@@ -19,9 +19,10 @@ NOWHERE = Path("/nonexistent")
 INDEX = """\
 # Studies and their verdicts
 
-Each row is a file in `src/gnomon/studies/library` and one command. The file is registered before the first run, and the
-verdict follows from its pass lines by rule ([how](studies.md)). FAIL: a pass line was not met. INCONCLUSIVE: these
-seeds cannot decide it. Both stay on the list. `python docs/study_pages.py` writes this page and those that it links to.
+Each row is a study: one file in `src/gnomon/studies/library`, which one command runs. The file is registered before
+the first run, and fixed rules derive the verdict from its pass lines ([how](studies.md)). FAIL means that a pass line
+was not met. INCONCLUSIVE means that these seeds cannot decide the question. Studies with these verdicts stay on the
+list. `python docs/study_pages.py` writes this page and the pages that it links to.
 
 {by_chance}
 

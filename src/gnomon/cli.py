@@ -96,8 +96,8 @@ def study(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME|FILE", help="A study that ships, or a Python file.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where it is kept; studies/NAME unless given.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time; one less than the processors unless given.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Folder of the study; default: studies/NAME.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of runs at a time; default: processors minus one.")] = None,
     every: Annotated[bool, typer.Option("--list", help="List the studies with their verdicts.")] = False,
 ) -> None:
     """Answer a question by runs: gnomon study length-bias. Exit 0 PASS, 3 FAIL, 4 INCONCLUSIVE."""
@@ -122,12 +122,14 @@ def resume(
         bool, typer.Option("--accept-divergence", help="Continue even if the run diverges from its records.")
     ] = False,
     ranks: Annotated[
-        int | None, typer.Option(min=1, help="Learner processes, in the place of ranks in the recipe.")
+        int | None, typer.Option(min=1, help="Number of learner processes; replaces ranks of the recipe.")
     ] = None,
-    learner: Annotated[str, typer.Option(help="local, or the address of a learner's server.")] = "",
+    learner: Annotated[
+        str, typer.Option(help="local, or the address of a learner's server; replaces learner of the recipe.")
+    ] = "",
     observe: Observe = None,
 ) -> None:
-    """Continue a run that was stopped or killed. It ends with the same bytes."""
+    """Continue a run that was stopped or killed. It ends with the same bytes as an uninterrupted run."""
     from gnomon.store import RunReader
 
     with RunReader(folder) as reader:
@@ -508,10 +510,10 @@ def serve(
 
 @app.command("serve-learner")
 def serve_learner(
-    what: Annotated[str, typer.Argument(help="A recipe, or an environment; as of the runs that it trains for.")],
+    what: Annotated[str, typer.Argument(help="Recipe or environment of the runs that use this server.")],
     settings: Settings = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 chooses a free one.")] = 8766,
-    host: Annotated[str, typer.Option(help="Address to listen on. Others than 127.0.0.1 need a network you trust.")] = (
+    host: Annotated[str, typer.Option(help="Address to listen on. Change it only in a network that you trust.")] = (
         "127.0.0.1"
     ),
 ) -> None:
@@ -523,7 +525,7 @@ def serve_learner(
     first = load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
     config, _ = resolve([first, overrides(list(settings or []), 2)], [check_policy_config])
     server = LearnerServer(config, host=host, port=port, token=os.environ.get("GNOMON_LEARNER_TOKEN", ""))
-    put(f"serving a learner; Ctrl-C stops. For a run: learner={server.url}", flush=True)
+    put(f"serving a learner until interrupted (Ctrl-C); in the run, set learner={server.url}", flush=True)
     if "GNOMON_LEARNER_TOKEN" not in os.environ:
         put(f"export GNOMON_LEARNER_TOKEN={server.token}", flush=True)
     server.run()

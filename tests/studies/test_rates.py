@@ -68,7 +68,7 @@ def test_the_runs_of_a_sweep_are_verified_too(swept: StudyFolder, capsys: pytest
 
 def test_a_sweep_on_seeds_that_decide_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sweep.py").write_text(TEXT.replace("rate_seeds=(5,)", "rate_seeds=(1,)"))
-    with pytest.raises(ConfigErrors, match="seeds that decide"):
+    with pytest.raises(ConfigErrors, match="seeds that also decide"):
         load(tmp_path / "sweep.py")
 
 

@@ -61,7 +61,7 @@ def test_runs_are_compared_by_seed_and_one_seed_by_task(ablated: tuple[Path, str
     assert alone.difference.mean == pytest.approx(differences[0])
     assert compared(grouped([one / "0", other / "1"]))[0].difference is None
     text = invoked("compare", str(one / "0"), str(one / "1"), str(other / "0"), str(other / "1"))
-    assert "over 2 seeds" in text and "optim.lr" in text and "decides no claim" in text
+    assert "over 2 seeds" in text and "optim.lr" in text and "does not decide a claim" in text
     assert text.strip() == comparison_text(groups, compared(groups)).strip()
 
 

@@ -1,4 +1,4 @@
-"""`gnomon plan`: memory, time and cost of a run before it begins, or beside what came true."""
+"""`gnomon plan`: memory, time and cost of a run before it begins, or beside what a run needed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,22 @@ __all__ = ["plan"]
 def plan(
     what: Annotated[
         str,
-        typer.Argument(metavar="RECIPE|ENV|RUN", help="What to plan, or a run to compare.", autocompletion=trainable),
+        typer.Argument(
+            metavar="RECIPE|ENV|RUN", help="What to plan, or a run to compare with its plan.", autocompletion=trainable
+        ),
     ],
     settings: Settings = None,
-    device: Annotated[str, typer.Option(help="cpu, which is measured here, or a GPU of the table.")] = "cpu",
-    prompt: Annotated[int | None, typer.Option(min=1, help="Tokens of a prompt; default: counted.")] = None,
-    reply: Annotated[int | None, typer.Option(min=1, help="Tokens of a reply; default: rollout.max_tokens.")] = None,
+    device: Annotated[
+        str, typer.Option(help="cpu, this machine, which is measured; or a GPU such as l4 or h100.")
+    ] = "cpu",
+    prompt: Annotated[
+        int | None, typer.Option(min=1, help="Tokens per prompt; default: counted in the first tasks.")
+    ] = None,
+    reply: Annotated[int | None, typer.Option(min=1, help="Tokens per reply; default: rollout.max_tokens.")] = None,
     price: Annotated[float | None, typer.Option(min=0, help="Price of the device per hour.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Plan a run: memory by part, time, cost: gnomon plan countdown --device l4. Reads no weights."""
+    """Estimate memory, time and cost of a run before it starts: gnomon plan countdown --device l4"""
     from gnomon.config import Source, load, overrides, recorded, resolve
 
     run = Path(what) if is_run(what) else None

@@ -20,8 +20,8 @@ What = Annotated[
     typer.Argument(metavar="ENV|RECIPE", help="An environment, or a recipe ending in .toml.", autocompletion=trainable),
 ]
 Seeds = Annotated[int, typer.Option(min=2, help="Seeds of every arm.")]
-Folder = Annotated[Path | None, typer.Option(help="Where the study is kept.")]
-Jobs = Annotated[int | None, typer.Option(help="Runs at a time; one less than the processors by default.")]
+Folder = Annotated[Path | None, typer.Option(help="Folder of the study; default: one in studies.")]
+Jobs = Annotated[int | None, typer.Option(help="Number of runs at a time; default: processors minus one.")]
 
 
 def compare(
@@ -35,7 +35,7 @@ def compare(
     groups = grouped(runs)
     if len(groups) < 2:
         what = "the runs have the same settings, so there is nothing to compare"
-        raise ConfigError("E097", what, why="they differ in the seed alone", fix="gnomon compare RUN OTHER")
+        raise ConfigError("E097", what, why="they differ only in the seed", fix="gnomon compare RUN OTHER")
     say(comparison_text(groups, compared(groups)))
 
 
@@ -44,14 +44,14 @@ def ablate(
     settings: Settings = None,
     factor: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A change to try, in the place of the usual ones; can be repeated."),
+        typer.Option(metavar="KEY=VALUE", help="A change to try instead of the default list; can be repeated."),
     ] = None,
-    margin: Annotated[float, typer.Option(help="Difference in pass@1 that counts as none.")] = 0.05,
+    margin: Annotated[float, typer.Option(help="Effects up to this difference in pass@1 do not matter.")] = 0.05,
     seeds: Seeds = 8,
     folder: Folder = None,
     jobs: Jobs = None,
 ) -> None:
-    """Change one setting at a time, and see which matter: gnomon ablate char_count steps=20"""
+    """Change one setting at a time and report which settings matter: gnomon ablate char_count steps=20"""
     from gnomon.studies.command import INTERRUPTED, carried_out, require_libraries
     from gnomon.studies.written import ablation, ablation_text, base_of, factors_of, possible, registered
 
@@ -62,7 +62,11 @@ def ablate(
     for name, why in refused.items():
         say(f"left out: {name} ({why})")
     if not factors:
-        raise ConfigError("E097", "no change is left to try", fix=f"gnomon ablate {what} --factor rollout.group=4")
+        raise ConfigError(
+            "E097",
+            "the recipe accepts none of the changes to try",
+            fix=f"gnomon ablate {what} --factor rollout.group=4",
+        )
     folder = folder or Path("studies") / f"ablate-{Path(what).stem}"
     found = carried_out(registered(folder, ablation(what, shared, factors, seeds, margin)), jobs, again(folder))
     if found is None:
@@ -72,13 +76,16 @@ def ablate(
 
 def scaling(
     what: What,
-    values: Annotated[str, typer.Argument(metavar="KEY=V1,V2,…", help="A setting and its values, or examples=1,4,16.")],
+    values: Annotated[
+        str,
+        typer.Argument(metavar="KEY=V1,V2,…", help="A setting and its values; examples is the number of train tasks."),
+    ],
     settings: Settings = None,
     seeds: Seeds = 8,
     folder: Folder = None,
     jobs: Jobs = None,
 ) -> None:
-    """Give one setting several values: gnomon scaling char_count examples=1,4,16,64 steps=20"""
+    """Train with several values of one setting: gnomon scaling char_count examples=1,4,16,64 steps=20"""
     from gnomon.studies.command import INTERRUPTED, carried_out, require_libraries
     from gnomon.studies.written import registered, scaling_text
     from gnomon.studies.written import scaling as scaled
@@ -88,7 +95,7 @@ def scaling(
     each = [value for word in listed.split(",") if word for value in chosen([f"{key}={word}"]).values()]
     if len(set(map(str, each))) < 2:
         raise ConfigError(
-            "E097", f"{values!r} names fewer than two values", fix=f"gnomon scaling {what} examples=1,4,16"
+            "E097", f"{values!r} has fewer than two different values", fix=f"gnomon scaling {what} examples=1,4,16"
         )
     key = next(iter(chosen([f"{key}=1"])))
     folder = folder or Path("studies") / f"scaling-{Path(what).stem}-{key.rpartition('.')[2]}"

@@ -98,8 +98,8 @@ def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "E047",
             "ranks cannot be used with a learner that was passed as an object",
             where=where,
-            why="that learner was made in this process",
-            fix="leave out ranks, or the learner",
+            why="such a learner runs in this process only",
+            fix="ranks=0, or do not pass a learner",
         )
     if not row.type.startswith(OBJECT) and Need.VALUES in row.declared.needs:
         yield ConfigError(
@@ -107,7 +107,7 @@ def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             f"ranks cannot be used with {row.type}",
             where=where,
             why="a critic is trained in one process only",
-            fix="ranks=0, or objective=grpo, which has no critic",
+            fix="ranks=0, or an objective without a critic, such as objective=grpo",
         )
 
 
@@ -119,7 +119,7 @@ def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "a learner on a server cannot use an objective that was passed as an object",
             where=origins.get("learner", "learner"),
             why="objectives are sent to the server by name",
-            fix="leave out learner, or use an objective of gnomon objective --list",
+            fix="learner=local, or use an objective of gnomon objective --list",
         )
 
 

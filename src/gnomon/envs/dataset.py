@@ -220,7 +220,7 @@ def refuse_other_rows(env: Dataset) -> None:
         found = content_hash(env.rows_of(env.test if option == "test" else env.train))
         if found != known:
             raise ConfigError(
-                "E164", f"the rows of {option} are not those that env.sha256 names", where=env.path,
+                "E164", f"the rows of {option} do not have the hash that env.sha256 states", where=env.path,
                 why=f"their SHA-256 is {found}",
                 fix="set env.revision to the commit that had these rows, or change env.sha256",
             )  # fmt: skip

@@ -84,7 +84,9 @@ class LearnerServer:
         except GnomonError as error:
             return refused(error, 422)
         except ValueError as error:
-            return refused(ResourceError("E508", "the learner cannot do this", why=str(error)), 400)
+            return refused(
+                ResourceError("E508", "the learner's server cannot carry out the request", why=str(error)), 400
+            )
         return Response(found, media_type="application/octet-stream")
 
     def _carried_out(self, verb: str, session: str, body: bytes) -> bytes:
@@ -93,17 +95,19 @@ class LearnerServer:
             return written(self._begin(*arguments))
         if self._learner is None or session != str(self._session):
             why = "another run has begun since, or the server was started again"
-            raise ResourceError("E508", "the server has no learner of this run", why=why, fix="gnomon resume RUN")
+            raise ResourceError(
+                "E508", "the server no longer has the learner of this run", why=why, fix="gnomon resume RUN"
+            )
         return written(carried_out(self._learner, verb, arguments))
 
     def _begin(self, settings: Mapping[str, Any]) -> int:
         if other := differences(self.settings, settings):
             raise ConfigError(
                 "E048",
-                "the settings of the run are not those of the learner's server",
+                "the run and the learner's server have different settings",
                 where="learner",
                 why="; ".join(other),
-                fix="start both from the same recipe and the same policy",
+                fix="start both with the same recipe and the same policy",
             )
         self._drop()
         config = self.config.model_copy(update={"learner": "local"})

@@ -92,7 +92,7 @@ def require_devices(config: RunConfig) -> None:
         return
     raise ConfigError(
         "E047",
-        f"ranks = {config.ranks}, and there {'is' if count == 1 else 'are'} {count} CUDA device{'s' * (count != 1)}",
+        f"ranks={config.ranks} needs {config.ranks} CUDA devices, and this machine has {count}",
         where="ranks",
         why="every process of the learner needs a device of its own",
         fix=f"ranks={count}, or policy.device=cpu",

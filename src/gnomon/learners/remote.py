@@ -105,10 +105,10 @@ class RemoteLearner:
         self.close()
         return ResourceError(
             "E509",
-            "a process of the learner has ended",
+            "a process of the learner ended unexpectedly",
             where=verb,
             why=why,
-            fix="gnomon resume RUN, after giving it more memory if it was killed for that",
+            fix="gnomon resume RUN; if the process was killed for lack of memory, free some first",
         )
 
 

@@ -27,7 +27,7 @@ __all__ = ["SESSION", "ServedLearner", "files_of", "write_files"]
 
 SESSION = "x-gnomon-session"
 """Header with the number that the server gave to this client's learner."""
-AGAIN = "start the server again where it has ended, then: gnomon resume RUN"
+AGAIN = "start the server again if it has stopped, then: gnomon resume RUN"
 
 
 class ServedLearner:

@@ -55,6 +55,6 @@ def written(plan: Plan, price: float | None, past: dict[str, Any] | None) -> str
     text = [plan_text(plan, price)]
     if past:
         if past["peak"] is not None:
-            text.append(f"came true    peak {past['peak'] / GIB:.2f} GiB; the plan is off by {past['peak_error']:+.0%}")
-        text.append(f"came true    {past['step_seconds']:.2f} s a step; the plan is off by {past['step_error']:+.0%}")
+            text.append(f"measured     peak {past['peak'] / GIB:.2f} GiB; the plan is off by {past['peak_error']:+.0%}")
+        text.append(f"measured     {past['step_seconds']:.2f} s per step; the plan is off by {past['step_error']:+.0%}")
     return "\n".join(text)

@@ -112,7 +112,7 @@ def device(name: str, program: float) -> Device:
         return this_cpu(program)
     if name not in GPUS:
         raise ConfigError(
-            "E073", f"there is no device {name!r} in the table", where="--device", fix=f"cpu, {', '.join(GPUS)}"
+            "E073", f"unknown device {name!r}", where="--device", fix=f"choose one of cpu, {', '.join(GPUS)}"
         )
     return GPUS[name]
 

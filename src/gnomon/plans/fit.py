@@ -28,9 +28,9 @@ def require_fitting(config: RunConfig, plan: Plan) -> None:
     others = f"--device {larger[0]}" if larger else "a model of fewer parameters; no device in the table holds this one"
     raise ResourceError(
         "E507",
-        f"the run needs {plan.peak / GIB:.1f} GiB, and {plan.device.name} has {plan.device.memory / GIB:.1f}",
+        f"the run needs {plan.peak / GIB:.1f} GiB, and {plan.device.name} has {plan.device.memory / GIB:.1f} GiB",
         where=f"{plan.phase}: {part} {size / GIB:.1f} GiB",
-        why="it would end with an out-of-memory error",
+        why="the run would end with an out-of-memory error",
         fix=change or others,
     )
 

@@ -46,7 +46,7 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
     folder, env = described(config.policy.path), make_env(config.env)
     if not (folder / "tokenizer.json").is_file():
         raise ConfigError(
-            "E074", "the model folder has no tokenizer.json, so the length of a prompt is not known",
+            "E074", "the model folder has no tokenizer.json, so the length of a prompt is unknown",
             where=str(folder), fix="state how many tokens a prompt has: --prompt 200",
         )  # fmt: skip
     renderer = choose(Tokenizer(folder), config.policy.renderer, turns=env.max_turns)

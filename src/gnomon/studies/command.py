@@ -29,7 +29,10 @@ def source_of(name: str) -> Path:
         return shipped
     if not Path(name).is_file():
         raise ConfigError(
-            "E095", f"there is no study {name!r}", why="it is neither a name nor a file", fix="gnomon study --list"
+            "E095",
+            f"there is no study {name!r}",
+            why="it is neither a shipped study nor a file",
+            fix="gnomon study --list",
         )
     return Path(name)
 

@@ -66,8 +66,9 @@ def grouped(folders: Sequence[Path]) -> list[Runs]:
             seed, key = int(own.pop("seed")), repr(sorted(own.items()))
             group = found.setdefault(key, {})
             if seed in group:
-                why = f"{group[seed][0]} has the same settings and seed"
-                raise RunError("E429", "a run is there twice", where=str(folder), why=why, fix="leave one out")
+                why = f"the other is {group[seed][0]}"
+                fix = "leave out one of them"
+                raise RunError("E429", "two runs have the same settings and seed", where=str(folder), why=why, fix=fix)
             group[seed], settings[key] = (folder, final(reader), correct_by_task(reader)), own
     return [
         Runs(
@@ -129,8 +130,10 @@ def comparison_text(groups: Sequence[Runs], found: Sequence[Compared]) -> str:
         changed = ", ".join(f"{key} {shown(a)} → {shown(b)}" for key, (a, b) in other.changed.items())
         lines += ["", f"{letter} − A: {changed}", f"  {difference_text(other)}"]
         if any(key.startswith(("env.", "eval.")) for key in other.changed):
-            lines.append("  The held-out tasks or their verifier may differ, and the difference contains that.")
-    return "\n".join([*lines, "", "No pass line was registered before these runs, so this decides no claim."])
+            lines.append("  The held-out tasks or their verifier may differ, which changes the difference too.")
+    return "\n".join(
+        [*lines, "", "No pass line was registered before these runs, so this comparison does not decide a claim."]
+    )
 
 
 def difference_text(other: Compared) -> str:

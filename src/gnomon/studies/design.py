@@ -125,7 +125,7 @@ def load(path: Path) -> Study:
     """
     spec = importlib.util.spec_from_file_location(f"gnomon_study_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise ConfigError("E095", f"{path} is no Python file", where=str(path), fix="gnomon study --list")
+        raise ConfigError("E095", f"{path} is not a Python file", where=str(path), fix="gnomon study --list")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -137,7 +137,7 @@ def load(path: Path) -> Study:
     study = vars(module).get("study")
     if not isinstance(study, Study):
         fix = "study = Study(question=…, why=…, base=…, arms=…, claims=…, prediction=…)"
-        raise ConfigError("E095", f"{path.name} does not define a `study`", where=str(path), fix=fix)
+        raise ConfigError("E095", f"{path.name} does not define the variable `study`", where=str(path), fix=fix)
     if errors := mistakes(study, str(path)):
         raise ConfigErrors(errors)
     return study
@@ -182,34 +182,34 @@ def checks(study: Study) -> list[tuple[bool, str, str, str]]:
         (not study.arms, "the study has no arms", "", 'arms={"grpo": {"objective": "grpo"}, …}'),
         (
             bool(study.rates) and not set(study.seeds).isdisjoint(study.rate_seeds),
-            "learning rates are chosen on seeds that decide the study",
-            "an arm would win by the luck of its sweep",
+            "learning rates are chosen on seeds that also decide the study",
+            "a learning rate that is best on these seeds by chance would favour its arm",
             "rate_seeds=(101, 102, 103)",
         ),
-        (not study.claims, "the study claims nothing", "", 'claims=[Claim(measure="final", arm=…, than=…)]'),
-        (len(set(study.seeds)) < len(study.seeds), "a seed is named twice", "seeds are the units", "seeds=range(8)"),
+        (not study.claims, "the study has no claims", "", 'claims=[Claim(measure="final", arm=…, than=…)]'),
+        (len(set(study.seeds)) < len(study.seeds), "a seed appears twice", "every seed counts once", "seeds=range(8)"),
         (
             len(study.seeds) < 2 and not study.exact,
-            f"the study has {len(study.seeds)} seed",
-            "one seed says nothing of the scatter between seeds, so no claim could be decided",
+            "the study has fewer than 2 seeds",
+            "one seed does not show how much results vary between seeds, so no claim could be decided",
             "seeds=range(8)",
         ),
         (
             bool(runs) and not study.base,
             f"the arms {', '.join(runs)} are settings, and the study has no base",
-            "settings are laid over an environment or a recipe",
+            "settings change an environment or a recipe, which `base` names",
             'base="countdown"',
         ),
         (
             abs(total - 1) > 1e-9 or set(study.prediction) != {"PASS", "FAIL", "INCONCLUSIVE"},
-            "the prediction does not give PASS, FAIL and INCONCLUSIVE chances that add up to 1",
+            "the prediction does not give PASS, FAIL and INCONCLUSIVE probabilities that add up to 1",
             f"they add up to {total:g}",
             'prediction={"PASS": 0.6, "FAIL": 0.2, "INCONCLUSIVE": 0.2}',
         ),
         (
             bool(study.looks)
             and (list(study.looks) != sorted(set(study.looks)) or study.looks[-1] != len(study.seeds)),
-            "the looks do not rise to the number of seeds",
+            "looks does not increase up to the number of seeds",
             f"the study has {len(study.seeds)} seeds and looks after {list(study.looks)}",
             f"looks=({len(study.seeds) // 2}, {len(study.seeds)})",
         ),

@@ -104,9 +104,9 @@ def by_chance(rows: Sequence[Listed]) -> str:
     wrong = sum(row.study.alpha for row in drawn)
     return (
         f"Of {exact + len(drawn)} studies with a verdict, {exact} have exact numbers, which chance cannot change. The "
-        f"numbers of the other {len(drawn)} scatter between seeds. Where no difference is real, such a study still "
-        "ends in PASS or FAIL with a chance of at most 5 %, half of it for PASS: "
-        f"{wrong:.2g} of these {len(drawn)}, and 2.5 of fifty."
+        f"numbers of the other {len(drawn)} vary between seeds. If there is no real difference, such a study still "
+        "ends in PASS or FAIL with a probability of at most 5 %, half of it for PASS. On average, chance alone decides "
+        f"at most {wrong:.2g} of these {len(drawn)} studies, and 2.5 of fifty."
     )
 
 

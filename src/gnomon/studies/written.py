@@ -164,7 +164,7 @@ WORDS = {Conclusion.PASS: "does not matter", Conclusion.FAIL: "matters", Conclus
 def ablation_text(found: Outcome, margin: float) -> str:
     """Every change with its effect, the largest first."""
     claims = sorted(found.claims, key=lambda each: -abs(each.estimate.mean) if each.values else 0.0)
-    lines = [f"pass@1 with the change less that without, over {len(found.seeds)} seeds; a margin of ±{margin:g}"]
+    lines = [f"pass@1 with the change minus pass@1 without it, over {len(found.seeds)} seeds; a margin of ±{margin:g}"]
     for each in claims:
         e = each.estimate
         lines.append(f"{WORDS[each.verdict]:<16}{e.mean:+.3f} [{e.low:+.3f}, {e.high:+.3f}]  {each.claim.arm}")
