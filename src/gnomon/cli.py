@@ -526,7 +526,7 @@ def serve_learner(
     config, _ = resolve([first, overrides(list(settings or []), 2)], [check_policy_config])
     server = LearnerServer(config, host=host, port=port, token=os.environ.get("GNOMON_LEARNER_TOKEN", ""))
     put(f"serving a learner until interrupted (Ctrl-C); in the run, set learner={server.url}", flush=True)
-    if "GNOMON_LEARNER_TOKEN" not in os.environ:
+    if not os.environ.get("GNOMON_LEARNER_TOKEN"):
         put(f"export GNOMON_LEARNER_TOKEN={server.token}", flush=True)
     server.run()
 

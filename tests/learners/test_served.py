@@ -16,7 +16,7 @@ from commands import command
 from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.errors import ConfigError, ConfigErrors, ResourceError
 from gnomon.launch.learner_server import LearnerServer
-from gnomon.launch.makers.served import TOKEN, make_served, of_learner
+from gnomon.launch.makers.served import TOKEN, make_served, named_objective, of_learner
 from gnomon.learners.base import Model, Named
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.served import write_files
@@ -117,8 +117,33 @@ def test_who_may_use_a_server_and_with_which_settings(monkeypatch):
             first.publish()
         with pytest.raises(ResourceError, match=r"(?s)E508.*no verb"):
             second._call("__init__")
+        with pytest.raises(ResourceError, match=r"(?s)E508.*cannot carry out optim_step.*TypeError"):
+            second._call("optim_step", 1.0, 2.0)
+        assert second.publish().version == 0
     with pytest.raises(ResourceError, match=r"(?s)E508.*cannot be reached.*gnomon resume"):
         second.publish()
+
+
+@pytest.mark.parametrize("url", ["http://h:99999", "http://h:abc", "http://[::1", "http://"])
+def test_what_is_no_address_is_refused_before_the_run(url):
+    with pytest.raises(ConfigErrors, match=r"E048|E011|E012|E013"):
+        config_of(["env=char_count", f"learner={url}"])
+
+
+def test_a_run_is_not_resumed_with_what_cannot_be(tmp_path):
+    """The settings of the command are checked as those of a recipe are."""
+    with run(tmp_path / "run", ["env=char_count", "objective=ppo", "budget.steps=1"]):
+        pass
+    for words, code in ((["--ranks", "2"], "E047"), (["--learner", "127.0.0.1:9000"], "error[")):
+        refused = command("resume", str(tmp_path / "run"), *words)
+        assert refused.returncode == 2 and code in refused.stderr and "Traceback" not in refused.stderr, refused
+
+
+def test_an_own_penalty_with_a_full_divergence_travels(tmp_path):
+    """The divergence is a term of the learner, and the row keeps its own penalty."""
+    words = ["env=char_count", "objective=tba", "regularize.kl=0.1", "regularize.estimator=full"]
+    assert named_objective(config_of(words)).penalty == ""
+    assert named_objective(config_of(["env=char_count", "regularize.kl=0.1"])).penalty == "k3"
 
 
 def test_an_objective_that_only_this_process_has_is_refused():

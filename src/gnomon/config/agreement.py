@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from gnomon.config.sections import RunConfig
 from gnomon.config.sources import Origins
@@ -112,7 +113,14 @@ def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 
 def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """A learner on a server, and an objective that only this process has."""
+    """A learner on a server: its address, and an objective that only this process has."""
+    if config.learner.startswith("http") and not address(config.learner):
+        yield ConfigError(
+            "E048",
+            f"{config.learner} is not an address",
+            where=origins.get("learner", "learner"),
+            fix="learner=http://HOST:PORT, as gnomon serve-learner prints it",
+        )
     if config.learner.startswith("http") and config.objective.type.startswith(OBJECT):
         yield ConfigError(
             "E048",
@@ -121,6 +129,15 @@ def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="objectives are sent to the server by name",
             fix="learner=local, or use an objective of gnomon objective --list",
         )
+
+
+def address(url: str) -> bool:
+    """Whether a URL has a host, and a port that can be one."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
 
 
 def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

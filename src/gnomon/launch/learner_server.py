@@ -39,13 +39,13 @@ class LearnerServer:
         config: settings of the learner; clients with others are refused.
         host, port: where it listens; port 0 takes a free one.
         token: that clients must send; a random one where it is empty.
-    Raises: ConfigError E091 when the port is taken.
+    Raises: ConfigError E091 where it cannot listen.
     """
 
     def __init__(self, config: RunConfig, *, host: str = "127.0.0.1", port: int = 0, token: str = "") -> None:
         self.config, self.settings, self.token = config, of_learner(config), token or token_urlsafe(16)
         self._learner: Learner | None = None
-        self._session = 0
+        self._session = ""
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -53,8 +53,8 @@ class LearnerServer:
             self._socket.listen()
         except OSError as error:
             self._socket.close()
-            fix = "--port 0 takes a free one"
-            raise ConfigError("E091", f"port {port} is not free", where="--port", why=str(error), fix=fix) from None
+            what, fix = f"cannot listen on {host}, port {port}", "--port 0 takes a free one"
+            raise ConfigError("E091", what, where="--host, --port", why=str(error), fix=fix) from None
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"
         self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(config.threads,))
         """One thread carries out all verbs, one after the other."""
@@ -83,24 +83,23 @@ class LearnerServer:
             found = await get_running_loop().run_in_executor(self._worker, self._carried_out, verb, session, body)
         except GnomonError as error:
             return refused(error, 422)
-        except ValueError as error:
-            return refused(
-                ResourceError("E508", "the learner's server cannot carry out the request", why=str(error)), 400
-            )
+        except Exception as error:  # The server goes on, and the client gets the reason.
+            why = f"{type(error).__name__}: {error}"
+            return refused(ResourceError("E508", f"the learner's server cannot carry out {verb}", why=why), 500)
         return Response(found, media_type="application/octet-stream")
 
     def _carried_out(self, verb: str, session: str, body: bytes) -> bytes:
         arguments = loads(body)
         if verb == "begin":
             return written(self._begin(*arguments))
-        if self._learner is None or session != str(self._session):
+        if self._learner is None or session != self._session:
             why = "another run has begun since, or the server was started again"
             raise ResourceError(
                 "E508", "the server no longer has the learner of this run", why=why, fix="gnomon resume RUN"
             )
         return written(carried_out(self._learner, verb, arguments))
 
-    def _begin(self, settings: Mapping[str, Any]) -> int:
+    def _begin(self, settings: Mapping[str, Any]) -> str:
         if other := differences(self.settings, settings):
             raise ConfigError(
                 "E048",
@@ -112,7 +111,7 @@ class LearnerServer:
         self._drop()
         config = self.config.model_copy(update={"learner": "local"})
         self._learner = make_trainer(config, make_objective(config))
-        self._session += 1
+        self._session = token_urlsafe(8)
         return self._session
 
     def _drop(self) -> None:

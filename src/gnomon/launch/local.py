@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gnomon.config import RunConfig, recorded, resolve, to_toml
+from gnomon.config import RunConfig, Source, recorded, resolve, to_toml
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import offers
@@ -63,7 +63,19 @@ from gnomon.training.loop import first
 from gnomon.training.schedule import Schedule
 from gnomon.types import EMPTY
 
-__all__ = ["Parts", "build", "built", "create", "measure", "numerics", "resume", "sampler", "start"]
+__all__ = [
+    "Parts",
+    "build",
+    "built",
+    "create",
+    "here",
+    "make_trainer",
+    "measure",
+    "numerics",
+    "resume",
+    "sampler",
+    "start",
+]
 
 
 REGISTERED = ("prediction", "study")
@@ -101,19 +113,19 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     row = make_objective(config, passed.objective)
     tasks = make_tasks(config, env, row)
     learner = passed.learner or make_trainer(config, row)
-    try:
+    with ExitStack() as undo:
+        undo.callback(close, learner)
         engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner)
-    except BaseException:
-        close(learner)
-        raise
-    if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
-        engine.policy.share_base(learner.policy)
-    workers = make_workers(config, env)
-    actor = make_actor(config, tasks, row, engine, tokenizer, renderer, learner, workers=workers, progress=progress)
+        if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
+            engine.policy.share_base(learner.policy)
+        workers = make_workers(config, env)
+        actor = make_actor(config, tasks, row, engine, tokenizer, renderer, learner, workers=workers, progress=progress)
+        batches = make_batches(config, tasks, row, actor, learner)
+        undo.pop_all()
     return Parts(
         env=tasks,
         actor=actor,
-        batches=make_batches(config, tasks, row, actor, learner),
+        batches=batches,
         learner=learner,
         objective=row,
         credit=Crediting(row, shared=config.players.baseline == "shared"),
@@ -127,6 +139,11 @@ def make_trainer(config: RunConfig, row: Objective) -> Learner:
     if config.learner.startswith("http"):
         return make_served(config)
     return start_ranks(config, row) if config.ranks else make_learner(config, row)
+
+
+def here(config: RunConfig) -> RunConfig:
+    """The settings with the learner in this process."""
+    return config.model_copy(update={"learner": "local", "ranks": 0})
 
 
 def close(learner: Learner) -> None:
@@ -247,9 +264,10 @@ def resume(
     if reader.complete:
         teller.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
-    config, _ = resolve([recorded(folder / RECIPE)], [check_env_config] if env is None else [])
-    elsewhere = {"ranks": ranks} if ranks is not None else {}
-    config = config.model_copy(update=elsewhere | ({"learner": learner} if learner else {}))
+    elsewhere = {name: value for name, value in (("ranks", ranks), ("learner", learner)) if value}
+    places = {name: f"the command line: --{name} {value}" for name, value in elsewhere.items()}
+    sources = [recorded(folder / RECIPE), Source(elsewhere, places)]
+    config, _ = resolve(sources, [check_env_config] if env is None else [])
     require_passed(config, passed, folder)
     if env is None:
         env = make_env(config.env)
@@ -273,8 +291,8 @@ def resume(
 
 
 def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
-    """The policy's evaluation on held-out tasks."""
-    with built(config, progress=progress) as parts:
+    """The policy's evaluation on held-out tasks. Nothing is trained, so the learner is in this process."""
+    with built(here(config), progress=progress) as parts:
         parts.engine.load(parts.learner.publish())
         held_out = first(parts.env.tasks("test"), config.eval.tasks)
         return finished(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))

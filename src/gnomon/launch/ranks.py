@@ -31,7 +31,7 @@ from gnomon.errors import ConfigError, GnomonError, ResourceError
 from gnomon.launch.makers.learner import make_sharded
 from gnomon.launch.makers.policy import make_device
 from gnomon.learners.remote import RemoteLearner, answer
-from gnomon.objectives import Objective
+from gnomon.objectives import Need, Objective
 from gnomon.workers.serialise import packed
 
 __all__ = ["start_ranks"]
@@ -50,6 +50,9 @@ def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
         where a process ends before it is ready.
     """
     require_devices(config)
+    if Need.VALUES in row.asks:
+        why = "a critic is trained in one process only"
+        raise ConfigError("E047", f"ranks cannot be used with {row.name}", where="ranks", why=why, fix="ranks=0")
     folder = Path(tempfile.mkdtemp(prefix="gnomon-ranks-"))
     pairs = [socket.socketpair() for _ in range(config.ranks + 1)]
     theirs = [their.fileno() for _, their in pairs]
@@ -79,7 +82,7 @@ def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
         why = reason(folder, control)
         learner.close()
         raise ResourceError("E509", "a process of the learner could not start", why=why, fix="ranks=0") from error
-    except GnomonError:
+    except BaseException:
         learner.close()
         raise
     return learner

@@ -9,7 +9,7 @@ from gnomon.config import RunConfig
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.launch.display import Console
-from gnomon.launch.local import Parts, built, start
+from gnomon.launch.local import Parts, built, here, start
 from gnomon.launch.loops import finished
 from gnomon.objectives import Data
 from gnomon.store.checkpoints import stored
@@ -29,7 +29,7 @@ def sanity(folder: Path, config: RunConfig, console: Console, *, candidates: int
     to the same tasks: after the run, and a window of steps before its end.
     Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes.
     """
-    with built(config, progress=console.progress) as parts:
+    with built(here(config), progress=console.progress) as parts:
         return judged(folder, config, parts, console, candidates, keep)
 
 

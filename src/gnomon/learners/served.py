@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -76,24 +78,39 @@ class ServedLearner:
 
     def _call(self, verb: str, *arguments: Any) -> Any:
         where, body = f"{self.url} ({verb})", written(arguments)
-        parts = urlsplit(self.url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         headers = {"Authorization": f"Bearer {self._token}", SESSION: self._session}
-        connection = kind(parts.hostname or "", parts.port)
         try:
-            connection.request("POST", f"{parts.path.rstrip('/')}/v1/{verb}", body, headers)
-            answer = connection.getresponse()
-            status, data = answer.status, answer.read()
-        except (OSError, HTTPException) as error:
+            with closing(connected(self.url)) as connection:
+                connection.request("POST", f"{urlsplit(self.url).path.rstrip('/')}/v1/{verb}", body, headers)
+                answer = connection.getresponse()
+                status, data = answer.status, answer.read()
+            if status == 200:
+                return loads(data)
+        except (
+            OSError,
+            HTTPException,
+            ValueError,
+        ) as error:  # ValueError: an address, a token or an answer of no server.
             why = str(error) or type(error).__name__
             raise ResourceError(
                 "E508", "the learner's server cannot be reached", where=where, why=why, fix=AGAIN
             ) from None
-        finally:
-            connection.close()
-        if status == 200:
-            return loads(data)
         raise refusal(status, data, where)
+
+
+def connected(url: str) -> HTTPConnection:
+    """A connection that notices when the other machine has gone. A verb may take any time.
+
+    Raises: OSError; ValueError for what is no address.
+    """
+    parts = urlsplit(url)
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    found = kind(parts.hostname or "", parts.port)
+    found.connect()
+    found.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6)):
+        found.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return found
 
 
 def refusal(status: int, data: bytes, where: str) -> GnomonError:

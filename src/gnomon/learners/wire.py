@@ -62,7 +62,7 @@ def loads(data: bytes) -> Any:
             flat = torch.frombuffer(bytearray(data[start:end]), dtype=torch.uint8) if end > start else None
             tensors.append(torch.zeros(size, dtype=dtype) if flat is None else flat.view(dtype).reshape(size))
         return decoded(head["value"], tensors)
-    except (KeyError, TypeError, IndexError, UnicodeDecodeError, RuntimeError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, RuntimeError) as error:
         raise ValueError(f"not a message of a learner: {error}") from error
 
 

@@ -137,10 +137,14 @@ def added(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
 def row_squares(value: Tensor) -> Tensor:
     """[rows] the sum of squares of every row of a spread tensor, in float64, on every process.
 
-    A row lies on one process, so the values do not depend on the number of processes.
+    A row lies on one process, and its halves are added elementwise, because the order of torch's own sums may depend on
+    the number of rows. So the values do not depend on the number of processes.
     """
     own = local(value).double().square()
-    own = own.flatten(1).sum(1) if own.dim() > 1 else own
+    own = own.reshape(len(own), -1)
+    while (width := own.shape[1]) > 1:
+        own = torch.cat([own[:, : width // 2] + own[:, width // 2 : width // 2 * 2], own[:, width // 2 * 2 :]], 1)
+    own = own.flatten()
     if not isinstance(value, DTensor):
         return own
     return whole(DTensor.from_local(own, value.device_mesh, value.placements, shape=value.shape[:1], stride=(1,)))

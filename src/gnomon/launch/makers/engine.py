@@ -17,6 +17,7 @@ from gnomon.keys import Key
 from gnomon.launch.makers.policy import make_device, make_policy
 from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
+from gnomon.learners.served import ServedLearner
 from gnomon.models.folder import model_folder, table
 from gnomon.models.precision import Precision
 from gnomon.models.tokenizer import Tokenizer
@@ -108,6 +109,9 @@ def measured(engine: Embedded | VLLM, learner: Learner, renderer: Renderer, env:
     model = type(engine.policy.model).__name__ if isinstance(engine, Embedded) else f"{config.policy.path} in vLLM"
     if isinstance(engine, Embedded) and not apart(config):
         mismatch = engine.measure(prompts)
+        if isinstance(learner, ServedLearner):  # Another machine may have other kernels.
+            engine.tier = Tier.MEASURED
+            mismatch = max(mismatch, by_the_learner(engine, learner, prompts, config))
         engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
     else:
         if isinstance(engine, Embedded):

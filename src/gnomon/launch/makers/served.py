@@ -7,7 +7,7 @@ from typing import Any
 
 from gnomon.config import RunConfig
 from gnomon.errors import ConfigError
-from gnomon.launch.makers.objective import make_objective
+from gnomon.launch.makers.objective import full_kl, make_objective
 from gnomon.launch.manifest import hashes, rank_group
 from gnomon.learners.base import Named
 from gnomon.learners.served import ServedLearner
@@ -32,9 +32,14 @@ def of_learner(config: RunConfig) -> dict[str, Any]:
 def named_objective(config: RunConfig) -> Named:
     """The objective of a run with its KL penalty, by name."""
     row = make_objective(config)
-    penalty = config.regularize.estimator if row.penalty_weight and config.regularize.kl else ""
+    penalty = config.regularize.estimator if config.regularize.kl and not full_kl(config) else ""
     options = dict(config.objective.options)
-    return Named(name=config.objective.type, options=options, penalty=penalty, penalty_weight=row.penalty_weight)
+    return Named(
+        name=config.objective.type,
+        options=options,
+        penalty=penalty,
+        penalty_weight=row.penalty_weight if penalty else 0.0,
+    )
 
 
 def make_served(config: RunConfig) -> ServedLearner:
