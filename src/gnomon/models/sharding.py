@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -141,7 +142,7 @@ def row_squares(value: Tensor) -> Tensor:
     the number of rows. So the values do not depend on the number of processes.
     """
     own = local(value).double().square()
-    own = own.reshape(len(own), -1)
+    own = own.reshape(len(own), math.prod(own.shape[1:]))
     while (width := own.shape[1]) > 1:
         own = torch.cat([own[:, : width // 2] + own[:, width // 2 : width // 2 * 2], own[:, width // 2 * 2 :]], 1)
     own = own.flatten()
