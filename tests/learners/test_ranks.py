@@ -11,10 +11,9 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -231,15 +230,30 @@ def test_an_error_of_one_rank_ends_all(batches):
         learner.publish()
 
 
-def processes() -> set[int]:
-    """All processes of launchers of ranks, of this test's."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def processes(root: int | None = None) -> set[int]:
+    """The launchers and ranks among the descendants of a process, by default this one."""
+    parents, named = {}, set()
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            if b"gnomon.launch.ranks" in path.read_bytes():
-                found.add(int(path.parent.name))
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"gnomon.launch.ranks" in (path / "cmdline").read_bytes():
+                named.add(int(path.name))
         except OSError:
             continue
+    found, wave = set(), {root or os.getpid()}
+    while wave:
+        wave = {pid for pid, parent in parents.items() if parent in wave} - found
+        found |= wave
+    return found & named
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Those that still run; one that only waits to be reaped does not."""
+    found = set()
+    for pid in pids:
+        with suppress(OSError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            found |= set() if state == "Z" else {pid}
     return found
 
 
@@ -258,19 +272,21 @@ def test_a_killed_rank_ends_all_and_says_so():
 @pytest.mark.long
 def test_nothing_is_left_of_a_run_that_was_killed(tmp_path):
     """Neither a process nor a file of the learner, some seconds after SIGKILL."""
-    before, folders = processes(), set(Path(tempfile.gettempdir()).glob("gnomon-ranks-*"))
     words = [sys.executable, "-m", "gnomon", *RUN, "ranks=2", f"run={tmp_path / 'run'}"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         while not (tmp_path / "run" / "checkpoints" / "000002").is_dir():
             assert run.poll() is None
             time.sleep(0.02)
-        assert len(processes() - before) == 3
+        ours = processes(run.pid)
+        launcher = Path(f"/proc/{min(ours)}/cmdline").read_text().split("\0")
+        (folder,) = [Path(word) for word in launcher if "gnomon-ranks-" in word]
+        assert len(ours) == 3 and folder.is_dir()
         run.kill()
     for _ in range(100):
-        if not processes() - before and not set(Path(tempfile.gettempdir()).glob("gnomon-ranks-*")) - folders:
+        if not alive(ours) and not folder.exists():
             return
         time.sleep(0.1)
-    raise AssertionError(processes() - before)
+    raise AssertionError(alive(ours), folder)
 
 
 def test_ranks_are_refused_where_they_cannot_be(tmp_path):
@@ -285,17 +301,17 @@ RUN += ["rollout.group=4", "optim.micro_batch=60", "save.every=2", "eval.every=1
 @pytest.mark.long
 def test_a_run_whose_rank_is_killed_ends_the_same_with_other_ranks(tmp_path):
     """Two ranks, one of which is killed after two steps, resumed with four; and one rank to the end."""
-    before, two = processes(), tmp_path / "two"
+    two = tmp_path / "two"
     words = [sys.executable, "-m", "gnomon", *RUN, "ranks=2", f"run={two}"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
         while not (two / "checkpoints" / "000002").is_dir():
             assert run.poll() is None
             time.sleep(0.02)
-        _, *ranks = sorted(processes() - before)
+        _, *ranks = sorted(ours := processes(run.pid))
         os.kill(ranks[0], signal.SIGKILL)
         error = run.communicate()[1]
     assert run.returncode == 1 and "E509" in error and "Traceback" not in error
-    assert not processes() - before
+    assert not alive(ours)
     assert "finished" in command("resume", str(two), "--ranks", "4").stdout
     assert command(*RUN, "ranks=1", f"run={tmp_path / 'one'}").returncode == 0
     with RunReader(tmp_path / "one") as one, RunReader(two) as resumed:
