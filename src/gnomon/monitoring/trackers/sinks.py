@@ -29,7 +29,9 @@ class TensorBoard:
         from tensorboardX import SummaryWriter
 
         place = Path(self.folder or run.folder.parent / "tensorboard") / run.name
-        self.writer = SummaryWriter(str(place), purge_step=run.step or None)
+        # Names of event files have seconds: a run that is resumed within one would write over its first file.
+        number = len(list(place.glob("events.*")))
+        self.writer = SummaryWriter(str(place), purge_step=run.step or None, filename_suffix=f".{number}")
         self.writer.add_text("settings", block("\n".join(f"{key} = {value}" for key, value in run.settings.items())))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
