@@ -14,6 +14,7 @@ import pytest
 import gnomon
 from gnomon import config
 from gnomon.envs import ENVS
+from gnomon.objectives import TABLE
 
 ROOT = Path(__file__).parents[2]
 LIGHT = [
@@ -146,7 +147,8 @@ def test_what_make_quick_runs_exists():
         assert (ROOT / file).exists() and (not name or f"def {name}(" in (ROOT / file).read_text()), line
 
 
-def test_readme_is_short_and_the_weights_are_small():
-    assert len((ROOT / "README.md").read_text().splitlines()) < 120
+def test_readme_is_short_and_counts_right_and_the_weights_are_small():
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) < 120 and f"There are {len(TABLE)} objectives;" in readme
     weights = ROOT / "src/gnomon/models/tiny/model.safetensors"
     assert weights.stat().st_size <= 2 * 2**20
