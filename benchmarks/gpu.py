@@ -26,7 +26,10 @@ def commands(runs: Path) -> Iterator[tuple[str, str]]:
     """What is checked, and its command."""
     yield (
         "tests of devices and of engines that compute otherwise",
-        ("python -m pytest -q tests/learners/test_device.py tests/training/test_engine_apart.py tests/plans"),
+        (
+            "python -m pytest -q tests/engines/test_embedded.py tests/learners/test_device.py "
+            "tests/training/test_engine_apart.py tests/plans"
+        ),
     )
     yield "figures that replace the assumptions of gnomon plan", "python benchmarks/gpu.py --measure"
     yield "sampler against learner, by dtype", "python -m gnomon mismatch tiny env=char_count policy.device=cuda"
@@ -49,7 +52,9 @@ def commands(runs: Path) -> Iterator[tuple[str, str]]:
 
 def measure() -> None:
     """Print what this GPU reaches, beside what a plan assumes."""
-    from gnomon.plans.devices import CONTEXT, PER_OPERATION, REACHED_BANDWIDTH, REACHED_FLOPS
+    from gnomon.engines.noise import Noise, sampled
+    from gnomon.plans.devices import CONTEXT, GPUS, PER_OPERATION, REACHED_BANDWIDTH, REACHED_FLOPS
+    from gnomon.plans.passes import drawing
 
     size, count = 8192, 2**28
     free, total = torch.cuda.mem_get_info()
@@ -64,6 +69,10 @@ def measure() -> None:
     rate = 12 * count / timed(lambda: one + other)
     print(f"memory traffic       {rate / 1e9:.0f} GB/s (a plan assumes {REACHED_BANDWIDTH:.0%} of the data sheet)")
     many = timed(lambda: [empty + empty for _ in range(1000)]) / 1000
+    logp, streams = torch.zeros(64, 151_936, device="cuda"), [Noise(bytes([row]) * 16, 151_936) for row in range(64)]
+    noise = timed(lambda: sampled(logp, streams))
+    planned = drawing(*logp.shape, GPUS[DEVICE]).seconds
+    print(f"noise of 64 tokens   {noise * 1e3:.1f} ms (a plan counts {planned * 1e3:.1f} for {DEVICE})")
     print(f"a small operation    {many * 1e6:.1f} µs (a plan assumes {PER_OPERATION * 1e6:.1f})")
 
 

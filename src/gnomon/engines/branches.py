@@ -76,6 +76,10 @@ class Branches:
             branch.slot = self.branches.add(branch)
         branch.rows.append(row)
 
+    def forget(self) -> None:
+        """Rows that join from now on compute their prompts anew: the weights have changed."""
+        self._of, self._fresh = {}, {}
+
     def plan(self) -> tuple[list[int], Plan]:
         """The tokens of the next pass, and what they are; at least `MIN_ROWS` of them are rows."""
         new = [p for p in self.prompts.items if p is not None and not p.begun and len(p.ids) > 1]
@@ -119,7 +123,8 @@ class Branches:
         prompt.rows -= rows
         if not prompt.rows:
             self.prompts.drop(prompt.slot)
-            del self._of[prompt.ids]
+            if self._of.get(prompt.ids) is prompt:
+                del self._of[prompt.ids]
 
 
 class Slots(Generic[T]):

@@ -26,6 +26,8 @@ class Row:
     request: Request
     version: int
     noise: Noise
+    changes: list[tuple[int, int]] = field(default_factory=list)
+    """Where the weights changed, as in `Completion.changes`."""
     ids: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
@@ -49,13 +51,23 @@ class Decoder:
     def admit(self, request: Request, version: int = 0) -> int:
         """A row for a request, from the next step on.
 
-        Args: version: of the policy's weights, which stay as they are until the row has ended.
+        Args: version: of the policy's weights.
         Returns: the row's number.
         """
         number, self._admitted = self._admitted, self._admitted + 1
         self.rows[number] = Row(request, version, Noise(request.key, self.policy.vocabulary))
         self._branches.join(number, request.prompt_ids)
         return number
+
+    def renew(self, version: int) -> None:
+        """The policy has other weights from now on. Rows go on with the keys and values that they have."""
+        self._branches.forget()
+        for row in self.rows.values():
+            if not row.ids:
+                row.version = version
+            else:
+                row.changes = [change for change in row.changes if change[0] < len(row.ids)]
+                row.changes.append((len(row.ids), version))
 
     def drop(self, number: int) -> None:
         """Nobody waits for this row any more; it leaves after the next step."""
@@ -91,6 +103,7 @@ class Decoder:
             text=self.policy.tokenizer.decode(row.ids),
             finish=finish,
             version=row.version,
+            changes=tuple(row.changes),
             entropies=tuple(row.entropies) if row.request.sampling.entropy else (),
         )
 

@@ -8,31 +8,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Noise", "gumbel", "sampled"]
+from gnomon.engines import philox
+
+__all__ = ["Noise", "gumbel", "rows_at_once", "sampled"]
 
 AHEAD = 2**12
-"""Numbers that a stream draws at a time, or one position's where those are more."""
+"""Numbers that a stream draws at a time on a CPU, or one position's where those are more."""
 CHUNK = 2**18
-"""Most numbers that are made into noise together: a few MiB, however many rows and however large the vocabulary."""
+"""Most numbers that are made into noise together on a CPU: a few MiB, however many rows and however many tokens."""
+DEVICE_CHUNK = 2**22
+"""As `CHUNK`, on another device: enough for all of its cores, in some 200 MiB."""
 
 
 class Noise:
     """The stream of one rollout; position t reads the t-th run of `vocabulary` uniform numbers.
 
-    Uniforms have 53 bits, so no token is ever drawn for want of resolution.
+    Uniforms have 53 bits, so no token is ever drawn for want of resolution. On a CPU NumPy makes them, which is faster
+    than torch there; elsewhere they are made on the device, and are the same in every bit.
     """
 
     def __init__(self, key: bytes, vocabulary: int) -> None:
-        self._stream = np.random.Generator(np.random.Philox(key=np.frombuffer(key, dtype="<u8")))
+        self._words = np.frombuffer(key, dtype="<u8")
+        self._stream = np.random.Generator(np.random.Philox(key=self._words))
         self._shape = (max(1, AHEAD // vocabulary), vocabulary)
-        self._drawn, self._place = np.empty((0, vocabulary)), 0
+        self._ahead: list[np.ndarray] = []
+        self._position = 0
 
     def next(self) -> np.ndarray:
         """[vocabulary] uniform numbers of the next position, float64."""
-        if self._place == len(self._drawn):
-            self._drawn, self._place = self._stream.random(self._shape), 0
-        self._place += 1
-        return self._drawn[self._place - 1]  # type: ignore[no-any-return]
+        if not self._ahead:
+            self._ahead = list(self._stream.random(self._shape)[::-1])
+        return self._ahead.pop()
+
+    def place(self) -> tuple[list[int], int]:
+        """The key as two int64 words, and how many numbers of the stream are before the next position, which passes."""
+        self._position += 1
+        return self._words.view("<i8").tolist(), (self._position - 1) * self._shape[1]
 
 
 def gumbel(uniform: Tensor) -> Tensor:
@@ -44,11 +55,25 @@ def sampled(logp: Tensor, noise: Sequence[Noise]) -> Tensor:
     """[B] a token of every row of log-probabilities [B, vocabulary].
 
     Adding Gumbel noise and taking the argmax samples from them (Gumbel-max; Maddison et al. 2014, arXiv 1411.0030),
-    and two policies that are close agree on most tokens. The noise is made for a few rows at a time.
+    and two policies that are close agree on most tokens. The noise is made for a few rows at a time. The uniform
+    numbers are the same on every device; their logarithms, in float64, may differ in the last bit.
     """
-    rows = max(1, CHUNK // logp.shape[1])
+    rows = rows_at_once(logp.shape[1], logp.device)
     found = []
     for start in range(0, len(noise), rows):
-        uniform = torch.from_numpy(np.stack([row.next() for row in noise[start : start + rows]]))
-        found.append((gumbel(uniform).to(logp.device) + logp[start : start + rows]).argmax(-1))
+        some = noise[start : start + rows]
+        found.append((gumbel(uniform(some, logp.shape[1], logp.device)) + logp[start : start + rows]).argmax(-1))
     return torch.cat(found)
+
+
+def rows_at_once(vocabulary: int, device: torch.device) -> int:
+    """How many rows' noise is made together."""
+    return max(1, (CHUNK if device.type == "cpu" else DEVICE_CHUNK) // vocabulary)
+
+
+def uniform(noise: Sequence[Noise], vocabulary: int, device: torch.device) -> Tensor:
+    """[B, vocabulary] uniform numbers of every stream's next position, float64, made on the device."""
+    if device.type == "cpu":
+        return torch.from_numpy(np.stack([row.next() for row in noise]))
+    keys, starts = zip(*(row.place() for row in noise), strict=True)
+    return philox.uniform(torch.tensor(keys, device=device), torch.tensor(starts, device=device), vocabulary)
