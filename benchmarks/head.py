@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ARMS = {"full": {}, "full, activations recomputed": {"again": True}, "LoRA rank 1": {"rank": 1}}
@@ -36,47 +37,56 @@ def folder(at: Path, vocabulary: int, layers: int, hidden: int) -> Path:
     return at
 
 
-def measured(at: Path, rows: int, length: int, rank: int, again: bool, dtype: str) -> tuple[float, float]:
-    """Seconds of one gradient, and GiB above the loaded learner."""
+def measured(
+    at: Path, lengths: Sequence[int], rank: int, again: bool, dtype: str, micro_batch: int = 3072
+) -> tuple[float, float]:
+    """Seconds of one gradient, and GiB above the loaded learner.
+
+    Args: lengths: of the rows; a quarter of each is its prompt.
+    """
     import torch
 
     from gnomon.config import Source, resolve
     from gnomon.launch.makers import make_learner
-    from gnomon.learners import Batch, Sequence
+    from gnomon.learners import Batch
+    from gnomon.learners import Sequence as Text
     from gnomon.objectives import Denominators, Rollouts, objective
 
     torch.set_num_threads(1)
     policy = {"path": str(at), "dtype": dtype}
     policy |= {"lora": {"rank": rank}} if rank else {}
     policy |= {"activation_checkpointing": True} if again else {}
-    config, _ = resolve([Source({"env": "char_count", "policy": policy}, {})])
+    optim = {"micro_batch": micro_batch}
+    config, _ = resolve([Source({"env": "char_count", "policy": policy, "optim": optim}, {})])
     row = objective("reinforce")
     learner = make_learner(config, row)
     generator = torch.Generator().manual_seed(1)
-    prompt = length // 4
+    replies, rows = [length - length // 4 for length in lengths], len(lengths)
     sequences = tuple(
-        Sequence(
+        Text(
             token_ids=torch.randint(2, learner.policy.vocabulary, (length,), generator=generator),
-            trainable=torch.arange(length) >= prompt,
-            behavior_logp=torch.full((length - prompt,), -10.0, dtype=torch.float64),
-            version=torch.zeros(length - prompt, dtype=torch.int64),
-            turn=torch.zeros(length - prompt, dtype=torch.int64),
+            trainable=torch.arange(length) >= length - reply,
+            behavior_logp=torch.full((reply,), -10.0, dtype=torch.float64),
+            version=torch.zeros(reply, dtype=torch.int64),
+            turn=torch.zeros(reply, dtype=torch.int64),
             rollout=place,
             group=0,
             player=0,
         )
-        for place in range(rows)
+        for place, (length, reply) in enumerate(zip(lengths, replies, strict=True))
     )
-    tokens = rows * (length - prompt)
+    tokens = sum(replies)
     batch = Batch(
         sequences=sequences,
         rollouts=Rollouts(
             rewards=torch.arange(rows, dtype=torch.float64)[None],
-            lengths=torch.full((1, rows), length - prompt),
+            lengths=torch.tensor([replies]),
             answers=torch.arange(rows)[None],
             segment=torch.zeros(tokens, dtype=torch.int64),
         ),
-        denominators=Denominators(groups=1, sequences=rows, tokens=tokens, max_tokens=length, group_tokens=(tokens,)),
+        denominators=Denominators(
+            groups=1, sequences=rows, tokens=tokens, max_tokens=max(lengths), group_tokens=(tokens,)
+        ),
         temperature=1.0,
         exact=False,
         advantage=torch.linspace(-1, 1, tokens, dtype=torch.float64),
@@ -103,7 +113,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.one:
         place, rank, again = given.one
-        print(*measured(Path(place), given.rows, given.length, int(rank), again == "True", given.dtype))
+        print(*measured(Path(place), [given.length] * given.rows, int(rank), again == "True", given.dtype))
         return
     with tempfile.TemporaryDirectory() as scratch:
         at = folder(Path(scratch), given.vocabulary, given.layers, given.hidden)

@@ -111,12 +111,13 @@ def test_a_family_trains_and_others_read_it(name: str, rank: int, tmp_path: Path
         assert furthest(model, cases) < 2e-5
 
 
+@pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_family_that_is_not_supported_is_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_a_family_that_is_not_supported_is_refused_by_name(name: str, rank: int, tmp_path: Path) -> None:
     config, words = REFUSED[name]
     base = model_of(config, tmp_path / "base")
     with pytest.raises(ModelError, match=words):
-        gnomon.train("char_count", run=tmp_path / "run", policy=str(base), **RUN)
+        gnomon.train("char_count", run=tmp_path / "run", policy={"path": str(base), "lora": {"rank": rank}}, **RUN)
     assert not (tmp_path / "run").exists()
 
 

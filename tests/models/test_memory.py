@@ -127,6 +127,7 @@ def test_a_frozen_projection_has_no_gradient_and_one_buffer_sums_that_of_another
 ) -> None:
     """Chunks of eight tokens: nothing of the size of the weights is made but their gradient, once."""
     monkeypatch.setattr(projection, "CHUNK", 8 * VOCABULARY * (2 if full else 1))
+    monkeypatch.setattr(projection, "FEW", 1)
     hidden, anchor, scores, target, weight = projected(torch.float32, frozen=frozen)
 
     def loss() -> Tensor:
@@ -145,6 +146,7 @@ def test_a_frozen_projection_has_no_gradient_and_one_buffer_sums_that_of_another
 def test_the_gradient_of_a_coarse_projection_is_summed_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """In bfloat16 by chunks of one token it is as near to float64 as in one chunk: rounded sums would drift."""
     errors = []
+    monkeypatch.setattr(projection, "FEW", 1)
     for chunk in (VOCABULARY, TOKENS * VOCABULARY):
         monkeypatch.setattr(projection, "CHUNK", chunk)
         hidden, _, scores, target, weight = projected(torch.bfloat16, frozen=False)
@@ -155,3 +157,11 @@ def test_the_gradient_of_a_coarse_projection_is_summed_in_float32(monkeypatch: p
         assert weight.grad is not None
         errors.append(float((weight.grad.double() - truth).norm() / truth.norm()))
     assert errors[1] < 0.01 and errors[0] < 1.1 * errors[1]
+
+
+@pytest.mark.parametrize(("vocabulary", "tokens", "sizes"), [(262_144, 200, (50,) * 4), (101, 90_000, (30_000,) * 3)])
+def test_a_chunk_has_many_tokens_or_few_of_a_large_vocabulary(
+    vocabulary: int, tokens: int, sizes: tuple[int, ...]
+) -> None:
+    found = [len(piece) for (piece,) in projection.chunks(vocabulary, torch.empty(tokens))]
+    assert tuple(found) == sizes

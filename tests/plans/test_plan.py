@@ -11,6 +11,7 @@ import torch
 
 from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.engines.decoder import Decoder
+from gnomon.engines.noise import DEVICE_CHUNK
 from gnomon.errors import ConfigError, ResourceError
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
@@ -22,8 +23,9 @@ from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GPUS, Device, device
 from gnomon.plans.fit import require_fitting
 from gnomon.plans.lengths import Lengths, supposed_lengths
-from gnomon.plans.passes import decoding, meta_policy, texts, training
+from gnomon.plans.passes import decoding, drawing, meta_policy, texts, training
 from gnomon.plans.plan import planned
+from gnomon.plans.text import plan_text
 from gnomon.types import Request, Sampling
 
 L4 = GPUS["l4"]
@@ -99,6 +101,15 @@ def test_keys_and_values_are_those_of_a_real_engine() -> None:
     assert decoding(meta_policy(TINY, Precision()), [prompt] * 2, group, reply, L4).kept == real
 
 
+def test_noise_is_counted_as_operations_and_never_held_for_all_rows() -> None:
+    """Of 512 rows at 262,144 tokens; in float64 it would be 1 GiB."""
+    few, many = (drawing(rows, 262_144, L4) for rows in (64, 512))
+    assert 0 < few.peak == many.peak < 10 * 8 * DEVICE_CHUNK
+    assert many.seconds == pytest.approx(8 * few.seconds)
+    cpu = drawing(512, 262_144, replace(L4, per_noise=1e-9))
+    assert cpu.seconds == pytest.approx(512 * 262_144 * 1e-9) and cpu.peak < few.peak / 10
+
+
 def test_the_peak_of_training_grows_with_tokens_and_shrinks_by_checkpointing() -> None:
     def peak(reply: int, checkpointing: bool) -> float:
         policy = meta_policy(TINY, Precision())
@@ -159,6 +170,39 @@ def test_a_plan_adds_up(folder: Path) -> None:
     assert plan.memory["gradients"] == 4 * plan.trained == plan.memory["optimiser"] / 2 == plan.memory["reference"]
     assert plan.evaluations == 3
     assert plan.hours == pytest.approx((10 * sum(plan.seconds.values()) + 3 * plan.evaluation) / 3600)
+
+
+def test_processes_of_the_learner_share_what_is_kept(folder: Path) -> None:
+    """On GPUs each has a device, and the first has the engine too; on a CPU all lie in the memory of one machine."""
+    small = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 8, "head_dim": 8, "vocab_size": 500}
+    (folder / "config.json").write_text(json.dumps(QWEN | small))
+    words = (f"policy={folder}", "prompts=4", "group=4", "optim.micro_batch=64")
+    lengths = Lengths(prompts=(20,) * 4, reply=16, held_out=(20,) * 4)
+    cpu = replace(L4, name="cpu")
+    one, four = (planned(settings(*words, f"ranks={ranks}"), L4, lengths) for ranks in (0, 4))
+    here = planned(settings(*words, "ranks=4"), cpu, lengths)
+    assert not one.learner and not here.learner and four.devices == 4 and one.devices == here.devices == 1
+    assert four.memory["optimiser"] == one.memory["optimiser"] / 4 == four.learner["optimiser"]
+    assert here.memory["optimiser"] == one.memory["optimiser"]
+    assert {"engine weights", "keys and values"} <= four.memory.keys() - four.learner.keys()
+    assert four.micro_batches >= 4 and four.seconds["training"] < one.seconds["training"] / 2
+    assert "4 devices" in plan_text(four) and "between the processes of the learner" in plan_text(four)
+    idle = planned(settings(f"policy={folder}", "prompts=1", "group=2", "ranks=4"), L4, lengths)
+    assert idle.micro_batches < 4 and "optim.micro_batch" in plan_text(idle)
+
+
+def test_a_served_learner_has_the_memory_of_its_own_machine(folder: Path) -> None:
+    lengths = Lengths(prompts=(20,) * 2, reply=16, held_out=(20,))
+    words = (f"policy={folder}", "prompts=2", "group=4")
+    here = planned(settings(*words), L4, lengths)
+    apart = planned(settings(*words, "learner=http://127.0.0.1:8766"), L4, lengths)
+    assert apart.seconds == here.seconds and apart.devices == 2
+    assert {"gradients", "optimiser", "activations"} <= apart.learner.keys() - apart.memory.keys()
+    assert "engine weights" in apart.memory and apart.most < here.peak
+    assert "on the server of the learner" in plan_text(apart) and "between run and learner" in plan_text(apart)
+    with pytest.raises(ResourceError, match=r"E507(.|\n)*training: optimiser"):
+        device = replace(L4, memory=float(sum(apart.learner.values()) - 1))
+        require_fitting(settings(*words, "learner=http://127.0.0.1:8766"), replace(apart, device=device))
 
 
 def test_mistakes_are_named(folder: Path) -> None:

@@ -1,10 +1,10 @@
-"""`gnomon plan`: memory, time and cost of a run before it begins, or beside what a run needed."""
+"""`gnomon plan` and `gnomon simulate`: what a run needs, and how its schedule goes, before it begins."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,10 @@ from gnomon.commands.words import Json, Settings
 from gnomon.launch.lines import say
 from gnomon.terminal import put
 
-__all__ = ["plan"]
+if TYPE_CHECKING:
+    from gnomon.config import RunConfig
+
+__all__ = ["plan", "simulate"]
 
 
 def plan(
@@ -36,6 +39,19 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Estimate memory, time and cost of a run before it starts: gnomon plan countdown --device l4"""
+    config, run = configured(what, settings)
+    from gnomon.plans.command import compared, made, written
+
+    found = made(config, device, prompt, reply, run)
+    past = compared(found, run) if run else None
+    if as_json:
+        put(json.dumps(found.body() | ({"came_true": past} if past else {}), indent=1))
+        return
+    say(written(found, price, past))
+
+
+def configured(what: str, settings: list[str] | None) -> tuple[RunConfig, Path | None]:
+    """The settings of a recipe, an environment or a run, and the folder if it is a run."""
     from gnomon.config import Source, load, overrides, recorded, resolve
 
     run = Path(what) if is_run(what) else None
@@ -46,11 +62,64 @@ def plan(
     else:
         first = Source({"env": what}, {"env": f"the command line: {what}"})
     config, _ = resolve([first, overrides(list(settings or []), 2)])
-    from gnomon.plans.command import compared, made, written
+    return config, run
 
-    found = made(config, device, prompt, reply, run)
-    past = compared(found, run) if run else None
+
+def simulate(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE|ENV|RUN", help="Whose batch and schedule to simulate.", autocompletion=trainable
+        ),
+    ],
+    settings: Settings = None,
+    servers: Annotated[int, typer.Option(min=1, help="Engines that share the requests.")] = 1,
+    rows: Annotated[int, typer.Option(min=1, help="Most rows that an engine decodes together.")] = 512,
+    token: Annotated[float, typer.Option(min=1e-6, help="Seconds of one token of all rows of an engine.")] = 0.02,
+    row: Annotated[float, typer.Option(min=0, help="Seconds that every row adds to that.")] = 0.0,
+    load: Annotated[float, typer.Option(min=0, help="Seconds in which an engine takes over new weights.")] = 0.0,
+    failures: Annotated[
+        float, typer.Option(min=0, help="Mean hours between two failures of an engine; 0: it never fails.")
+    ] = 0.0,
+    restart: Annotated[float, typer.Option(min=0, help="Seconds until a failed engine decodes again.")] = 60.0,
+    reply: Annotated[float, typer.Option(min=1, help="Tokens of a reply at the median.")] = 200.0,
+    reply_spread: Annotated[float, typer.Option(min=0, help="Its spread: σ of a log-normal distribution.")] = 0.5,
+    turns: Annotated[int, typer.Option(min=1, help="Replies per episode.")] = 1,
+    call: Annotated[
+        float, typer.Option(min=0, help="Seconds of a call of the environment or its verifier at the median.")
+    ] = 0.0,
+    call_spread: Annotated[float, typer.Option(min=0, help="Its spread: σ of a log-normal distribution.")] = 1.0,
+    train: Annotated[float, typer.Option(min=0, help="Seconds of training per step.")] = 1.0,
+    train_token: Annotated[float, typer.Option(min=0, help="Seconds that every sampled token adds to that.")] = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Simulate the schedule of a run in virtual time: gnomon simulate countdown rollout.lag=2 --call 2"""
+    from math import inf
+
+    config, _ = configured(what, settings)
+    from gnomon import simulation
+    from gnomon.launch.find import make_env
+
+    make_env(config.env)  # A name that does not exist is refused, although nothing of the environment is played.
+
+    speed = simulation.Speed(
+        rows=rows, token=token, row=row, load=load, between_failures=3600 * failures or inf, restart=restart
+    )
+    found = simulation.simulate(
+        config,
+        simulation.Load(
+            servers=servers,
+            speed=speed,
+            reply=reply,
+            reply_spread=reply_spread,
+            turns=turns,
+            call=call,
+            call_spread=call_spread,
+            train=train,
+            train_token=train_token,
+        ),
+    )
     if as_json:
-        put(json.dumps(found.body() | ({"came_true": past} if past else {}), indent=1))
+        put(json.dumps(found.body(), indent=1))
         return
-    say(written(found, price, past))
+    say(found.text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
@@ -13,7 +14,8 @@ from gnomon.envs.base import confined
 from gnomon.errors import GnomonError
 from gnomon.keys import Key
 from gnomon.launch.find import make_env
-from gnomon.launch.makers import make_engine, make_learner, make_objective
+from gnomon.launch.local import close, make_trainer
+from gnomon.launch.makers import make_engine, make_objective
 from gnomon.launch.makers.actor import make_sampling
 from gnomon.launch.sampled import sampled
 from gnomon.models.folder import model_folder
@@ -49,6 +51,7 @@ class Line:
 def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     """One line for each dtype and engine: the embedded one, and the one that the settings name.
 
+    The learner is that of a run: in this process, in several (`ranks`), or on a server, whose dtype is the only one.
     Every line scores `rollout.prompts` × `rollout.group` completions of first prompts. Args: tell: takes what is being
     measured.
     """
@@ -60,7 +63,8 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     tasks = [task for _, task in first(env.tasks("train"), config.rollout.prompts)]
     prompts = [joined(renderer.start(task.messages)) for task in tasks for _ in range(config.rollout.group)]
     sampling = replace(make_sampling(config), stop_ids=renderer.stop)
-    for dtype in get_args(Policy.model_fields["dtype"].annotation):
+    served = config.learner.startswith("http")
+    for dtype in [config.policy.dtype] if served else get_args(Policy.model_fields["dtype"].annotation):
         for engine in dict.fromkeys(["embedded", config.engine.type]):
             tell(f"{engine} {dtype}")
             yield line(chosen(config, dtype, engine), prompts, sampling, tokenizer)
@@ -75,13 +79,16 @@ def line(config: RunConfig, prompts: Sequence[tuple[int, ...]], sampling: Sampli
     """The measurement of one engine."""
     known = {"engine": config.engine.type, "dtype": config.policy.dtype}
     try:
-        learner, engine = make_learner(config, make_objective(config)), make_engine(config)
-        try:
+        with ExitStack() as undo:
+            learner = make_trainer(config, make_objective(config))
+            undo.callback(close, learner)
+            engine = make_engine(config)
+            undo.callback(engine.close)
             engine.load(learner.publish())
             stats = sampled(engine, learner, prompts, sampling, Key(config.seed).at("mismatch"))
-        finally:
-            engine.close()
     except GnomonError as error:
+        if config.learner.startswith("http"):  # Its only line: the error has the fix.
+            raise
         return Line(**known, tokens=0, metrics={}, text="", advice="", failed=error.what)
     metrics = {name: stat.value for name, stat in stats.items()}
     text = tokenizer.spell([int(metrics["mismatch/token"])])

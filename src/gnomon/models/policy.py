@@ -26,7 +26,7 @@ from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.kernels import settle
 from gnomon.models.packed import Packed
 from gnomon.models.precision import Masters, Moved, Precision, require_fitting
-from gnomon.models.projection import Projection, full_kl, token_logp
+from gnomon.models.projection import Projection, full_kl, token_collision, token_logp
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
 from gnomon.models.weights import Kind
@@ -253,6 +253,11 @@ class Policy(torch.nn.Module):
         logp, entropy = token_logp(hidden, self.projection, work.target, temperature)
         kl = full_kl(hidden, self.projection, *anchor, temperature) if anchor else None
         return Scored(logp, entropy, hidden, kl)
+
+    @torch.no_grad()
+    def collision(self, work: Pass, temperature: float = 1.0) -> Tensor:
+        """[N] Σ_v π(v)² before every target of a pass: the chance that two draws are the same token."""
+        return token_collision(self.states(work), self.projection, temperature)
 
     def hidden(self, ids: Tensor, layout: Layout) -> Tensor:
         """Last hidden states [T, size] of flat tokens [T]."""

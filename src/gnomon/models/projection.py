@@ -12,10 +12,12 @@ from torch.nn.functional import linear, pad
 from gnomon.models.attention import MIN_ROWS
 from gnomon.models.precision import at_least
 
-__all__ = ["Projection", "chunks", "entropy_of", "full_kl", "logp_of", "token_logp"]
+__all__ = ["Projection", "chunks", "entropy_of", "full_kl", "logp_of", "token_collision", "token_logp"]
 
 CHUNK = 2**22
-"""Most scores (tokens × vocabulary) held at once."""
+"""Most scores (tokens × vocabulary) held at once, where they are those of more than `FEW` tokens."""
+FEW = 64
+"""Tokens of a chunk of a large vocabulary. With fewer, reading the weights and the gradient takes most of the time."""
 
 
 class Projection(NamedTuple):
@@ -62,6 +64,12 @@ def entropy_of(logp: Tensor) -> Tensor:
 def token_logp(hidden: Tensor, projection: Projection, target: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """[T] log-probabilities of the targets [T], and [T] entropies of the next-token distributions; both in nats."""
     return ChunkedLogp.apply(hidden, projection.weight, target, projection, temperature)  # type: ignore[no-untyped-call,no-any-return]
+
+
+def token_collision(hidden: Tensor, projection: Projection, temperature: float) -> Tensor:
+    """[T] Σ_v π(v)² of the next-token distributions: the chance that two draws are the same token. No gradients."""
+    pieces = chunks(len(projection.weight), hidden)
+    return torch.cat([(2 * logp_of(scores_of_few(projection, h), temperature)).exp().sum(-1) for (h,) in pieces])
 
 
 def full_kl(
@@ -200,6 +208,6 @@ def scores_of_few(projection: Projection, hidden: Tensor) -> Tensor:
 
 
 def chunks(vocabulary: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The tensors in even pieces of at most `CHUNK` scores."""
-    pieces = -(-len(tensors[0]) * vocabulary // CHUNK)
+    """The tensors in even pieces of at most `CHUNK` scores or `FEW` tokens."""
+    pieces = -(-len(tensors[0]) * vocabulary // max(CHUNK, FEW * vocabulary))
     return zip(*(tensor.tensor_split(pieces) for tensor in tensors), strict=True)

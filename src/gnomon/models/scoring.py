@@ -12,7 +12,7 @@ from gnomon.models.attention import MIN_ROWS
 from gnomon.models.policy import Pass, Policy
 from gnomon.models.trie import Trie
 
-__all__ = ["Text", "packed", "packed_logp", "score", "text_entropy", "text_logp", "text_pass"]
+__all__ = ["Text", "packed", "packed_logp", "score", "text_collision", "text_entropy", "text_logp", "text_pass"]
 
 Row = tuple[int, tuple[int, ...]]
 """The index of its prompt and the tokens that follow."""
@@ -81,3 +81,9 @@ def text_entropy(policy: Policy, texts: Sequence[Text], temperature: float = 1.0
     """[T] entropy of the distribution that every trainable token of the texts is drawn from, in nats, no gradients."""
     found: Tensor = policy(text_pass(policy, texts), temperature).entropy
     return found
+
+
+@torch.no_grad()
+def text_collision(policy: Policy, texts: Sequence[Text], temperature: float = 1.0) -> Tensor:
+    """[T] Σ_v π(v)² of the distribution that every trainable token of the texts is drawn from, no gradients."""
+    return policy.collision(text_pass(policy, texts), temperature)

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -42,6 +42,7 @@ def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trained: bo
     for layer in layers:
         fully_shard(layer, mesh=mesh, mp_policy=numbers, reshard_after_forward=True)
     fully_shard(policy, mesh=mesh, mp_policy=numbers, reshard_after_forward=trained)
+    register_fsdp_forward_method(policy, "collision")
     for module in policy.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)

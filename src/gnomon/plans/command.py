@@ -39,9 +39,13 @@ def made(config: RunConfig, name: str, prompt: int | None, reply: int | None, ru
 
 
 def compared(plan: Plan, run: Path) -> dict[str, Any]:
-    """What came true of a plan, and by how much the plan is off."""
+    """What came true of a plan, and by how much the plan is off.
+
+    A run records the peak of its own process, so the peak of a learner in several processes is not known.
+    """
     with RunReader(run) as reader:
         peak, seconds = outcome(reader)
+    peak = None if plan.ranks and not plan.served else peak
     return {
         "peak": peak,
         "step_seconds": seconds,

@@ -25,8 +25,6 @@ PER_OPERATION = 8e-6
 """Seconds that PyTorch needs to start an operation on a GPU. Assumed."""
 CONTEXT = 1.0 * GIB
 """Memory of a GPU that CUDA and its libraries take. Assumed."""
-PER_NOISE = 2e-8
-"""Seconds of one number of the keyed noise, which is made on the CPU. Assumed for machines with a GPU."""
 PER_TOKEN = 2e-5
 """Seconds of the engine's own work for one sampled token. Assumed for machines with a GPU."""
 
@@ -51,8 +49,9 @@ class Device:
     """Seconds of an operation on empty tensors."""
     program: float
     """Bytes that the program takes before any weights are read."""
-    per_noise: float
-    """Seconds of one number of the noise that a token is drawn with."""
+    per_noise: float | None
+    """Seconds of one number of the noise that a token is drawn with; None where torch makes it: then its operations
+    are counted."""
     per_token: float
     """Seconds of the engine's work for one token beside tensor operations."""
     measured: bool
@@ -80,7 +79,7 @@ def gpu(name: str, gib: float, bf16: float, fp32: float, bandwidth: float) -> De
         bandwidth=bandwidth * 1e9 * REACHED_BANDWIDTH,
         per_operation=PER_OPERATION,
         program=CONTEXT,
-        per_noise=PER_NOISE,
+        per_noise=None,
         per_token=PER_TOKEN,
         measured=False,
     )

@@ -22,14 +22,15 @@ def require_fitting(config: RunConfig, plan: Plan) -> None:
     """Raises: ResourceError E507 with the smallest change that makes the run fit, or else the devices that hold it."""
     if plan.fits:
         return
-    part, size = max(plan.memory.items(), key=lambda item: item[1])
+    crowded = plan.memory if plan.peak == plan.most else plan.learner
+    part, size = max(crowded.items(), key=lambda item: item[1])
     change = smallest(config, plan.device, plan.lengths)
-    larger = [device.name for device in GPUS.values() if device.memory >= plan.peak]
+    larger = [device.name for device in GPUS.values() if device.memory >= plan.most]
     others = f"--device {larger[0]}" if larger else "a model of fewer parameters; no device in the table holds this one"
     raise ResourceError(
         "E507",
-        f"the run needs {plan.peak / GIB:.1f} GiB, and {plan.device.name} has {plan.device.memory / GIB:.1f} GiB",
-        where=f"{plan.phase}: {part} {size / GIB:.1f} GiB",
+        f"the run needs {plan.most / GIB:.1f} GiB, and {plan.device.name} has {plan.device.memory / GIB:.1f} GiB",
+        where=f"{plan.phase if crowded is plan.memory else 'training'}: {part} {size / GIB:.1f} GiB",
         why="the run would end with an out-of-memory error",
         fix=change or others,
     )

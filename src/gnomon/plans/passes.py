@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from gnomon.engines.embedded import ROWS
-from gnomon.engines.noise import AHEAD
+from gnomon.engines.noise import Noise, rows_at_once, sampled
 from gnomon.learners import Sequence as Text
 from gnomon.learners.batch import pieces
 from gnomon.learners.local import PROBE, TOKENS
@@ -27,7 +27,10 @@ from gnomon.models.scoring import text_pass
 from gnomon.plans.count import Count
 from gnomon.plans.devices import Device
 
-__all__ = ["Cost", "decoding", "meta_policy", "probing", "scoring", "texts", "training"]
+__all__ = ["Cost", "decoding", "drawing", "meta_policy", "probing", "scoring", "texts", "training"]
+
+NOISE_COPIES = 3
+"""Arrays of the noise of some rows that are alive together on a CPU: NumPy's rows, their stack, the sum with scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +85,9 @@ def texts(prompts: Sequence[int], group: int, reply: int) -> list[Text]:
     return found
 
 
-def micro_batches(sequences: Sequence[Text]) -> Iterator[tuple[list[Text], int]]:
+def micro_batches(sequences: Sequence[Text], tokens: int) -> Iterator[tuple[list[Text], int]]:
     """Different micro-batches of a step, each with how many are like it: those of equal lengths."""
-    cuts = [[sequences[place] for place in places] for places in pieces(sequences, TOKENS)]
+    cuts = [[sequences[place] for place in places] for places in pieces(sequences, tokens)]
 
     def size(cut: Sequence[Text]) -> tuple[int, ...]:
         first = [len(list(rows)) for _, rows in groupby(cut, key=lambda text: text.group)]
@@ -95,12 +98,14 @@ def micro_batches(sequences: Sequence[Text]) -> Iterator[tuple[list[Text], int]]
         yield max(some, key=lambda cut: sum(len(text.token_ids) for text in cut)), len(some)
 
 
-def training(policy: Policy, sequences: Sequence[Text], device: Device, *, entropy: bool = False) -> Cost:
+def training(
+    policy: Policy, sequences: Sequence[Text], device: Device, *, entropy: bool = False, micro_batch: int = TOKENS
+) -> Cost:
     """A forward and a backward pass of all sequences."""
     for parameter in policy.masters.parameters.values():
         parameter.grad = torch.zeros_like(parameter)
     seconds, peak = 0.0, 0
-    for some, times in micro_batches(sequences):
+    for some, times in micro_batches(sequences, micro_batch):
         work = text_pass(policy, some)
         with Count(device) as count:
             found = policy(work)
@@ -115,10 +120,10 @@ def training(policy: Policy, sequences: Sequence[Text], device: Device, *, entro
 
 
 @torch.inference_mode()
-def scoring(policy: Policy, sequences: Sequence[Text], device: Device) -> Cost:
+def scoring(policy: Policy, sequences: Sequence[Text], device: Device, *, micro_batch: int = TOKENS) -> Cost:
     """A forward pass of all sequences."""
     seconds, peak = 0.0, 0
-    for some, times in micro_batches(sequences):
+    for some, times in micro_batches(sequences, micro_batch):
         work = text_pass(policy, some)
         with Count(device) as count:
             policy(work)
@@ -151,13 +156,25 @@ def decoding(policy: Policy, prompts: Sequence[int], group: int, reply: int, dev
             if depth == 1:
                 grow(layout, max(lengths) % SPAN, reply)
         kept = sum(slot.keys.nbytes + slot.values.nbytes for slot in [*layout._prompts, *layout._own])
-    noise = rows * max(1, AHEAD // policy.vocabulary) * policy.vocabulary * 8
-    tokens = rows * reply
+    noise = drawing(rows, policy.vocabulary, device)
     first, second, last = found
     seconds = first + (reply - 1) * (second + last) / 2
-    seconds += tokens * (policy.vocabulary * device.per_noise + device.per_token)
-    head = noise + 4 * rows * policy.vocabulary * 4
-    return Cost(seconds=share * seconds, peak=count.peak + noise, kept=kept, head=head)
+    seconds += reply * (noise.seconds + rows * device.per_token)
+    head = noise.peak + 4 * rows * policy.vocabulary * 4
+    return Cost(seconds=share * seconds, peak=count.peak + noise.peak, kept=kept, head=head)
+
+
+@torch.inference_mode()
+def drawing(rows: int, vocabulary: int, device: Device) -> Cost:
+    """The noise of one token of every row, which is made for a few rows at a time."""
+    where = torch.device("meta" if device.per_noise is None else "cpu")
+    some = min(rows, rows_at_once(vocabulary, where))
+    if device.per_noise is not None:
+        return Cost(seconds=rows * vocabulary * device.per_noise, peak=NOISE_COPIES * some * vocabulary * 8)
+    logp = torch.zeros(some, vocabulary, device=where)
+    with Count(device) as count:
+        sampled(logp, [Noise(bytes(16), vocabulary)] * some)
+    return Cost(seconds=rows / some * count.time, peak=count.peak)
 
 
 def grow(layout: Decode, begun: int, reply: int) -> None:

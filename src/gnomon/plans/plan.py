@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gnomon.config import RunConfig
 from gnomon.launch.makers.engine import apart, engine_dtype
@@ -21,6 +20,7 @@ from gnomon.plans.devices import GIB, Device
 from gnomon.plans.lengths import Lengths
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
 from gnomon.plans.shapes import described
+from gnomon.plans.spread import bytes_of, micro_batch_counts, rank_memory, share_of_time, sum_memory
 
 __all__ = ["Plan", "planned"]
 
@@ -43,7 +43,14 @@ class Plan:
     trained: int
     """Those that the optimiser moves."""
     memory: Mapping[str, float]
-    """Bytes at the moment of a step that needs most, by part."""
+    """Bytes of the device of the run at the moment of a step that needs most, by part."""
+    learner: Mapping[str, float]
+    """Bytes of every device that only trains, by part: a server's, or that of each further process. Empty for none."""
+    ranks: int
+    served: bool
+    """Whether the learner is on a server."""
+    micro_batches: int
+    """Of a step, if all groups are trained."""
     phase: str
     """That moment: `sampling` or `training`."""
     seconds: Mapping[str, float]
@@ -61,6 +68,17 @@ class Plan:
         return sum(self.memory.values())
 
     @property
+    def most(self) -> float:
+        """Bytes of the device that needs most."""
+        return max(self.peak, sum(self.learner.values()))
+
+    @property
+    def devices(self) -> int:
+        """Devices that the run keeps busy."""
+        ranks = max(1, self.ranks) if self.device.name != "cpu" else 1
+        return ranks + self.served
+
+    @property
     def step(self) -> float:
         """Seconds of a step."""
         return sum(self.seconds.values())
@@ -72,7 +90,7 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        return self.peak <= self.device.memory
+        return self.most <= self.device.memory
 
     def body(self) -> dict[str, Any]:
         """As JSON values."""
@@ -86,6 +104,9 @@ class Plan:
             "peak": self.peak,
             "phase": self.phase,
             "memory": dict(self.memory),
+            "learner": dict(self.learner),
+            "ranks": self.ranks,
+            "devices": self.devices,
             "step_seconds": self.step,
             "seconds": dict(self.seconds),
             "evaluation_seconds": self.evaluation,
@@ -113,45 +134,47 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     sequences = texts(lengths.prompts, config.rollout.group, lengths.reply)
     sampling = sampled(config, sampling_model, lengths.prompts, config.rollout.group, lengths.reply, device)
     held_out = sampled(config, sampling_model, lengths.held_out, config.eval.samples, lengths.reply, device)
-    updates = config.optim.epochs
-    entropy = config.regularize.entropy != 0
-    train = trained_model.cost(lambda policy: training(policy, sequences, device, entropy=entropy))
-    masters, own = bytes_of(learner.masters.parameters), bytes_of(dict(learner.model.named_parameters()))
-    trained = sum(value.numel() for value in learner.masters.parameters.values())
+    entropy, size = config.regularize.entropy != 0, config.optim.micro_batch
+    train = trained_model.cost(lambda policy: training(policy, sequences, device, entropy=entropy, micro_batch=size))
+    masters, share = bytes_of(learner.masters.parameters.values()), share_of_time(config, sequences, device)
+    asked = row.needs_reference or full_kl(config)
     seconds = {
         "sampling": sampling.seconds,
-        "training": lengths.trained * updates * train.seconds,
-        "optimiser": config.optim.updates * ADAM_PASSES * masters / device.bandwidth,
+        "training": lengths.trained * config.optim.epochs * share * train.seconds,
+        "optimiser": config.optim.updates * ADAM_PASSES * masters / max(1, config.ranks) / device.bandwidth,
         "records": len(sequences) * PER_ROLLOUT,
         "weights to the engine": 2 * masters / device.bandwidth
         + 2 * trained_model.cost(lambda policy: probing(policy, device)).seconds,
     }
-    engines = config.rollout.lag + 1
-    memory = {
-        "program": device.program,
-        "weights": own + (masters if learner.precision.rounds and not learner.adapter else 0),
-        "gradients": masters,
-        "optimiser": 2 * masters,
-        "engine weights": engines * engine_bytes(config, learner, sampler),
-    }
-    if row.needs_reference or full_kl(config):
-        seconds["reference"] = sampling_model.cost(lambda policy: scoring(policy.unadapted, sequences, device)).seconds
-        memory["reference"] = 0.0 if learner.adapter else bytes_of(dict(sampler.model.named_parameters()))
+    if asked:
+        scored = sampling_model.cost(lambda policy: scoring(policy.unadapted, sequences, device, micro_batch=size))
+        seconds["reference"] = share * scored.seconds
     if Need.VALUES in row.asks:
         seconds["critic"] = seconds["training"] + seconds["optimiser"]
-        memory["critic"] = memory["weights"] + 3 * masters
     if config.optim.updates > 1 and (device.name != "cpu" or apart(config)):
-        seconds["scoring before the first update"] = trained_model.cost(
-            lambda policy: scoring(policy, sequences, device)
-        ).seconds
-    phase, more = busiest(sampling, held_out, train, together=engines > 1)
+        scored = trained_model.cost(lambda policy: scoring(policy, sequences, device, micro_batch=size))
+        seconds["scoring before the first update"] = share * scored.seconds
+    state = rank_memory(config, learner, sequences) if config.ranks else whole_memory(learner)
+    train = replace(train, peak=max(train.peak, sum_memory(learner) if config.ranks else 0.0))
+    if asked:
+        of_reference = bytes_of(sampler.model.parameters()) / max(1, config.ranks)
+        state["reference"] = 0.0 if learner.adapter else of_reference
+    if Need.VALUES in row.asks:
+        state["critic"] = state["weights"] + 3 * masters
+    engines = 1 if config.rollout.in_flight else config.rollout.lag + 1
+    weights = engines * engine_bytes(config, learner, sampler)
+    phase, memory, beside = places(config, device, state, weights, max(sampling, held_out, key=peak_of), train)
     return Plan(
         device=device,
         lengths=lengths,
         parameters=sum(value.numel() for value in learner.model.parameters() if value.dtype.is_floating_point)
-        - (trained if learner.adapter else 0),
-        trained=trained,
-        memory={name: value for name, value in {**memory, **more}.items() if value},
+        - (sum(value.numel() for value in learner.masters.parameters.values()) if learner.adapter else 0),
+        trained=sum(value.numel() for value in learner.masters.parameters.values()),
+        memory={name: value for name, value in memory.items() if value},
+        learner={name: value for name, value in beside.items() if value},
+        ranks=config.ranks,
+        served=config.learner.startswith("http"),
+        micro_batches=micro_batch_counts(config, sequences)[0],
         phase=phase,
         seconds=seconds,
         evaluation=held_out.seconds,
@@ -161,17 +184,53 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     )
 
 
-def busiest(sampling: Cost, held_out: Cost, train: Cost, *, together: bool) -> tuple[str, dict[str, float]]:
-    """The phase that needs most beside the weights, and its parts. Args: together: both phases run at once."""
-    most = max(sampling, held_out, key=lambda cost: cost.peak)
+def whole_memory(policy: Policy) -> dict[str, float]:
+    """Bytes of a learner in one process by part, without activations."""
+    masters, own = bytes_of(policy.masters.parameters.values()), bytes_of(policy.model.parameters())
+    copies = masters if policy.precision.rounds and not policy.adapter else 0.0
+    return {"weights": own + copies, "gradients": masters, "optimiser": 2 * masters}
+
+
+def places(
+    config: RunConfig, device: Device, state: Mapping[str, float], engine: float, sampling: Cost, train: Cost
+) -> tuple[str, dict[str, float], dict[str, float]]:
+    """Where the memory lies.
+
+    Args: state: bytes of one process of the learner, by part; engine: bytes of its weights.
+    Returns: the phase that needs most; the memory there of the device of the run, by part; and that of the device that
+        only trains, which is the server's or that of any further process, or empty.
+    """
     decode = {
-        "keys and values": most.kept,
-        "scores": most.head,
-        "decoding": max(0.0, most.peak - most.kept - most.head),
+        "engine weights": engine,
+        "keys and values": sampling.kept,
+        "scores": sampling.head,
+        "decoding": max(0.0, sampling.peak - sampling.kept - sampling.head),
     }
+    ranks, cpu = config.ranks, device.name == "cpu"
+    processes = ranks if ranks and cpu else 1
+    state = {name: processes * size for name, size in state.items()}
+    train = replace(train, peak=processes * train.peak)
+    alone = {"program": device.program, **state, "activations": train.peak}
+    if config.learner.startswith("http"):
+        return "sampling", {"program": device.program, **decode}, alone
+    phase, more = busiest(decode, train, together=config.rollout.lag > 0 or bool(ranks and not cpu))
+    program = device.program * (2 if ranks else 1)
+    memory = {"program": program, **state, "engine weights": engine, **more}
+    return phase, memory, alone if ranks > 1 and not cpu else {}
+
+
+def busiest(decode: Mapping[str, float], train: Cost, *, together: bool) -> tuple[str, dict[str, float]]:
+    """The phase that needs most beside the weights, and its parts. Args: together: both phases run at once."""
+    passing = {name: size for name, size in decode.items() if name != "engine weights"}
     if together:
-        return "sampling and training", {**decode, "activations": train.peak}
-    return ("training", {"activations": train.peak}) if train.peak >= most.peak else ("sampling", decode)
+        return "sampling and training", {**passing, "activations": train.peak}
+    if train.peak >= sum(passing.values()):
+        return "training", {"activations": train.peak}
+    return "sampling", passing
+
+
+def peak_of(cost: Cost) -> float:
+    return cost.peak
 
 
 def sampled(config: RunConfig, model: Deep, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:
@@ -184,7 +243,7 @@ def sampled(config: RunConfig, model: Deep, prompts: Sequence[int], group: int, 
 def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:
     """vLLM decodes from CUDA graphs: what bounds it is the reading of weights, keys and values, or the products."""
     settings = policy.model.config
-    weights = bytes_of(dict(policy.model.named_parameters()))
+    weights = bytes_of(policy.model.parameters())
     size = getattr(settings, "head_dim", None) or settings.hidden_size // settings.num_attention_heads
     per_token = 2 * settings.num_hidden_layers * settings.num_key_value_heads * size * policy.precision.compute.itemsize
     rows, length = len(prompts) * group, sum(prompts) / len(prompts) + reply
@@ -200,10 +259,6 @@ def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: in
 
 def engine_bytes(config: RunConfig, learner: Policy, sampler: Policy) -> float:
     """Of the weights that an engine holds alone."""
-    every = bytes_of(dict(sampler.model.named_parameters()))
-    shared = learner.adapter and config.engine.type == "embedded" and not apart(config)
-    return bytes_of(sampler.state()) if shared else every
-
-
-def bytes_of(state: Mapping[str, Tensor]) -> float:
-    return float(sum(value.numel() * value.itemsize for value in state.values()))
+    beside = config.ranks or config.learner.startswith("http")
+    shared = learner.adapter and config.engine.type == "embedded" and not apart(config) and not beside
+    return bytes_of((sampler.state() if shared else dict(sampler.model.named_parameters())).values())

@@ -29,13 +29,31 @@ def lines(plan: Plan, price: float | None) -> Iterator[str]:
     yield f"peak memory  {plan.peak / GIB:.2f} GiB, in {plan.phase}"
     for name, size in plan.memory.items():
         yield f"  {name:<22} {size / GIB:7.2f} GiB"
+    if plan.learner:
+        where = "the server of the learner" if plan.served else f"each of the other {plan.ranks - 1} devices"
+        yield f"beside it    {sum(plan.learner.values()) / GIB:.2f} GiB, on {where}"
+        for name, size in plan.learner.items():
+            yield f"  {name:<22} {size / GIB:7.2f} GiB"
     tokens = f"{plan.tokens:,} tokens in replies of {plan.lengths.reply}, {plan.tokens / plan.step:,.0f} per second"
     yield f"a step       {plan.step:.2f} s: {tokens}"
     for name, seconds in plan.seconds.items():
         yield f"  {name:<22} {seconds:7.2f} s"
-    cost = "" if price is None else f", {plan.hours * price:,.2f} at {price:g} an hour"
-    yield f"whole run    {plan.hours:.2f} hours: {plan.steps} steps, {plan.evaluations} evaluations{cost}"
-    yield "not counted  judging of replies in worker processes"
+    on = "" if plan.devices == 1 else f" on {plan.devices} devices"
+    cost = "" if price is None else f", {plan.hours * plan.devices * price:,.2f} at {price:g} an hour"
+    yield f"whole run    {plan.hours:.2f} hours{on}: {plan.steps} steps, {plan.evaluations} evaluations{cost}"
+    yield f"not counted  {', '.join(left_out(plan))}"
+    if plan.ranks > plan.micro_batches:
+        idle = plan.ranks - plan.micro_batches
+        yield f"idle         {idle} of {plan.ranks} processes: a smaller optim.micro_batch makes more micro-batches"
+
+
+def left_out(plan: Plan) -> Iterator[str]:
+    """What the plan does not count."""
+    yield "judging of replies in worker processes"
+    if plan.ranks > 1:
+        yield "transfers between the processes of the learner"
+    if plan.served:
+        yield "transfers between run and learner"
 
 
 def outcome(reader: RunReader) -> tuple[float | None, float]:
