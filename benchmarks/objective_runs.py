@@ -1,4 +1,5 @@
-"""One representative of every family of objectives trains char_count, three seeds each.
+"""One representative of every family of objectives trains char_count, three seeds each; those that compare turns
+train calculator.
 
     python benchmarks/objective_runs.py runs/objectives --seeds 0 1 2
 
@@ -34,7 +35,27 @@ ROWS: dict[str, list[str]] = {
     "fcp": ["steps=80", "optim.minibatches=1", "eval.every=80"],
     "online_dpo": [],
     "sft": [],
+    "remax": [],
+    "otb": [],
+    "otb_loo": [],
+    "entropy_mask": [],
+    "rl_zvp": COUNTS,
+    "gdpo": [],
+    "dcpo": [],
+    "vc_ppo": [],
+    "vapo": [],
+    "online_kto": COUNTS,
+    "online_cpo": [],
+    "online_orpo": [],
+    "a_star_po": [],
+    "m2po": [],
+    "fipo": [],
+    "tpo": [],
+    "gigpo": [],
+    "hgpo": [],
 }
+TURNS = {"gigpo": "calculator", "hgpo": "calculator"}
+"""Environments of the objectives that compare turns."""
 
 
 def demonstrations(path: Path, count: int = 4096) -> Path:
@@ -57,7 +78,7 @@ def train(folder: Path, name: str, seed: int, words: list[str]) -> dict[str, obj
     settings = [f"objective={name}", f"seed={seed}", *COMMON, *ROWS[name], *words]
     if name == "sft":
         settings.append(f"rollout.demonstrations={demonstrations(folder / 'demonstrations.jsonl')}")
-    trained(run, "char_count", settings)
+    trained(run, TURNS.get(name, "char_count"), settings)
     with RunReader(run) as reader:
         return summary(reader)
 

@@ -1,6 +1,6 @@
 """Write the pages on objectives from the code: one page per row of the table, an index, and a chart over all rows.
 
-    python docs/objectives.py                              # docs/objectives.md and docs/objectives/*.md
+    python docs/objectives.py                              # the pages, and cards.jsonl of the viewer
     python docs/objectives.py --plot docs/objectives.svg   # the chart too; needs matplotlib (the extra gnomon[bench])
 
 A test holds the committed pages to what this writes, and the chart to the numbers that it was drawn from.
@@ -11,13 +11,16 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gnomon.objectives import GRID, OPTIONS, TABLE, Card, card, curve, objective
 from gnomon.objectives.card_text import chart, declared, enumerated, length_words, number
 from gnomon.objectives.exact import LARGEST
+from gnomon.viewer.objective import CARDS
 
 DOCS = Path(__file__).parent
 
@@ -142,6 +145,35 @@ def shown(value: float) -> str:
     return "—" if math.isnan(value) else number(value, 3)
 
 
+def viewer_card(name: str) -> dict[str, Any]:
+    """The card as the viewer shows it: labels and texts, and the chart's numbers to four digits."""
+    found = card(name, size_for(name))
+    facts = [
+        ("expected gradient", found.expected_gradient),
+        ("equation", found.equation),
+        ("source", found.source),
+        ("differs from the source", found.differs),
+        ("group", f"{found.group} here, at least {found.min_group}"),
+        *declared(found),
+        ("needs", ", ".join(found.needs)),
+    ]
+    return {
+        "name": found.name,
+        "summary": found.summary,
+        "facts": [[label, text] for label, text in facts if text],
+        "enumerated": [list(line) for line in enumerated(found)],
+        "edges": dict(found.edges),
+        "options": [
+            [name, f"{option.default:g}" if isinstance(option.default, float) else option.default, option.text,
+             option.allowed]
+            for name, option in found.options.items()
+        ],
+        "how": found.curve.how,
+        "p": list(GRID),
+        "relative": [float(f"{value:.4g}") if math.isfinite(value) else None for value in found.curve.relative],
+    }  # fmt: skip
+
+
 def pages() -> dict[str, str]:
     """Every page by its path under docs/."""
     cards = [card(name, size_for(name)) for name in sorted(TABLE)]
@@ -208,6 +240,8 @@ def main() -> None:
             stale.unlink()
     for path, text in written.items():
         (DOCS / path).write_text(text)
+    lines = [json.dumps(viewer_card(name), ensure_ascii=False) for name in sorted(TABLE)]
+    CARDS.write_text("\n".join(lines) + "\n")
     if chosen.plot:
         plot(chosen.plot)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -13,7 +14,16 @@ from gnomon.errors import ModelError
 from gnomon.learners import Batch
 from gnomon.learners.local import LocalLearner
 from gnomon.models.policy import Policy
-from gnomon.objectives import CreditState, Denominators, Objective, Rollouts, mean_per_rollout, mean_per_step, objective
+from gnomon.objectives import (
+    CreditState,
+    Denominators,
+    Objective,
+    Rollouts,
+    mean_per_rollout,
+    mean_per_step,
+    objective,
+    optimal_value_per_task,
+)
 from gnomon.rollout.credit import Crediting, credit
 from learners.sequences import made
 
@@ -96,11 +106,44 @@ def test_saved_and_loaded_it_goes_on_to_the_bit(recall: str, shared: bool, tmp_p
     straight, again = (Crediting(row(recall), shared=shared) for _ in range(2))
     first, second = (batch(rewards, PLAYERS["two players"]) for rewards in REWARDS)
     straight(first, learner)
+    straight.state = replace(straight.state, steps=3)
     straight.save_state(tmp_path)
     again.load_state(tmp_path)
     assert again.state == straight.state and len(straight.state.means) == (1 if shared else 2)
     assert torch.equal(straight(second, learner).advantage, again(second, learner).advantage)
     assert again.state == straight.state
+
+
+def test_the_value_of_a_task_is_that_of_its_first_visit(tmp_path: Path) -> None:
+    """By hand; at that visit from the other rollouts alone; kept in checkpoints."""
+
+    def soft(rewards: list[float]) -> float:
+        return 0.5 * math.log(sum(math.exp(2 * r) for r in rewards) / len(rewards))
+
+    learner, row = LocalLearner(Policy.load("tiny"), reference=Policy.load("tiny")), objective("a_star_po")
+    straight, again = Crediting(row), Crediting(row)
+    visits = []
+    for rewards, tasks in zip(REWARDS, ([[7] * 3, [9] * 3], [[9] * 3, [8] * 3]), strict=True):
+        one = batch(rewards, PLAYERS["one player"])
+        visits.append(replace(one, rollouts=replace(one.rollouts, task=torch.tensor(tasks))))
+    (first, other), (second, third) = REWARDS
+    found = straight(visits[0], learner)
+    wanted = [r - soft(g[:i] + g[i + 1 :]) for g in (first, other) for i, r in enumerate(g)]
+    assert [values[0] for values in found.by_rollout(found.advantage)] == pytest.approx(wanted, abs=1e-12)
+    assert straight.state.values == pytest.approx({(7, 0): soft(first), (9, 0): soft(other)})
+    straight.save_state(tmp_path)
+    again.load_state(tmp_path)
+    assert again.state == straight.state
+    found = again(visits[1], learner)
+    wanted = [r - soft(other) for r in second] + [r - soft(third[:i] + third[i + 1 :]) for i, r in enumerate(third)]
+    assert [values[0] for values in found.by_rollout(found.advantage)] == pytest.approx(wanted, abs=1e-12)
+    assert (
+        set(again.state.values) == {(7, 0), (8, 0), (9, 0)} and again.state.values[9, 0] == straight.state.values[9, 0]
+    )
+    alone = Rollouts(rewards=torch.tensor([[3.0]]), lengths=torch.ones(1, 1).long(), task=torch.tensor([[1]]))
+    assert optimal_value_per_task(alone, CreditState(), temperature=0.5)[0].tolist() == [[0.0]]
+    with pytest.raises(ValueError, match="which task"):
+        optimal_value_per_task(replace(alone, task=None), CreditState(), temperature=0.5)
 
 
 def test_an_objective_without_a_past_leaves_the_state_as_it_is() -> None:

@@ -20,6 +20,7 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.objectives import Need, Objective, Rollouts, objective
 from gnomon.rollout import Actor, pack
+from gnomon.rollout.credit import Crediting
 from gnomon.types import Sampling
 from learners.sequences import credited, lines
 
@@ -80,6 +81,47 @@ def test_its_gradient_is_that_of_half_the_mean_squared_error(packed):
     for name, value in policy.state().items():
         if value.grad is not None:
             assert (found[name].grad - value.grad).abs().max() <= 1e-11 * weight.grad.abs().max()
+
+
+def test_the_gradient_of_a_clipped_loss_is_that_of_the_textbook(packed):
+    """Token by token, of a critic that has moved: some values beyond the band on either side, some inside."""
+    mind, clip = learner(torch.float64), 0.05
+    assert mind.critic
+    ready = credited(mind, replace(packed, exact=False), ROW)
+    moved = torch.linspace(-0.1, 0.1, 128, dtype=torch.float64)
+    with torch.no_grad():
+        mind.critic.parameters["value.weight"].copy_(moved)
+    values = mind.critic.values(ready.sequences)
+    mind.critic.forward_backward(ready, 200, clip=clip)
+    found = mind.critic.parameters["value.bias"].grad
+    slopes, kinds = 0.0, set()
+    for value, before, wanted in zip(values.tolist(), ready.values.tolist(), ready.returns.tolist(), strict=True):
+        one = torch.tensor(value, dtype=torch.float64, requires_grad=True)
+        held = torch.clamp(one, before - clip, before + clip)
+        (max((one - wanted) ** 2, (held - wanted) ** 2, key=lambda square: square.item()) / 2).backward()
+        slopes += float(one.grad)
+        kinds.add((value > before + clip, value < before - clip, float(one.grad) == 0))
+    assert found.item() == pytest.approx(slopes / len(ready), rel=1e-10)
+    assert {(True, False, True), (True, False, False), (False, True, False), (False, False, False)} <= kinds
+    plain = learner(torch.float64)
+    with torch.no_grad():
+        plain.critic.parameters["value.weight"].copy_(moved)
+    plain.critic.forward_backward(ready, 200)
+    assert plain.critic.parameters["value.bias"].grad.item() != pytest.approx(found.item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["ppo", "vc_ppo", "vapo"])
+def test_the_first_batches_can_teach_the_critic_alone(packed, name):
+    mind, credits = learner(), Crediting(objective(name, value_steps=2))
+    begin = {key: value.clone() for key, value in mind.policy.state().items()}
+    for step in range(3):
+        read = mind.critic.parameters["value.weight"].clone()
+        ready = credits(packed, mind)
+        mind.forward_backward(ready, credits.objective)
+        mind.optim_step(1e-3)
+        assert not torch.equal(mind.critic.parameters["value.weight"], read)
+        still = all(torch.equal(value, begin[key]) for key, value in mind.policy.state().items())
+        assert still == (step < 2) and credits.state.steps == min(step + 1, 2)
 
 
 def test_it_learns_what_rollouts_earn_and_leaves_the_policy_alone(packed):

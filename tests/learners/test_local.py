@@ -202,6 +202,7 @@ def test_chunks_of_the_vocabulary_change_nothing(batch, monkeypatch):
     results = []
     for chunk in (2**22, 102 * 40, 102 * 17):
         monkeypatch.setattr("gnomon.models.projection.CHUNK", chunk)
+        monkeypatch.setattr("gnomon.models.projection.FEW", 1)
         policy.model.zero_grad()
         logp = policy(text_pass(policy, some.sequences)).logp
         logp.pow(2).sum().backward()
@@ -315,6 +316,7 @@ def test_the_pull_to_a_reference_is_the_textbooks(batch, kind):
 def test_an_entropy_bonus_is_the_whole_distributions(batch, monkeypatch):
     """The gradient of c·H(π(·|prefix)) summed over tokens, whatever the chunks of the vocabulary."""
     monkeypatch.setattr("gnomon.models.projection.CHUNK", 102 * 40)
+    monkeypatch.setattr("gnomon.models.projection.FEW", 1)
     mind = learner(torch.float64, terms=Terms(entropy=0.25))
     still = replace(batch, exact=False, advantage=torch.zeros(len(batch)))
     mind.forward_backward(still, objective("reinforce"))
@@ -329,6 +331,7 @@ def test_an_entropy_bonus_is_the_whole_distributions(batch, monkeypatch):
 def test_a_whole_divergence_is_climbed_down_exactly(batch, monkeypatch):
     """The gradient of −c·KL(π(·|prefix)‖ref(·|prefix)) summed over tokens, at a temperature, whatever the chunks."""
     monkeypatch.setattr("gnomon.models.projection.CHUNK", 102 * 40)
+    monkeypatch.setattr("gnomon.models.projection.FEW", 1)
     away = Policy.load(model_folder("tiny"), Precision.only(torch.float64))
     with torch.no_grad():
         for place, value in enumerate(away.state().values()):

@@ -44,7 +44,7 @@ EPISODES = {
     "nim": {"env": {"type": "nim"}},
 }
 ROWS = {
-    "char_count": ("grpo", "maxrl", "gspo", "tba", "rl_zvp"),
+    "char_count": ("grpo", "maxrl", "gspo", "tba", "rl_zvp", "otb"),
     "calculator": ("dr_grpo", "online_simpo"),
     "nim": ("dr_grpo",),
 }

@@ -17,6 +17,7 @@ from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.errors import ConfigError, ConfigErrors, ResourceError
 from gnomon.launch.learner_server import LearnerServer
 from gnomon.launch.makers.served import TOKEN, make_served, named_objective, of_learner
+from gnomon.launch.mismatch import lines
 from gnomon.learners.base import Model, Named
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.served import write_files
@@ -122,6 +123,19 @@ def test_who_may_use_a_server_and_with_which_settings(monkeypatch):
         assert second.publish().version == 0
     with pytest.raises(ResourceError, match=r"(?s)E508.*cannot be reached.*gnomon resume"):
         second.publish()
+
+
+def test_a_learner_on_a_server_is_measured_in_its_own_dtype(monkeypatch):
+    """By `gnomon mismatch`: one line, that of the learner in this process; an error comes with its fix."""
+    words = ["env=char_count", "rollout.max_tokens=8"]
+    here = next(lines(config_of(words), lambda what: None))
+    with serving(words, token="t") as server:
+        monkeypatch.setenv(TOKEN, "t")
+        config = config_of([*words, f"learner={server.url}"])
+        assert list(lines(config, lambda what: None)) == [here]
+        monkeypatch.setenv(TOKEN, "wrong")
+        with pytest.raises(ResourceError, match="E508"):
+            list(lines(config, lambda what: None))
 
 
 @pytest.mark.parametrize("url", ["http://h:99999", "http://h:abc", "http://[::1", "http://"])

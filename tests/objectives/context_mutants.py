@@ -21,10 +21,13 @@ from gnomon.objectives import (
     Singleton,
     Tokens,
     brevity,
+    centred_k1,
     clipped_or_shaped,
     entropy_weighted,
     filtered,
     greedy_centred,
+    k1_in_return,
+    k2,
     leave_one_out,
     mean_centred,
     no_ratio,
@@ -135,6 +138,7 @@ def context_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield from filter_mutants()
     yield from past_mutants()
     yield from greedy_mutants()
+    yield from value_mutants()
     yield from demonstration_mutants()
 
 
@@ -190,6 +194,26 @@ def past_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "raw singleton claimed", "rae", replace(row, singleton=Singleton.RAW)
     yield "ratio missing", "rae", replace(row, ratio=no_ratio)
     yield "half the gradient claimed", "rae", replace(row, target=CASES["reinforce_centred"].row.target)
+
+
+def value_mutants() -> Iterator[tuple[str, str, Objective]]:
+    name = "a_star_po,beta=0.7,temperature=0.1"
+    row = CASES[name].row
+    for what, penalty in {"missing": None, "of tokens": k2, "centred": centred_k1}.items():
+        yield f"penalty {what}", name, replace(row, penalty=penalty)
+    yield "penalty pushes away", name, replace(row, penalty=lambda tokens: -k1_in_return(tokens))
+    yield "half the penalty", name, replace(row, penalty_weight=0.35)
+    yield "value missing", name, replace(row, credit=terminal)
+    yield "value added", name, replace(row, credit=baseline_added)
+    yield "centred too", name, replace(row, advantage=mean_centred)
+    yield "no baseline claimed", name, replace(row, baseline=Baseline.GROUP)
+    yield "raw singleton claimed", name, replace(row, singleton=Singleton.RAW)
+    yield "a clip", name, replace(row, ratio=partial(ppo_clip, low=0.2, high=0.2))
+
+
+def baseline_added(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+    assert rollouts.baseline is not None
+    return past_centred(replace(rollouts, baseline=-rollouts.baseline), advantage)
 
 
 def greedy_added(rollouts: Rollouts, advantage: Advantage) -> Tensor:

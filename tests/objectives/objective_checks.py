@@ -29,6 +29,7 @@ from gnomon.objectives import (
     Tokens,
     TokenShape,
     constant,
+    drift_of_share,
     group_sum,
     sequence_mean,
     sequence_sum,
@@ -56,11 +57,13 @@ def earned(row: Objective, rewards: Tensor) -> Tensor:
         parts=rewards[..., None],
         part_weights=torch.ones_like(rewards)[..., None],
         segment=nothing.long(),
+        observation=nothing.long(),
         segment_rewards=rewards[..., None],
         values=nothing,
         logp=nothing - 1,
         reference_logp=nothing - 1,
         entropy=nothing + 1.7,
+        collision=nothing + 0.3,
     )
     return row.credits(seen).reshape(rewards.shape)
 
@@ -232,8 +235,22 @@ def _share_of_side(row: Objective) -> Callable[[Company], list[float]]:
     return law
 
 
+def _future(row: Objective) -> Callable[[Company], list[float]]:
+    half_life, most = (row.ratio.keywords[name] for name in ("half_life", "most"))  # type: ignore[attr-defined]
+
+    def law(company: Company) -> list[float]:
+        log_ratios, found = company[0][0], []
+        for t in range(len(log_ratios)):
+            ahead = math.fsum(0.5 ** (s / half_life) * value for s, value in enumerate(log_ratios[t:]))
+            found.append(min(max(1.0, math.exp(ahead)), most) * math.exp(log_ratios[t]))
+        return found
+
+    return law
+
+
 WEIGHTS: dict[str, Callable[[Objective], Callable[[Company], list[float]]]] = {
     "aspo": _turned_over,
+    "fipo": _future,
     "real": _share_of_side,
     "vespo": _kernel,
 }
@@ -294,7 +311,8 @@ class Lag:
     def shape(self, reward: Reward) -> Tensor:
         """[T] h of every token, frozen at behavior, with the mean that the row's baseline leaves it."""
         row, possible, place = self.case.row, self.possible(reward), self.place
-        if row.aggregate is group_sum or row.name == "clip_cov":  # By what the policy makes of it now, whoever sampled.
+        by_pairs = row.aggregate is group_sum and Need.LOGP not in row.needs
+        if by_pairs or row.name == "clip_cov":  # By what the policy makes of it now, whoever sampled.
             possible = replace(possible, logp=place.logp(self.policy))
         shape = shapes(row.target, place, possible=possible, group=self.group)
         if isinstance(row.target, TokenShape) or row.aggregate not in (sequence_sum, constant):
@@ -308,10 +326,21 @@ class Lag:
         """[T] how the row's penalty draws every token back to behavior, by its own log-ratio or by its answer's."""
         row, place = self.case.row, self.place
         apart = place.logp(self.policy) - place.logp(self.behavior)
+        if row.penalty is drift_of_share:
+            return self.drift_of_shares()[place.answer]
         if row.aggregate is token_mean:  # The drift of a token, which no lag here brings to its cap.
             return -row.penalty_weight * apart.expm1() * self.share_of_tokens()[place.answer]
         whole = row.penalty is squared_sequence_log_ratio
         return -2 * row.penalty_weight * (place.per_answer(apart)[place.answer] if whole else apart)
+
+    def drift_of_shares(self) -> Tensor:
+        """[answers] −N·E[p − p_old], the share of an answer among its company under the policy and under behavior."""
+        place, chance = self.place, self.possible(correct).chance
+        places = torch.cartesian_prod(*[torch.arange(len(chance))] * self.group)
+        shares = [place.chances(of)[places] for of in (self.policy, self.behavior)]
+        now, before = (found[:, 0] / found.sum(dim=1) for found in shares)
+        drift = self.group * chance[places[:, 1:]].prod(dim=1) * (before - now)
+        return torch.zeros_like(chance).index_add(0, places[:, 0], drift)
 
     def share_of_tokens(self) -> Tensor:
         """[answers] N·E[1/T], T tokens of an answer and its company."""
@@ -497,10 +526,10 @@ def groups_are_alone(row: Objective, step: Step) -> bool:
 def check_shift(case: Case, steps: Sequence[Step]) -> None:
     """A constant on all that is earned changes nothing if a baseline is claimed, and something if none is.
 
-    Whether a rollout earns it in one part or in several; where returns are compared over the step, in one.
+    Whether a rollout earns it in one part or in several; where returns are compared over a step or in a state, in one.
     """
     claimed = case.row.baseline not in (Baseline.NONE, Baseline.CRITIC) or case.row.rewards is Rewards.NONE
-    for segments in (1,) if case.row.baseline is Baseline.STEP else (1, 3):
+    for segments in (1,) if case.row.baseline in (Baseline.STATE, Baseline.STEP) else (1, 3):
         same = []
         for step in steps:
             before = replace(step, segments=segments)
@@ -530,7 +559,8 @@ def check_needs(case: Case) -> None:
     steps = [step for step in (EDGE_STEPS["mixed"], EDGE_STEPS["none correct"]) if not refused(case, step.rewards)]
     if not steps:
         return
-    fields = {"proximal": Need.LOGP, "reference": Need.REFERENCE, "values": Need.VALUES, "entropy": Need.ENTROPY}
+    fields = {"proximal": Need.LOGP, "reference": Need.REFERENCE, "values": Need.VALUES}
+    fields |= {"entropy": Need.ENTROPY, "collision": Need.COLLISION}
     for name, need in fields.items():
         looks, asks = any(_looks(row, step, name, need) for step in steps), need in row.asks
         assert looks == asks, (

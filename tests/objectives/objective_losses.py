@@ -441,6 +441,15 @@ def gfpo_efficiency_loss(step: Step, logp: Tensor, **options: Any) -> Tensor:
     return gfpo_loss(step, logp, **options, efficient=True)
 
 
+def a_star_po_loss(step: Step, logp: Tensor, beta: float, temperature: float) -> Tensor:
+    """The squared distance of the regularised reward from the value of the task, halved and over β."""
+    total, reference = logp.new_zeros(()), torch.tensor(step.reference, dtype=logp.dtype)
+    for g, i, tokens in step.rollouts():
+        apart = (logp[tokens] - reference[tokens]).sum()
+        total = total - (step.rewards[g][i] - step.past[g][i] - beta * apart).square() / (2 * beta)
+    return total / len(step.rollouts())
+
+
 def rae_loss(step: Step, logp: Tensor, mean_per: str, clip_low: float, clip_high: float) -> Tensor:
     assert mean_per == "step", "the mean of before the step"
     total = logp.new_zeros(())

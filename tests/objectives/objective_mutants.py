@@ -14,8 +14,10 @@ from likelihood_mutants import likelihood_mutants
 from objective_cases import CASES, Case
 from off_policy_mutants import off_policy_mutants
 from outcome_mutants import outcome_mutants
+from position_mutants import position_mutants
 from preference_mutants import STEEP, preference_mutants
 from ratio_mutants import ratio_mutants, turned, whole_group
+from state_mutants import state_mutants
 from token_mutants import token_mutants
 from torch import Tensor
 from trust_region_mutants import trust_region_mutants
@@ -203,6 +205,8 @@ KINDS = (
     trust_region_mutants,
     context_mutants,
     entropy_mutants,
+    position_mutants,
+    state_mutants,
     token_mutants,
     turn_mutants,
     likelihood_mutants,

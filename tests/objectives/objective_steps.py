@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnomon.objectives import Denominators, Objective, Rollouts, Tokens
 
-TOKENS = ("logp", "proximal", "behavior", "reference", "values", "entropy")
+TOKENS = ("logp", "proximal", "behavior", "reference", "values", "entropy", "collision")
 """What a step has of every token."""
 EDGES = [0.8, 0.9, 1.1, 1.2, 1.3]
 """Every edge of a clip band that a case uses."""
@@ -34,6 +34,8 @@ class Step:
     answers: list[list[int]]
     early: list[list[list[float]]]
     """Three rewards per rollout, as its segments end."""
+    observations: list[list[list[int]]]
+    """What each of three segments replies to."""
     past: list[list[float]]
     """What the run's past expects of each rollout."""
     greedy: list[list[float]]
@@ -43,6 +45,8 @@ class Step:
     """Two of every reward: the reward itself and something beside it, which counts by half."""
     entropy: list[float]
     """Of the policy before each token."""
+    collision: list[float]
+    """Σπ² of the policy before each token."""
     demonstrated: list[list[bool]]
     segments: int = 3
     """At most, in a rollout: each is a token, the last one all that follow."""
@@ -63,11 +67,15 @@ class Step:
             part_weights=torch.tensor([1.0, 0.5], dtype=dtype).expand(len(self.rewards), len(self.rewards[0]), 2),
             demonstrated=torch.tensor(self.demonstrated),
             segment=torch.tensor([part for _, _, row in self.rollouts() for part in self.parts(len(row))]).long(),
+            observation=torch.tensor(
+                [self.observations[g][i][part] for g, i, row in self.rollouts() for part in self.parts(len(row))]
+            ).long(),
             segment_rewards=torch.tensor(self.early, dtype=dtype),
             values=torch.tensor(self.values, dtype=dtype),
             logp=torch.tensor(self.proximal, dtype=dtype),
             reference_logp=torch.tensor(self.reference, dtype=dtype),
             entropy=torch.tensor(self.entropy, dtype=dtype),
+            collision=torch.tensor(self.collision, dtype=dtype),
         )
 
     def moved(self, places: Sequence[int]) -> Step:
@@ -79,7 +87,17 @@ class Step:
 
         moved = {
             n: [[g[i] for i in places] for g in getattr(self, n)]
-            for n in ("rewards", "lengths", "answers", "early", "past", "greedy", "reward_parts", "demonstrated")
+            for n in (
+                "rewards",
+                "lengths",
+                "answers",
+                "early",
+                "observations",
+                "past",
+                "greedy",
+                "reward_parts",
+                "demonstrated",
+            )
         }
         return replace(
             self,
@@ -92,7 +110,17 @@ class Step:
         mine = [t for g, _, row in self.rollouts() for t in row if g == group]
         alone = {
             n: [getattr(self, n)[group]]
-            for n in ("rewards", "lengths", "answers", "early", "past", "greedy", "reward_parts", "demonstrated")
+            for n in (
+                "rewards",
+                "lengths",
+                "answers",
+                "early",
+                "observations",
+                "past",
+                "greedy",
+                "reward_parts",
+                "demonstrated",
+            )
         }
         return replace(
             self,
@@ -115,6 +143,7 @@ class Step:
             advantage=row.credits(self.seen(dtype)),
             sequence=sequence,
             group=sequence // len(self.rewards[0]),
+            position=torch.tensor([place for _, _, row in self.rollouts() for place in range(len(row))]).long(),
             demonstrated=torch.tensor(self.demonstrated).flatten()[sequence],
         )
 
@@ -162,11 +191,16 @@ def make_step(
         decoupled=decoupled,
         answers=[[draw.randrange(3) for _ in group] for group in rewards],
         early=[[[draw.choice([0.0, 0.5, 1.0]) for _ in range(3)] for _ in group] for group in rewards],
+        observations=[
+            [[(seed + 3 * i + g + i * k) % 2 for k in range(3)] for i in range(len(group))]
+            for g, group in enumerate(rewards)
+        ],
         past=[[draw.uniform(-0.5, 0.5) for _ in group] for group in rewards],
         greedy=[[round(math.sin(seed + 3 * g), 2)] * len(group) for g, group in enumerate(rewards)],
         values=[draw.uniform(-1, 1) for _ in range(count)],
         demonstrated=[[draw.random() < 0.25 for _ in group] for group in rewards],
         entropy=[round(draw.uniform(0, 2), 1) for _ in range(count)],
+        collision=[math.exp(2 * value) + (1 - math.exp(value)) ** 2 * (t % 7) / 7 for t, value in enumerate(proximal)],
         reward_parts=[[[float(reward), draw.choice([0.0, 0.5, 2.0])] for reward in group] for group in rewards],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 
 import torch
@@ -50,6 +51,20 @@ def online_simpo_loss(step: Step, logp: Tensor, beta: float, margin: float) -> T
         return logp[tokens].mean() if tokens else logp.new_zeros(())
 
     return _paired(step, logp, score, lambda gap: logsigmoid(beta * gap - margin))
+
+
+def tpo_loss(step: Step, logp: Tensor, temperature: float) -> Tensor:
+    """Less the cross-entropy of the shares of a group to their target, which stands still."""
+    proximal, total = torch.tensor(step.proximal, dtype=logp.dtype), logp.new_zeros(())
+    for g, rewards in enumerate(step.rewards):
+        rows = [(i, tokens) for at, i, tokens in step.rollouts() if at == g and tokens]
+        if rows:
+            spread = statistics.pstdev(rewards) if len(set(rewards)) > 1 else math.inf
+            tilt = [(rewards[i] - statistics.fmean(rewards)) / spread / temperature for i, _ in rows]
+            before = torch.stack([proximal[tokens].sum() for _, tokens in rows])
+            target = (before.log_softmax(0) + torch.tensor(tilt, dtype=logp.dtype)).softmax(0)
+            total = total + target @ torch.stack([logp[tokens].sum() for _, tokens in rows]).log_softmax(0)
+    return total / len(step.rewards)
 
 
 def online_cpo_loss(step: Step, logp: Tensor, beta: float, alpha: float) -> Tensor:

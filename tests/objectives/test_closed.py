@@ -33,7 +33,7 @@ from gnomon.objectives.world import correct, outcomes_for, world
 SHAPED = [name for name in TABLE if isinstance(objective(name).target, FrozenShape | SharedLength | TokenShape)]
 
 
-PAIRS = ("clip_cov", "gepo")
+PAIRS = ("clip_cov", "gepo", "tpo")
 """Rows whose closed form is known for groups of two."""
 
 

@@ -38,12 +38,16 @@ from gnomon.objectives import (
     pairs,
     past,
     penalties,
+    position_credit,
+    position_rows,
     preference_rows,
     ratio_rows,
     ratios,
     reach,
     reaches,
     shaping,
+    state_credit,
+    state_rows,
     step_credit,
     step_rows,
     table,
@@ -90,7 +94,7 @@ def test_a_row_says_where_it_comes_from(name: str) -> None:
 @pytest.mark.parametrize("name", TABLE)
 def test_a_row_declares_which_tokens_its_coefficients_depend_on(name: str) -> None:
     """One that declares none has that of the step; these need it."""
-    assert (objective(name).reach is Reach.STEP) == (name in {"bapo", "clip_cov", "online_kto"})
+    assert (objective(name).reach is Reach.STEP) == (name in {"bapo", "clip_cov", "m2po", "online_kto"})
 
 
 def test_a_function_that_declares_no_reach_needs_the_whole_step() -> None:
@@ -109,7 +113,7 @@ def test_a_function_that_declares_no_reach_needs_the_whole_step() -> None:
 
 
 def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
-    measured = {"online_dpo", "online_ipo", "online_kto", "online_slic", "tba", "xpo"}
+    measured = {"a_star_po", "online_dpo", "online_ipo", "online_kto", "online_slic", "tba", "xpo"}
     assert {name for name, build in TABLE.items() if build().needs_reference} == measured
     row = replace(grpo(), penalty=penalties.k3, penalty_weight=0.1)
     assert row.needs_reference
@@ -123,8 +127,27 @@ def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
     earned = (advantages, context_rows, count_rows, counts, credit, group_credit, group_rows)
     moved = (off_policy_rows, ratio_rows, ratios, trust_region_rows, trust_regions)
-    apart = (entropy_credit, entropy_rows, token_credit, token_rows, turn_credit, turn_rows)
-    likely = (likelihood, likelihood_rows, outcome_rows, pairs, preference_rows, step_credit, step_rows)
+    apart = (
+        entropy_credit,
+        entropy_rows,
+        position_credit,
+        position_rows,
+        token_credit,
+        token_rows,
+        turn_credit,
+        turn_rows,
+    )
+    likely = (
+        likelihood,
+        likelihood_rows,
+        outcome_rows,
+        pairs,
+        preference_rows,
+        state_credit,
+        state_rows,
+        step_credit,
+        step_rows,
+    )
     common = (
         aggregate,
         declaration,

@@ -5,6 +5,7 @@ Written from the papers, with loops and autodiff; they share nothing with the co
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 
@@ -50,15 +51,20 @@ def _share(step: Step) -> float:
     return step.max_tokens * len(step.rollouts())
 
 
-def ppo_loss(step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float, clip_high: float) -> Tensor:
+def ppo_loss(
+    step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float, clip_high: float, **of_critic: float
+) -> Tensor:
+    """The policy's part; the loss of the critic has tests of its own."""
     return _clipped(step, logp, _estimates(step, gamma, lam), clip_low, clip_high) / _share(step)
 
 
-def vc_ppo_loss(step: Step, logp: Tensor, lam: float, lam_critic: float, clip_low: float, clip_high: float) -> Tensor:
+def vc_ppo_loss(
+    step: Step, logp: Tensor, lam: float, lam_critic: float, clip_low: float, clip_high: float, **of_critic: float
+) -> Tensor:
     return ppo_loss(step, logp, 1.0, lam, clip_low, clip_high)
 
 
-def vapo_loss(step: Step, logp: Tensor, alpha: float, clip_low: float, clip_high: float) -> Tensor:
+def vapo_loss(step: Step, logp: Tensor, alpha: float, clip_low: float, clip_high: float, **of_critic: float) -> Tensor:
     """Every surprise by the one before it, from the first token on: λ as in the paper, where that is not negative."""
     credit: Credit = {}
     for g, i, tokens in step.rollouts():
@@ -178,6 +184,42 @@ def rebn_loss(step: Step, logp: Tensor, gamma: float, clip_low: float, clip_high
     return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
 
 
+def _over_states(step: Step, gamma: float, weights: list[float]) -> Credit:
+    """Every turn by itself, over all turns of its group that share the past."""
+    returns, credit = _turn_returns(step, gamma), Credit()
+    every = [
+        (g, step.observations[g][i][: k + 1], returns[turns[k][0]], turns[k])
+        for g, i, turns in _turns(step)
+        for k in range(len(turns))
+    ]
+    for g, seen, value, tokens in every:
+        total, share = 0.0, 0.0
+        for h, weight in enumerate(weights[: len(seen)]):
+            alike = [v for g2, past, v, _ in every if g2 == g and past[-h - 1 :] == seen[-h - 1 :]]
+            if len(alike) > 1:
+                total, share = total + weight * (value - statistics.fmean(alike)), share + weight
+        credit |= dict.fromkeys(tokens, total / share if share else 0.0)
+    return credit
+
+
+def gigpo_loss(step: Step, logp: Tensor, gamma: float, weight: float, clip_low: float, clip_high: float) -> Tensor:
+    over_states = _over_states(step, gamma, [1.0])
+    whole = {(g, i): sum(step.early[g][i][: len(turns)]) for g, i, turns in _turns(step)}
+    credit = {
+        t: whole[g, i] - statistics.fmean(v for (g2, _), v in whole.items() if g2 == g) + weight * over_states[t]
+        for g, i, tokens in step.rollouts()
+        for t in tokens
+    }
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
+def hgpo_loss(
+    step: Step, logp: Tensor, gamma: float, history: int, alpha: float, clip_low: float, clip_high: float
+) -> Tensor:
+    credit = _over_states(step, gamma, [(h + 2) ** alpha for h in range(history + 1)])
+    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
 def _budget_credit(step: Step, alone: bool) -> Credit:
     """As in the paper: the score to come, less the mix of both baselines."""
     credit: Credit = {}
@@ -219,6 +261,37 @@ def entropy_mask_loss(
         if step.entropy[t] > bar - 1e-9
     }
     return _clipped(step, logp, credit, clip_low, clip_high) / max(len(step.logp), 1)
+
+
+def _optimal_baseline_loss(step: Step, logp: Tensor, alone: bool) -> Tensor:
+    """Position by position, as verl does."""
+    rows = {(g, i): tokens for g, i, tokens in step.rollouts()}
+    total, size = logp.new_zeros(()), len(step.rewards[0])
+    for g, group in enumerate(step.rewards):
+        for place in range(max(step.lengths[g])):
+            writing = [i for i in range(size) if step.lengths[g][i] > place]
+            path = {
+                i: sum(
+                    max(0.0, 1 - 2 * math.exp(step.proximal[t]) + step.collision[t]) for t in rows[g, i][: place + 1]
+                )
+                for i in writing
+            }
+            for i in writing:
+                company = [j for j in writing if not (alone and j == i)]
+                weight = sum(path[j] for j in company)
+                baseline = 0.0
+                if len(writing) > 1 and weight:
+                    baseline = sum(group[j] * path[j] for j in company) / weight
+                total = total + (group[i] - baseline) * logp[rows[g, i][place]]
+    return total / len(rows)
+
+
+def otb_loss(step: Step, logp: Tensor) -> Tensor:
+    return _optimal_baseline_loss(step, logp, alone=False)
+
+
+def otb_loo_loss(step: Step, logp: Tensor) -> Tensor:
+    return _optimal_baseline_loss(step, logp, alone=True)
 
 
 def rl_zvp_loss(step: Step, logp: Tensor, alpha: float, clip_low: float, clip_high: float, epsilon: float) -> Tensor:

@@ -114,8 +114,10 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
             yield "credit of the opposite sign", name, of_credit(case.row, lambda a, seen: -a)
     for name in (name for name in TABLE if CASES[name].row.credit is not terminal):
         row = CASES[name].row
-        for need in (Need.VALUES, Need.LOGP, Need.REFERENCE, Need.ENTROPY):
-            yield f"{need} needed and not told of, or in vain", name, replace(row, needs=row.needs ^ {need})
+        for need in (Need.VALUES, Need.LOGP, Need.REFERENCE, Need.ENTROPY, Need.COLLISION):
+            changed = replace(row, needs=row.needs ^ {need})
+            if changed.asks != row.asks:  # A penalty asks for its reference by itself.
+                yield f"{need} needed and not told of, or in vain", name, changed
         for scope in Scope:
             if scope is not row.scope:
                 yield f"{scope} claimed", name, replace(row, scope=scope)

@@ -91,6 +91,38 @@ def dcpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, ceili
     return total / max(len(step.logp), 1)
 
 
+def m2po_loss(step: Step, logp: Tensor, limit: float, epsilon: float) -> Tensor:
+    """Tokens left out one square after the other, the largest first."""
+    apart = logp.detach() - torch.tensor(step.behavior, dtype=logp.dtype)
+    moved = dict(enumerate(apart.square().tolist()))
+    kept = dict(moved)
+    while kept and statistics.fmean(kept.values()) > limit:
+        worst = max(kept.values())
+        kept = {t: square for t, square in kept.items() if square < worst}
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        for t in tokens:
+            if t in kept:
+                total = total + (logp[t] - step.proximal[t]).exp() * _standard(step, g, i, epsilon)
+    return total / max(len(moved), 1)
+
+
+def fipo_loss(
+    step: Step, logp: Tensor, half_life: float, most: float, clip_low: float, clip_high: float, epsilon: float
+) -> Tensor:
+    total = logp.new_zeros(())
+    for g, i, tokens in step.rollouts():
+        advantage = _standard(step, g, i, epsilon)
+        for place, t in enumerate(tokens):
+            ahead = sum(
+                0.5 ** (far / half_life) * (float(logp[s].detach()) - step.proximal[s])
+                for far, s in enumerate(tokens[place:])
+            )
+            weight = min(max(1.0, math.exp(min(ahead, 80))), most)
+            total = total + weight * surrogate(step, logp, [t], advantage, clip_low, clip_high)
+    return total / max(len(step.logp), 1)
+
+
 def aspo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, cap: float) -> Tensor:
     def weight(advantage: float, now: float, before: float) -> float:
         if advantage > 0:

@@ -26,7 +26,9 @@ from gnomon.objectives import (
     clip_mask,
     covariance_clip,
     divergence_clip,
+    drift_of_share,
     dual_clip,
+    future_weighted_clip,
     geometric_clip,
     group_expectation_clip,
     held_clip,
@@ -40,20 +42,43 @@ from gnomon.objectives import (
     probability_clip,
     probability_mask,
     raw,
+    second_moment_mask,
+    sequence_mean,
     sequence_ratio,
     share_of_labels,
+    target_less_share,
+    terminal,
     unclipped,
     without_drifted_failures,
 )
 
-SIGNED = ("aspo", "bapo", "clip_cov", "cpgd", "dcpo", "dppo_kl", "gepo", "gppo", "luspo", "mini_rl", "opsm", "vespo")
-RATIOS = (*SIGNED, "prime_ipo", "real")
+SIGNED = (
+    "aspo",
+    "bapo",
+    "clip_cov",
+    "cpgd",
+    "dcpo",
+    "dppo_kl",
+    "fipo",
+    "gepo",
+    "gppo",
+    "luspo",
+    "mini_rl",
+    "opsm",
+    "vespo",
+)
+RATIOS = (*SIGNED, "m2po", "prime_ipo", "real")
+FUTURE = {"low": 0.2, "high": 0.28, "half_life": 32.0, "most": 1.2}
 KERNEL = {"gain_power": 2.0, "gain_decay": 3.0, "loss_power": 3.0, "loss_decay": 2.0}
 
 
 def centred(tokens: Tokens) -> Tokens:
     """The proximal policy where the behavior stood."""
     return replace(tokens, behavior_logp=tokens.logp - tokens.log_ratio)
+
+
+def capped_by_none(tokens: Tokens) -> Tensor:
+    return capped_drift(tokens, cap=math.inf)
 
 
 def around_behavior(tokens: Tokens) -> Tokens:
@@ -148,6 +173,33 @@ MUTANTS: dict[str, dict[str, Ratio]] = {
             replace(tokens, proximal_logp=tokens.logp), low=0.2, high=0.28, ceiling=10.0
         ),
     },
+    "m2po": {
+        "nothing masked": unclipped,
+        "another limit": partial(second_moment_mask, limit=0.08),
+        "of each group": lambda tokens: torch.stack(
+            [
+                second_moment_mask(
+                    replace(tokens, behavior_logp=torch.where(tokens.group == g, tokens.behavior_logp, tokens.logp)),
+                    limit=0.04,
+                )
+                for g in range(int(tokens.group.max()) + 1 if len(tokens) else 1)
+            ]
+        ).amin(0),
+        "a clip": partial(ppo_clip, low=0.2, high=0.28),
+        "around the proximal policy": lambda tokens: second_moment_mask(centred(tokens), limit=0.04),
+    },
+    "fipo": {
+        "the past": lambda tokens: future_weighted_clip(
+            replace(tokens, position=tokens.lengths - 1 - tokens.positions), **FUTURE
+        ),
+        "of the group": lambda tokens: future_weighted_clip(
+            replace(tokens, sequence=tokens.group, position=None), **FUTURE
+        ),
+        "every token alike": partial(ppo_clip, low=0.2, high=0.28),
+        "another half-life": partial(future_weighted_clip, **FUTURE | {"half_life": 2.0}),
+        "without a ceiling": partial(future_weighted_clip, **FUTURE | {"most": math.inf}),
+        "no clip": partial(future_weighted_clip, **FUTURE | {"low": math.inf, "high": math.inf}),
+    },
     "gppo": {
         "clipped to nothing": partial(ppo_clip, low=0.2, high=0.28),
         "without a ceiling": partial(held_clip, low=0.2, high=0.28, ceiling=math.inf),
@@ -193,6 +245,13 @@ PENALTIES: dict[str, dict[str, Penalty | None]] = {
         "without a cap": partial(capped_drift, cap=math.inf),
         "from the sampler": lambda tokens: capped_drift(around_behavior(tokens), cap=5.0),
     },
+    "tpo": {
+        "missing": None,
+        "pushes away": lambda tokens: -drift_of_share(tokens),
+        "from the sampler": lambda tokens: drift_of_share(around_behavior(tokens)),
+        "of the step": lambda tokens: drift_of_share(replace(tokens, group=torch.zeros_like(tokens.group))),
+        "per token": capped_by_none,
+    },
     "tba": {
         "missing": None,
         "not centred": k1_in_return,
@@ -225,10 +284,21 @@ def trust_region_mutants() -> Iterator[tuple[str, str, Objective]]:
                 yield f"{kind} claimed of the sampler", name, replace(row, mismatch=kind)
     for name in ("aspo", "cpgd", "dppo_kl", "opsm", "prime_ipo", "tba", "vespo"):
         yield "baseline missing", name, replace(CASES[name].row, advantage=raw)
-    for name in ("dcpo", "gepo", "gppo", "luspo"):
+    for name in ("dcpo", "fipo", "gepo", "gppo", "luspo", "m2po"):
         yield "deviation missing", name, replace(CASES[name].row, advantage=mean_centred)
     for name in ("gepo", "luspo", "real", "vespo"):
         yield "∇p claimed", name, replace(CASES[name].row, target=PolicyGradient(weight=lambda *_: 1.0, text="∇p"))
+    tpo = CASES["tpo"].row
+    for what, credit in {
+        "another temperature": partial(target_less_share, temperature=0.5),
+        "the scores alone": terminal,
+        "the target alone": lambda seen, advantage: target_less_share(seen, advantage, temperature=1.0).clamp(min=0),
+    }.items():
+        yield what, "tpo", replace(tpo, credit=credit)
+    yield "deviation missing", "tpo", replace(tpo, advantage=mean_centred)
+    yield "mean over own tokens", "tpo", replace(tpo, aggregate=sequence_mean)
+    yield "importance ratio", "tpo", replace(tpo, ratio=unclipped)
+    yield "blind to the lag claimed", "tpo", replace(tpo, off_policy=OffPolicy.ON_POLICY)
     yield "mask of clip", "opsm", replace(CASES["opsm"].row, ratio=partial(clip_mask, low=0.2, high=0.2))
     yield (
         "clip of the group",

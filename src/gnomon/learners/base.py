@@ -28,6 +28,8 @@ class Model(StrEnum):
     POLICY = "policy"
     ENTROPY = "entropy"
     """The policy, for the entropy of its next-token distribution in the place of a log-probability."""
+    COLLISION = "collision"
+    """The policy, for the chance that two draws from that distribution are the same token."""
     REFERENCE = "reference"
     """The policy that stands still."""
     CRITIC = "critic"
@@ -63,7 +65,7 @@ class Learner(Protocol):
     def score(
         self, sequences: Sequence[learning.Sequence], temperature: float = 1.0, model: Model = Model.POLICY
     ) -> list[FloatArray]:
-        """What a model says of every trainable token of each sequence: natural log-probability, entropy or value."""
+        """What a model says of every trainable token of each sequence: natural log-probability, entropy, …"""
         ...
 
     def forward_backward(self, batch: learning.Batch, objective: Objective | Named | Coefficients) -> Stats:

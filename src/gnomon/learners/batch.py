@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnomon.keys import Key
 from gnomon.models.trie import reading_order, shared
-from gnomon.objectives import Denominators, Rollouts
+from gnomon.objectives import Denominators, Rollouts, places_in
 
 __all__ = ["Batch", "Sequence", "pieces"]
 
@@ -73,6 +73,8 @@ class Batch:
     """[T] float64, under the policy as the step began. None: the policy has not moved since."""
     reference_logp: Tensor | None = None
     """[T] float64."""
+    values: Tensor | None = None
+    """[T] float64, what the critic expected before each token as the step began."""
     returns: Tensor | None = None
     """[T] float64, what a critic should have expected before each token."""
 
@@ -99,6 +101,14 @@ class Batch:
     def group(self) -> Tensor:
         """[T] int64, the group of every token."""
         return self._spread([sequence.group for sequence in self.sequences])
+
+    @property
+    def position(self) -> Tensor:
+        """[T] int64, the place of every token among those of its rollout that are here, turn after turn."""
+        rollout = self.rollout
+        turn = self._joined([sequence.turn for sequence in self.sequences], torch.int64)
+        order = (rollout * (1 + int(turn.max())) + turn if len(turn) else turn).argsort(stable=True)
+        return torch.empty_like(order).index_copy_(0, order, places_in(rollout[order]))
 
     @property
     def advantages(self) -> list[float]:
@@ -135,6 +145,7 @@ class Batch:
             advantage=chosen(self.advantage),
             proximal_logp=chosen(self.proximal_logp),
             reference_logp=chosen(self.reference_logp),
+            values=chosen(self.values),
             returns=chosen(self.returns),
         )
 

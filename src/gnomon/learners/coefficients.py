@@ -81,4 +81,5 @@ def tokens_of(batch: Batch, logp: Tensor, objective: Objective) -> Tokens:
         group=batch.group,
         demonstrated=None if supplied is None else supplied.flatten()[rollout],
         length=batch.rollouts.lengths.flatten()[rollout],
+        position=batch.position,
     )

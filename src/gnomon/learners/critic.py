@@ -46,20 +46,29 @@ class Critic:
         """[T] what is expected before every trainable token, in units of reward."""
         return self._read(sequences)
 
-    def forward_backward(self, batch: Batch, tokens: int) -> Stats:
+    def forward_backward(self, batch: Batch, tokens: int, *, clip: float = math.inf) -> Stats:
         """Add the gradient of half the mean squared error over the batch's tokens.
 
-        Args: tokens: size of a micro-batch.
+        Equation: ½·mean max((V − R)², (V′ − R)²), V′ = V held within ε of the value as the batch began; for ε = ∞ half
+            the mean of (V − R)².
+        Args: tokens: size of a micro-batch; clip: ε > 0, in units of reward.
+        Source: Schulman et al. 2017, arXiv 1707.06347, as released (value clipping); TRL and verl, cliprange_value.
         Returns: `value_error`, the mean squared error before the step; `value_explained`, the share of the variance
             of the returns that the critic explains, as 1 − error/variance of this batch.
         """
         returns, error = batch.returns, 0.0
         assert returns is not None, "the batch was prepared without a critic"
         for places in batch.micro_batches(tokens):
-            value = self._read(batch.take(places).sequences)
-            loss = (value - returns[batch.tokens_of(places)].to(value)).square().sum()
-            (loss / (2 * max(1, len(returns)))).backward()  # type: ignore[no-untyped-call]
-            error += float(loss.detach())
+            chosen = batch.tokens_of(places)
+            value, wanted = self._read(batch.take(places).sequences), returns[chosen]
+            square = (value - wanted.to(value)).square()
+            error += float(square.detach().sum())
+            if clip < math.inf:
+                assert batch.values is not None, "the batch was prepared without a critic"
+                before = batch.values[chosen].to(value)
+                held = before + (value - before).clamp(-clip, clip)
+                square = torch.maximum(square, (held - wanted.to(value)).square())
+            (square.sum() / (2 * max(1, len(returns)))).backward()  # type: ignore[no-untyped-call]
         stats: Stats = {"value_error": Mean(error, len(returns))}
         spread = float((returns - returns.mean()).square().sum()) if len(returns) else 0.0
         if spread > 0:

@@ -23,7 +23,7 @@ from gnomon.learners.not_finite import not_finite
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.kernels import add_in_order
 from gnomon.models.policy import Policy
-from gnomon.models.scoring import score, text_entropy, text_logp, text_pass
+from gnomon.models.scoring import score, text_collision, text_entropy, text_logp, text_pass
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Need, Objective, Rewards
 from gnomon.stats import Max, Mean, Stats, Sum, merge
@@ -113,7 +113,8 @@ class LocalLearner:
         """What a model says of every trainable token of each sequence.
 
         Returns: natural log-probabilities under the tempered distribution of the policy or the reference; of the
-            critic what the rest of the rollout is expected to earn, in units of reward; of `Model.ENTROPY` nats.
+            critic what the rest of the rollout is expected to earn, in units of reward; of `Model.ENTROPY` nats, of
+            `Model.COLLISION` probabilities.
         Raises: ValueError for a model that this learner does not have.
         """
         cuts = pieces(sequences, self.micro_batch)
@@ -133,6 +134,8 @@ class LocalLearner:
             return self.critic.values
         if model is Model.ENTROPY:
             return partial(text_entropy, self.policy, temperature=temperature)
+        if model is Model.COLLISION:
+            return partial(text_collision, self.policy, temperature=temperature)
         policy = {Model.POLICY: self.policy, Model.REFERENCE: self.reference}.get(model)
         if policy is None:
             raise ValueError(f"this learner was given no {model.value} to score with")
@@ -162,7 +165,7 @@ class LocalLearner:
         if not moving:
             stats = merge(stats, self._compare(batch))
         if self.critic and isinstance(row, Objective) and Need.VALUES in row.asks:
-            stats = merge(stats, self.critic.forward_backward(batch, self.micro_batch))
+            stats = merge(stats, self.critic.forward_backward(batch, self.micro_batch, clip=row.value_clip))
         return stats
 
     def _moving(self, batch: Batch, objective: Objective | Coefficients) -> list[int]:

@@ -61,7 +61,7 @@ class Card:
             {"name": name, "default": option.default, "text": option.text, "allowed": option.allowed}
             for name, option in self.options.items()
         ]
-        plain: dict[str, Any] = _plain(asdict(replace(self, options={}))) | {"options": options}
+        plain: dict[str, Any] = _plain(asdict(replace(self, options={})) | {"options": options})
         plain["curve"] = {"p": list(GRID), **plain["curve"]}
         return plain
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from gnomon.objectives.target import Chances, ClosedForm, Seen, Shape
 
@@ -36,6 +37,7 @@ __all__ = [
     "population",
     "sample",
     "standardised",
+    "sums",
     "tallied",
     "whitened_tokens",
     "whole",
@@ -44,6 +46,7 @@ __all__ = [
 Deviation = Callable[[int, int], float]
 """The standard deviation of K ones and F zeros, K, F ≥ 1."""
 Tally = tuple[int, ...]
+Number = TypeVar("Number", int, float)
 
 
 def whole(length: int, max_tokens: int) -> float:
@@ -198,11 +201,11 @@ def _tallied(
     weight: Callable[[Seen, Tally], float],
     count: Callable[[Seen], Tally],
 ) -> Shape:
-    sums = _sums(law, count, group - 1)
+    rest = sums(law, count, group - 1)
 
     def h(own: Seen) -> Sequence[float]:
         mine = count(own)
-        met = math.fsum(chance * weight(own, _plus(others, mine)) for others, chance in sums.items())
+        met = math.fsum(chance * weight(own, _plus(others, mine)) for others, chance in rest.items())
         return [group * met] * own.length
 
     return h
@@ -294,14 +297,14 @@ def _outcome(own: Seen) -> Tally:
     return won, 1 - won, won * own.length, (1 - won) * own.length
 
 
-def _sums(law: Chances, count: Callable[[Seen], Tally], times: int) -> dict[Tally, float]:
+def sums(law: Chances, count: Callable[[Seen], tuple[Number, ...]], times: int) -> dict[tuple[Number, ...], float]:
     """The law of the sum of so many."""
-    one: dict[Tally, float] = {}
+    one: dict[tuple[Number, ...], float] = {}
     for seen, chance in law:
         one[count(seen)] = one.get(count(seen), 0.0) + chance
-    total = {(0,) * len(next(iter(one))): 1.0}
+    total = {tuple(0 * number for number in next(iter(one))): 1.0}
     for _ in range(times):
-        grown: dict[Tally, float] = {}
+        grown: dict[tuple[Number, ...], float] = {}
         for before, so_far in total.items():
             for step, chance in one.items():
                 key = _plus(before, step)
@@ -310,7 +313,7 @@ def _sums(law: Chances, count: Callable[[Seen], Tally], times: int) -> dict[Tall
     return total
 
 
-def _plus(a: Tally, b: Tally) -> Tally:
+def _plus(a: tuple[Number, ...], b: tuple[Number, ...]) -> tuple[Number, ...]:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 

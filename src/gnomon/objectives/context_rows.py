@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, closed, group_credit, ratios
+from gnomon.objectives import advantages, closed, group_credit, penalties, ratios
 from gnomon.objectives.group_rows import dr_grpo, reinforce, standard_score
-from gnomon.objectives.past import mean_per_rollout, mean_per_step
+from gnomon.objectives.past import mean_per_rollout, mean_per_step, optimal_value_per_task
 from gnomon.objectives.ratio_rows import OVER_TOKENS, dapo
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, Singleton, row
 from gnomon.objectives.target import Seen, TokenShape
 
 __all__ = [
+    "a_star_po",
     "gfpo",
     "gfpo_efficiency",
     "luffy",
@@ -174,6 +175,27 @@ def rae(*, clip_low: float, clip_high: float, mean_per: str) -> Objective:
         singleton=Singleton.SHIFTED,
         scope=Scope.STEP if mean_per == "rollout" else Scope.GROUP,
         equation="κ = clip(ρ; A)·A / S, A = rᵢ − bᵢ",
+    )
+
+
+@row
+def a_star_po(*, beta: float, temperature: float) -> Objective:
+    """With a reference apart the expectation is ∇(p − β·KL(π‖π_ref)), whatever V* is; with the V* of the reference
+    every coefficient is zero at the policy that is best in that sense, π ∝ π_ref·exp(r/β). One rollout of a task will
+    do.
+
+    Differs: the source estimates V* before training from 8 rollouts of the reference on every task, and leaves out
+        tasks that none of them solves; here it comes from the first visit of a task, by the policy of that time. The
+        source's factor 2β is left to the learning rate.
+    """
+    return replace(
+        reinforce(),
+        credit=group_credit.past_centred,
+        recall=partial(optimal_value_per_task, temperature=temperature),
+        penalty=penalties.k1_in_return,
+        penalty_weight=beta,
+        singleton=Singleton.SHIFTED,
+        equation="κ = (rᵢ − V* − β·Σₜ log(π/π_ref)) / S, V* = β₁·log mean e^{r/β₁} over the first visit of the task",
     )
 
 

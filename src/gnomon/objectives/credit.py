@@ -31,6 +31,8 @@ class Rollouts:
     """[G, N] what the run's past expects of each rollout: it depends on earlier steps only."""
     greedy: Tensor | None = None
     """[G, N] the reward of a rollout of temperature 0, which replied to the same task for the same player."""
+    task: Tensor | None = None
+    """[G, N] int64, the place of a rollout's task among those of the environment: the same in every step."""
     player: Tensor | None = None
     """[G, N] int64, who in a game of several the rollout is of, from 0. None: player 0 has them all."""
     finished: Tensor | None = None
@@ -39,6 +41,8 @@ class Rollouts:
     """[G, N] bool, whether a rollout was given rather than sampled from the policy."""
     segment: Tensor | None = None
     """[T] int64, the part of its rollout that a token stands in, from 0: a turn, a slice of a budget, an answer."""
+    observation: Tensor | None = None
+    """[T] int64; equal numbers are turns that reply to the same observation."""
     segment_rewards: Tensor | None = None
     """[G, N, M] the reward that arrives as each segment ends."""
     parts: Tensor | None = None
@@ -53,6 +57,8 @@ class Rollouts:
     """[T] log-probability under the reference of a KL penalty."""
     entropy: Tensor | None = None
     """[T] entropy of the policy's next-token distribution before each token, as the step begins, in nats."""
+    collision: Tensor | None = None
+    """[T] Σ_v π(v)² of that distribution: the chance that two draws from it are the same token."""
 
     def __post_init__(self) -> None:
         shape = self.rewards.shape
@@ -60,7 +66,17 @@ class Rollouts:
             raise ValueError(
                 f"rewards are a floating-point [groups, N] table, not {list(shape)} of {self.rewards.dtype}"
             )
-        for name in ("lengths", "longest", "answers", "baseline", "greedy", "player", "finished", "demonstrated"):
+        for name in (
+            "lengths",
+            "longest",
+            "answers",
+            "baseline",
+            "greedy",
+            "task",
+            "player",
+            "finished",
+            "demonstrated",
+        ):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
@@ -69,7 +85,7 @@ class Rollouts:
             if values is not None and (values.dim() != 3 or values.shape[:2] != shape):
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
         total = int(self.lengths.sum())
-        for name in ("segment", "values", "logp", "reference_logp", "entropy"):
+        for name in ("segment", "observation", "values", "logp", "reference_logp", "entropy", "collision"):
             values = getattr(self, name)
             if values is not None and values.shape != (total,):
                 raise ValueError(f"{name} has shape {list(values.shape)}, but the rollouts have {total} tokens")
@@ -112,7 +128,7 @@ def across_players(rollouts: Rollouts) -> Rollouts:
     if count == 1 or len(turns) % count or not bool((rollouts.players == turns).all()):
         return rollouts
     shape = (len(turns) // count, -1)
-    tables = ("rewards", "lengths", "longest", "baseline", "greedy", "player", "finished", "demonstrated")
+    tables = ("rewards", "lengths", "longest", "baseline", "greedy", "task", "player", "finished", "demonstrated")
     merged = {name: table.reshape(shape) for name in tables if (table := getattr(rollouts, name)) is not None}
     if rollouts.answers is not None:  # Equal numbers are equal answers within a player only.
         merged["answers"] = (rollouts.answers * count + rollouts.players).reshape(shape)

@@ -25,6 +25,8 @@ class Need(StrEnum):
     """Credit looks at the policy's log-probabilities as the step begins."""
     ENTROPY = "entropy"
     """Entropies of the policy's next-token distributions, as the step begins."""
+    COLLISION = "collision"
+    """Σ_v π(v)² of the policy's next-token distributions, as the step begins."""
     REFERENCE = "reference"
     """Log-probabilities under a reference policy that stands still."""
     VALUES = "values"

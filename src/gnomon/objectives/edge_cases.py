@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -24,7 +25,7 @@ def on_policy(row: Objective, rewards: Sequence[float], lengths: Sequence[int], 
     """The coefficients of one group, sampled by the very policy that is trained, as a step of its own.
 
     Every rollout gave an answer of its own and is one segment; a critic expects nothing, and neither does the run's
-    past; the greedy rollout earned nothing, and every token was drawn with an entropy of one nat.
+    past; the greedy rollout earned nothing, and every token was drawn from e equally likely ones.
     Args: rewards, lengths, one of each per rollout; max_tokens, length limit.
     Returns: [T] κ per token, rollout after rollout.
     Raises: ValueError where the row refuses such a group.
@@ -42,11 +43,13 @@ def on_policy(row: Objective, rewards: Sequence[float], lengths: Sequence[int], 
         parts=reward[..., None],
         part_weights=torch.ones_like(reward)[..., None],
         segment=nothing.long(),
+        observation=nothing.long(),
         segment_rewards=reward[..., None],
         values=nothing,
         logp=nothing - 1,
         reference_logp=nothing - 1,
         entropy=nothing + 1,
+        collision=nothing + math.exp(-1),
     )
     tokens = Tokens(
         logp=nothing - 1,

@@ -24,6 +24,7 @@ __all__ = [
     "running_mean",
     "scaled_by_step",
     "semantic_entropy",
+    "target_less_share",
 ]
 
 
@@ -211,6 +212,26 @@ def greedy_centred(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor]) ->
     if rollouts.greedy is None:
         raise ValueError("this objective takes off what a greedy rollout earned, and these tasks have none")
     return rollouts.spread(advantage(rollouts.rewards) - rollouts.greedy)
+
+
+def target_less_share(rollouts: Rollouts, advantage: Callable[[Tensor], Tensor], *, temperature: float) -> Tensor:
+    """How much likelier, among the answers of its group, a rollout should become.
+
+    Equation: qᵢ − pᵢ, pᵢ = π(yᵢ)/Σⱼ π(yⱼ) and qᵢ ∝ pᵢ·exp(Aᵢ/η), over the rollouts of the group that have tokens.
+    Args: temperature, η > 0.
+    Returns: [T]; sums to zero over the rollouts of a group, exactly zero where all advantages are.
+    Raises: ValueError for rollouts without log-probabilities.
+    Source: Kaddour 2026 (TPO), arXiv 2604.06159, eq. 1–3.
+    """
+    if rollouts.logp is None:
+        raise ValueError("a target for the answers of a group needs logp on every token")
+    total = rollouts.logp.new_zeros(rollouts.rewards.numel()).index_add(0, rollouts.sequence, rollouts.logp)
+    whole = total.reshape(rollouts.rewards.shape).masked_fill(rollouts.lengths == 0, -torch.inf)
+    tilt = (advantage(rollouts.rewards) / temperature).to(whole.dtype)
+    share, target = whole.softmax(dim=1), (whole + tilt).softmax(dim=1)
+    # Pair by pair: the difference of two shares near one would cancel all their digits.
+    mine, theirs = (values[:, :, None] * other[:, None, :] for values, other in ((target, share), (share, target)))
+    return rollouts.spread((mine - theirs).sum(dim=2))
 
 
 def running_mean(before: float, reward: float, rate: float = 0.95) -> float:

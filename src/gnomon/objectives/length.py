@@ -143,7 +143,8 @@ def _gradients(
         stops = torch.zeros(int(last[-1]) + 1, dtype=torch.bool)
         stops[last] = ended[mine].flatten()
         logp = torch.where(stops, math.log(stop), math.log1p(-stop)).to(torch.float64)
-        seen = replace(seen, logp=logp, reference_logp=logp)
+        agree = torch.full_like(logp, stop**2 + (1 - stop) ** 2)
+        seen = replace(seen, logp=logp, reference_logp=logp, collision=agree)
         kappa = _coefficients(row, seen, logp, max_tokens=max_tokens)
         pushed = torch.zeros(seen.rewards.numel(), dtype=torch.float64)
         pushed.index_add_(0, seen.sequence, kappa * (stops.to(torch.float64) - stop))
@@ -173,9 +174,11 @@ def _seen(right: Tensor, lengths: Tensor) -> Rollouts:
         parts=right[..., None],
         part_weights=torch.ones_like(right)[..., None],
         segment=torch.zeros(total, dtype=torch.int64),
+        observation=torch.zeros(total, dtype=torch.int64),
         segment_rewards=right[..., None],
         values=torch.zeros(total, dtype=torch.float64),
         entropy=torch.ones(total, dtype=torch.float64),
+        collision=torch.zeros(total, dtype=torch.float64),
     )
 
 

@@ -63,6 +63,11 @@ def subset(least: int, text: str) -> dict[str, Option]:
 
 CLIP = clip(0.2, 0.2)
 LAM = {"lam": Option(1.0, "λ: 1 uses the critic as a baseline alone, 0 for everything that follows", least=0, most=1)}
+CRITIC = {
+    "value_clip": Option(inf, "how far a value may move in one batch before the critic's loss lets it go; inf: any",
+        above=0, most=inf),
+    "value_steps": Option(0, "batches at the start of a run that teach the critic alone", least=0),
+}  # fmt: skip
 KEEP = {"keep": Option(4, "rollouts of a group that are trained on; smaller groups are kept whole", least=2)}
 SHAPE = {"gamma": Option(0.1, "γ of the shape π/(π + γ) of demonstrated tokens", above=0)}
 ENTROPY = {
@@ -75,6 +80,7 @@ DIAL = {
         "0 is REINFORCE, 1 maximum likelihood, more is beyond; above −1 in A, below N/(N−1) in C, ≥ 0 in D", least=-1),
     "baseline": Option(0.0, "taken off every rollout of every group; it changes the variance alone"),
 }  # fmt: skip
+SQUARES = frozenset({Need.LOGP, Need.COLLISION})
 UNCERTAIN = frozenset({Need.ENTROPY})
 REFERENCE, VALUES = frozenset({Need.REFERENCE}), frozenset({Need.VALUES})
 BINARY, SHOWN, BUDGETS = Rewards.BINARY, frozenset({Need.DEMONSTRATIONS}), frozenset({Need.BUDGETS})
@@ -260,6 +266,18 @@ TABLE = (
         "Le et al. 2025, arXiv 2509.21880, eq. 5",
         {"alpha": Option(0.1, "α, advantage per nat of entropy in groups of a single reward", above=0)}
         | clip(0.2, 0.28) | epsilon(1e-6), min_group=1, rewards=BINARY, needs=UNCERTAIN),
+    Declaration("a_star_po",
+        "A*-PO: reward less β·log(π/π_ref) of the answer, by least squares against the task's best regularised value.",
+        "Brantley et al. 2025, arXiv 2505.20686",
+        beta(1e-3, "β, reward per nat of log(π/π_ref); β₂ in the source")
+        | {"temperature": Option(0.5, "β₁ of the value: towards 0 it is the best reward seen, else the mean", above=0)},
+        min_group=1, needs=REFERENCE | {Need.BASELINE}),
+    Declaration("otb",
+        "OTB: at every position its own baseline, the mean reward by what each rollout's squared score sums to there.",
+        "verl, optimal_token_baseline and tir_optimal_token_baseline", min_group=1, needs=SQUARES),
+    Declaration("otb_loo",
+        "OTB made exact: the baseline of a token is that of the other rollouts at its position.",
+        "verl, optimal_token_baseline, with the rollout itself left out", min_group=1, needs=SQUARES),
     Declaration("remax",
         "ReMax: rewards less the reward of the greedy answer, which is one more rollout of each task.",
         "Li et al. 2023, arXiv 2310.10505", min_group=1, needs=frozenset({Need.GREEDY})),
@@ -272,18 +290,19 @@ TABLE = (
         SHAPE | clip(0.2, 0.2, "the ratio of sampled rollouts") | epsilon(1e-6), data=Data.MIXED, needs=SHOWN),
     Declaration("ppo",
         "PPO: generalised advantage estimates over tokens, clipped token ratios, sum over tokens by a constant.",
-        "Schulman et al. 2017, arXiv 1707.06347", discount(1.0, "token") | LAM | CLIP, min_group=1, needs=VALUES),
+        "Schulman et al. 2017, arXiv 1707.06347", discount(1.0, "token") | LAM | CLIP | CRITIC,
+        min_group=1, needs=VALUES),
     Declaration("vc_ppo",
         "VC-PPO: PPO with a λ below one for the policy and a λ of its own, one, for what the critic learns.",
         "Yuan et al. 2025 (VC-PPO), arXiv 2503.01491",
         {"lam": Option(0.95, "λ of the policy's advantages", least=0, most=1),
          "lam_critic": Option(1.0, "λ of the returns that the critic learns; 1 is what rollouts earn", least=0, most=1)}
-        | CLIP, min_group=1, needs=VALUES),
+        | CLIP | CRITIC, min_group=1, needs=VALUES),
     Declaration("vapo",
         "VAPO: PPO whose λ grows with the length of the rollout, and a critic that learns what rollouts earn.",
         "VAPO 2025, arXiv 2504.05118",
-        {"alpha": Option(0.05, "α of λ = 1 − 1/(α·length), at least 0", above=0)} | clip(0.2, 0.28),
-        min_group=1, needs=VALUES),
+        {"alpha": Option(0.05, "α of λ = 1 − 1/(α·length), at least 0", above=0)} | clip(0.2, 0.28)
+        | CRITIC, min_group=1, needs=VALUES),
     Declaration("ppo_whitened",
         "PPO with advantages whitened over the tokens of the step, as trainers release it.",
         "verl, compute_gae_advantage_return", discount(1.0, "token") | LAM | CLIP | epsilon(1e-8, "variance"),
@@ -308,6 +327,18 @@ TABLE = (
     Declaration("turn_ppo", "PPO over turns: generalised advantage estimates with a critic read as each turn begins.",
         "Schulman et al. 2016, arXiv 1506.02438, over turns as in sail-sg/oat, ppo_multiturn",
         discount(1.0, "turn") | LAM | CLIP, min_group=1, needs=VALUES),
+    Declaration("gigpo",
+        "GiGPO: rollouts compared with their group, and turns with those that reply to the same observation.",
+        "Feng et al. 2025, arXiv 2505.10978; langfengQ/verl-agent, gigpo",
+        discount(0.95, "turn") | {"weight": Option(1.0, "ω, weight of the comparison of turns", least=0)} | CLIP,
+        min_group=1),
+    Declaration("hgpo",
+        "HGPO: turns compared with those that reply to the same observation, and those that share more of the past.",
+        "He et al. 2026, arXiv 2602.22817; langfengQ/verl-agent, recipe/hgpo",
+        discount(0.95, "turn")
+        | {"history": Option(2, "H, observations of the past that distinguish turns, beside the last", least=0),
+           "alpha": Option(1.0, "α of the weight (h + 2)^α of turns that share h observations of the past", least=0)}
+        | CLIP, min_group=1),
     Declaration("rebn",
         "ReBN: returns of turns, standardised over every turn of the step; no group is compared with itself.",
         "GEM 2025, arXiv 2510.01051; axon-rl/gem, examples/train_oat",
@@ -371,6 +402,17 @@ TABLE = (
          "least": Option(1.0, "lower end of the band of the covariance", least=0),
          "most": Option(5.0, "upper end of the band of the covariance", above=0, most=inf)}
         | CLIP | epsilon(1e-6)),
+    Declaration("m2po",
+        "M2PO: standardised rewards under token ratios, without the tokens that bring the second moment above a limit.",
+        "Zheng et al. 2025, arXiv 2510.01161; AReaL, m2_threshold",
+        {"limit": Option(0.04, "τ, largest mean of the squared log-ratio π/μ, in squared nats", above=0, most=inf)}
+        | epsilon(1e-6)),
+    Declaration("fipo",
+        "FIPO: DAPO, more of it on tokens before a part that the policy has come to prefer.",
+        "Ma et al. 2026, arXiv 2603.19835; ms-swift, loss_type = fipo",
+        {"half_life": Option(32.0, "tokens after which a log-ratio counts half", above=0),
+         "most": Option(1.2, "ceiling of the weight of a token; 1 is `dapo`", least=1)} | clip(0.2, 0.28)
+        | epsilon(1e-6)),
     Declaration("cpgd",
         "CPGD: PPO's clip without the ratio, and a penalty on what the policy drifts.",
         "Liu et al. 2025, arXiv 2505.12504, eq. 2",
@@ -454,6 +496,10 @@ TABLE = (
         | {"success": Option(1.0, "λ₊, weight of a success", above=0),
            "failure": Option(1.0, "λ₋, weight of a failure", above=0)},
         min_group=1, rewards=BINARY, needs=REFERENCE),
+    Declaration("tpo",
+        "TPO: the answers of a group brought to shares that their standardised rewards tilt, by cross-entropy.",
+        "Kaddour 2026, arXiv 2604.06159; JeanKaddour/tpo",
+        {"temperature": Option(1.0, "η, how gently rewards tilt the shares", above=0)}, needs=frozenset({Need.LOGP})),
     Declaration("xpo", "XPO: online DPO, and away from what the reference would answer, in order to explore.",
         "Xie et al. 2024, arXiv 2405.21046",
         beta(0.1, "β of the margin")
@@ -470,6 +516,10 @@ reference and learns a value; these rows draw it to the sampler."""
 
 
 REFUSED = {
+    "kl_cov": (
+        "clip_cov",
+        "the penalty of KL-Cov has its full slope as soon as a probability moves at all, either way",
+    ),
     "bnpo": ("dapo", "BNPO divides by the tokens of each micro-batch, so its gradient depends on how a step is split"),
 }
 """Objectives of other trainers that no row can be: the row to take instead, and the reason."""

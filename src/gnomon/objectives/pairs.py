@@ -162,7 +162,7 @@ def prospect(tokens: Tokens, *, beta: float) -> Tensor:
     Source: Ethayarajh et al. 2024 (KTO), arXiv 2402.01306, eq. 8.
     Differs: there z is estimated from answers to other prompts; the mean Δ of the policy's own rollouts is unbiased.
     """
-    whole, (first, _) = _log_ratio(tokens), _first(tokens)
+    whole, (first, _) = _log_ratio(tokens), first_tokens(tokens)
     apart = whole[first].sort().values  # From the smallest up, so that no order can change a bit of the sum.
     position = apart.sum() / max(len(apart), 1)
     found = _sigmoid(beta * (whole - position.clamp(min=0)))
@@ -181,7 +181,7 @@ def reference_likelihood(tokens: Tokens) -> Tensor:
     Differs: there the answers are drawn from the reference; here the rollouts at hand stand for them, by their
         weight. The mean is the same, the spread grows with the distance between behavior and reference.
     """
-    first, _ = _first(tokens)
+    first, _ = first_tokens(tokens)
     count = torch.bincount(tokens.group[first])[tokens.group]
     weight = tokens.per_sequence(tokens.logp - tokens.behavior_logp - tokens.log_divergence)
     return -weight.clamp(-LIMIT, LIMIT).exp() / count
@@ -197,7 +197,7 @@ def _log_ratio(tokens: Tokens) -> Tensor:
     return tokens.per_sequence(tokens.log_divergence)
 
 
-def _first(tokens: Tokens) -> tuple[Tensor, Tensor]:
+def first_tokens(tokens: Tokens) -> tuple[Tensor, Tensor]:
     """[S] a token of every rollout that has one, and [T] which of those rollouts each token belongs to."""
     there = torch.bincount(tokens.sequence) > 0
     place = (there.cumsum(0) - 1)[tokens.sequence]
@@ -207,23 +207,27 @@ def _first(tokens: Tokens) -> tuple[Tensor, Tensor]:
 
 def _against_opponents(tokens: Tokens, score: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
     """[T] the mean slope of a rollout's pairs, from the score difference of the better and the worse."""
-    first, place = _first(tokens)
+    first, place = first_tokens(tokens)
     advantage, score = tokens.advantage[first], score[first]
-    own, other = _companions(tokens.group[first])
+    own, other = companions(tokens.group[first])
     opposed = advantage[own] * advantage[other] < 0
     own, other = own[opposed], other[opposed]
     slopes = advantage[other].abs() * slope(advantage[own].sign() * (score[own] - score[other]))
-    # From the smallest up, so that no order of the rollouts can change a bit of the sum.
-    order = slopes.argsort()
-    order = order[own[order].argsort(stable=True)]
-    total = torch.zeros_like(score).index_add(0, own[order], slopes[order])
+    total = ordered_sums(slopes, own, len(score))
     unmet = 1 - torch.zeros_like(score).index_add(0, own, advantage[other].abs())
     # A share is at least one over the size of its group; less than this is the rounding of a sum that is one.
     unmet = torch.where(unmet < 1e-5, torch.zeros_like(unmet), unmet)
     return (total + unmet * slope(advantage.sign() * score))[place]
 
 
-def _companions(group: Tensor) -> tuple[Tensor, Tensor]:
+def ordered_sums(values: Tensor, owner: Tensor, count: int) -> Tensor:
+    """[count] sums of values by their owner, from the smallest up, so that no order can change a bit of them."""
+    order = values.argsort()
+    order = order[owner[order].argsort(stable=True)]
+    return values.new_zeros(count).index_add(0, owner[order], values[order])
+
+
+def companions(group: Tensor) -> tuple[Tensor, Tensor]:
     """Every ordered pair of places with the same group, a place with itself included."""
     order, counts = group.argsort(stable=True), torch.bincount(group)
     sizes = counts[group]

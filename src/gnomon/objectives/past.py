@@ -1,9 +1,10 @@
-"""What credit carries from step to step: running means of rewards, one for each player."""
+"""What credit carries from step to step: running means of rewards by player, and values of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from gnomon.objectives.credit import Rollouts
 from gnomon.objectives.group_credit import running_mean
 
-__all__ = ["CreditState", "Recall", "mean_per_rollout", "mean_per_step"]
+__all__ = ["CreditState", "Recall", "mean_per_rollout", "mean_per_step", "optimal_value_per_task"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,10 @@ class CreditState:
 
     means: Mapping[int, float] = field(default_factory=dict)
     """Running mean of rewards by player; a player without one has 0."""
+    values: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """What the best policy near the reference would earn, by task and player."""
+    steps: int = 0
+    """Number of batches so far that taught the critic alone."""
 
 
 Recall = Callable[[Rollouts, CreditState], tuple[Tensor, CreditState]]
@@ -37,7 +42,7 @@ def mean_per_step(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, Credi
         own, before = rollouts.players == player, means.get(player, 0.0)
         past[own] = before
         means[player] = running_mean(before, float(rewards[own].mean()))
-    return past, CreditState(means=means)
+    return past, replace(state, means=means)
 
 
 def mean_per_rollout(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, CreditState]:
@@ -54,4 +59,35 @@ def mean_per_rollout(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, Cr
         past.append(before)
         means[player] = running_mean(before, reward)
     found = torch.tensor(past, dtype=rollouts.rewards.dtype).reshape(rollouts.rewards.shape)
-    return found, CreditState(means=means)
+    return found, replace(state, means=means)
+
+
+def optimal_value_per_task(rollouts: Rollouts, state: CreditState, *, temperature: float) -> tuple[Tensor, CreditState]:
+    """What the best policy near the one that first visited a task would earn on it.
+
+    Equation: V* = β₁·log mean e^{r/β₁} over the rollouts of a player in the first step that has the task; in that step
+        itself over the other rollouts of the group, and 0 where there is none.
+    Args: temperature, β₁ > 0, in units of reward.
+    Returns: [G, N] in units of reward, never from a rollout's own reward, and the state with the tasks of this step.
+    Raises: ValueError for rollouts whose tasks are not known.
+    Source: Brantley et al. 2025 (A*-PO), arXiv 2505.20686.
+    """
+    if rollouts.task is None:
+        raise ValueError("a value for each task needs to know which task a rollout is of")
+    past, values = torch.zeros_like(rollouts.rewards), dict(state.values)
+    for place, rewards in enumerate(rollouts.rewards.tolist()):
+        key = int(rollouts.task[place, 0]), int(rollouts.players[place, 0])
+        if key in state.values:
+            past[place] = state.values[key]
+            continue
+        others = [[*rewards[:i], *rewards[i + 1 :]] for i in range(len(rewards))]
+        past[place] = torch.tensor([_soft_best(rest, temperature) for rest in others], dtype=past.dtype)
+        values[key] = _soft_best(rewards, temperature)
+    return past, replace(state, values=values)
+
+
+def _soft_best(rewards: Sequence[float], temperature: float) -> float:
+    if not rewards:
+        return 0.0
+    best = max(rewards)
+    return best + temperature * math.log(math.fsum(math.exp((r - best) / temperature) for r in rewards) / len(rewards))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from gnomon.objectives.pairs import companions, first_tokens, ordered_sums
 from gnomon.objectives.ratios import LIMIT
 from gnomon.objectives.reach import Reach, reaches
 from gnomon.objectives.tokens import Tokens
@@ -15,6 +16,7 @@ from gnomon.objectives.tokens import Tokens
 __all__ = [
     "capped_drift",
     "centred_k1",
+    "drift_of_share",
     "k1_in_return",
     "k2",
     "k3",
@@ -120,5 +122,27 @@ def centred_k1(tokens: Tokens) -> Tensor:
     return tokens.per_group(whole) / tokens.per_group(whole.new_ones(whole.shape)) - whole
 
 
-OF_BEHAVIOR = (squared_log_ratio, squared_sequence_log_ratio, capped_drift)
+@reaches(Reach.GROUP)
+def drift_of_share(tokens: Tokens) -> Tensor:
+    """How much likelier a rollout has become among the answers of its group, as a penalty; it needs no reference.
+
+    Equation: −(pᵢ − pᵢ_prox), p = π(yᵢ)/Σⱼ π(yⱼ) over the rollouts of the group that have tokens: the derivative of
+        −log Σⱼ π(yⱼ) in log π(yᵢ), less its value at the proximal policy.
+    Returns: coefficient per token, −1 … 1, equal over a rollout, zero on policy.
+    Source: Kaddour 2026 (TPO), arXiv 2604.06159, eq. 3.
+    """
+    first, place = first_tokens(tokens)
+    own, other = companions(tokens.group[first])
+
+    def share(logp: Tensor) -> Tensor:
+        whole = tokens.per_sequence(logp)[first]
+        top = whole.new_zeros(len(first)).scatter_reduce(0, own, whole[other], "amax", include_self=False)
+        return (whole - top).exp() / ordered_sums((whole[other] - top[own]).exp(), own, len(first))
+
+    now, before = share(tokens.logp), share(tokens.logp - tokens.log_ratio)
+    # Pair by pair: the difference of two shares near one would cancel all their digits.
+    return ordered_sums(before[own] * now[other] - now[own] * before[other], own, len(first))[place]
+
+
+OF_BEHAVIOR = (squared_log_ratio, squared_sequence_log_ratio, capped_drift, drift_of_share)
 """Penalties that look at no reference."""

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, closed, counts, pairs, ratios
+from gnomon.objectives import (
+    advantages,
+    aggregate,
+    closed,
+    closed_groups,
+    counts,
+    group_credit,
+    pairs,
+    penalties,
+    ratios,
+)
+from gnomon.objectives.group_rows import standard_score
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Singleton, row
-from gnomon.objectives.target import PolicyGradient, Seen
+from gnomon.objectives.target import PolicyGradient, Seen, TokenShape
 
 __all__ = [
     "online_cpo",
@@ -18,6 +30,7 @@ __all__ = [
     "online_orpo",
     "online_simpo",
     "online_slic",
+    "tpo",
     "xpo",
 ]
 
@@ -142,6 +155,35 @@ def online_kto(*, beta: float, success: float, failure: float) -> Objective:
 
 
 @row
+def tpo(*, temperature: float) -> Objective:
+    """The answers of a group are to have the shares that their rewards ask for, and once they have them nothing moves:
+    the update neither overshoots nor needs a clip. Long answers differ much in likelihood, so most of a group's shares
+    fall to one.
+    """
+    return replace(
+        online_dpo(),
+        advantage=partial(advantages.standardised, epsilon=0.0),
+        credit=partial(group_credit.target_less_share, temperature=temperature),
+        ratio=ratios.no_ratio,
+        penalty=penalties.drift_of_share,
+        penalty_weight=1.0,
+        target=TokenShape(
+            credit=partial(_target_less_share, temperature=temperature),
+            text="Σ π h ∇log π, h = N·E[q − p], p = π(y)/Σⱼ π(yⱼ), q ∝ p·exp((r − r̄)/(σ·η))",
+            closed=closed_groups.pairs_by_target(
+                temperature,
+                "Σ π h ∇log π, h = N·E[q − p], p = π(y)/Σⱼ π(yⱼ), q ∝ p·exp((r − r̄)/(σ·η)); for pairs "
+                "h = ±2·E[σ(x + 2/η) − σ(x)], x = log π of the better less log π of the worse",
+            ),
+        ),
+        off_policy=OffPolicy.REGULARISED,
+        baseline=Baseline.GROUP,
+        noise=Noise.MOVES,
+        equation="κ = (qᵢ − pᵢ) / G, pᵢ = π(yᵢ)/Σⱼ π(yⱼ), q ∝ p_prox·exp(u/η), u = (rᵢ − r̄)/σ",
+    )
+
+
+@row
 def xpo(*, beta: float, alpha: float) -> Objective:
     """Where policy and reference agree the second part vanishes on average.
 
@@ -153,6 +195,17 @@ def xpo(*, beta: float, alpha: float) -> Objective:
         penalty_weight=alpha,
         equation="κ = (±β·σ(−m) on better and worse, − α·Πₜ(ref/μ)/n on all) / G, m as in online DPO",
     )
+
+
+def _target_less_share(own: Seen, others: Sequence[Seen], max_tokens: int, *, temperature: float) -> list[float]:
+    company = [own, *others]
+    likely = [math.exp(math.fsum(seen.logp)) for seen in company]
+    rewards = [seen.reward for seen in company]
+    scores = [
+        standard_score(reward, [*rewards[:i], *rewards[i + 1 :]], epsilon=0.0) for i, reward in enumerate(rewards)
+    ]
+    tilted = [p * math.exp(score / temperature) for p, score in zip(likely, scores, strict=True)]
+    return [tilted[0] / math.fsum(tilted) - likely[0] / math.fsum(likely)] * own.length
 
 
 def _cpo(better: Seen, worse: Seen, *, beta: float, alpha: float) -> float:

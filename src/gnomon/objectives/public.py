@@ -18,6 +18,7 @@ from gnomon.objectives.advantages import (
 from gnomon.objectives.aggregate import constant, group_sum, prompt_mean, sequence_mean, sequence_sum, token_mean
 from gnomon.objectives.cards import Card, card
 from gnomon.objectives.context_rows import (
+    a_star_po,
     gfpo,
     gfpo_efficiency,
     luffy,
@@ -84,6 +85,7 @@ from gnomon.objectives.group_credit import (
     running_mean,
     scaled_by_step,
     semantic_entropy,
+    target_less_share,
 )
 from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
 from gnomon.objectives.length import (
@@ -118,16 +120,31 @@ from gnomon.objectives.pairs import (
     unanchored_pairs,
     widest_pairs,
 )
-from gnomon.objectives.past import CreditState, Recall, mean_per_rollout, mean_per_step
+from gnomon.objectives.past import (
+    CreditState,
+    Recall,
+    mean_per_rollout,
+    mean_per_step,
+    optimal_value_per_task,
+)
 from gnomon.objectives.penalties import (
     capped_drift,
     centred_k1,
+    drift_of_share,
     k1_in_return,
     k2,
     k3,
     ratio_weighted_k3,
     squared_log_ratio,
     squared_sequence_log_ratio,
+)
+from gnomon.objectives.position_credit import (
+    optimally_centred,
+    others_optimally_centred,
+)
+from gnomon.objectives.position_rows import (
+    otb,
+    otb_loo,
 )
 from gnomon.objectives.preference_rows import (
     online_cpo,
@@ -137,6 +154,7 @@ from gnomon.objectives.preference_rows import (
     online_orpo,
     online_simpo,
     online_slic,
+    tpo,
     xpo,
 )
 from gnomon.objectives.ratio_rows import (
@@ -197,6 +215,14 @@ from gnomon.objectives.row import (
     row_of,
 )
 from gnomon.objectives.shaping import less_overlong, soft_overlong
+from gnomon.objectives.state_credit import (
+    history_centred,
+    state_centred,
+)
+from gnomon.objectives.state_rows import (
+    gigpo,
+    hgpo,
+)
 from gnomon.objectives.step_credit import by_part, over_deciding_groups, over_nonzero_rewards, over_spread_of_rewards
 from gnomon.objectives.step_rows import gdpo, gpg, gpg_verl, lite_ppo, magistral
 from gnomon.objectives.table import TABLE, add, objective
@@ -216,8 +242,10 @@ from gnomon.objectives.token_credit import (
     gae,
     gae_returns,
     length_gae,
+    places_of,
     reward_to_go,
     scaled,
+    table_of,
     whitened,
     whitened_gae,
     whitened_reward_to_go,
@@ -231,7 +259,11 @@ from gnomon.objectives.token_rows import (
     vapo,
     vc_ppo,
 )
-from gnomon.objectives.tokens import Denominators, Tokens
+from gnomon.objectives.tokens import (
+    Denominators,
+    Tokens,
+    places_in,
+)
 from gnomon.objectives.truncation import kept_min_p, kept_top_k, kept_top_p, restricted_logp
 from gnomon.objectives.trust_region_rows import (
     aspo,
@@ -240,9 +272,11 @@ from gnomon.objectives.trust_region_rows import (
     cpgd,
     dcpo,
     dppo_kl,
+    fipo,
     gepo,
     gppo,
     luspo,
+    m2po,
     mini_rl,
     opsm,
     prime_ipo,
@@ -256,11 +290,13 @@ from gnomon.objectives.trust_regions import (
     clip_mask,
     covariance_clip,
     divergence_clip,
+    future_weighted_clip,
     group_expectation_clip,
     held_clip,
     inverted_for_gains,
     kernel_of_sequence,
     probability_mask,
+    second_moment_mask,
     share_of_labels,
     without_drifted_failures,
 )
@@ -285,6 +321,7 @@ from gnomon.objectives.tuning import (
 from gnomon.objectives.turn_credit import (
     budget_credit,
     discounted_turn_returns,
+    each,
     standardised_turn_returns,
     turn_gae,
     turn_gae_returns,
@@ -349,6 +386,7 @@ __all__ = [
     "TokenShape",
     "Tokens",
     "Value",
+    "a_star_po",
     "across_players",
     "add",
     "analytic_weight",
@@ -400,8 +438,10 @@ __all__ = [
     "dppo",
     "dppo_kl",
     "dr_grpo",
+    "drift_of_share",
     "dual_clip",
     "dual_clip_ppo",
+    "each",
     "edges",
     "entropy_mask",
     "entropy_weighted",
@@ -411,6 +451,8 @@ __all__ = [
     "fcp",
     "filtered",
     "finished_alone",
+    "fipo",
+    "future_weighted_clip",
     "gae",
     "gae_returns",
     "gain_terms",
@@ -423,6 +465,7 @@ __all__ = [
     "gepo",
     "gfpo",
     "gfpo_efficiency",
+    "gigpo",
     "gmpo",
     "gpg",
     "gpg_verl",
@@ -436,7 +479,9 @@ __all__ = [
     "gspo",
     "gspo_token",
     "held_clip",
+    "hgpo",
     "hinge_pairs",
+    "history_centred",
     "icepop",
     "in_family",
     "inverted_for_gains",
@@ -463,6 +508,7 @@ __all__ = [
     "luffy",
     "luffy_paper",
     "luspo",
+    "m2po",
     "magistral",
     "max_less_others",
     "maxrl",
@@ -496,8 +542,13 @@ __all__ = [
     "opo_loo",
     "opsm",
     "optimal_gauge",
+    "optimal_value_per_task",
+    "optimally_centred",
+    "otb",
+    "otb_loo",
     "others_entropy_weighted",
     "others_length_centred",
+    "others_optimally_centred",
     "outcome_weight",
     "over_deciding_groups",
     "over_nonzero_rewards",
@@ -510,6 +561,8 @@ __all__ = [
     "pkpo",
     "pkpo_loo",
     "pkpo_marginal",
+    "places_in",
+    "places_of",
     "positive_part",
     "ppo",
     "ppo_clip",
@@ -559,6 +612,7 @@ __all__ = [
     "scaled",
     "scaled_by_step",
     "scored_terms",
+    "second_moment_mask",
     "seed_grpo",
     "seed_grpo_loo",
     "semantic_entropy",
@@ -579,9 +633,12 @@ __all__ = [
     "squared_sequence_log_ratio",
     "standardised",
     "standardised_turn_returns",
+    "state_centred",
     "sub_weight",
     "successes",
+    "table_of",
     "tapered",
+    "target_less_share",
     "tba",
     "terminal",
     "tilted",
@@ -589,6 +646,7 @@ __all__ = [
     "tis",
     "token_mean",
     "topr",
+    "tpo",
     "truncated",
     "turn_gae",
     "turn_gae_returns",

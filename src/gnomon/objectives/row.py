@@ -8,6 +8,7 @@ row to its claims by enumeration.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -108,6 +109,8 @@ class Baseline(StrEnum):
     GROUP = "mean of the group"
     GREEDY = "the greedy answer"
     """A constant that it earns too changes nothing."""
+    STATE = "mean of the turns in the same state"
+    """Of turns that reply to the same observation: a constant on every return changes nothing."""
     STEP = "mean of the whole step"
     """Of tokens or turns: of rewards that come in several parts, a constant on every return changes nothing."""
 
@@ -147,6 +150,10 @@ class Objective:
     """What the past expects of rollouts, and the past with them in it; looked at where `needs` has a baseline."""
     returns: Credit | None = None
     """What a critic should have expected before each token. None: its value and the credit."""
+    value_clip: float = math.inf
+    """How far a value may move from where it stood as the batch began before the critic's loss lets it go."""
+    value_steps: int = 0
+    """Batches at the start of a run that teach the critic alone."""
     penalty: Penalty | None = None
     penalty_weight: float = 0.0
     """λ, per token and before the aggregate, ≥ 0."""

@@ -12,8 +12,10 @@ from gnomon.objectives import (
     likelihood_rows,
     off_policy_rows,
     outcome_rows,
+    position_rows,
     preference_rows,
     ratio_rows,
+    state_rows,
     step_rows,
     token_rows,
     trust_region_rows,
@@ -27,7 +29,7 @@ __all__ = ["TABLE", "add", "objective"]
 
 ROWS = (
     context_rows, count_rows, entropy_rows, group_rows, likelihood_rows, off_policy_rows, outcome_rows,
-    preference_rows, ratio_rows, step_rows, token_rows, trust_region_rows, turn_rows,
+    position_rows, preference_rows, ratio_rows, state_rows, step_rows, token_rows, trust_region_rows, turn_rows,
 )  # fmt: skip
 
 TABLE: dict[str, Callable[..., Objective]] = {

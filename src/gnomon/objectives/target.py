@@ -49,6 +49,10 @@ class Seen:
     """Of each token under the reference."""
     entropy: tuple[float, ...] = ()
     """Of the sampling policy's next-token distribution before each token."""
+    collision: tuple[float, ...] = ()
+    """Σ_v π(v)² of that distribution."""
+    observations: tuple[int, ...] = ()
+    """Before each segment; equal numbers are equal observations."""
     parts: tuple[float, ...] = ()
     """Of the reward, unweighted."""
     part_weights: tuple[float, ...] = ()

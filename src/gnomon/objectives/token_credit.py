@@ -17,8 +17,10 @@ __all__ = [
     "gae",
     "gae_returns",
     "length_gae",
+    "places_of",
     "reward_to_go",
     "scaled",
+    "table_of",
     "whitened",
     "whitened_gae",
     "whitened_reward_to_go",
@@ -85,8 +87,8 @@ def reward_to_go(rollouts: Rollouts, advantage: Advantage, *, beta: float) -> Te
         return credit
     if rollouts.logp is None or rollouts.reference_logp is None:
         raise ValueError("a penalty in the return needs logp and reference_logp on every token")
-    place = _places(rollouts)
-    strayed = _table(rollouts, rollouts.logp - rollouts.reference_logp, place)
+    place = places_of(rollouts)
+    strayed = table_of(rollouts, rollouts.logp - rollouts.reference_logp, place)
     return credit - beta * discounted(strayed, 1.0)[place]
 
 
@@ -135,14 +137,15 @@ def discounted(values: Tensor, factor: float | Tensor) -> Tensor:
     return total
 
 
-def _places(rollouts: Rollouts) -> tuple[Tensor, Tensor]:
-    """Row and column of every token [T] in a table of a row per rollout."""
+def places_of(rollouts: Rollouts) -> tuple[Tensor, Tensor]:
+    """[T] row and [T] column of every token in a table of a row per rollout."""
     sequence, lengths = rollouts.sequence, rollouts.lengths.flatten()
     start = lengths.cumsum(0) - lengths
     return sequence, torch.arange(len(sequence)) - start[sequence]
 
 
-def _table(rollouts: Rollouts, values: Tensor, place: tuple[Tensor, Tensor]) -> Tensor:
+def table_of(rollouts: Rollouts, values: Tensor, place: tuple[Tensor, Tensor]) -> Tensor:
+    """[G·N, K] values of tokens [T] in a table of a row per rollout, zero past the end of a row."""
     longest = max(1, int(rollouts.lengths.max()))
     table = torch.zeros(rollouts.rewards.numel(), longest, dtype=values.dtype)
     table[place] = values
@@ -153,8 +156,8 @@ def _over_a_critic(rollouts: Rollouts, advantage: Advantage) -> tuple[Tensor, Te
     """Values and rewards in tables of a row per rollout, and the place of every token there."""
     if rollouts.values is None:
         raise ValueError("an advantage over a critic needs its values on every token")
-    place = _places(rollouts)
-    values = _table(rollouts, rollouts.values, place)
+    place = places_of(rollouts)
+    values = table_of(rollouts, rollouts.values, place)
     rewards, lengths = torch.zeros_like(values), rollouts.lengths.flatten()
     spoke = lengths.nonzero().squeeze(1)
     rewards[spoke, lengths[spoke] - 1] = advantage(rollouts.rewards).flatten()[spoke].to(values.dtype)

@@ -21,7 +21,9 @@ WHITENED = (
 
 
 @row
-def ppo(*, gamma: float, lam: float, clip_low: float, clip_high: float) -> Objective:
+def ppo(
+    *, gamma: float, lam: float, clip_low: float, clip_high: float, value_clip: float, value_steps: int
+) -> Objective:
     """With γ = λ = 1 it maximises the expected reward exactly, for any critic; with λ < 1 only where the critic
     is right. A rollout cut by the length limit ends like any other: nothing is expected beyond it.
 
@@ -43,21 +45,25 @@ def ppo(*, gamma: float, lam: float, clip_low: float, clip_high: float) -> Objec
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.RAW,
         baseline=Baseline.CRITIC,
+        value_clip=value_clip,
+        value_steps=value_steps,
         noise=Noise.STILL if exact else Noise.EVEN if lam == 1 else Noise.MOVES,
         equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l (γλ)ˡ δ_{t+l}, δₜ = rₜ + γV_{t+1} − Vₜ",
     )
 
 
 @row
-def vc_ppo(*, lam: float, lam_critic: float, clip_low: float, clip_high: float) -> Objective:
+def vc_ppo(
+    *, lam: float, lam_critic: float, clip_low: float, clip_high: float, value_clip: float, value_steps: int
+) -> Objective:
     """With λ = 1 for the critic it learns what rollouts earn, whatever it expects itself, while a λ below one for the
     policy takes the critic's word for what follows and scatters less.
 
-    Differs: the mean over tokens that the source has would weigh answers by their length; and the critic's pretraining
-        with the policy held is not part of a row.
+    Differs: the mean over tokens that the source has would weigh answers by their length; and the source trains the
+        critic for 50 batches before the policy, which `value_steps` = 50 does.
     """
     return replace(
-        ppo(1.0, lam, clip_low, clip_high),
+        ppo(1.0, lam, clip_low, clip_high, value_clip, value_steps),
         returns=partial(token_credit.gae_returns, gamma=1.0, lam=lam_critic),
         equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l λˡ δ_{t+l}, δₜ = rₜ + V_{t+1} − Vₜ; the critic learns with a "
         "λ of its own",
@@ -65,14 +71,14 @@ def vc_ppo(*, lam: float, lam_critic: float, clip_low: float, clip_high: float) 
 
 
 @row
-def vapo(*, alpha: float, clip_low: float, clip_high: float) -> Objective:
+def vapo(*, alpha: float, clip_low: float, clip_high: float, value_clip: float, value_steps: int) -> Objective:
     """Long rollouts use the critic as a baseline nearly alone, short ones take its word for what follows.
 
     Differs: a sum over tokens by a constant in place of their mean, which would weigh answers by their length; and
         without the likelihood of right answers that the source adds with a weight of 0.1.
     """
     return replace(
-        ppo(clip_low=clip_low, clip_high=clip_high),
+        ppo(clip_low=clip_low, clip_high=clip_high, value_clip=value_clip, value_steps=value_steps),
         credit=partial(token_credit.length_gae, alpha=alpha),
         returns=partial(token_credit.gae_returns, gamma=1.0, lam=1.0),
         target=TokenShape(

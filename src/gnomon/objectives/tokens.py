@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Denominators", "Tokens"]
+__all__ = ["Denominators", "Tokens", "places_in"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,8 @@ class Tokens:
     """[T] bool, whether the rollout was given rather than sampled. None: none was."""
     length: Tensor | None = None
     """[T] int64, trainable tokens of the whole rollout, of all its turns. None: all of them are here."""
+    position: Tensor | None = None
+    """[T] int64, place of a token among those of its rollout that are here, from 0. None: they stand in order."""
 
     def __post_init__(self) -> None:
         if self.logp.dim() != 1:
@@ -49,6 +51,7 @@ class Tokens:
             "reference_logp",
             "demonstrated",
             "length",
+            "position",
         ):
             values = getattr(self, name)
             if values is not None and values.shape != self.logp.shape:
@@ -84,6 +87,11 @@ class Tokens:
         """[T] trainable tokens of the rollout that each token belongs to."""
         return torch.bincount(self.sequence)[self.sequence] if self.length is None else self.length
 
+    @property
+    def positions(self) -> Tensor:
+        """[T] place of each token among those of its rollout that are here, from 0."""
+        return places_in(self.sequence) if self.position is None else self.position
+
     def per_sequence(self, values: Tensor) -> Tensor:
         """[T] the sum of [T] values over the tokens here of the rollout that each token belongs to.
 
@@ -113,6 +121,13 @@ class Tokens:
     @property
     def _centre(self) -> Tensor:
         return self.behavior_logp if self.proximal_logp is None else self.proximal_logp
+
+
+def places_in(owner: Tensor) -> Tensor:
+    """[T] how many entries before each have the same number. Args: owner: [T] int64."""
+    order, counts = owner.argsort(stable=True), torch.bincount(owner)
+    place = torch.arange(len(owner), device=owner.device)
+    return torch.empty_like(place).index_copy_(0, order, place - (counts.cumsum(0) - counts)[owner[order]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,11 @@ __all__ = [
     "cpgd",
     "dcpo",
     "dppo_kl",
+    "fipo",
     "gepo",
     "gppo",
     "luspo",
+    "m2po",
     "mini_rl",
     "opsm",
     "prime_ipo",
@@ -176,6 +178,39 @@ def clip_cov(
         ),
         noise=Noise.MOVES,
         equation="κ = clip(ρ; A)·(1 − min(1, n/|B|)·1[t ∈ B])·A / Σⱼ|oⱼ|, B by (A − Ā)(log π − mean log π), "
+        "A = (rᵢ − r̄)/(σ + ε)",
+    )
+
+
+@row
+def m2po(*, limit: float, epsilon: float) -> Objective:
+    """Nothing is clipped while the policy stays near the sampler on average, however far single tokens move.
+    Coefficients need all tokens of an optimiser step.
+
+    Differs: the authors' code counts only tokens that moved the way their advantage points, and clips them at the
+        smallest bound that keeps the limit.
+    """
+    return replace(
+        dapo(epsilon=epsilon),
+        ratio=partial(trust_regions.second_moment_mask, limit=limit),
+        equation="κ = ρ·1[l² < b]·A / Σⱼ|oⱼ|, l = log(π/μ), b the least l² at which the mean of all l² ≤ b exceeds τ, "
+        "A = (rᵢ − r̄)/(σ + ε)",
+    )
+
+
+@row
+def fipo(*, half_life: float, most: float, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+    """On policy it is `dapo`. From the second update of a batch on, tokens before a part that the policy now gives more
+    readily count more.
+
+    Differs: without the released code's limits on tokens of a large ratio: they stay out of the sum there, and their
+        weights are capped.
+    """
+    return replace(
+        dapo(clip_low, clip_high, epsilon),
+        ratio=partial(trust_regions.future_weighted_clip, low=clip_low, high=clip_high, half_life=half_life, most=most),
+        off_policy=OffPolicy.WEIGHTED,
+        equation="κ = fₜ·clip(ρ; A)·A / Σⱼ|oⱼ|, f = min(max(1, exp Σ_{s≥t} γ^{s−t} log ρₛ), c), γ = 2^{−1/half_life}, "
         "A = (rᵢ − r̄)/(σ + ε)",
     )
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon.objectives.ratios import LIMIT, dual_clip, ppo_clip, unclipped
 from gnomon.objectives.reach import Reach, reaches
+from gnomon.objectives.token_credit import discounted
 from gnomon.objectives.tokens import Tokens
 
 __all__ = [
@@ -18,11 +19,13 @@ __all__ = [
     "clip_mask",
     "covariance_clip",
     "divergence_clip",
+    "future_weighted_clip",
     "group_expectation_clip",
     "held_clip",
     "inverted_for_gains",
     "kernel_of_sequence",
     "probability_mask",
+    "second_moment_mask",
     "share_of_labels",
     "without_drifted_failures",
 ]
@@ -106,6 +109,40 @@ def covariance_clip(tokens: Tokens, *, low: float, high: float, share: float, le
     band = (covariance > least) & (covariance < most) & (kept != 0)
     drawn = min(1.0, max(1, int(share * count)) / max(int(band.sum()), 1))
     return torch.where(band, kept * (1 - drawn), kept)
+
+
+@reaches(Reach.STEP)
+def second_moment_mask(tokens: Tokens, *, limit: float) -> Tensor:
+    """The ratio, zero on the tokens that moved farthest, as few of them as bring the second moment below a limit.
+
+    Equation: ρ·1[l² < b], l = log(π/μ), b the least l² such that the mean of l² over the tokens with l² ≤ b exceeds the
+        limit; no token is left out where the mean over all does not.
+    Args: limit, τ > 0, in squared nats.
+    Returns: multiplier per token, ≥ 0. Tokens level with the first that is left out are left out too.
+    Source: Zheng et al. 2025 (M2PO), arXiv 2510.01161; AReaL, m2_threshold.
+    """
+    ratio, moved = unclipped(tokens), (tokens.logp - tokens.behavior_logp).clamp(-LIMIT, LIMIT).square()
+    ordered = moved.sort().values
+    mean = ordered.cumsum(0) / torch.arange(1, 1 + len(ordered), device=ordered.device)
+    beyond = ordered[mean > limit]
+    return torch.where(moved >= beyond[0], torch.zeros_like(ratio), ratio) if len(beyond) else ratio
+
+
+@reaches(Reach.SEQUENCE)
+def future_weighted_clip(tokens: Tokens, *, low: float, high: float, half_life: float, most: float) -> Tensor:
+    """`ppo_clip`, more of it on tokens that lead to what the policy has come to prefer.
+
+    Equation: clip(ρ; A)·min(max(1, e^{Fₜ}), c), Fₜ = Σ_{s≥t} γ^{s−t} log ρₛ over the rest of the rollout,
+        γ = 2^{−1/half_life}.
+    Args: low, high, as in `ppo_clip`; half_life, tokens after which a log-ratio counts half, > 0; most, c ≥ 1.
+    Returns: multiplier per token, ≥ 0.
+    Source: Ma et al. 2026 (FIPO), arXiv 2603.19835.
+    """
+    place = (tokens.sequence, tokens.positions)
+    table = tokens.logp.new_zeros([int(at.max()) + 1 if len(tokens) else 0 for at in place])
+    table[place] = tokens.log_ratio.clamp(-LIMIT, LIMIT)
+    future = discounted(table, 2 ** (-1 / half_life))[place]
+    return ppo_clip(tokens, low=low, high=high) * future.clamp(-LIMIT, LIMIT).exp().clamp(1, most)
 
 
 @reaches(Reach.TOKEN)

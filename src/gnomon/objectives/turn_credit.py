@@ -17,6 +17,7 @@ from gnomon.objectives.token_credit import discounted, smoothed
 __all__ = [
     "budget_credit",
     "discounted_turn_returns",
+    "each",
     "standardised_turn_returns",
     "turn_gae",
     "turn_gae_returns",
@@ -35,7 +36,7 @@ def turn_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float) -> T
         as early ones.
     """
     segment = _segment(rollouts)
-    returns = _each(discounted(paid(rollouts), gamma), advantage)
+    returns = each(discounted(paid(rollouts), gamma), advantage)
     return returns[rollouts.sequence, segment]
 
 
@@ -86,7 +87,7 @@ def standardised_turn_returns(rollouts: Rollouts, advantage: Advantage, *, gamma
     Source: GEM 2025 (return batch normalisation), arXiv 2510.01051.
     """
     sequence, segment = rollouts.sequence, _segment(rollouts)
-    returns = _each(discounted(paid(rollouts), gamma), advantage)
+    returns = each(discounted(paid(rollouts), gamma), advantage)
     turns = returns[_spoken(rollouts, returns.shape[1])]
     if not len(turns) or bool((turns == turns[0]).all()):
         return torch.zeros(len(segment), dtype=returns.dtype)
@@ -111,7 +112,7 @@ def budget_credit(rollouts: Rollouts, advantage: Advantage) -> Tensor:
     segment, scores = _segment(rollouts), scores.flatten(0, 1)
     budgets = scores.shape[1]
     to_come = scores.flip(1).cumsum(1).flip(1) / budgets
-    compared = _each(to_come.reshape(*rollouts.rewards.shape, budgets), advantage)
+    compared = each(to_come.reshape(*rollouts.rewards.shape, budgets), advantage)
     recent = 2.0 ** torch.arange(budgets, dtype=scores.dtype)
     known = (scores * recent).cumsum(1) / recent.cumsum(0)
     known = torch.cat([torch.zeros_like(known[:, :1]), known[:, :-1]], dim=1)
@@ -145,7 +146,7 @@ def _segment(rollouts: Rollouts) -> Tensor:
     return segment
 
 
-def _each(values: Tensor, advantage: Advantage) -> Tensor:
+def each(values: Tensor, advantage: Advantage) -> Tensor:
     """[G·N, M] the advantage of every segment among its like in the group, of values [G, N, M]."""
     return torch.stack([advantage(column) for column in values.unbind(2)], dim=2).flatten(0, 1)
 
@@ -165,7 +166,7 @@ def _turns(rollouts: Rollouts, advantage: Advantage, gamma: float) -> tuple[Tens
     if rollouts.values is None:
         raise ValueError("an advantage over a critic needs its values on every token")
     sequence, segment = rollouts.sequence, _segment(rollouts)
-    rewards = _each(paid(rollouts), advantage).to(rollouts.values.dtype)
+    rewards = each(paid(rollouts), advantage).to(rollouts.values.dtype)
     spoken, values = _spoken(rollouts, rewards.shape[1]), torch.zeros_like(rewards)
     first = torch.ones(len(segment), dtype=torch.bool)
     first[1:] = (sequence[1:] != sequence[:-1]) | (segment[1:] != segment[:-1])

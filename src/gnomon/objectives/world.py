@@ -96,6 +96,17 @@ class World:
         table[self.prefix, self.choice] = logp
         return -(table.exp() * table).sum(dim=1)[self.prefix]
 
+    def collision(self, logp: Tensor) -> Tensor:
+        """[T] Σ_v π(v)² of the distribution that each token was drawn from. Args: logp, [T] of every token."""
+        table = torch.zeros(self.prefixes, len(ALPHABET), dtype=logp.dtype)
+        table[self.prefix, self.choice] = logp
+        return table.exp().square().sum(dim=1)[self.prefix]
+
+    def observation(self) -> Tensor:
+        """[T] what each token replies to, if all that is seen of a prefix is whether it ends in "b"."""
+        first = self.answer != self.answer.roll(1)
+        return torch.where(first, 0, self.choice.roll(1))
+
     def early(self, possible: Outcomes) -> Tensor:
         """[outcomes, max_tokens] what arrives after 1, 2, … tokens: the binary reward of an answer cut there."""
         if possible.early is not None:
@@ -117,8 +128,10 @@ class World:
         """Every outcome in plain numbers."""
         token = self.tokens(possible)
         sizes = self.lengths[possible.answer].tolist()
-        known = (self.guess()[self.prefix], possible.logp, self.logp(self.anchor()), self.entropy(possible.logp))
-        values, logp, reference, entropy = (torch.split(x[token], sizes) for x in known)
+        mine = (possible.logp, self.entropy(possible.logp), self.collision(possible.logp))
+        known = (self.guess()[self.prefix], self.logp(self.anchor()), *mine)
+        values, reference, logp, entropy, collision = (torch.split(x[token], sizes) for x in known)
+        observations = torch.split(self.observation()[token], sizes)
         early, split = self.early(possible).tolist(), parts(possible.reward).tolist()
         return [
             Seen(
@@ -134,6 +147,8 @@ class World:
                 demonstrated=possible.demonstrated is not None and bool(possible.demonstrated[i]),
                 reference=tuple(reference[i].tolist()),
                 entropy=tuple(entropy[i].tolist()),
+                collision=tuple(collision[i].tolist()),
+                observations=tuple(observations[i].tolist()),
             )
             for i in range(len(sizes))
         ]
@@ -263,9 +278,11 @@ def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
         parts=parts(possible.reward[members]),
         part_weights=torch.tensor(PART_WEIGHTS, dtype=torch.float64).expand(*answers.shape, -1),
         segment=token - start[place.answer[token]],
+        observation=place.observation()[token],
         segment_rewards=place.early(possible)[members],
         values=place.guess()[place.prefix[token]],
         logp=possible.logp[token],
         reference_logp=place.logp(place.anchor())[token],
         entropy=place.entropy(possible.logp)[token],
+        collision=place.collision(possible.logp)[token],
     )

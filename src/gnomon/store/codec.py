@@ -146,6 +146,8 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
         body["entropy"] = halves([entropy for entropies in known for entropy in entropies])
     if not is_flat(rollout, first):
         body |= {"player": rollout.player, "turns": list(turn_bodies(turns))}
+    elif completions[0].changes:
+        body["changes"] = listed(completions[0])
     return body
 
 
@@ -172,8 +174,14 @@ def turn_bodies(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
             "version": turn.completion.version,
             "fork": turn.fork,
             **({} if turn.prompt_ids == expected else {"prompt_ids": list(turn.prompt_ids)}),
+            **({"changes": listed(turn.completion)} if turn.completion.changes else {}),
         }
         before = turn
+
+
+def listed(completion: Completion) -> list[list[int]]:
+    """Where the weights changed, as JSON."""
+    return [list(change) for change in completion.changes]
 
 
 def task_of(asked: Record) -> Task:
@@ -217,6 +225,7 @@ def turns_of(asked: Body, body: Body, turns: Sequence[Body]) -> Iterator[Turn]:
             text=turn["reply"],
             finish=Finish(turn["finish"]),
             version=turn.get("version", body["version"]),
+            changes=tuple((place, version) for place, version in turn.get("changes", ())),
             entropies=known_of(islice(entropies, count)),
         )
         if turn["messages"] is None:

@@ -58,6 +58,8 @@ class Difference:
         if self.parted:
             lines.append(f"parted   at record {self.parted.seq}: {self.parted.record}")
             lines += [f"         {key}: {a} | {b}" for key, (a, b) in self.parted.values.items()]
+        else:
+            lines.append("records  equal: the runs differ in their settings alone")
         return "\n".join(lines + [f"metric   {key}: {a} | {b}" for key, (a, b) in self.metrics.items()])
 
 

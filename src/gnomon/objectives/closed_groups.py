@@ -1,0 +1,122 @@
+"""Closed forms of expected gradients where tokens are compared at a position, or turns in a state.
+
+As in `closed`, none takes the credit of a group: the rest of a group matters through sums over its members.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from gnomon.objectives.closed import sums
+from gnomon.objectives.target import Chances, ClosedForm, Seen, Shape
+
+__all__ = ["pairs_by_target", "position_baseline", "states"]
+
+
+def position_baseline(text: str) -> ClosedForm:
+    """Rewards less their mean at each position, every rollout by its squared score so far, itself included.
+
+    Equation: hₜ = r − Σ P(n, U, W)·1[n > 0]·(r·w + U)/(w + W), over the sums of N−1 rollouts.
+    """
+    return ClosedForm(shape=_position_baseline, text=text)
+
+
+def _position_baseline(law: Chances, group: int, max_tokens: int) -> Shape:
+    def so_far(seen: Seen, place: int) -> float:
+        return math.fsum(1 - 2 * math.exp(seen.logp[at]) + seen.collision[at] for at in range(place + 1))
+
+    def count(seen: Seen, *, place: int) -> tuple[float, ...]:
+        """Whether it has a token there, its reward times its squared score, and that score."""
+        if seen.length <= place:
+            return 0, 0.0, 0.0
+        return 1, seen.reward * so_far(seen, place), so_far(seen, place)
+
+    others = [sums(law, partial(count, place=place), group - 1) for place in range(max_tokens)]
+
+    def h(own: Seen) -> Sequence[float]:
+        return [
+            own.reward
+            - math.fsum(
+                chance * (own.reward * so_far(own, place) + earned) / (so_far(own, place) + total)
+                for (met, earned, total), chance in others[place].items()
+                if met
+            )
+            for place in range(own.length)
+        ]
+
+    return h
+
+
+def states(gamma: float, weights: Sequence[float], text: str, *, weight: float, rollouts: float) -> ClosedForm:
+    """Returns of turns less their means over turns with the same past, every token a turn.
+
+    Equation: hₜ = (c·(1 − 1/N)(R − E[R]) + ω·E[Σ_h w_h·(G_t − (g_h + S_h)/(k_h + n_h)) / Σ_h w_h]) / L_max, over h with
+        k_h + n_h > 1, from the sums (n_h, S_h) of N−1 rollouts over their turns with the same last h + 1 observations.
+    Args: weights, w_h of h = 0, 1, …; weight, ω; rollouts, c.
+    """
+    return ClosedForm(shape=partial(_states, gamma=gamma, weights=weights, weight=weight, rollouts=rollouts), text=text)
+
+
+def _states(
+    law: Chances, group: int, max_tokens: int, *, gamma: float, weights: Sequence[float], weight: float, rollouts: float
+) -> Shape:
+    def to_come(seen: Seen, turn: int) -> float:
+        return math.fsum(gamma ** (k - turn) * seen.early[k] for k in range(turn, seen.length))
+
+    def visits(seen: Seen, *, past: tuple[int, ...]) -> tuple[float, ...]:
+        """For h = 0, 1, …: turns whose last h + 1 observations are the last of this past, and what they earn."""
+        found: list[float] = []
+        for depth in range(len(past)):
+            turns = [
+                turn
+                for turn in range(depth, seen.length)
+                if seen.observations[turn - depth : turn + 1] == past[len(past) - 1 - depth :]
+            ]
+            found += [len(turns), math.fsum(to_come(seen, turn) for turn in turns)]
+        return tuple(found)
+
+    whole = {id(seen): math.fsum(seen.early[: seen.length]) for seen, _ in law}
+    mean = math.fsum(whole[id(seen)] * chance for seen, chance in law)
+    met: dict[tuple[int, ...], dict[tuple[float, ...], float]] = {}
+
+    def apart(own: Seen, turn: int) -> float:
+        past = own.observations[max(0, turn + 1 - len(weights)) : turn + 1]
+        if past not in met:
+            met[past] = sums(law, partial(visits, past=past), group - 1)
+        mine, value, total = visits(own, past=past), to_come(own, turn), 0.0
+        for others, chance in met[past].items():
+            both = [a + b for a, b in zip(mine, others, strict=True)]
+            known = [(w, both[2 * h], both[2 * h + 1]) for h, w in enumerate(weights[: len(past)]) if both[2 * h] > 1]
+            if known:
+                share = math.fsum(w for w, _, _ in known)
+                total += chance * math.fsum(w * (value - earned / count) for w, count, earned in known) / share
+        return total
+
+    def h(own: Seen) -> Sequence[float]:
+        ahead = rollouts * (1 - 1 / group) * (whole[id(own)] - mean)
+        return [(ahead + weight * apart(own, turn)) / max_tokens for turn in range(own.length)]
+
+    return h
+
+
+def pairs_by_target(temperature: float, text: str) -> ClosedForm:
+    """How much the shares of two answers with different rewards change, where they are tilted by ±1/η.
+
+    Equation: h = ±2·Σ_{y'} π(y')·(σ(x + 2/η) − σ(x)) over the answers y' with another reward,
+        x = log π⁺ − log π⁻ of the better and the worse.
+    """
+    return ClosedForm(shape=partial(_pairs_by_target, temperature=temperature), text=text)
+
+
+def _pairs_by_target(law: Chances, group: int, max_tokens: int, *, temperature: float) -> Shape | None:
+    def h(own: Seen) -> Sequence[float]:
+        total = 0.0
+        for other, chance in law:
+            sign = (own.reward > other.reward) - (own.reward < other.reward)
+            ahead = sign * (math.fsum(own.logp) - math.fsum(other.logp))
+            total += sign * chance * (1 / (1 + math.exp(-ahead - 2 / temperature)) - 1 / (1 + math.exp(-ahead)))
+        return [2 * total] * own.length
+
+    return h if group == 2 else None
