@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 from base64 import b64encode
@@ -39,6 +40,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "viewer"))
 GROUPS, GROUP, TASKS, EVERY, HELD_OUT = 32, 8, 5000, 20, 128
 """Groups per step, rollouts per group, train tasks, steps between evaluations, held-out tasks."""
 REQUESTS, PAINTS = 20, 5
+FIRST = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+"""Milliseconds from the click to the first contentful paint, as JavaScript."""
 RECIPE = '[env]\ntype = "countdown"\n\n[objective]\ntype = "dr_grpo"\n\n[budget]\nsteps = {steps}\n'
 PARTS = ("correct", "format")
 METRICS = (
@@ -236,7 +239,6 @@ def painted(viewer: Viewer, paths: dict[str, str], show: Callable[[str], None]) 
     if program is None:
         show("no chromium: first paint is not measured")
         return
-    first = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
     with TemporaryDirectory() as profile:
         browser = Browser(program, Path(profile))
         try:
@@ -245,8 +247,8 @@ def painted(viewer: Viewer, paths: dict[str, str], show: Callable[[str], None]) 
                 times = []
                 for _ in range(PAINTS):
                     browser.open(f"http://127.0.0.1:{viewer.port}{path}")
-                    browser.wait(f"{first} !== undefined")
-                    times.append(float(browser.value(first)))
+                    browser.wait(f"{FIRST} !== undefined")
+                    times.append(float(browser.value(FIRST)))
                 show(f"| {name} | {statistics.median(times):.0f} | {max(times):.0f} |")
         finally:
             browser.close()
@@ -286,6 +288,31 @@ def measured(folder: Path, rollouts: int, show: Callable[[str], None]) -> None:
         painted(
             viewer, {name: path for name, path in paths.items() if "curve" not in name and name != "what changed"}, show
         )
+
+
+def started(folder: Path, show: Callable[[str], None]) -> None:
+    """Seconds from the command `gnomon view` to the first paint of the list of runs, in a browser that is open."""
+    from browser import Browser
+
+    command = [sys.executable, "-m", "gnomon", "view", str(folder), "--no-browser"]
+    with TemporaryDirectory() as profile:
+        browser = Browser(shutil.which("chromium") or "chromium", Path(profile))
+        try:
+            for _ in range(PAINTS):
+                browser.open("about:blank#")
+                began = time.perf_counter()
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                    assert process.stdout is not None
+                    url = next(word for word in process.stdout.readline().split() if word.startswith("http"))
+                    browser.open(url)
+                    browser.wait(f"{FIRST} !== undefined")
+                    seconds = time.perf_counter() - began
+                    process.terminate()
+                    _, _, used = os.wait4(process.pid, 0)
+                computed = used.ru_utime + used.ru_stime
+                show(f"first paint {seconds:.2f} s after the command; processor time {computed:.2f} s")
+        finally:
+            browser.close()
 
 
 def attacked(folder: Path, count: int, show: Callable[[str], None]) -> None:
@@ -354,11 +381,15 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keeps the runs, and uses those that are there")
     parser.add_argument("--hostile", type=int, default=0, metavar="N", help="only try so many hostile rollouts")
     parser.add_argument("--pictures", type=Path, nargs=3, metavar=("A", "B", "OUT"), help="only picture two runs")
+    parser.add_argument("--start", type=Path, metavar="FOLDER", help="only time the start of the viewer over a folder")
     given = parser.parse_args()
     with TemporaryDirectory() as temporary:
         os.environ["XDG_CACHE_HOME"] = str((given.folder or Path(temporary)) / "cache")
         if given.pictures:
             pictured(*given.pictures)
+            return
+        if given.start:
+            started(given.start, lambda line: print(line, flush=True))
             return
         if given.hostile:
             attacked(Path(temporary), given.hostile, lambda line: print(line, flush=True))

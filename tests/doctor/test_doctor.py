@@ -221,6 +221,14 @@ def test_the_steps_of_an_imported_log_are_read_whatever_their_numbers(tmp_path, 
     assert [group[0].step for group in evidence.start] == [step for step in steps if step == steps[0] <= 1]
 
 
+def test_a_run_without_rollouts_of_training_is_not_called_sound(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps({"prompt": "1+1?", "reply": "2", "reward": 0}) + "\n")
+    imported(log, tmp_path / "run", "jsonl", "reward >= 1", Options(held_out=True))
+    done = command("doctor", str(tmp_path / "run"))
+    assert done.returncode == 0 and "nothing to examine: no rollouts of training" in done.stdout, done.stderr
+
+
 def test_the_command_prints_it_and_its_fix_is_a_command(write):
     folder = write(CASES["update.too_large"])
     done = command("doctor", str(folder))

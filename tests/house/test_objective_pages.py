@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from gnomon.objectives import TABLE, group_mean_bias, own_mean_bias
+from gnomon.viewer.objective import objective_card
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -30,6 +32,15 @@ def test_the_committed_pages_are_what_the_code_writes(writer: ModuleType) -> Non
     assert there == set(written) and len(written) == len(TABLE) + 1, "run python docs/objectives.py"
     old = [path for path, text in written.items() if (DOCS / path).read_text() != text]
     assert not old, f"out of date, run python docs/objectives.py: {old}"
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_viewer_shows_the_card_that_the_code_computes(writer: ModuleType, name: str) -> None:
+    """Numbers of the chart may differ in their fourth digit, between processors."""
+    shown, computed = dict(objective_card(name)), writer.viewer_card(name)
+    for p, one, other in zip(shown["p"], shown.pop("relative"), computed.pop("relative"), strict=True):
+        assert one == other or one == pytest.approx(other, rel=1e-3), f"run python docs/objectives.py: {p}"
+    assert shown == json.loads(json.dumps(computed)), "run python docs/objectives.py"
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -17,7 +19,7 @@ import gnomon
 from commands import command
 from gnomon.errors import ConfigError, ResourceError
 from gnomon.monitoring.trackers import TRACKERS, MLflow, Tracker, WandB, tracker
-from gnomon.monitoring.trackers.observer import Sample, TrackedRun
+from gnomon.monitoring.trackers.observer import Sample, TrackedRun, flat
 from gnomon.store import RunReader
 
 SMALL = {
@@ -75,6 +77,7 @@ def test_a_sink_gets_what_is_recorded(alone, tmp_path):
     gnomon.train("char_count", run=tmp_path / "r", quiet=True, observers=[Tracker(sink, texts=1)], **SMALL).close()
     assert sink.run is not None and sink.run.name == "r" and sink.run.step == 0 and sink.status == "finished"
     assert sink.run.settings["rollout.group"] == 2 and sink.threads == {"tracker Keeping"}
+    assert json.loads(json.dumps(dict(sink.run.settings)))["engine.arguments"] == {}
     with RunReader(tmp_path / "r") as reader, RunReader(alone) as before:
         assert reader.fingerprint == before.fingerprint and sink.run.uuid == reader.uuid
         steps = [(step, values) for step, values in sink.logged if "reward" in values]
@@ -87,6 +90,12 @@ def test_a_sink_gets_what_is_recorded(alone, tmp_path):
         assert [v["held_out/pass_at_1"] for _, v in measured] == [b["pass_at"]["1"]["value"] for b in bodies]
         (step, samples), *_ = sink.shown
         assert step == 0 and samples[0].reply == next(reader.records("held_out", 0)).body["reply"] and samples[0].prompt
+
+
+def test_settings_are_values_that_json_has():
+    supplied = {"a": MappingProxyType({"b": ("x", MappingProxyType({"c": ()})), "d": MappingProxyType({})}), "e": 1.5}
+    found = flat(MappingProxyType(supplied))
+    assert found == {"a.b": ["x", {"c": []}], "a.d": {}, "e": 1.5} == json.loads(json.dumps(found))
 
 
 def same(run: Path, other: Path) -> bool:

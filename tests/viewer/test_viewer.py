@@ -28,6 +28,7 @@ def test_every_page_shows_what_was_recorded(written):
         assert {status for status, _, _ in texts.values()} == {200}
         assert "a" in texts["/"][2] and "/run/b/-/" in texts["/"][2] and "char_count" in texts["/"][2]
         assert "right &lt;one&gt;" in texts["/run/a/-/step/0"][2] and "1 of 2 right" in texts["/run/a/-/step/0"][2]
+        assert "<dt>mean reward</dt><dd>0.5</dd>" in texts["/run/a/-/step/0"][2]
         assert "later" in texts["/run/a/-/task/0"][2] and "what?" in texts["/run/a/-/task/0"][2]
         page = texts["/run/a/-/rollout/0:0:0"][2]
         assert (
@@ -188,6 +189,23 @@ def test_a_rollout_without_an_answer_is_shown(tmp_path):
     with served(tmp_path / "a") as viewer:
         status, _, text = asked(viewer, "/run/a/-/rollout/0:0:0")
         assert status == 200 and "Extracted answer: none" in text and "None" not in text
+
+
+@pytest.mark.parametrize(("span", "extracted", "marked"), [
+    ([8, 11], "<1>", "so it is<mark>&lt;1&gt;</mark>, I think"),
+    ([0, 2], "<1>", "so it is&lt;1&gt;, I think"),
+    ([8, 9999], "<1>", "so it is&lt;1&gt;, I think"),
+    (None, "", "so it is&lt;1&gt;, I think"),
+])  # fmt: skip
+def test_the_extracted_answer_is_marked_where_it_stands_in_the_reply(tmp_path, span, extracted, marked):
+    records = [Record(kind="task", step=0, task=0, body=task("what?"))]
+    replied = body("so it is<1>, I think", extracted=extracted, span=span)
+    records += [Record(kind="rollout", step=0, task=0, sample=0, body=replied)]
+    with Run.create(tmp_path / "a", recipe="", manifest={}, genesis={"config": {}}) as run:
+        run.append(records)
+    with served(tmp_path / "a") as viewer:
+        page = asked(viewer, "/run/a/-/rollout/0:0:0")[2]
+        assert f'<pre class="reply-text">{marked}</pre>' in page
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):

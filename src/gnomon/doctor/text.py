@@ -20,7 +20,7 @@ def diagnosis_text(found: Diagnosis) -> str:
             lines.append("found too; the first cause may explain it")
         lines += list(finding_lines(finding, "first cause: " if place == 0 else "", found.run))
     if not found.findings:
-        lines.append("nothing wrong was found")
+        lines.append("nothing wrong was found" if found.rollouts else "nothing to examine: no rollouts of training")
     if change := found.change:
         flat = ", flat" if change.flat else ""
         gain = f"{change.after - change.before:+.3f}, standard error {change.error:.3f}{flat}"

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from gnomon.errors import GnomonError
 from gnomon.launch.read import Address, address, found_at, held, rollout
 from gnomon.launch.runs import glance, run_folders
-from gnomon.objectives import TABLE
+from gnomon.objectives.options import OPTIONS
 from gnomon.store import Record, RunReader
 from gnomon.viewer.compare import SORTED, comparison, overlaid, task_of_both
 from gnomon.viewer.facts import charts, group_rows, overview, step_facts, task_charts, task_facts
@@ -275,7 +275,7 @@ def placed(request: Request) -> Address:
 def known_objective(request: Request) -> str:
     """The name of the objective in a request. Raises: NotShown."""
     name = str(request.path_params["objective"])
-    if name not in TABLE:
+    if name not in OPTIONS:
         raise NotShown(f"No objective is named {name!r}.")
     return name
 

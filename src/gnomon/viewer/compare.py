@@ -119,17 +119,15 @@ def overlaid(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> di
 
 
 def together(title: str, parts: Sequence[Mapping[str, Any] | None], names: Sequence[str]) -> dict[str, Any]:
-    """One chart of both runs over the steps of both."""
+    """One chart of both runs over the steps of both. A metric has one colour; the second run is dashed."""
     steps = sorted({step for part in parts if part for step in part["x"]})
     series = []
     for part, name in zip(parts, names, strict=True):
-        for line in part["series"] if part else ():
-            if "beside" in line:  # Drawn on the page of one run only.
-                continue
+        own = [line for line in part["series"] if "beside" not in line] if part else []
+        for place, line in enumerate(own):
             values = dict(zip(part["x"] if part else (), line["values"], strict=True))
-            series.append(
-                {**line, "label": f"{line['label']} · {name}", "values": [values.get(step) for step in steps]}
-            )
+            drawn = {"place": place, "dashed": name != names[0], "values": [values.get(step) for step in steps]}
+            series.append({**line, "label": f"{line['label']} · {name}", **drawn})
     notes = {part["note"] for part in parts if part and "note" in part}
     return {"title": title, "note": " ".join(sorted(notes)), "x": steps, "series": series, "page": ""}
 

@@ -14,7 +14,7 @@ from typing import Any
 from gnomon.config.sections import DEFAULTS
 from gnomon.launch.read import Address, asked_at, breakdown, question
 from gnomon.launch.runs import pass_at_1
-from gnomon.metrics import EVALUATION, METRICS, meaning
+from gnomon.metrics import EVALUATION, METRICS, current, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Record, RunReader
 from gnomon.terminal import printable
@@ -32,6 +32,15 @@ BESIDE = {"low": "interval", "high": "interval", "baseline": "baseline"}
 """Series that are drawn dashed, beside the measured one: what each is."""
 MEASURED = ("baseline", "evaluation")
 """Kinds of the records of a measurement on held-out tasks."""
+SHOWN = {
+    "mean reward": "reward",
+    "fraction correct": "correct",
+    "tokens per rollout": "length",
+    "fraction truncated": "truncated",
+    "groups all right": "all_right",
+    "groups all wrong": "all_wrong",
+}
+"""Numbers on the page of a step, by their labels."""
 CHARTS = (
     ("Reward", ("reward", "correct")),
     ("Length in tokens", ("length",)),
@@ -153,7 +162,9 @@ def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> di
         if not records:
             raise reader.absent(kind, step)
         tasks = {task: asked_at(reader, Address(kind, step, task)) for task in dict.fromkeys(r.task for r in records)}
-        previous, following = reader.steps_near(step, MEASURED if kind == "held_out" else ("step",))
+        ends = MEASURED if kind == "held_out" else ("step",)
+        previous, following = reader.steps_near(step, ends)
+        end = next((record.body for each in ends for record in reader.records(each, step)), {})
     statuses: dict[str, int] = {}
     for record in records:
         statuses[record.body["status"]] = statuses.get(record.body["status"], 0) + 1
@@ -164,6 +175,8 @@ def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> di
         "statuses": statuses,
         "count": len(records),
         "shown": len(wanted),
+        "numbers": numbers(end),
+        "pass_at_1": pass_at_1(end) if "pass_at" in end else None,
         "previous": previous,
         "next": following,
         "groups": [
@@ -171,6 +184,12 @@ def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> di
             for task, found in groupby(wanted, attrgetter("task"))
         ],
     }
+
+
+def numbers(end: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+    """The main numbers of a step or an evaluation, of those that its last record has."""
+    found = current(end["metrics"]) if "metrics" in end else end
+    return [(label, found[name]) for label, name in SHOWN.items() if name in found]
 
 
 def group_rows(records: Sequence[Record]) -> list[dict[str, Any]]:

@@ -25,6 +25,10 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
+def rate(value: float) -> str:
+    return f"{value:.3f}"
+
+
 def counted(count: int, noun: str) -> str:
     """`1 step`, `2 steps`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
@@ -41,4 +45,4 @@ def right(rollouts: Sequence[Mapping[str, Any]]) -> str:
 TEMPLATES = Environment(
     loader=PackageLoader("gnomon.viewer"), autoescape=True, undefined=StrictUndefined, finalize=visible
 )
-TEMPLATES.filters |= {"number": number, "counted": counted, "right": right}
+TEMPLATES.filters |= {"number": number, "rate": rate, "counted": counted, "right": right}

@@ -8,17 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
 from gnomon.errors import GnomonError
 from gnomon.models.folder import model_folder
-from gnomon.models.tokenizer import Tokenizer
 from gnomon.store import Record
 from gnomon.store.codec import floats_of, rollout_of
 from gnomon.terminal import printable
 from gnomon.types import Segment
+
+if TYPE_CHECKING:
+    from gnomon.models.tokenizer import Tokenizer
 
 __all__ = ["CHANNELS", "Token", "absent", "legend", "spans", "tokenizer_of", "turn_tokens"]
 
@@ -59,6 +61,8 @@ class Token:
 
 @lru_cache(maxsize=8)
 def loaded(path: str) -> Tokenizer | None:
+    from gnomon.models.tokenizer import Tokenizer
+
     try:
         return Tokenizer(model_folder(path))
     except (GnomonError, OSError):

@@ -147,12 +147,19 @@ class Tracker:
 
 
 def flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Settings by dotted key."""
+    """Settings by dotted key, as values that JSON has: trackers write them so."""
     found: dict[str, Any] = {}
     for key, value in settings.items():
         nested = isinstance(value, Mapping) and value
-        found |= flat(value, f"{above}{key}.") if nested else {above + key: value}
+        found |= flat(value, f"{above}{key}.") if nested else {above + key: plain(value)}
     return found
+
+
+def plain(value: Any) -> Any:
+    """A value whose read-only mappings and sequences, at any depth, are dicts and lists."""
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def evaluation_values(result: Mapping[str, Any]) -> dict[str, float]:

@@ -34,7 +34,13 @@ function range(plot, low, high) {
 }
 
 function colour(series, place) {
-  return COLOURS[{ interval: 0, baseline: COLOURS.length - 1 }[series.beside] ?? place % COLOURS.length];
+  return COLOURS[{ interval: 0, baseline: COLOURS.length - 1 }[series.beside] ?? (series.place ?? place) % COLOURS.length];
+}
+
+// A value under the cursor, or the last one while the cursor is elsewhere.
+function value(plot, under, series, at) {
+  const found = at === null ? plot.data[series].findLast((each) => each !== null) : under;
+  return found === null || found === undefined ? "–" : String(Number(found.toPrecision(4)));
 }
 
 function draw(chart, alarms, parent) {
@@ -51,13 +57,14 @@ function draw(chart, alarms, parent) {
       scales: { x: { time: false }, y: { range } },
       axes: [{ ...axis, label: chart.axis ?? "step", labelSize: 18 }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(3)))) }],
       series: [
-        { label: chart.axis ?? "step" },
+        { label: chart.axis ?? "step", value },
         ...chart.series.map((s, i) => ({
           label: s.label,
           stroke: colour(s, i),
           width: 1.5,
           spanGaps: !chart.page,
-          dash: s.beside ? [4, 4] : undefined,
+          dash: s.beside || s.dashed ? [4, 4] : undefined,
+          value,
           points: { show: chart.x.length < 40 },
         })),
       ],
@@ -81,6 +88,7 @@ function draw(chart, alarms, parent) {
     [chart.x, ...chart.series.map((s) => s.values)],
     place,
   );
+  plot.setLegend({ idx: null });
   plots.push(plot);
   place.addEventListener("click", () => {
     const at = plot.cursor.idx;
