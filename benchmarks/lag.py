@@ -1,9 +1,10 @@
-"""Seconds per step with and without sampling ahead, where verdicts come after heavy-tailed times.
+"""Seconds per step with and without sampling ahead, measured and simulated, where verdicts take heavy-tailed times.
 
     python benchmarks/lag.py
 
 Each verdict of training sleeps for a log-normal time, as that of a remote judge would; those of the audit before it do
-not. The lags take turns. A step's seconds are the mean over the whole run, evaluations included.
+not. The time depends on the task alone, so it is the same in every run. The arms take turns. A step's
+seconds are the mean over the whole run, evaluations included.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gnomon
+from gnomon.config import Source, resolve
 from gnomon.envs.char_count import CharCount
+from gnomon.simulation import Load, Speed, simulate
+from gnomon.simulation.environment import Waiting
 from gnomon.store import EvaluationRecord, RunStatus, StepRecord
-from gnomon.types import Task
+from gnomon.training.loop import first
+from gnomon.types import Task, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +39,32 @@ class Judged(CharCount):
     mark: Path
     """Verdicts sleep where this file exists."""
 
-    def check(self, task: Task, answer: str) -> bool:
+    def verify(self, task: Task, reply: str) -> Verdict:
         if self.mark.exists():
-            time.sleep(self.median * random.SystemRandom().lognormvariate(0.0, 1.0))
-        return super().check(task, answer)
+            time.sleep(seconds_of(task, self.median))
+        return super().verify(task, reply)
+
+
+def seconds_of(task: Task, median: float) -> float:
+    """How long a verdict on this task takes."""
+    return median * random.Random(task.id).lognormvariate(0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Same(Waiting):
+    """The tasks of the measured runs, for the simulated ones."""
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return Judged(median=0.0, mark=Path()).tasks(split)
+
+
+@dataclass(frozen=True)
+class Arm:
+    lag: int
+    in_flight: bool = False
+
+    def __str__(self) -> str:
+        return f"lag {self.lag} {'in flight' if self.in_flight else '':9}"
 
 
 @dataclass(frozen=True)
@@ -56,43 +83,59 @@ class Started:
     def finish(self, status: RunStatus) -> None: ...
 
 
-def steps(folder: Path, lag: int, median: float, count: int) -> tuple[float, float]:
-    """Mean seconds of a step over the whole run, and the final pass@1."""
+def chosen(arm: Arm, options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of an arm."""
+    return {
+        "steps": options.steps,
+        "rollout": {"prompts": 8, "group": 8, "lag": arm.lag, "in_flight": arm.in_flight},
+        "eval": {"tasks": 8, "every": options.steps},
+        "workers": {"count": options.workers},
+        "objective": "tis",
+    }
+
+
+def steps(folder: Path, arm: Arm, options: argparse.Namespace) -> float:
+    """Mean seconds of a step over the whole run, without its last evaluation."""
     mark = folder.with_suffix(".started")
-    with gnomon.train(
-        Judged(median=median, mark=mark),
-        observers=[Started(mark)],
-        run=folder,
-        quiet=True,
-        steps=count,
-        rollout={"prompts": 8, "group": 8, "lag": lag},
-        eval={"tasks": 8, "every": count},
-        workers={"count": 16},
-        objective="grpo",
-    ) as run:
-        seconds = statistics.fmean(timing["seconds"] for timing in run.timings())
-        assert run.held_out is not None
-        return seconds, run.held_out["pass_at"]["1"]["value"]
+    env, observers = Judged(median=options.median, mark=mark), [Started(mark)]
+    with gnomon.train(env, observers=observers, run=folder, quiet=True, **chosen(arm, options)) as run:
+        return statistics.fmean(timing["seconds"] for timing in run.timings())
+
+
+def simulated(arm: Arm, options: argparse.Namespace) -> float:
+    """The same, by `gnomon.simulation`, with an update and a token as long as this machine needs for them."""
+    config, _ = resolve([Source({**chosen(arm, options), "objective": {"type": "tis"}}, {})])
+    load = Load(speed=Speed(token=options.token), reply=14.0, train=options.train)
+    found = simulate(config, load, lambda task, key, turn: seconds_of(task, options.median), Same())
+    last = max(seconds_of(task, options.median) for _, task in first(Same().tasks("test"), 8))
+    return found.step_seconds - last / options.steps
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--median", type=float, default=0.2, help="seconds of a verdict at its median")
+    parser.add_argument("--median", type=float, default=1.0, help="seconds of a verdict at its median")
     parser.add_argument("--steps", type=int, default=14)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--token", type=float, default=0.005, help="seconds of a token of all rows, for the simulation")
+    parser.add_argument("--train", type=float, default=0.3, help="seconds of an update, for the simulation")
+    parser.add_argument("--workers", type=int, default=64, help="processes that wait for verdicts")
     parser.add_argument("--lags", type=int, nargs="+", default=[0, 1, 2, 4])
     options = parser.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    found: dict[int, list[float]] = {lag: [] for lag in options.lags}
+    arms = [Arm(lag) for lag in options.lags] + [Arm(lag, in_flight=True) for lag in options.lags if lag]
+    found: dict[Arm, list[float]] = {arm: [] for arm in arms}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(options.rounds):
-            for lag in options.lags:
-                seconds, score = steps(Path(folder) / f"{lag}-{turn}", lag, options.median, options.steps)
-                found[lag].append(seconds)
-                print(f"lag {lag}  {seconds:.2f} s a step   final pass@1 {score:.2f}", flush=True)
-    base = statistics.median(found[options.lags[0]])
-    for lag, seconds in found.items():
-        print(f"lag {lag}  {statistics.median(seconds):.2f} s   {base / statistics.median(seconds):.2f} x")
+            for place, arm in enumerate(arms):
+                found[arm].append(steps(Path(folder) / f"{place}-{turn}", arm, options))
+                print(f"{arm}  {found[arm][-1]:.2f} s a step", flush=True)
+    base = statistics.median(found[arms[0]])
+    print("                 measured        gain   simulated")
+    for arm, all_seconds in found.items():
+        seconds, predicted = statistics.median(all_seconds), simulated(arm, options)
+        print(
+            f"{arm}  {seconds:6.2f} s   {base / seconds:6.2f} x   {predicted:6.2f} s   {predicted / seconds - 1:+.0%}"
+        )
 
 
 if __name__ == "__main__":

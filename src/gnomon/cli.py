@@ -32,13 +32,14 @@ model_app = typer.Typer(no_args_is_help=True, help="Get pretrained models.")
 app.add_typer(config_app, name="config")
 app.add_typer(base_app, name="base")
 app.add_typer(model_app, name="model")
-env_app = typer.Typer(no_args_is_help=True, help="List environments.")
+env_app = typer.Typer(no_args_is_help=True, help="List environments, and show their prompts as tokens.")
 new_app = typer.Typer(no_args_is_help=True, help="Create a file from a template.")
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
 app.add_typer(predicting.app, name="predict")
 app.command("doctor")(examining.doctor)
 app.command("plan")(planning.plan)
+app.command("simulate")(planning.simulate)
 
 
 def main() -> None:
@@ -127,6 +128,11 @@ def resume(
     learner: Annotated[
         str, typer.Option(help="local, or the address of a learner's server; replaces learner of the recipe.")
     ] = "",
+    launch: Annotated[str, typer.Option(help="local or ray; replaces launch.type of the recipe.")] = "",
+    address: Annotated[str, typer.Option(help="Of a Ray cluster; replaces launch.address of the recipe.")] = "",
+    samplers: Annotated[
+        int | None, typer.Option(min=1, help="Number of samplers; replaces launch.samplers of the recipe.")
+    ] = None,
     observe: Observe = None,
 ) -> None:
     """Continue a run that was stopped or killed. It ends with the same bytes as an uninterrupted run."""
@@ -141,10 +147,12 @@ def resume(
 
     passed = passed_parts(observers=observe or ())
     config, _ = resolve([recorded(folder / "recipe.toml")])
+    cluster = {"type": launch, "address": address, "samplers": samplers}
     with Display(config) as display:
         reader = go_on(
-            folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks, learner=learner
-        )
+            folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks, learner=learner,
+            launch={name: value for name, value in cluster.items() if value},
+        )  # fmt: skip
     with reader:
         facts, text = summarised(reader)
     say(text)
@@ -545,6 +553,36 @@ def env_list(as_json: Json = False) -> None:
         players = f", {fact['players']} players" if fact["players"] > 1 else ""
         turns = "one turn" if fact["turns"] == 1 else f"up to {fact['turns']} turns"
         say(f"{fact['name']:<16} {turns + players:<23} {fact['summary']}")
+
+
+@env_app.command("prompt")
+def env_prompt(
+    what: Annotated[
+        str, typer.Argument(metavar="ENV|RECIPE", help="An environment or a recipe.", autocompletion=trainable)
+    ],
+    settings: Settings = None,
+    index: Annotated[int, typer.Option(min=0, help="Index of a task.")] = 0,
+    held_out: Annotated[bool, typer.Option("--held-out", help="Take a held-out task, not a train task.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the prompt of a task as tokens: gnomon env prompt countdown env.shots=2 policy=FOLDER"""
+    from gnomon.config import Source, load, overrides, resolve
+    from gnomon.launch.find import check_env_config, check_policy_config
+    from gnomon.launch.prompt_tokens import prompt_text, prompt_tokens
+
+    first = load(Path(what)) if what.endswith(".toml") else Source({"env": what}, {"env": f"the command line: {what}"})
+    config, _ = resolve([first, overrides(list(settings or []), 2)], [check_env_config, check_policy_config])
+    try:
+        found = prompt_tokens(config, "test" if held_out else "train", index)
+    except IndexError as error:
+        split = "held-out" if held_out else "train"
+        raise ConfigError(
+            "E075", f"there is no {split} task {index}", where="--index", why="the split has fewer", fix="--index 0"
+        ) from error
+    if as_json:
+        put(json.dumps(found.body(), indent=1))
+        return
+    put(prompt_text(found))
 
 
 @new_app.command("env")

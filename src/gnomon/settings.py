@@ -17,6 +17,7 @@ __all__ = [
     "CriticSettings",
     "EngineSettings",
     "EvalSettings",
+    "LaunchSettings",
     "LoraSettings",
     "Objective",
     "ObjectiveSettings",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 Objective = Literal[
+    "a_star_po",
     "aspo",
     "bapo",
     "brpo",
@@ -48,11 +50,13 @@ Objective = Literal[
     "dual_clip_ppo",
     "entropy_mask",
     "fcp",
+    "fipo",
     "gdpo",
     "geometric_rejection",
     "gepo",
     "gfpo",
     "gfpo_efficiency",
+    "gigpo",
     "gmpo",
     "gpg",
     "gpg_verl",
@@ -61,6 +65,7 @@ Objective = Literal[
     "grpo_sample_std",
     "gspo",
     "gspo_token",
+    "hgpo",
     "icepop",
     "kimi_k15",
     "kimi_k15_token",
@@ -69,6 +74,7 @@ Objective = Literal[
     "luffy",
     "luffy_paper",
     "luspo",
+    "m2po",
     "magistral",
     "maxrl",
     "maxrl_control",
@@ -86,6 +92,8 @@ Objective = Literal[
     "opo",
     "opo_loo",
     "opsm",
+    "otb",
+    "otb_loo",
     "pass_at_all",
     "pass_at_k_analytic",
     "pass_at_k_centred",
@@ -124,6 +132,7 @@ Objective = Literal[
     "tilted_loo",
     "tis",
     "topr",
+    "tpo",
     "turn_ppo",
     "turn_reinforce",
     "turn_reinforce_discounted",
@@ -200,6 +209,9 @@ class RolloutSettings(TypedDict, total=False):
     lag: int
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""
+    in_flight: bool
+    """Load new weights into the engine while it samples: completions go on with them. Needs `lag`. One engine samples
+    all steps in progress, vLLM too. The run then depends on the clock and is not repeated bit for bit."""
     entropy: bool
     """Record the entropy of the next-token distribution at every sampled token, 2 bytes each. Training is the same in
     every bit; the fingerprint differs, since it covers the records. Only for the embedded engine."""
@@ -344,6 +356,32 @@ class EngineSettings(TypedDict, total=False):
     """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
 
 
+class LaunchSettings(TypedDict, total=False):
+    """Where a run samples."""
+
+    type: Literal["local", "ray"]
+    """`local`: the process of the run samples. `ray`: samplers in a Ray cluster play the episodes. The bits of a run
+    are the same. Needs `gnomon[ray]`."""
+    address: str
+    """HOST:PORT of a Ray cluster, or `auto` for the cluster of this machine. If it is empty, a cluster on this machine
+    is started and ended with the run. Only for `ray`, as are the following settings."""
+    samplers: int
+    """Largest number of samplers. A run goes on as long as the cluster has room for one; others join when it has."""
+    episodes: int
+    """Most episodes that a sampler plays at once. They are played again if it dies."""
+    cpus: float
+    """CPUs that Ray reserves for a sampler."""
+    gpus: float
+    """GPUs that Ray reserves for a sampler."""
+    resources: Mapping[str, Any]
+    """Other resources of the cluster that Ray reserves for a sampler, such as `launch.resources.sampler=1`."""
+    seconds: float
+    """Time without any answer, in seconds, after which a sampler counts as hung and is replaced; and the time to wait
+    for room in the cluster while there is no sampler."""
+    restarts: int
+    """Most replacements of a sampler in a row without a finished episode between them."""
+
+
 class ObjectiveSettings(TypedDict, total=False):
     """An objective and its options."""
 
@@ -351,13 +389,13 @@ class ObjectiveSettings(TypedDict, total=False):
     """The name of a row."""
     alpha: float
     """α, how much less a group of uncertain answers counts (seed_grpo). Of seed_grpo, seed_grpo_loo, rl_zvp, vapo,
-    cpgd, online_cpo, xpo."""
+    hgpo, cpgd, online_cpo, xpo."""
     baseline: float
     """Taken off every rollout of every group; it changes the variance alone. Of rl2ml."""
     beta: float
     """β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred` (tilted). Of tilted, tilted_loo,
-    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, tba, online_dpo, online_ipo,
-    online_slic, online_simpo, online_cpo, online_kto, xpo."""
+    a_star_po, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, tba, online_dpo,
+    online_ipo, online_slic, online_simpo, online_cpo, online_kto, xpo."""
     cap: float
     """Ceiling of the ratio (cispo_cap). Of cispo_cap, scale_rl, tis, sequence_tis, sequence_mis, decoupled_ppo, dppo,
     aspo, cpgd, dppo_kl, mini_rl."""
@@ -368,19 +406,20 @@ class ObjectiveSettings(TypedDict, total=False):
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
     seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo,
-    ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo,
-    luspo, gppo, dcpo, aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo,
+    brpo_released, dppo, luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     clip_low: float
     """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
     w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
     gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo, seed_grpo,
     seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened,
-    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, rebn, brpo, brpo_released, dppo, luspo, gppo,
-    dcpo, aspo, clip_cov, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo, brpo_released, dppo,
+    luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     epsilon: float
     """Added to the standard deviation (grpo). Of grpo, grpo_sample_std, maxrl_released, gdpo, lite_ppo, magistral,
     gspo, gspo_token, gmpo, sapo, dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, entropy_mask, rl_zvp,
-    luffy_paper, ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, dcpo, bapo, clip_cov, gepo."""
+    luffy_paper, ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, dcpo, bapo, clip_cov, m2po,
+    fipo, gepo."""
     fade: Literal["linear", "exponential", "focal"]
     """Form of the weight. Of seed_grpo, seed_grpo_loo."""
     failure: float
@@ -399,7 +438,11 @@ class ObjectiveSettings(TypedDict, total=False):
     """K of rollouts to be raised. Of vespo."""
     gamma: float
     """γ of the shape π/(π + γ) of demonstrated tokens (luffy). Of luffy, luffy_paper, ppo, ppo_whitened,
-    turn_reinforce, turn_reinforce_discounted, turn_ppo, rebn."""
+    turn_reinforce, turn_reinforce_discounted, turn_ppo, gigpo, hgpo, rebn."""
+    half_life: float
+    """Tokens after which a log-ratio counts half. Of fipo."""
+    history: int
+    """H, observations of the past that distinguish turns, beside the last. Of hgpo."""
     k: int
     """Groups smaller than k are refused (pkpo). Of pkpo, pkpo_loo, pkpo_marginal, pass_at_k_analytic,
     pass_at_k_centred."""
@@ -413,7 +456,7 @@ class ObjectiveSettings(TypedDict, total=False):
     least: float
     """Lower end of the band of the weight (icepop). Of icepop, geometric_rejection, clip_cov."""
     limit: float
-    """δ, largest mean log-ratio μ/π of a failure, in nats per token. Of opsm."""
+    """τ, largest mean of the squared log-ratio π/μ, in squared nats (m2po). Of m2po, opsm."""
     loss: float
     """How fast the ratio fades for tokens to be lowered. Of sapo."""
     loss_decay: float
@@ -425,7 +468,7 @@ class ObjectiveSettings(TypedDict, total=False):
     mean_per: Literal["step", "rollout"]
     """After what the running mean moves: the step, or each rollout as released. Of rae."""
     most: float
-    """Upper end of the band of the weight (icepop). Of icepop, geometric_rejection, clip_cov."""
+    """Upper end of the band of the weight (icepop). Of icepop, geometric_rejection, clip_cov, fipo."""
     order: int
     """T; groups smaller than T are refused. Of maxrl_sub."""
     parameter: float
@@ -439,13 +482,17 @@ class ObjectiveSettings(TypedDict, total=False):
     success: float
     """λ, weight of a success; a failure has 1 (w_reinforce). Of w_reinforce, online_kto."""
     temperature: float
-    """τ of the mean log-ratio. Of real."""
+    """β₁ of the value: towards 0 it is the best reward seen, else the mean (a_star_po). Of a_star_po, real, tpo."""
     top: float
     """Upper end of the first band. Of bapo."""
     top_end: float
     """Upper end of the last band. Of bapo."""
+    value_clip: float
+    """How far a value may move in one batch before the critic's loss lets it go; inf: any. Of ppo, vc_ppo, vapo."""
+    value_steps: int
+    """Batches at the start of a run that teach the critic alone. Of ppo, vc_ppo, vapo."""
     weight: float
-    """λ of the odds ratio. Of online_orpo."""
+    """ω, weight of the comparison of turns (gigpo). Of gigpo, online_orpo."""
     width: float
     """How far the probability π may be from μ. Of prime_ipo."""
 
@@ -475,6 +522,7 @@ class Settings(TypedDict, total=False):
     save: SaveSettings
     audit: AuditSettings
     engine: str | EngineSettings | Engine
+    launch: LaunchSettings
     learner: str | Learner
     """What trains: `local`, in this process; or the address that `gnomon serve-learner` printed. `object:NAME` was
     passed to `gnomon.train` as a Python object."""

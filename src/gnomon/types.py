@@ -218,10 +218,19 @@ class Completion:
     text: str
     finish: Finish
     version: int
-    """Version of the weights that sampled every token of it."""
+    """Version of the weights that sampled its first token."""
+    changes: tuple[tuple[int, int], ...] = ()
+    """Where the weights changed while it was sampled: the index of the first token that newer weights sampled, and
+    their version. Indices rise from 1. Empty unless weights change under way (`rollout.in_flight`)."""
     entropies: tuple[float, ...] = ()
     """Entropy of the distribution that each token was sampled from, in nats; NaN for a prefilled token. Empty where it
     was not asked for or the engine does not know it."""
+
+    def versions(self) -> tuple[int, ...]:
+        """Version of the weights that sampled each token."""
+        starts, versions = zip((0, self.version), *self.changes, strict=True)
+        ends = (*starts[1:], len(self.token_ids))
+        return tuple(v for v, start, end in zip(versions, starts, ends, strict=True) for _ in range(start, end))
 
 
 class Stop(StrEnum):

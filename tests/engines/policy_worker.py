@@ -27,12 +27,18 @@ class Tiny(Server):
 
     async def open(self, message, arrays):
         self.own = Embedded(Policy.load(message["arguments"]["model"]))
+        self.own.in_flight = True
         return {"device": "cpu"}, {}
 
     async def load(self, message, arrays):
         from safetensors.torch import load_file
 
+        if not message["in_flight"] and self.own._decoder is not None:
+            raise RuntimeError("a request is still running")
         self.own.policy.update(load_file(message["file"]))
+        self.own.version = message["version"]
+        if self.own._decoder is not None:
+            self.own._decoder.renew(self.own.version)
         return {}, {}
 
     async def sample(self, message, arrays):
@@ -49,7 +55,8 @@ class Tiny(Server):
         )
         key = wanted["seed"].to_bytes(16, "little")
         found = await self.own.sample(Request(prompt_ids=tuple(arrays["prompt"]), key=key, sampling=sampling))
-        return {"finish": "length" if found.finish == "length" else "stop"}, {
+        versions = [(0, found.version), *found.changes]
+        return {"finish": "length" if found.finish == "length" else "stop", "versions": versions}, {
             "token_ids": array("i", found.token_ids),
             "logprobs": array("d", found.logprobs),
         }

@@ -6,11 +6,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
 
 from engines.asking import ask
+from gnomon.engines import philox
 from gnomon.engines.base import Tier
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.embedded import Embedded
@@ -183,6 +185,41 @@ def test_tokens_do_not_depend_on_how_many_rows_noise_is_made_for_at_a_time(chunk
         int((row.double() - torch.tensor(u).log().neg().log()).argmax()) for row, u in zip(logp, by_hand, strict=True)
     ]
     assert sampled(logp, [Noise(key, 101) for key in keys]).tolist() == best
+
+
+@pytest.mark.parametrize("vocabulary", [1, 3, 101, 152_064])
+@pytest.mark.parametrize("position", [0, 1, 7, 2**17 + 1])
+def test_a_device_makes_the_numbers_of_the_cpu_in_every_bit(vocabulary, position):
+    """By torch's integer operations, whose results are exact on every device; the streams pass 2**32 numbers.
+
+    Where there is no GPU, torch makes them on the CPU too.
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    keys = np.frombuffer(b"".join(Key(0).at("n", i=i).bytes for i in range(2)), dtype="<u8").reshape(2, 2)
+    start = position * vocabulary
+    expected = []
+    for key in keys:
+        stream = np.random.Philox(key=key).advance(start // 4)
+        expected.append(np.random.Generator(stream).random(start % 4 + vocabulary)[start % 4 :])
+    words, starts = torch.tensor(keys.view("<i8").tolist(), device=device), torch.tensor([start] * 2, device=device)
+    found = philox.uniform(words, starts, vocabulary)
+    assert np.array_equal(np.stack(expected), found.cpu().numpy())
+
+
+def test_a_stream_is_read_on_from_position_to_position():
+    key, vocabulary = Key(0).at("n").bytes, 101
+    one, other = Noise(key, vocabulary), Noise(key, vocabulary)
+    for _ in range(50):
+        words, start = other.place()
+        found = philox.uniform(torch.tensor([words]), torch.tensor([start]), vocabulary)
+        assert np.array_equal(one.next(), found[0].numpy())
+
+
+def test_a_stream_holds_no_noise_of_a_large_vocabulary():
+    streams = [Noise(bytes([i]) * 16, 262_144) for i in range(8)]
+    for stream in streams:
+        stream.next()
+    assert not any(stream._ahead for stream in streams)
 
 
 def test_a_load_takes_the_new_weights_and_proves_it(sample):

@@ -18,6 +18,7 @@ import gnomon
 from engines.asking import ask
 from engines.test_worker import gone_soon
 from gnomon.engines import sample_all
+from gnomon.engines.threaded import Threaded
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
 from gnomon.errors import NumericsError
@@ -26,6 +27,7 @@ from gnomon.launch.sampled import sampled
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
+from gnomon.models.scoring import score
 from gnomon.tiny_policy.build import tokenizer
 from gnomon.types import Finish, Sampling
 from models.kinds import WIDE
@@ -178,3 +180,47 @@ def test_a_run_learns_although_its_worker_is_killed(tmp_path):
         first, last = (sum(step["reward"] for step in part) / 6 for part in (metrics[:6], metrics[-6:]))
         assert last > first + 0.05
         assert max(step["logp_mismatch"] for step in metrics) < 1e-3
+
+
+def test_weights_change_while_it_samples(make, folders):
+    """Two policies take turns. vLLM stamps each token; the tokens before the first change are scored the same by the
+    policy of that stamp, and so is a whole request after the last one, whose prompt both have computed before."""
+    learners = [LocalLearner(Policy.load(folders["tiny"])) for _ in range(2)]
+    moved(learners[1])
+    weights = [learner.publish().copied() for learner in learners]
+    threaded = Threaded(make(folders["tiny"]))
+    try:
+        threaded.load(weights[0])
+        prompt = learners[0].policy.tokenizer.encode("Compute 12 + 30.\n")
+        requests = [ask(learners[0].policy, "Compute 12 + 30.\n", n, 440, temperature=2.0) for n in range(64)]
+        sampling, loads = threaded.thread.submit(sample_all(threaded, requests)), 0
+        while not sampling.done():
+            loads += 1
+            threaded.load(replace(weights[loads % 2], version=loads))
+        found = [completion for completion in sampling.result() if completion.changes]
+        late = asyncio.run(sample_all(threaded, requests[:8]))
+    finally:
+        threaded.close()
+    assert found and {version for completion in late for version in completion.versions()} == {loads}
+    for completion in (*found, *late):
+        sampled_with = learners[completion.version % 2].policy
+        scored = score(sampled_with, [prompt], [(0, completion.token_ids)], 2.0)
+        gap = (scored - torch.tensor(completion.logprobs)).abs()[: completion.versions().count(completion.version)]
+        assert float(gap.max()) < 1e-3
+
+
+def test_a_run_learns_while_its_weights_change(tmp_path):
+    run = gnomon.train(
+        "char_count",
+        run=tmp_path / "run",
+        quiet=True,
+        steps=16,
+        engine={"type": "vllm", "python": PYTHON, "cache_gib": 0.0625},
+        rollout={"prompts": 16, "group": 8, "max_tokens": 48, "context": 256, "lag": 1, "in_flight": True},
+        eval={"tasks": 64, "every": 100},
+        objective="tis",
+    )
+    with run:
+        metrics = [step["metrics"] for step in run.metrics()]
+        first, last = (sum(step["reward"] for step in part) / 4 for part in (metrics[:4], metrics[-4:]))
+        assert last > first + 0.05 and max(step["staleness_max"] for step in metrics) <= 1

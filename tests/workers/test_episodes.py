@@ -393,3 +393,37 @@ def test_a_worker_closes_the_episode_that_was_used_last_when_it_keeps_too_many(e
     assert episodes(Reply(0, 0, "a")) == Missing()  # That turn is over, so the record and the worker differ.
     assert episodes(End(2)) == episodes(End(9)) == Missing()
     assert [env.notes(task)[-1][0] for task in tasks[:3]] == ["close"] * 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unrepeatable(Notes):
+    reproducible: bool = False
+
+
+@pytest.mark.parametrize(("kind", "turn", "moves"), [(Notes, 0, True), (Notes, 1, False), (Unrepeatable, 0, False)])
+def test_a_first_reply_does_not_wait_for_a_worker_that_is_busy_for_long(tmp_path, kind, turn, moves):
+    """Four episodes on two workers. While one sleeps in its reply, the other episode of that worker goes on elsewhere,
+    unless it has had a reply before or its environment need not repeat itself."""
+    env = kind(folder=str(tmp_path), turns=3)
+    tasks = env.tasks("train")[:4]
+
+    async def play() -> tuple[float, float]:
+        pool = EnvWorkers(env, workers=2, seconds=5.0)
+        try:
+            episodes = [await begun(pool, task, ["word"] * turn) for task in tasks]
+            where = [env.notes(task)[0][1] for task in tasks]
+            slow = next(place for place in range(1, 4) if where[place] == where[0])
+            began = time.monotonic()
+            sleeping = asyncio.ensure_future(pool.step(episodes[0], "sleep 2.5"))
+            await asyncio.sleep(0.05)
+            await pool.step(episodes[slow], "word")
+            waited = time.monotonic() - began
+            await sleeping
+            starts = [note for note in env.notes(tasks[slow]) if note[0] == "start"]
+            assert len({pid for _, pid in starts}) == (2 if moves else 1)
+            return waited, time.monotonic() - began
+        finally:
+            pool.close()
+
+    waited, slept = asyncio.run(play())
+    assert slept >= 2.5 and (waited < 2.4) == moves

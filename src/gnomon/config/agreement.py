@@ -23,6 +23,7 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     yield from lag(config, origins)
     yield from ranks(config, origins)
     yield from served(config, origins)
+    yield from launch(config, origins)
     if config.objective.type.startswith(OBJECT):
         yield from sizes(config, origins)
         return
@@ -68,16 +69,40 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """Sampling ahead with what cannot be had ahead."""
-    if not config.rollout.lag:
-        return
     where = origins.get("rollout.lag", "rollout.lag")
-    if config.engine.type == "vllm":
+    if not config.rollout.lag:
+        if config.rollout.in_flight:
+            yield ConfigError(
+                "E046",
+                "rollout.in_flight needs rollout.lag",
+                where=origins.get("rollout.in_flight", "rollout.in_flight"),
+                why="without a lag, nothing is being sampled when the weights change",
+                fix="rollout.lag=1, or rollout.in_flight=false",
+            )
+        return
+    if config.engine.type == "vllm" and not config.rollout.in_flight:
         yield ConfigError(
             "E046",
             "rollout.lag needs the embedded engine",
             where=where,
             why="the batches that are sampled ahead have different weights, each in an engine of its own",
-            fix="engine=embedded, or rollout.lag=0",
+            fix="rollout.in_flight=true, engine=embedded, or rollout.lag=0",
+        )
+    if config.rollout.in_flight and config.launch.type == "ray":
+        yield ConfigError(
+            "E046",
+            "rollout.in_flight cannot be combined with launch.type=ray",
+            where=origins.get("rollout.in_flight", "rollout.in_flight"),
+            why="samplers in a cluster load weights between two batches",
+            fix="rollout.in_flight=false, or launch.type=local",
+        )
+    if config.rollout.in_flight and config.rollout.offline:
+        yield ConfigError(
+            "E046",
+            "rollout.in_flight cannot be combined with rollout.offline",
+            where=origins.get("rollout.in_flight", "rollout.in_flight"),
+            why="one engine samples all steps in progress, and an offline step needs the initial weights",
+            fix="rollout.in_flight=false, or rollout.offline=0",
         )
     if config.players.opponent == "past":
         yield ConfigError(
@@ -128,6 +153,29 @@ def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             where=origins.get("learner", "learner"),
             why="objectives are sent to the server by name",
             fix="learner=local, or use an objective of gnomon objective --list",
+        )
+
+
+def launch(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Samplers in a cluster with what only the process of the run has."""
+    if config.launch.type == "local":
+        return
+    where = origins.get("launch.type", "launch.type")
+    if config.engine.type != "embedded":
+        yield ConfigError(
+            "E049",
+            f"launch.type=ray cannot be used with engine={config.engine.type}",
+            where=where,
+            why="every sampler has an embedded engine of its own",
+            fix="engine=embedded, or launch.type=local",
+        )
+    if config.players.opponent:
+        yield ConfigError(
+            "E049",
+            "launch.type=ray cannot be used with players.opponent",
+            where=where,
+            why="the engine of an opponent is in the process of the run, and the samplers do not have its weights",
+            fix='players.opponent="", or launch.type=local',
         )
 
 

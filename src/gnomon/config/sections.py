@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from gnomon.objectives.declaration import Declaration
 from gnomon.objectives.options import declared
 
-__all__ = ["DEFAULTS", "Engine", "Env", "Eval", "Objective", "Players", "Policy", "Rollout", "RunConfig"]
+__all__ = ["DEFAULTS", "Engine", "Env", "Eval", "Launch", "Objective", "Players", "Policy", "Rollout", "RunConfig"]
 
 
 class Section(BaseModel):
@@ -91,6 +91,9 @@ class Rollout(Section):
     lag: Annotated[int, Field(ge=0)] = 0
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""
+    in_flight: bool = False
+    """Load new weights into the engine while it samples: completions go on with them. Needs `lag`. One engine samples
+    all steps in progress, vLLM too. The run then depends on the clock and is not repeated bit for bit."""
     entropy: bool = False
     """Record the entropy of the next-token distribution at every sampled token, 2 bytes each. Training is the same in
     every bit; the fingerprint differs, since it covers the records. Only for the embedded engine."""
@@ -271,6 +274,32 @@ class Engine(Section):
     """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
 
 
+class Launch(Section):
+    """Where a run samples."""
+
+    type: Literal["local", "ray"] = "local"
+    """`local`: the process of the run samples. `ray`: samplers in a Ray cluster play the episodes. The bits of a run
+    are the same. Needs `gnomon[ray]`."""
+    address: str = ""
+    """HOST:PORT of a Ray cluster, or `auto` for the cluster of this machine. If it is empty, a cluster on this machine
+    is started and ended with the run. Only for `ray`, as are the following settings."""
+    samplers: Annotated[int, Field(ge=1)] = 2
+    """Largest number of samplers. A run goes on as long as the cluster has room for one; others join when it has."""
+    episodes: Annotated[int, Field(ge=1)] = 64
+    """Most episodes that a sampler plays at once. They are played again if it dies."""
+    cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """CPUs that Ray reserves for a sampler."""
+    gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """GPUs that Ray reserves for a sampler."""
+    resources: dict[str, float] = {}
+    """Other resources of the cluster that Ray reserves for a sampler, such as `launch.resources.sampler=1`."""
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 300.0
+    """Time without any answer, in seconds, after which a sampler counts as hung and is replaced; and the time to wait
+    for room in the cluster while there is no sampler."""
+    restarts: Annotated[int, Field(ge=0)] = 3
+    """Most replacements of a sampler in a row without a finished episode between them."""
+
+
 class RunConfig(Section):
     """Everything that decides a run's bytes, besides the machine."""
 
@@ -296,6 +325,7 @@ class RunConfig(Section):
     save: Save = Save()
     audit: Audit = Audit()
     engine: Engine = Engine()
+    launch: Launch = Launch()
     learner: Annotated[str, Field(pattern="^(local|https?://.+|object:.+)$")] = "local"
     """What trains: `local`, in this process; or the address that `gnomon serve-learner` printed. `object:NAME` was
     passed to `gnomon.train` as a Python object."""

@@ -23,6 +23,7 @@ Origins = Mapping[str, str]
 
 SHORT = {
     "env": "env.type", "policy": "policy.path", "objective": "objective.type", "engine": "engine.type",
+    "launch": "launch.type",
     "prompts": "rollout.prompts", "group": "rollout.group", "max_tokens": "rollout.max_tokens",
     "steps": "budget.steps", "seconds": "budget.seconds", "lr": "optim.lr",
 }  # fmt: skip

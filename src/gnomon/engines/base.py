@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -11,7 +11,7 @@ from gnomon.models.weights import WeightsRef
 from gnomon.stats import Stats
 from gnomon.types import Completion, Request
 
-__all__ = ["Counted", "Engine", "Tier", "sample_all"]
+__all__ = ["Counted", "Engine", "Tier", "Versioned", "sample_all"]
 
 
 class Tier(StrEnum):
@@ -53,6 +53,16 @@ class Counted(Protocol):
 
     def counts(self) -> Stats:
         """Since the last call, as metrics of a step."""
+        ...
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """An engine that has an environment of its own."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Of its Python and its packages, and its device; empty before it was started."""
         ...
 
 

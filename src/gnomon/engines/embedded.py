@@ -38,17 +38,22 @@ class Embedded:
     Args:
         rounding: weights are rounded to this dtype after each load, and computed with in their own.
         bound: largest difference of the probe's log-probabilities after a load, where the engine is not exact.
+
+    Weights are loaded while nothing is decoded, unless `in_flight` is set: then the batch that is running goes on with
+    the new weights from its next token on, and keeps the keys and values of the tokens before.
     """
 
     def __init__(self, policy: Policy, *, rounding: torch.dtype | None = None, bound: float = 1e-3) -> None:
         self.policy, self.version, self.tier = policy, 0, Tier.EXACT
-        self.rounding, self.bound = rounding, bound
+        self.rounding, self.bound, self.in_flight = rounding, bound, False
         if rounding:
             policy.round(rounding)
         self._waiting: deque[tuple[Request, Answer]] = deque()
         self._answers: dict[int, Answer] = {}
         """Of the rows that are being decoded, by number."""
         self._decoding: asyncio.Task[None] | None = None
+        self._decoder: Decoder | None = None
+        """Of the batch that is running."""
 
     async def sample(self, request: Request) -> Completion:
         loop = asyncio.get_running_loop()
@@ -60,7 +65,7 @@ class Embedded:
 
     async def _decode(self) -> None:
         """Decode until nobody waits."""
-        decoder = Decoder(self.policy)
+        decoder = self._decoder = Decoder(self.policy)
         answers = self._answers
         try:
             while self._waiting or answers:
@@ -78,6 +83,7 @@ class Embedded:
             for answer in self._unanswered():
                 answer.set_exception(error)
         finally:
+            self._decoder = None
             for answer in self._unanswered():
                 answer.cancel()
 
@@ -89,7 +95,8 @@ class Embedded:
         return [answer for answer in found if not answer.done()]
 
     def load(self, weights: WeightsRef) -> None:
-        if not all(answer.done() for answer in [*self._answers.values(), *(answer for _, answer in self._waiting)]):
+        waiting = [*self._answers.values(), *(answer for _, answer in self._waiting)]
+        if not self.in_flight and not all(answer.done() for answer in waiting):
             raise RuntimeError("the engine is decoding; weights are loaded between two batches")
         require_loadable(weights, self.policy)
         self.policy.update(weights.read())
@@ -106,6 +113,8 @@ class Embedded:
                 fix="report this with the model's name; no setting changes it",
             )
         self.version = weights.version
+        if self._decoder is not None:
+            self._decoder.renew(self.version)
 
     def close(self) -> None:
         """Nothing outlives the object."""

@@ -72,6 +72,8 @@ class EnvWorkers:
         memory: address space of a process, in bytes.
         retries: number of retries of a failed step.
         kept: largest number of unfinished episodes that a worker keeps; others are replayed at each of their turns.
+        movable: whether an episode whose worker is busy for long may begin again on another one that is free; by
+            default if the environment does not declare `reproducible = False`.
     """
 
     def __init__(
@@ -83,11 +85,15 @@ class EnvWorkers:
         memory: int = 2**31,
         retries: int = 1,
         kept: int = KEPT,
+        movable: bool | None = None,
     ) -> None:
         self.reward_range, self.players, self.retries = env.reward_range, offers.players(env), retries
+        self.movable = offers.reproducible(env) if movable is None else movable
         imports = offers.imports(env)
         self._pool = Pool(Episodes(env, kept), workers, seconds=seconds, memory=memory, retries=0, imports=imports)
         self._numbers = itertools.count()
+        self.room = workers * kept
+        """Number of unfinished episodes that the workers keep together."""
 
     async def start(self, task: Task, key: Key) -> tuple[Remote, Step]:
         """Start an episode. Returns: it and its opening. It lives until a step is `done` or it is abandoned."""
@@ -162,18 +168,30 @@ class EnvWorkers:
         return self._settled(outcomes[-1])
 
     async def _continued(self, episode: Remote) -> Outcome | None:
-        """The outcome of the next call on the episode's worker; None if no worker keeps the episode."""
+        """The outcome of the next call on the episode's worker; None if the episode must be replayed on another.
+
+        The first reply of an episode does not wait for a worker that is busy for long: replaying an opening is cheap.
+        """
+        movable = self.movable and len(episode.replies) == 1
         try:
-            (outcome,) = await self._made(episode, [episode.last_call], bound=True)
+            (outcome,) = await self._made(episode, [episode.last_call], bound=True, movable=movable)
         except Lost:
+            self._forget(episode)
             return None
         return None if outcome == Returned(Missing()) else outcome
 
     async def _made(
-        self, episode: Remote, calls: Sequence[Start | Reply], *, bound: bool = False, fresh: bool = False
+        self,
+        episode: Remote,
+        calls: Sequence[Start | Reply],
+        *,
+        bound: bool = False,
+        movable: bool = False,
+        fresh: bool = False,
     ) -> list[Outcome]:
         """The outcomes of consecutive calls in one worker. It stops at the first failure."""
-        future = self._pool.submit([(call,) for call in calls], episode.affinity, bound=bound, fresh=fresh)
+        each = [(call,) for call in calls]
+        future = self._pool.submit(each, episode.affinity, bound=bound, movable=movable, fresh=fresh)
         return await asyncio.wrap_future(future)
 
     def _forget(self, episode: Remote) -> None:

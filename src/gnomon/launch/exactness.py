@@ -25,6 +25,8 @@ def reasons(config: RunConfig, env: Env, tier: Tier) -> Iterator[str]:
     """Why a second run of the recipe may differ; none for an exact run."""
     if tier is Tier.MEASURED:
         yield "sampler and learner agree up to rounding (tier measured)"
+    if config.rollout.in_flight:
+        yield "rollout.in_flight loads weights between tokens that the clock decides"
     if math.isfinite(config.rollout.seconds):
         yield "rollout.seconds ends episodes by the clock"
     if not offers.reproducible(env):

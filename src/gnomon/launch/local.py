@@ -13,9 +13,14 @@ import torch
 from gnomon.config import RunConfig, Source, recorded, resolve, to_toml
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded
+from gnomon.engines.remote import RemoteEngine
+from gnomon.engines.threaded import Threaded
+from gnomon.engines.vllm import VLLM
 from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
+from gnomon.launch.cluster.fleet import RayFleet
+from gnomon.launch.cluster.losses import Losses
 from gnomon.launch.data import require_same_data
 from gnomon.launch.display import Console, Guarded, Teller
 from gnomon.launch.exactness import reasons, tolerated
@@ -97,6 +102,8 @@ class Parts:
     mismatch: float | None
     """Largest difference between a sampled and a scored log-probability, measured before the run; None for an engine
     that was passed as an object, which declares its tier."""
+    fleet: RayFleet | None = None
+    """The samplers in a cluster, if there are any."""
 
     @property
     def engine(self) -> Engine:
@@ -115,9 +122,14 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     learner = passed.learner or make_trainer(config, row)
     with ExitStack() as undo:
         undo.callback(close, learner)
-        engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner)
+        fleet = RayFleet(config, env, tasks) if config.launch.type == "ray" else None
+        if fleet:
+            undo.callback(fleet.close)
+        engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner, fleet)
         if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
             engine.policy.share_base(learner.policy)
+        if config.rollout.in_flight and isinstance(engine, Embedded | VLLM) and not passed.engine:
+            engine = Threaded(engine)
         workers = make_workers(config, env)
         actor = make_actor(config, tasks, row, engine, tokenizer, renderer, learner, workers=workers, progress=progress)
         batches = make_batches(config, tasks, row, actor, learner)
@@ -131,6 +143,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         credit=Crediting(row, shared=config.players.baseline == "shared"),
         schedule=make_schedule(config),
         mismatch=mismatch,
+        fleet=fleet,
     )
 
 
@@ -142,8 +155,9 @@ def make_trainer(config: RunConfig, row: Objective) -> Learner:
 
 
 def here(config: RunConfig) -> RunConfig:
-    """The settings with the learner in this process."""
-    return config.model_copy(update={"learner": "local", "ranks": 0})
+    """The settings with learner and sampler in this process."""
+    launch = config.launch.model_copy(update={"type": "local"})
+    return config.model_copy(update={"learner": "local", "ranks": 0, "launch": launch})
 
 
 def close(learner: Learner) -> None:
@@ -164,13 +178,17 @@ def built(
         parts.batches.close()
         if passed.engine is None:
             parts.engine.close()
+        if parts.fleet is not None:
+            parts.fleet.close()
         if passed.learner is None:
             close(parts.learner)
 
 
-def sampler(config: RunConfig, env: Env, renderer: Renderer, learner: Learner) -> tuple[Engine, float]:
+def sampler(
+    config: RunConfig, env: Env, renderer: Renderer, learner: Learner, fleet: RayFleet | None = None
+) -> tuple[Engine, float]:
     """The engine, and the largest difference in log-probability between it and the learner."""
-    engine = make_engine(config)
+    engine = make_engine(config) if fleet is None else RemoteEngine(fleet)
     try:
         return engine, measured(engine, learner, renderer, env, config)
     except BaseException:
@@ -251,20 +269,22 @@ def resume(
     accept_divergence: bool = False,
     ranks: int | None = None,
     learner: str = "",
+    launch: Mapping[str, Any] = EMPTY,
 ) -> RunReader:
     """Go on with a run from its newest good checkpoint.
 
     An exact run must repeat every byte that it recorded after the checkpoint. A run that varies, and any run with
     `accept_divergence`, keeps what it does not repeat as an attempt and goes on.
 
-    Args: ranks, learner: in the place of those in the recipe: where the learner is does not change the run.
+    Args: ranks, learner, launch: in the place of those in the recipe: where the parts are does not change the run.
     Raises: RunError E403 for an exact run that does not repeat what it recorded.
     """
     reader, teller = RunReader(folder), Guarded(console)
     if reader.complete:
         teller.message(f"{folder} is finished; there is nothing to resume.")
         return RunReader(folder)
-    elsewhere = {name: value for name, value in (("ranks", ranks), ("learner", learner)) if value}
+    supplied = {"ranks": ranks, "learner": learner, "launch": dict(launch)}
+    elsewhere = {name: value for name, value in supplied.items() if value}
     places = {name: f"the command line: --{name} {value}" for name, value in elsewhere.items()}
     sources = [recorded(folder / RECIPE), Source(elsewhere, places)]
     config, _ = resolve(sources, [check_env_config] if env is None else [])
@@ -302,6 +322,8 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
     """The page, recorded and observed, until it ends or is stopped."""
     tell = Guarded(console).message
     tokenizer = parts.actor.tokenizer
+    if parts.fleet is not None:
+        observers = [*observers, Losses(parts.fleet, tell, store.note)]
     watching = make_observers(store, parts.env, parts.objective, tokenizer, console, tell, observers)
     recorder = Recorder(store, config, watching, tell)
     tell(numerics(parts.engine.tier, parts.mismatch))

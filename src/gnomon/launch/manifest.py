@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +55,29 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float | None) 
     }
 
 
+LATER = {"value_clip": "inf", "value_steps": 0}
+"""Options of objectives that came later, with the values that change nothing."""
+
+
 def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     """The first record of a run: the settings that decide its bytes, and the policy it starts from.
 
-    How often to save, what an audit may find, limits of time, the number of processes, the device and whether
-    activations are computed again are not part of it; files are known by their hashes, not their paths.
+    How often to save, what an audit may find, limits of time, the number of processes and their place, the device and
+    whether activations are computed again are not part of it; files are known by their hashes, not their paths.
     """
     body = config.model_dump()
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
-    del body["rollout"]["seconds"], body["workers"]["count"]
+    del body["rollout"]["seconds"], body["workers"]["count"], body["launch"]
     del body["policy"]["activation_checkpointing"], body["policy"]["device"]
     if not config.rollout.lag:
         del body["rollout"]["lag"]
+    if not config.rollout.in_flight:
+        del body["rollout"]["in_flight"]
     if not config.rollout.entropy:
         del body["rollout"]["entropy"]
     if config.optim.micro_batch == DEFAULTS["optim"]["micro_batch"]:
         del body["optim"]["micro_batch"]
+    body["objective"] = objective_body(body["objective"])
     body["ranks"] = rank_group(config.ranks)
     if not config.ranks:
         del body["ranks"]
@@ -85,6 +93,15 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     if (other := config.players.opponent) not in ("", "past"):
         body["players"]["opponent"] = hashes(model_folder(other))
     return {"config": body, "policy": hashes(model_folder(config.policy.path))}
+
+
+def objective_body(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The objective and its options; infinity as text, which JSON has no number for.
+
+    Options that objectives of earlier versions did not have are left out where they change nothing.
+    """
+    found = {name: str(value) if value in (inf, -inf) else value for name, value in options.items()}
+    return {name: value for name, value in found.items() if LATER.get(name) != value}
 
 
 def rank_group(ranks: int) -> int | str:

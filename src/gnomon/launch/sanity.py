@@ -27,8 +27,16 @@ def sanity(folder: Path, config: RunConfig, console: Console, *, candidates: int
 
     An objective may train on tokens that the policy did not sample. Then the curve is that of the policy's own answers
     to the same tasks: after the run, and a window of steps before its end.
-    Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes.
+    Raises: ConfigError E038 when fewer than eight of the candidates are solved sometimes, E076 for too few steps.
     """
+    if config.budget.steps < 2 * WINDOW:
+        raise ConfigError(
+            "E076",
+            f"a sanity run of {config.budget.steps} steps cannot be judged",
+            where="steps",
+            why=f"the verdict compares its last {WINDOW} steps with the {WINDOW} before",
+            fix=f"steps={2 * WINDOW} or more; the default is 80",
+        )
     with built(here(config), progress=console.progress) as parts:
         return judged(folder, config, parts, console, candidates, keep)
 

@@ -7,9 +7,10 @@ import itertools
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gnomon.engines.base import Counted, Engine, Tier
 from gnomon.envs.base import Env, Step
@@ -24,12 +25,12 @@ from gnomon.rollout.relabel import AsSampled, Relabel
 from gnomon.rollout.select import All, Selector
 from gnomon.rollout.speakers import Cast, Own, Speaker, Speakers
 from gnomon.stats import Stats
-from gnomon.types import Finish, Group, Request, Rollout, Sampling, Status, Stop, Task
+from gnomon.types import Finish, Group, Request, Rollout, Sampling, Status, Stop, Task, Turn
 
-__all__ = ["Actor", "Limits", "Played", "Progress", "unseen"]
+__all__ = ["Actor", "Limits", "Place", "Played", "Progress", "unseen"]
 
 AT_ONCE = 1024
-"""Largest number of concurrent episodes."""
+"""Largest number of concurrent episodes, unless the environment workers keep more."""
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
@@ -70,7 +71,8 @@ class Played:
     task: Task
     speakers: tuple[Speaker, ...]
     """One speaker per player."""
-    conversations: tuple[Conversation, ...]
+    turns: tuple[tuple[Turn, ...], ...]
+    """The turns of every player."""
     step: Step
     """The last step, with the verdicts."""
     stop: Stop | None
@@ -78,7 +80,7 @@ class Played:
 
     def rollout(self, player: int = 0, sample: int = 0) -> Rollout:
         """The rollout of one player. Args: sample: its number among the rollouts of the task."""
-        turns, verdict = tuple(self.conversations[player].turns), verdicts_of(self.step)[player]
+        turns, verdict = self.turns[player], verdicts_of(self.step)[player]
         assert verdict is not None
         stop = self.stop or STOPS.get(verdict.status)
         if stop is None:
@@ -91,6 +93,23 @@ class Played:
         """Whether the environment failed."""
         first = verdicts_of(self.step)[0]
         return first is not None and first.status is Status.FAILED
+
+
+class Place(Protocol):
+    """Where the episodes of an actor are played."""
+
+    async def play(
+        self,
+        task: Task,
+        key: Key,
+        speakers: Sequence[Speaker] = (),
+        *,
+        drawn: Callable[[int], Key] | None = None,
+        sampling: Sampling | None = None,
+        deadline: float = inf,
+    ) -> Played:
+        """One episode. Args: as of `Actor.play`."""
+        ...
 
 
 STOPS = {Status.EXCEEDED: Stop.EXCEEDED, Status.FAILED: Stop.FAILED}
@@ -113,6 +132,7 @@ class Actor:
         selector: selects the groups to train on; by default all.
         relabel: changes rollouts before training; by default they are trained as sampled.
         greedy: play every task that is trained on once more, at temperature 0 (`Group.greedy`).
+        place: where the episodes of groups are played; by default here, by `play`.
         progress: called after every finished episode.
     """
 
@@ -131,6 +151,7 @@ class Actor:
         selector: Selector | None = None,
         relabel: Relabel | None = None,
         greedy: bool = False,
+        place: Place | None = None,
         progress: Progress = unseen,
     ) -> None:
         self.env, self.tokenizer, self.engine = env, tokenizer, engine
@@ -139,6 +160,7 @@ class Actor:
         self.workers, self.limits = workers or EnvWorkers(env), limits or Limits()
         self.speakers = speakers or Own(engine, self.renderer, self.workers.players)
         self.selector, self.relabel = selector or All(), relabel or AsSampled()
+        self.place: Place = place or self
         self.failures = Failures(type(env).__name__, self.limits.failures)
         self.earlier: Earlier = unrecorded
         """Groups that are read back instead of sampled, where a resumed run does not repeat its samples."""
@@ -258,7 +280,8 @@ class Actor:
                 step = await self.workers.step(episode, speaker.text(completion))
         finally:
             self.workers.abandon(episode)
-        return Played(task=task, speakers=cast, conversations=conversations, step=step, stop=stop)
+        turns = tuple(tuple(conversation.turns) for conversation in conversations)
+        return Played(task=task, speakers=cast, turns=turns, step=step, stop=stop)
 
     def _over(self, turn: int, room: int, deadline: float) -> Stop | None:
         """The limit that an episode has reached; None if it may continue."""
@@ -274,11 +297,15 @@ class Actor:
     ) -> list[Group]:
         """A group for every task and every learning player, in order."""
         plan = [(index, task, sample) for index, task in tasks for sample in range(group)]
-        deadline, room, over = time.monotonic() + self.limits.seconds, asyncio.Semaphore(AT_ONCE), itertools.count(1)
+        deadline, room, over = (
+            time.monotonic() + self.limits.seconds,
+            asyncio.Semaphore(max(AT_ONCE, self.workers.room)),
+            itertools.count(1),
+        )
 
         async def one(index: int, task: Task, sample: int) -> Played:
             async with room:
-                found = await self.play(
+                found = await self.place.play(
                     task,
                     key.at("episode", task=index, sample=sample),
                     cast(index, sample),
@@ -304,7 +331,11 @@ class Actor:
 
 def draws(key: Key, index: int, sample: int) -> Callable[[int], Key]:
     """The keys of an episode's replies. Args: key: key of the call; index: index of the task."""
-    return lambda turn: key.at("sample", task=index, sample=sample, turn=turn)
+    return partial(draw, key, index, sample)  # It can be sent to another process.
+
+
+def draw(key: Key, index: int, sample: int, turn: int) -> Key:
+    return key.at("sample", task=index, sample=sample, turn=turn)
 
 
 async def all_of(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-import torch
 from safetensors.torch import load_file, save_file
 
+from gnomon.engines.threaded import LoopThread, Thread
 from gnomon.keys import Key
 from gnomon.models.weights import Kind, WeightsRef
 from gnomon.rollout.actor import Actor
@@ -25,8 +24,6 @@ from gnomon.stats import Max, Mean, Stats, merge
 from gnomon.types import Group, Task
 
 __all__ = ["Ahead", "Batches", "InTurn", "Order"]
-
-T = TypeVar("T")
 
 Order = Callable[[int], tuple[Sequence[tuple[int, Task]], Key]]
 """Returns the tasks of a batch, each with its index in the split, and the key of the batch's draws."""
@@ -102,19 +99,20 @@ class Ahead:
     Args:
         actors: lag + 1, each with an engine of its own, because unfinished batches have different weights.
         steps: number of batches of the run.
+        thread: where they are sampled; by default a new one, when the first batch begins.
     """
 
     exact = False
     """A batch is trained by later weights than those that sampled it."""
 
-    def __init__(self, actors: Sequence[Actor], steps: int) -> None:
+    def __init__(self, actors: Sequence[Actor], steps: int, thread: Thread | None = None) -> None:
         self.actors, self.lag, self.steps = tuple(actors), len(actors) - 1, steps
         self._open: dict[int, tuple[WeightsRef, Future[list[Group]]]] = {}
         """Unfinished batches, by step, with their weights."""
         self._restored: dict[int, WeightsRef] = {}
         """Weights of batches that were unfinished at the checkpoint, by step."""
         self._stats: Stats = {}
-        self._thread: LoopThread | None = None
+        self._thread = thread
 
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
         missing = [k for k in range(step, min(step + self.lag + 1, self.steps)) if k not in self._open]
@@ -167,45 +165,13 @@ class Ahead:
         self._open.clear()
 
 
-class LoopThread:
-    """An event loop that runs in a thread of its own, with the caller's number of torch's threads."""
-
-    def __init__(self) -> None:
-        self._loop, threads = asyncio.new_event_loop(), torch.get_num_threads()
-
-        def body() -> None:
-            torch.set_num_threads(threads)
-            asyncio.set_event_loop(self._loop)
-            self._loop.run_forever()
-
-        self._thread = threading.Thread(target=body, name="gnomon-ahead", daemon=True)
-        self._thread.start()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin a coroutine."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def close(self) -> None:
-        """Cancel what runs, and end the thread."""
-
-        async def cancel() -> None:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-
-        self.submit(cancel()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
 def staleness(groups: Sequence[Group], version: int) -> Stats:
     """How many optimiser steps older than `version` the weights of sampled tokens are."""
     found: Stats = {}
     for completion in (turn.completion for group in groups for rollout in group.rollouts for turn in rollout.turns):
-        behind, tokens = version - completion.version, len(completion.token_ids)
-        found = merge(found, {"staleness": Mean(float(behind * tokens), tokens), "staleness_max": Max(float(behind))})
+        ages = [version - sampled for sampled in completion.versions()]
+        oldest = float(max(ages, default=0))
+        found = merge(found, {"staleness": Mean(float(sum(ages)), len(ages)), "staleness_max": Max(oldest)})
     return found
 
 

@@ -27,6 +27,7 @@ def credit(
     reference_logp: Tensor | None = None,
     values: Tensor | None = None,
     entropy: Tensor | None = None,
+    collision: Tensor | None = None,
     state: CreditState,
 ) -> tuple[Batch, CreditState]:
     """The batch with an advantage on every token, and the state for the next step.
@@ -36,10 +37,19 @@ def credit(
         reference_logp: [T] log-probability under the reference.
         values: [T] the critic's value before every token.
         entropy: [T] entropy of the policy's next-token distribution before every token, in nats.
+        collision: [T] Σ_v π(v)² of that distribution.
         state: the state from the step before.
+    Returns: the advantage is 0 in the first `Objective.value_steps` batches, which teach the critic alone.
     Raises: ConfigError E033 if the objective does not accept these rewards.
     """
-    rollouts = replace(batch.rollouts, logp=logp, reference_logp=reference_logp, values=values, entropy=entropy)
+    rollouts = replace(
+        batch.rollouts,
+        logp=logp,
+        reference_logp=reference_logp,
+        values=values,
+        entropy=entropy,
+        collision=collision,
+    )
     if Need.BASELINE in objective.asks:
         baseline, state = objective.recall(rollouts, state)
         rollouts = replace(rollouts, baseline=baseline)
@@ -52,9 +62,12 @@ def credit(
             why=str(error),
             fix="objective=rloo accepts any reward; env.format=0 gives rewards of 0 and 1",
         ) from error
+    if state.steps < objective.value_steps:
+        advantage, state = torch.zeros_like(advantage), replace(state, steps=state.steps + 1)
     found = replace(
         batch,
         advantage=advantage.double(),
+        values=values,
         proximal_logp=logp,
         reference_logp=reference_logp,
         returns=None if values is None else objective.value_targets(rollouts).double(),
@@ -94,6 +107,7 @@ class Crediting:
             reference_logp=scored(Model.REFERENCE) if Need.REFERENCE in asks else None,
             values=scored(Model.CRITIC) if Need.VALUES in asks else None,
             entropy=scored(Model.ENTROPY) if Need.ENTROPY in asks else None,
+            collision=scored(Model.COLLISION) if Need.COLLISION in asks else None,
             state=self.state,
         )
         return found
@@ -101,7 +115,11 @@ class Crediting:
     def save_state(self, folder: Path) -> None:
         means = self.state.means
         players = torch.tensor([*means], dtype=torch.int64)
-        save_file({"players": players, "means": torch.tensor([*means.values()], dtype=torch.float64)}, folder / FILE)
+        running, steps = torch.tensor([*means.values()], dtype=torch.float64), torch.tensor(self.state.steps)
+        tasks = torch.tensor([*self.state.values], dtype=torch.int64).reshape(-1, 2)
+        values = torch.tensor([*self.state.values.values()], dtype=torch.float64)
+        kept = {"players": players, "means": running, "steps": steps, "tasks": tasks, "values": values}
+        save_file(kept, folder / FILE)
 
     def load_state(self, folder: Path) -> None:
         """Restore the state. Raises: ModelError E322 for a checkpoint of an older Gnomon."""
@@ -114,7 +132,10 @@ class Crediting:
                 fix="start again: gnomon train RUN/recipe.toml run=OTHER; keep the policy: gnomon export RUN FOLDER",
             )
         kept = load_file(folder / FILE)
-        self.state = CreditState(means=dict(zip(kept["players"].tolist(), kept["means"].tolist(), strict=True)))
+        means = dict(zip(kept["players"].tolist(), kept["means"].tolist(), strict=True))
+        tasks = ((task, player) for task, player in kept["tasks"].tolist()) if "tasks" in kept else ()
+        values = dict(zip(tasks, kept["values"].tolist() if "tasks" in kept else (), strict=True))
+        self.state = CreditState(means=means, values=values, steps=int(kept.get("steps", 0)))
 
 
 def players_merged(batch: Batch) -> Batch:

@@ -10,7 +10,7 @@ import torch
 
 from gnomon.learners import batch as learning
 from gnomon.objectives import Denominators, Rollouts
-from gnomon.types import Finish, Group, Rollout, Sampling, Stop, Turn, Verdict
+from gnomon.types import Finish, Group, Message, Rollout, Sampling, Stop, Turn, Verdict
 
 __all__ = ["pack"]
 
@@ -47,10 +47,12 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
         longest=torch.tensor([[longest(rollout, sampling) for rollout in group.rollouts] for group in groups]),
         answers=torch.tensor([same_answers(group) for group in groups]),
         finished=torch.tensor([[rollout.stop not in CUT for rollout in group.rollouts] for group in groups]),
+        task=torch.tensor([[group.index] * len(group.rollouts) for group in groups]),
         player=torch.tensor([[rollout.player for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[prefilled(rollout) for rollout in group.rollouts] for group in groups]),
         greedy=greedy_rewards(groups),
         **reward_parts(groups),
+        observation=torch.tensor(observations(rollouts), dtype=torch.int64),
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )
     return learning.Batch(
@@ -86,7 +88,7 @@ def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, 
         token_ids=token_ids,
         trainable=trainable,
         behavior_logp=torch.tensor([x for _, turn in turns for x in turn.completion.logprobs], dtype=torch.float64),
-        version=torch.tensor([turn.completion.version for _, turn in turns]).repeat_interleave(sizes),
+        version=torch.tensor([version for _, turn in turns for version in turn.completion.versions()]),
         turn=torch.tensor([place for place, _ in turns]).repeat_interleave(sizes),
         rollout=number,
         group=group,
@@ -140,6 +142,13 @@ def segments(rollout: Rollout) -> list[int]:
     """The segment index of each token. A new turn, or a change between sampled and prefilled, begins a segment."""
     marks = [(place, isnan(logp)) for place, turn in enumerate(rollout.turns) for logp in turn.completion.logprobs]
     return list(accumulate((after != before for before, after in pairwise(marks)), initial=0))[: len(marks)]
+
+
+def observations(rollouts: Sequence[tuple[int, Rollout]]) -> list[int]:
+    """A number for each token, equal for tokens of turns that reply to the same messages since the turn before."""
+    names: dict[tuple[Message, ...], int] = {}
+    turns = [turn for _, rollout in rollouts for turn in rollout.turns]
+    return [names.setdefault(turn.messages, len(names)) for turn in turns for _ in turn.completion.token_ids]
 
 
 def same_answers(group: Group) -> list[int]:

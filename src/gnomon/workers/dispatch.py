@@ -20,6 +20,8 @@ from gnomon.workers.worker import HEAD, frame
 
 __all__ = ["Affinity", "Dispatcher", "Job", "Limits"]
 
+BUSY = 0.5
+"""Seconds of a call after which movable jobs do not wait for its worker while another worker is free."""
 PIECE = 2**18
 """Largest number of bytes per read."""
 OUTCOMES: dict[str, Callable[..., Outcome]] = {"returned": Returned, "raised": Raised, "exceeded": Exceeded}
@@ -65,6 +67,8 @@ class Job:
     affinity: Affinity | None = None
     bound: bool = False
     """Whether it can run only on the worker of its affinity."""
+    movable: bool = False
+    """Whether a bound job ends with `Lost` where its worker is busy with a long call and another worker is free."""
     tries: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
     """Outcomes of the calls so far."""
@@ -170,6 +174,7 @@ class Dispatcher:
                     else:
                         self._attend(key.data, events)
                 self._enforce()
+                self._move()
         except BaseException as problem:
             error = problem
             raise
@@ -222,6 +227,24 @@ class Dispatcher:
             self._waiting.popleft()
             if worker is not None:
                 self._begin(worker, job)
+
+    def _move(self) -> None:
+        """End movable jobs whose worker has been busy for long, as many as there are free workers."""
+        free, now = self._free(), time.monotonic()
+        for worker, running in self._running.items():
+            if free <= 0:
+                return
+            if now - running.began < BUSY:
+                continue
+            queue = self._bound[worker]
+            for job in [job for job in queue if job.movable][:free]:
+                queue.remove(job)
+                fail(job, Lost())
+                free -= 1
+
+    def _free(self) -> int:
+        """Number of workers that are idle or can be started, beside those that waiting jobs will take."""
+        return len(self._idle) + self._limits.workers - len(self._held) - len(self._waiting)
 
     def _worker(self, job: Job) -> Worker | None:
         """An idle or new worker for a job that is not bound; None if it must wait.
@@ -355,7 +378,14 @@ class Dispatcher:
         """Seconds until the next check of a limit."""
         if not self._running:
             return None
-        return max(0.0, min(running.due for running in self._running.values()) - time.monotonic())
+        due = [running.due for running in self._running.values()]
+        if self._free() > 0:
+            due += [
+                running.began + BUSY
+                for worker, running in self._running.items()
+                if any(job.movable for job in self._bound[worker])
+            ]
+        return max(0.0, min(due) - time.monotonic())
 
     def _enforce(self) -> None:
         """End calls that exceeded a limit, and calls whose future was cancelled."""

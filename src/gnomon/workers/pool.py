@@ -107,18 +107,25 @@ class Pool:
         return [outcomes[0] for outcomes in await asyncio.gather(*map(asyncio.wrap_future, futures))]
 
     def submit(
-        self, calls: Sequence[Call], affinity: Affinity, *, bound: bool = False, fresh: bool = False
+        self,
+        calls: Sequence[Call],
+        affinity: Affinity,
+        *,
+        bound: bool = False,
+        movable: bool = False,
+        fresh: bool = False,
     ) -> Future[list[Outcome]]:
         """Consecutive calls in one worker, each within its own limits. The first failure ends them.
 
         Args:
             affinity: is bound to the worker, so that later calls find the state there.
             bound: whether the calls can run only on the worker of the affinity.
+            movable: whether bound calls give up that worker where it is busy with a long call and another one is free.
             fresh: as of `map`.
         Returns: the outcomes of the calls that were made. Cancelling it kills the worker. It raises `Lost` if the
-            calls are bound to a worker that has ended.
+            calls are bound to a worker that has ended or was given up.
         """
-        job = self._job(calls, fresh=fresh, affinity=affinity, bound=bound)
+        job = self._job(calls, fresh=fresh, affinity=affinity, bound=bound, movable=movable)
         if not job.future.done():
             self._dispatcher.submit([job])
         return job.future

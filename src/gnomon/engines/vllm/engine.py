@@ -64,6 +64,8 @@ class VLLM:
         threads: int = 1,
     ) -> None:
         self.tier, self.version, self.folder, self.bound = Tier.MEASURED, 0, folder, bound
+        self.in_flight = False
+        """Whether weights may be loaded while requests run. They go on with the keys and values that they have."""
         self.command, self.patience, self.restarts, self.threads = tuple(command), patience, restarts, threads
         self.tokenizer = Tokenizer(folder)
         self._endings, self._base = Endings(self.tokenizer), base_hash(folder)
@@ -72,7 +74,8 @@ class VLLM:
         self.versions: Mapping[str, str] = {}
         """Of the worker's Python, vLLM and torch, and its device."""
         self._worker: WorkerProcess | None = None
-        self._weights: Path | None = None
+        self._weights: tuple[Path, int] | None = None
+        """The file that a worker loads, and the version in it."""
         self._replacing: Future[None] | None = None
         self._changing, self._closed = threading.RLock(), False
         self._waiting = self._failures = self._files = self._replaced = self._resampled = 0
@@ -131,22 +134,30 @@ class VLLM:
         if request.sampling.temperature == 0:
             logps = [0.0] * len(ids)
         text = self.tokenizer.decode(ids)
-        return Completion(token_ids=tuple(ids), logprobs=tuple(logps), text=text, finish=finish, version=self.version)
+        (_, version), *changes = message.get("versions") or [(0, self.version)]
+        return Completion(
+            token_ids=tuple(ids),
+            logprobs=tuple(logps),
+            text=text,
+            finish=finish,
+            version=version,
+            changes=tuple((place, later) for place, later in changes if place < len(ids)),
+        )
 
     def load(self, weights: WeightsRef) -> None:
         self._require_loadable(weights)
-        if self._waiting:
+        if self._waiting and not self.in_flight:
             raise RuntimeError("the engine is sampling; weights are loaded between two batches")
-        old, self._weights = self._weights, self._file(weights)
+        old, self._weights = self._weights, (self._file(weights), weights.version)
         with self._changing:
             try:
                 if self._worker is None:
                     raise Gone("it has not been started")
-                self._call(self._worker, {"do": "load", "file": str(self._weights)})
+                self._send_weights(self._worker)
             except Gone:
                 self._replace(self._worker)
             if old is not None:
-                old.unlink()
+                old[0].unlink()
             self._prove(weights)
         self.version = weights.version
 
@@ -268,8 +279,13 @@ class VLLM:
         versions = worker.hello.result()[0]["hello"]
         require_fit(versions, self.command[0])
         self.versions = {**versions, "device": self._open(worker)}
+        self._send_weights(worker)
+
+    def _send_weights(self, worker: WorkerProcess) -> None:
+        """Have a worker take over the present weights, if there are any."""
         if self._weights is not None:
-            self._call(worker, {"do": "load", "file": str(self._weights)})
+            file, version = self._weights
+            self._call(worker, {"do": "load", "file": str(file), "version": version, "in_flight": self.in_flight})
 
     def _count(self, gone: WorkerProcess) -> None:
         """Count a replacement. Raises: ResourceError E541."""

@@ -7,9 +7,9 @@ frames on the socket that the descriptor names. A request has a number (`id`), a
 
     hello                                              sent first: versions of Python, vLLM and torch
     open    arguments                                  starts the engine
-    sample  prompt, sampling                           token_ids, logprobs, finish
+    sample  prompt, sampling                           token_ids, logprobs, finish, versions of the weights by token
     score   prompt                                     logprobs of every token but the first
-    load    file                                       takes over the weights in a safetensors file
+    load    file, version, in_flight                   takes over the weights in a safetensors file
     drop    of                                         ends a request that nobody waits for
     close                                              ends the worker
 """
@@ -79,6 +79,8 @@ class Server:
     def __init__(self, channel: socket.socket, extension: str) -> None:
         self.channel, self.extension = channel, extension
         self.engine: Any = None
+        self.salt: str | None = None
+        """Keeps apart what the prefix cache holds of different versions, where it is not reset between them."""
         self.tasks: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self) -> None:
@@ -155,7 +157,8 @@ class Server:
         output = (await self.generated(message, arrays, wanted)).outputs[0]
         token_ids = array("i", output.token_ids)
         logprobs = array("d", chosen(output.logprobs, list(token_ids)))
-        return {"finish": output.finish_reason}, {"token_ids": token_ids, "logprobs": logprobs}
+        versions = [(span.start, int(span.version)) for span in output.weight_versions or () if span.version.isdigit()]
+        return {"finish": output.finish_reason, "versions": versions}, {"token_ids": token_ids, "logprobs": logprobs}
 
     async def score(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
         wanted = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
@@ -168,12 +171,20 @@ class Server:
         from vllm.sampling_params import RequestOutputKind
 
         params = SamplingParams(**wanted, output_kind=RequestOutputKind.FINAL_ONLY)
-        prompt = {"prompt_token_ids": list(arrays["prompt"])}
+        prompt = {"prompt_token_ids": list(arrays["prompt"]), **({"cache_salt": self.salt} if self.salt else {})}
         return [output async for output in self.engine.generate(prompt, params, str(message["id"]))][-1]
 
     async def load(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
+        """In flight, running requests keep their keys and values, and those of other versions are never shared."""
+        version = str(message["version"])
+        if message["in_flight"]:
+            await self.engine.pause_generation(mode="keep", clear_cache=False)
+            self.salt = version
         await self.engine.collective_rpc("take", args=(message["file"],))
-        if not await self.engine.reset_prefix_cache():
+        await self.engine.update_weight_version(version)
+        if message["in_flight"]:
+            await self.engine.resume_generation()
+        elif not await self.engine.reset_prefix_cache():
             raise RuntimeError("the prefix cache was not reset: a request is still running")
         return {}, {}
 

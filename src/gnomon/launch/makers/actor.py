@@ -7,6 +7,7 @@ from pathlib import Path
 from gnomon.config import RunConfig
 from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
+from gnomon.engines.remote import RemoteEngine
 from gnomon.envs.base import Env
 from gnomon.envs.workers import EnvWorkers
 from gnomon.errors import ConfigError
@@ -21,6 +22,7 @@ from gnomon.rendering import Renderer
 from gnomon.rollout.actor import Actor, Limits, Progress, unseen
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.demonstrations import Demonstrated, Shown
+from gnomon.rollout.elsewhere import Elsewhere
 from gnomon.rollout.feedback import Asked
 from gnomon.rollout.opponents import Against
 from gnomon.rollout.relabel import AsSampled, BehindFeedback, Relabel, WithSolution
@@ -44,7 +46,7 @@ def make_actor(
     progress: Progress = unseen,
 ) -> Actor:
     """Args: workers: they play the environment of which `env` may hold only some tasks."""
-    own = Own(engine, renderer, workers.players)
+    own, shared = Own(engine, renderer, workers.players), {"renderer": renderer, "tokenizer": tokenizer}
     return Actor(
         env,
         tokenizer,
@@ -58,6 +60,7 @@ def make_actor(
         selector=make_selector(config, env),
         relabel=make_relabel(env, row, tokenizer, renderer),
         greedy=Need.GREEDY in row.asks,
+        place=Elsewhere(engine, shared) if isinstance(engine, RemoteEngine) else None,
         progress=progress,
     )
 

@@ -7,6 +7,8 @@ from functools import partial
 from gnomon.config import RunConfig
 from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
+from gnomon.engines.remote import RemoteEngine
+from gnomon.engines.threaded import Threaded
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
 from gnomon.launch.makers.actor import make_actor
@@ -16,6 +18,7 @@ from gnomon.learners.local import LocalLearner
 from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Ahead, Batches, InTurn
+from gnomon.rollout.in_flight import InFlight
 
 __all__ = ["make_batches"]
 
@@ -26,9 +29,13 @@ def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, lear
     Raises: ConfigError E046 for a lag with an engine that cannot be made several times.
     """
     lag = min(config.rollout.lag, config.budget.steps)
+    make = partial(make_actor, config, env, row, tokenizer=actor.tokenizer, renderer=actor.renderer, learner=learner)
     if not lag:
         return InTurn(actor)
-    if not isinstance(actor.engine, Embedded):
+    if isinstance(actor.engine, Threaded):
+        actors = [make(engine=actor.engine, workers=actor.workers) for _ in range(lag + 1)]
+        return InFlight(actor.engine, actors, config.budget.steps)
+    if config.rollout.in_flight or not isinstance(actor.engine, Embedded | RemoteEngine):
         raise ConfigError(
             "E046",
             "rollout.lag needs the embedded engine",
@@ -36,13 +43,14 @@ def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, lear
             why="the batches that are sampled ahead have different weights, each in an engine of its own",
             fix="engine=embedded, or rollout.lag=0",
         )
-    engines = [twin(actor.engine, config, learner) for _ in range(lag + 1)]
-    make = partial(make_actor, config, env, row, tokenizer=actor.tokenizer, renderer=actor.renderer, learner=learner)
+    engines = [twin(actor.engine, number, config, learner) for number in range(1, lag + 2)]
     return Ahead([make(engine=engine, workers=actor.workers) for engine in engines], config.budget.steps)
 
 
-def twin(engine: Embedded, config: RunConfig, learner: Learner) -> Engine:
-    """Another engine with the same settings, on the tier that was measured."""
+def twin(engine: Embedded | RemoteEngine, number: int, config: RunConfig, learner: Learner) -> Engine:
+    """Another engine with the same settings, on the tier that was measured. Args: number: of it, from 1."""
+    if isinstance(engine, RemoteEngine):
+        return engine.twin(number)
     found = make_embedded(config)
     found.tier = engine.tier
     if isinstance(learner, LocalLearner):

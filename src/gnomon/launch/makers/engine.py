@@ -7,13 +7,15 @@ from typing import Any
 import torch
 
 from gnomon.config import RunConfig
-from gnomon.engines.base import Engine, Tier
+from gnomon.engines.base import Engine, Tier, Versioned
 from gnomon.engines.embedded import Embedded
+from gnomon.engines.remote import RemoteEngine
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
 from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
+from gnomon.launch.loops import finished
 from gnomon.launch.makers.policy import make_device, make_policy
 from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
@@ -96,17 +98,19 @@ def make_vllm(config: RunConfig) -> VLLM:
 
 def engine_facts(engine: Engine) -> dict[str, Any]:
     """For a manifest: the versions of an engine that has an environment of its own."""
-    return {"engine": dict(engine.versions)} if isinstance(engine, VLLM) else {}
+    return {"engine": dict(engine.versions)} if isinstance(engine, Versioned) and engine.versions else {}
 
 
-def measured(engine: Embedded | VLLM, learner: Learner, renderer: Renderer, env: Env, config: RunConfig) -> float:
+def measured(
+    engine: Embedded | VLLM | RemoteEngine, learner: Learner, renderer: Renderer, env: Env, config: RunConfig
+) -> float:
     """The largest difference between a sampled and a scored log-probability, in nats; it decides the engine's tier.
 
     It is not repeated when the difference is not zero: a second measurement that finds nothing does not undo the first.
     Raises: NumericsError E204, when the difference is more than rounding.
     """
     prompts = [joined(renderer.start(task.messages)) for _, task in first(env.tasks("train"), PROBES)]
-    model = type(engine.policy.model).__name__ if isinstance(engine, Embedded) else f"{config.policy.path} in vLLM"
+    model = type(engine.policy.model).__name__ if isinstance(engine, Embedded) else config.policy.path
     if isinstance(engine, Embedded) and not apart(config):
         mismatch = engine.measure(prompts)
         if isinstance(learner, ServedLearner):  # Another machine may have other kernels.
@@ -114,9 +118,12 @@ def measured(engine: Embedded | VLLM, learner: Learner, renderer: Renderer, env:
             mismatch = max(mismatch, by_the_learner(engine, learner, prompts, config))
         engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
     else:
-        if isinstance(engine, Embedded):
+        if not isinstance(engine, VLLM):
             engine.tier = Tier.MEASURED
         mismatch = by_the_learner(engine, learner, prompts, config)
+        if isinstance(engine, RemoteEngine) and not apart(config):
+            mismatch = max(mismatch, finished(engine.measure(prompts)))
+            engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
     bound = COARSE if apart(config) else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
     if not mismatch <= bound:
         raise NumericsError(

@@ -1,0 +1,74 @@
+"""An engine whose requests are answered by samplers in other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gnomon.engines.base import Tier
+from gnomon.models.weights import WeightsRef
+from gnomon.types import Completion, Request
+
+__all__ = ["Fleet", "Loaded", "RemoteEngine"]
+
+
+class Fleet(Protocol):
+    """Samplers in other processes. Whichever answers a call, the answer is the same."""
+
+    def put(self, weights: WeightsRef) -> Any:
+        """A handle by which samplers read a copy of the weights."""
+        ...
+
+    async def call(self, verb: str, *arguments: Any) -> Any:
+        """What a sampler answers; another one is asked if it dies."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The weights that a call is answered with. A sampler loads them when it does not have them."""
+
+    engine: int
+    """A sampler has an engine of its own for every number."""
+    load: int
+    """Number of the load, from 1. A version may be loaded twice, with another between."""
+    tier: Tier
+    handle: Any
+
+
+class RemoteEngine:
+    """Its `load` sends weights to no sampler. Each loads them with its next call, and proves it on the probe then.
+
+    Args: number: of the engine, among those that use the same samplers.
+    """
+
+    def __init__(self, fleet: Fleet, number: int = 0, tier: Tier = Tier.EXACT) -> None:
+        self.fleet, self.number, self.tier, self.version = fleet, number, tier, 0
+        self._loads, self._handle = 0, None
+
+    @property
+    def loaded(self) -> Loaded:
+        if not self._loads:
+            raise RuntimeError("the engine has no weights")
+        return Loaded(self.number, self._loads, self.tier, self._handle)
+
+    async def sample(self, request: Request) -> Completion:
+        found: Completion = await self.fleet.call("sample", self.loaded, request)
+        return found
+
+    async def measure(self, prompts: Sequence[tuple[int, ...]]) -> float:
+        """`Embedded.measure` of a sampler."""
+        found: float = await self.fleet.call("measure", self.loaded, prompts)
+        return found
+
+    def load(self, weights: WeightsRef) -> None:
+        self._handle, self.version = self.fleet.put(weights), weights.version
+        self._loads += 1
+
+    def close(self) -> None:
+        """The samplers are not the engine's to end."""
+
+    def twin(self, number: int) -> RemoteEngine:
+        """An engine with the same samplers and tier, and other weights."""
+        return RemoteEngine(self.fleet, number, self.tier)

@@ -1,0 +1,106 @@
+"""Connect a run with a Ray cluster, and place its samplers there."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from gnomon.config import RunConfig
+from gnomon.envs.base import Env
+from gnomon.errors import ResourceError
+from gnomon.launch.cluster.own import OwnCluster
+from gnomon.models.weights import WeightsRef
+from gnomon.workers import Carried, packed
+
+if TYPE_CHECKING:
+    from gnomon.launch.cluster.samplers import Loss
+
+__all__ = ["RayFleet"]
+
+REACH = 10.0
+"""Seconds for the cluster to accept a connection."""
+
+
+class RayFleet:
+    """The samplers of a run, in the cluster of the settings or in one of their own.
+
+    A process that is connected with a cluster already uses that one.
+
+    Args: env: it is played; tasks: the environment with the tasks that are trained on.
+    Raises: ResourceError E505 without Ray, E510 for a cluster that cannot be reached or started; as `Samplers`.
+    """
+
+    def __init__(self, config: RunConfig, env: Env, tasks: Env) -> None:
+        require_ray()
+        with ExitStack() as undo:
+            connect(config, undo)
+            from gnomon.launch.cluster.samplers import Samplers
+
+            self._samplers = Samplers(packed(Carried.of((config, env, tasks))), config.launch)
+            undo.callback(self._samplers.close)
+            self._undo = undo.pop_all()
+
+    def put(self, weights: WeightsRef) -> Any:
+        return self._samplers.put(weights)
+
+    async def call(self, verb: str, *arguments: Any) -> Any:
+        return await self._samplers.call(verb, *arguments)
+
+    def losses(self) -> Sequence[Loss]:
+        """The samplers that died since the last call."""
+        return self._samplers.losses()
+
+    def close(self) -> None:
+        """End the samplers, and the cluster if it is the run's own."""
+        self._undo.close()
+
+
+def require_ray() -> None:
+    """Raises: ResourceError E505 without Ray."""
+    if find_spec("ray") is None:
+        raise ResourceError(
+            "E505",
+            "launch.type=ray needs the package ray",
+            where="launch.type",
+            fix="pip install 'gnomon[ray]', or launch.type=local",
+        )
+
+
+def connect(config: RunConfig, undo: ExitStack) -> None:
+    """Connect this process with the cluster. Args: undo: takes what ends the connection."""
+    import ray
+
+    if ray.is_initialized():
+        return
+    address = config.launch.address
+    if not address:
+        own = OwnCluster(math.ceil(config.launch.samplers * max(config.launch.cpus, 1.0)))
+        undo.callback(own.close)
+        address = own.address
+        refresh_token()
+    try:
+        if address != "auto":  # Else Ray itself tries for minutes.
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=REACH).close()
+        ray.init(address=address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
+    except (OSError, RuntimeError, ValueError, OverflowError) as error:
+        raise ResourceError(
+            "E510",
+            f"the Ray cluster {address} cannot be reached",
+            where="launch.address",
+            why=str(error).partition("\n")[0],
+            fix="start one with: ray start --head --port=6379; then launch.address=HOST:6379",
+        ) from error
+    undo.callback(ray.shutdown)
+
+
+def refresh_token() -> None:
+    """Have Ray read its token from the environment again; it did so when it was imported."""
+    raylet = import_module("ray._raylet")
+    raylet.Config.initialize("")
+    raylet.AuthenticationTokenLoader.instance().reset_cache()

@@ -1,0 +1,114 @@
+"""A sampler: a process of a cluster that plays whole episodes, with an engine and workers for the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+
+from gnomon.config import RunConfig
+from gnomon.engines.remote import Loaded
+from gnomon.errors import GnomonError
+from gnomon.launch.makers.actor import make_limits, make_sampling
+from gnomon.launch.makers.engine import make_embedded
+from gnomon.launch.makers.workers import make_workers
+from gnomon.models.folder import model_folder
+from gnomon.models.tokenizer import Tokenizer
+from gnomon.rendering import choose
+from gnomon.rollout.actor import Actor
+from gnomon.rollout.elsewhere import played
+from gnomon.types import Completion, Request
+
+__all__ = ["Sampler"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def answering(verb: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T | GnomonError]]:
+    """Returns an error for a user as a value, since Ray would wrap it in one of its own."""
+
+    @wraps(verb)
+    async def answered(*args: P.args, **kwargs: P.kwargs) -> T | GnomonError:
+        try:
+            return await verb(*args, **kwargs)
+        except GnomonError as error:
+            return error
+
+    return answered
+
+
+class Sampler:
+    """Answers the calls of a run. Ray runs its methods in one event loop, so episodes are played together.
+
+    Args: parts: a pickled `Carried` with the settings, the environment, and the environment whose tasks are trained on.
+    """
+
+    def __init__(self, parts: bytes) -> None:
+        self._parts = parts
+        self._actors: dict[int, Actor] = {}
+        self._loads: dict[int, int] = {}
+        """The last load of every engine."""
+        self._loading = asyncio.Lock()
+
+    @answering
+    async def start(self) -> None:
+        """Make what does not depend on weights."""
+        self.config: RunConfig
+        self.config, env, self._env = pickle.loads(self._parts).opened()
+        torch.set_num_threads(self.config.threads)  # Of this thread, which runs the event loop.
+        self._tokenizer = Tokenizer(model_folder(self.config.policy.path))
+        self._renderer = choose(self._tokenizer, self.config.policy.renderer, turns=env.max_turns)
+        self._workers = make_workers(self.config, env)
+        self._shared = {"renderer": self._renderer, "tokenizer": self._tokenizer}
+        self._actor(0)
+
+    async def alive(self) -> None:
+        """Answers as soon as the event loop does."""
+
+    @answering
+    async def play(self, loaded: Loaded, episode: bytes) -> bytes:
+        """The turns and the end of an episode, as `played` writes them."""
+        return await played(await self._holding(loaded), episode, self._shared)
+
+    @answering
+    async def sample(self, loaded: Loaded, request: Request) -> Completion:
+        return await (await self._holding(loaded)).engine.sample(request)
+
+    @answering
+    async def measure(self, loaded: Loaded, prompts: Sequence[tuple[int, ...]]) -> float:
+        """`Embedded.measure` with these weights."""
+        engine: Any = (await self._holding(loaded)).engine
+        found: float = engine.measure(prompts)
+        return found
+
+    async def _holding(self, loaded: Loaded) -> Actor:
+        """The actor whose engine has these weights."""
+        async with self._loading:
+            actor: Any = self._actors.get(loaded.engine) or self._actor(loaded.engine)
+            if self._loads.get(loaded.engine) != loaded.load:
+                (handle,) = loaded.handle
+                weights = await handle
+                actor.engine.tier = loaded.tier
+                actor.engine.load(weights)
+                self._loads[loaded.engine] = loaded.load
+            found: Actor = actor
+            return found
+
+    def _actor(self, number: int) -> Actor:
+        """A new actor with an engine of its own."""
+        found = self._actors[number] = Actor(
+            self._env,
+            self._tokenizer,
+            make_embedded(self.config),
+            group=self.config.rollout.group,
+            sampling=make_sampling(self.config),
+            renderer=self._renderer,
+            workers=self._workers,
+            limits=make_limits(self.config),
+        )
+        return found

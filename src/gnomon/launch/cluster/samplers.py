@@ -1,0 +1,302 @@
+"""The samplers of a run in a Ray cluster: placed, watched, replaced and ended together.
+
+Every sampler has a placement group of its own, so what it needs stays reserved while it is replaced, and a run goes on
+with the samplers for which the cluster has room. Ray restarts nothing: an actor lives once, and this module counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from gnomon.config.sections import Launch
+from gnomon.errors import GnomonError, ResourceError
+from gnomon.launch.cluster.sampler import Sampler
+from gnomon.models.weights import WeightsRef
+
+__all__ = ["Loss", "Samplers"]
+
+TICK = 0.1
+"""Seconds between two rounds of the watch."""
+PING = 1.0
+"""Seconds between two pings of a sampler."""
+START = 300.0
+"""Least seconds that a process may take to start."""
+PAUSE = 2.0
+"""Seconds before a sampler is started again after its second death in a row; it doubles with each."""
+LEAST = 0.001
+"""CPUs that are reserved for a sampler that needs nothing: a placement group cannot be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A sampler that died, was lost or hung."""
+
+    sampler: int
+    """Its number, from 0."""
+    why: str
+    episodes: int
+    """Episodes in progress, which are played again."""
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A call that any sampler may answer."""
+
+    verb: str
+    arguments: tuple[Any, ...]
+    answer: Future[Any] = field(default_factory=Future)
+    deaths: int = 0
+    """Of samplers that had it."""
+
+
+@dataclass(eq=False, slots=True)
+class Life:
+    """One process of a sampler, from its start to its end."""
+
+    actor: Any
+    begun: Any
+    """Reference to the result of its start."""
+    seen: float
+    """Monotonic time of its last sign of life."""
+    ping: Any = None
+    ready: bool = False
+    open: dict[int, Call] = field(default_factory=dict)
+    """Calls without an answer, by a number, in the order in which they were sent."""
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A sampler, whichever process it is."""
+
+    number: int
+    group: PlacementGroup
+    life: Life | None = None
+    deaths: int = 0
+    """In a row, without an answered call between them."""
+    why: str = ""
+    """Of the last death."""
+    after: float = 0.0
+    """Monotonic time of its next start. A dead node may still hold its placement group for some seconds."""
+
+
+class Samplers:
+    """Args: parts: as of `Sampler`; launch: the settings.
+
+    Raises: ResourceError E511 where the cluster has no room for a sampler, E512 where none stays alive; what a sampler
+        raises as it starts.
+    """
+
+    def __init__(self, parts: bytes, launch: Launch) -> None:
+        self.launch, self._parts = launch, ray.put(parts)
+        wanted = {"CPU": launch.cpus, "GPU": launch.gpus, **launch.resources}
+        self._bundle = {name: amount for name, amount in wanted.items() if amount} or {"CPU": LEAST}
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        """What the watch has to do. Only its thread changes samplers and calls Ray: Ray waits for ever if a callback of
+        its own calls it."""
+        self._waiting: deque[Call] = deque()
+        self._losses: deque[Loss] = deque()
+        self._ended, self._numbers = threading.Event(), itertools.count()
+        self._error: Exception | None = None
+        """What ended the samplers."""
+        self._begun = threading.Event()
+        """Set when the first sampler is ready, or none will be."""
+        self._seen = time.monotonic()
+        """When there was a process of a sampler."""
+        self._slots = [Slot(number, placement_group([self._bundle])) for number in range(launch.samplers)]
+        self._watch = threading.Thread(target=self._watching, name="gnomon-samplers", daemon=True)
+        self._watch.start()
+        try:
+            self._begun.wait()
+            if self._error:
+                raise self._error
+        except BaseException:
+            self.close()
+            raise
+
+    def put(self, weights: WeightsRef) -> list[Any]:
+        """The weights in the object store. In a list, or Ray would read them again for every call."""
+        return [ray.put(weights.copied())]
+
+    async def call(self, verb: str, *arguments: Any) -> Any:
+        """What a sampler answers. A call whose sampler dies is sent to another.
+
+        Raises: what the sampler raised; ResourceError E511, E512.
+        """
+        call = Call(verb, arguments)
+        self._events.put(partial(self._waiting.append, call))
+        return await asyncio.wrap_future(call.answer)
+
+    def losses(self) -> list[Loss]:
+        """Those since the last call."""
+        return [self._losses.popleft() for _ in range(len(self._losses))]
+
+    def close(self) -> None:
+        """End the samplers, and free what is reserved for them."""
+        self._events.put(self._ended.set)
+        self._watch.join()
+        for slot in self._slots:
+            with suppress(Exception):  # The cluster may be gone.
+                if slot.life:
+                    ray.kill(slot.life.actor)
+                remove_placement_group(slot.group)
+
+    def _serve(self) -> None:
+        """Send calls that wait, in order, each to the least busy sampler."""
+        while self._waiting:
+            if self._error:
+                resolve(self._waiting.popleft(), error=self._error)
+                continue
+            lives = [(slot, slot.life) for slot in self._slots if slot.life and slot.life.ready]
+            slot, life = min(lives, key=lambda pair: len(pair[1].open), default=(None, None))
+            if slot is None or life is None or len(life.open) >= self.launch.episodes:
+                return
+            call = self._waiting.popleft()
+            if not call.answer.cancelled():
+                self._send(slot, life, call)
+
+    def _send(self, slot: Slot, life: Life, call: Call) -> None:
+        number = next(self._numbers)
+        life.open[number] = call
+        answer = getattr(life.actor, call.verb).remote(*call.arguments)
+        answer.future().add_done_callback(
+            lambda done: self._events.put(partial(self._answered, slot, life, number, done))
+        )
+
+    def _answered(self, slot: Slot, life: Life, number: int, done: Future[Any]) -> None:
+        """A call has an answer, or its sampler died."""
+        error = done.exception()
+        if isinstance(error, RayActorError):
+            self._lose(slot, life, str(error))
+        elif call := life.open.pop(number, None):  # Else it was sent to another sampler.
+            slot.deaths, life.seen = 0, time.monotonic()
+            found = None if error else done.result()
+            resolve(call, found, found if isinstance(found, GnomonError) else error)
+
+    def _lose(self, slot: Slot, life: Life, why: str) -> None:
+        """A process is no more. Its calls are sent again before any other."""
+        if slot.life is not life:
+            return
+        slot.life, slot.deaths, slot.why = None, slot.deaths + 1, why
+        slot.after = time.monotonic() + (PAUSE * 2.0 ** (slot.deaths - 2) if slot.deaths > 1 else 0.0)
+        with suppress(Exception):
+            ray.kill(life.actor)
+        self._losses.append(Loss(sampler=slot.number, why=why, episodes=len(life.open)))
+        for call in reversed(life.open.values()):
+            call.deaths += 1
+            if call.deaths > self.launch.restarts:
+                resolve(call, error=dead(f"{call.deaths} samplers died with the same call ({call.verb})", why))
+            else:
+                self._waiting.appendleft(call)
+        life.open.clear()
+
+    def _watching(self) -> None:
+        """Start, watch and replace processes, and send calls, until the run ends."""
+        checked = -math.inf
+        while not self._ended.is_set():
+            try:
+                with suppress(Empty):
+                    self._events.get(timeout=TICK)()
+                    while True:
+                        self._events.get_nowait()()
+                if self._error is None and time.monotonic() > checked + TICK:
+                    for slot in self._slots:
+                        self._check(slot)
+                    self._require_any()
+                    checked = time.monotonic()
+                self._serve()
+            except Exception as error:  # Whoever waits for a sampler has to know.
+                self._error = error
+                for life in [slot.life for slot in self._slots if slot.life]:
+                    self._waiting.extend(life.open.values())
+                    life.open.clear()
+                self._begun.set()
+
+    def _check(self, slot: Slot) -> None:
+        life = slot.life
+        if life is None:
+            if slot.deaths <= self.launch.restarts and time.monotonic() >= slot.after and placed(slot.group):
+                self._start(slot)
+            return
+        now = time.monotonic()
+        waits = life.ping if life.ready else life.begun
+        if waits is None:
+            if now - life.seen > PING:
+                life.ping = life.actor.alive.remote()
+        elif ray.wait([waits], timeout=0)[0]:
+            try:
+                error = ray.get(waits)
+            except RayActorError as lost:
+                return self._lose(slot, life, str(lost))
+            if isinstance(error, GnomonError):
+                raise error
+            life.seen, life.ping, life.ready = now, None, True
+            self._begun.set()
+        elif now - life.seen > (limit := self.launch.seconds if life.ready else max(START, self.launch.seconds)):
+            self._lose(slot, life, f"no answer for {limit:g} s")
+
+    def _start(self, slot: Slot) -> None:
+        strategy = PlacementGroupSchedulingStrategy(slot.group, placement_group_bundle_index=0)
+        options = {"num_cpus": self._bundle.get("CPU", 0), "num_gpus": self._bundle.get("GPU", 0)}
+        others = {name: amount for name, amount in self._bundle.items() if name not in ("CPU", "GPU")}
+        kind = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=4 + self.launch.episodes)(Sampler)
+        actor = kind.options(**options, resources=others, scheduling_strategy=strategy).remote(self._parts)
+        slot.life = Life(actor, actor.start.remote(), time.monotonic())
+
+    def _require_any(self) -> None:
+        """Raises: ResourceError E511 if no sampler had room for too long; E512 if all have died too often."""
+        now = time.monotonic()
+        if any(slot.life for slot in self._slots):
+            self._seen = now
+        elif all(slot.deaths > self.launch.restarts for slot in self._slots):
+            last = self._slots[-1]
+            raise dead(f"no sampler stays alive (deaths in a row: {last.deaths})", last.why)
+        elif now - self._seen > self.launch.seconds:
+            own = ("node:", "memory", "object_store")  # Ray counts these by itself.
+            have = {name: value for name, value in ray.cluster_resources().items() if not name.startswith(own)}
+            shown = ", ".join(f"{name} {amount:g}" for name, amount in sorted(have.items())) or "nothing"
+            raise ResourceError(
+                "E511",
+                "the Ray cluster has no room for a sampler",
+                where=", ".join(f"{name} {amount:g}" for name, amount in self._bundle.items()),
+                why=f"no node had this free for {self.launch.seconds:g} s; all nodes together have {shown}",
+                fix="lower launch.cpus, launch.gpus or launch.resources, or add a node: ray start --address=HOST:PORT",
+            )
+
+
+def placed(group: PlacementGroup) -> bool:
+    """Whether the cluster holds what a group reserves."""
+    return bool(placement_group_table(group).get("state") == "CREATED")
+
+
+def resolve(call: Call, found: Any = None, error: BaseException | None = None) -> None:
+    if call.answer.set_running_or_notify_cancel():
+        call.answer.set_exception(error) if error else call.answer.set_result(found)
+
+
+def dead(what: str, why: str) -> ResourceError:
+    lines = [line for line in why.strip().splitlines() if line.strip()]
+    return ResourceError(
+        "E512",
+        what,
+        where="launch",
+        why="\n   ".join(lines[:8]),
+        fix="read the log of the sampler's node (ray logs); for lack of memory, lower launch.episodes or "
+        "launch.samplers; then gnomon resume RUN",
+    )

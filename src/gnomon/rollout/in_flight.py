@@ -1,0 +1,73 @@
+"""Batches whose completions go on with new weights while they are sampled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from gnomon.engines.threaded import Threaded
+from gnomon.models.weights import WeightsRef
+from gnomon.rollout.actor import Actor
+from gnomon.rollout.batches import Order, staleness
+from gnomon.stats import Stats, merge
+from gnomon.types import Group
+
+__all__ = ["InFlight"]
+
+
+class InFlight:
+    """Batches are sampled ahead by one engine, which loads the newest weights whenever a step begins.
+
+    Batch k begins when step k − lag begins, and is trained in step k as a whole. So no weights of its tokens are older
+    than those of step k − lag, and none of its rollouts is left out because it took long. Which token is the first with
+    new weights depends on the clock.
+
+    Args:
+        actors: lag + 1, all with this engine, because every unfinished batch has its own.
+        steps: number of batches of the run.
+    """
+
+    exact = False
+    """A token may be older than the weights that it is trained with."""
+
+    def __init__(self, engine: Threaded, actors: Sequence[Actor], steps: int) -> None:
+        self.engine, self.actors, self.lag, self.steps = engine, tuple(actors), len(actors) - 1, steps
+        self._open: dict[int, Future[list[Group]]] = {}
+        """Unfinished batches, by step."""
+        self._stats: Stats = {}
+
+    async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
+        self.engine.load(weights)
+        for k in range(step, min(step + self.lag + 1, self.steps)):
+            if k not in self._open:
+                self._open[k] = self._begin(k, weights, order)
+        groups = await asyncio.wrap_future(self._open[step])
+        del self._open[step]
+        self._stats = staleness(groups, weights.version)
+        return groups
+
+    def _begin(self, step: int, weights: WeightsRef, order: Order) -> Future[list[Group]]:
+        actor, (tasks, key) = self.actors[step % len(self.actors)], order(step)
+
+        async def sampled() -> list[Group]:
+            await actor.sync(weights, step)
+            return await actor.collect(tasks, key)
+
+        return self.engine.thread.submit(sampled())
+
+    def counts(self) -> Stats:
+        return merge(self._stats, self.engine.counts())
+
+    def save_state(self, folder: Path) -> None:
+        """Nothing: a resumed run samples unfinished batches anew, with the weights of the checkpoint."""
+
+    def load_state(self, folder: Path) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Cancel what is still being sampled."""
+        for future in self._open.values():
+            future.cancel()
+        self._open.clear()

@@ -1,0 +1,7 @@
+"""Runs in virtual time: the scheduler of a real run, with engines, environments and a learner that only wait."""
+
+from gnomon.simulation.clock import VirtualLoop
+from gnomon.simulation.cluster import Cluster, Engine, Speed
+from gnomon.simulation.simulate import Load, Outcome, simulate
+
+__all__ = ["Cluster", "Engine", "Load", "Outcome", "Speed", "VirtualLoop", "simulate"]

@@ -1,0 +1,156 @@
+"""Samplers in a Ray cluster: the same bytes as in one process, whatever dies.
+
+`benchmarks/ray_kills.py` has more: it kills any process at random moments, the run's own too, and tries two nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gnomon
+from gnomon.config import Source, resolve
+from gnomon.envs.char_count import CharCount
+from gnomon.errors import ConfigErrors, ResourceError
+from gnomon.launch.cluster import fleet
+from gnomon.launch.cluster.own import OwnCluster
+from gnomon.store import StepRecord
+
+SMALL = {"steps": 3, "prompts": 4, "group": 4, "eval": {"tasks": 4, "every": 2}, "save": {"every": 1}, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[OwnCluster]:
+    """One cluster for all tests of this file, with which this process is connected."""
+    import ray
+
+    own = OwnCluster(4)
+    fleet.refresh_token()
+    ray.init(address=own.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
+    yield own
+    ray.shutdown()
+    own.close()
+    assert not samplers()
+
+
+def samplers() -> list[int]:
+    """The processes of samplers in a cluster that this process started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            ours = os.environ["RAY_AUTH_TOKEN"].encode() in (path / "environ").read_bytes()
+            if ours and (path / "cmdline").read_bytes().startswith(b"ray::Sampler"):
+                found.append(int(path.name))
+    return sorted(found)
+
+
+class Killer:
+    """An observer that kills a sampler after the first step."""
+
+    def __init__(self) -> None:
+        self.killed = 0
+
+    def start(self, manifest: object) -> None: ...
+
+    def step(self, record: StepRecord) -> None:
+        if record.step == 0:
+            self.killed = samplers()[0]
+            os.kill(self.killed, signal.SIGKILL)
+
+    def evaluation(self, record: object) -> None: ...
+
+    def finish(self, status: object) -> None: ...
+
+
+def trained(folder: Path, env: Any, **settings: Any) -> str:
+    with gnomon.train(env, run=folder, **{**SMALL, **settings}) as run:
+        return run.fingerprint
+
+
+def ray_of(samplers: int, **more: Any) -> dict[str, Any]:
+    return {"type": "ray", "samplers": samplers, "episodes": 4, **more}
+
+
+@pytest.mark.needs("ray")
+def test_a_killed_sampler_changes_no_byte(tmp_path, cluster):
+    """Several turns, and batches that are sampled ahead. The dead sampler is noted, and none is left."""
+    more = {"rollout": {"lag": 1, "turns": 2}}
+    local, killer = trained(tmp_path / "local", "calculator", **more), Killer()
+    folder = tmp_path / "ray"
+    assert trained(folder, "calculator", **more, launch=ray_of(2), observers=[killer]) == local
+    with gnomon.store.RunReader(folder) as run:
+        (loss,) = run.events("sampler_died")
+    assert killer.killed and loss["episodes"] <= 4
+    assert not samplers()
+
+
+@pytest.mark.needs("ray")
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("env", "more", "number"),
+    [
+        ("kuhn_poker", {"policy": {"lora": {"rank": 2}}}, 4),
+        ("char_count", {"objective": "fcp", "rollout": {"offline": 0.3}}, 1),
+    ],
+)
+def test_any_number_of_samplers_gives_the_bytes_of_one_process(tmp_path, cluster, env, more, number):
+    """Players × adapter; prefaces and weights that are loaded again."""
+    local = trained(tmp_path / "local", env, **more)
+    assert trained(tmp_path / "ray", env, **more, launch=ray_of(number)) == local
+
+
+@pytest.mark.needs("ray")
+def test_no_room_is_an_error(tmp_path, cluster):
+    with pytest.raises(ResourceError, match=r"(?s)E511.*nowhere 1.*all nodes together have CPU 4"):
+        trained(tmp_path / "r", "char_count", launch=ray_of(1, resources={"nowhere": 1.0}, seconds=0.5))
+
+
+@dataclass(frozen=True)
+class Deadly(CharCount):
+    """Ends a sampler that receives it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return received, ()
+
+
+def received() -> Deadly:
+    if "ray" in sys.modules:
+        os._exit(1)
+    return Deadly()
+
+
+@pytest.mark.needs("ray")
+def test_a_sampler_that_always_dies_is_an_error(tmp_path, cluster):
+    with pytest.raises(ResourceError, match=r"(?s)E512.*no sampler stays alive"):
+        trained(tmp_path / "r", Deadly(), launch=ray_of(1, restarts=0))
+
+
+@pytest.mark.needs("ray")
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "nonsense"])
+def test_an_address_without_a_cluster_is_an_error(monkeypatch, address):
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    config, _ = resolve([Source({"env": "char_count", "launch": {"type": "ray", "address": address}}, {})])
+    with pytest.raises(ResourceError, match=f"E510.*{address} cannot be reached"), ExitStack() as undo:
+        fleet.connect(config, undo)
+
+
+def test_without_ray_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(fleet, "find_spec", lambda _: None)
+    with pytest.raises(ResourceError, match=r"(?s)E505.*pip install 'gnomon\[ray\]'"):
+        fleet.require_ray()
+
+
+@pytest.mark.parametrize("more", [{"engine": {"type": "vllm", "python": "p"}}, {"players": {"opponent": "past"}}])
+def test_what_samplers_cannot_do_is_refused(more):
+    with pytest.raises(ConfigErrors, match="E049"):
+        resolve([Source({"env": "kuhn_poker", "launch": "ray", **more}, {})])
