@@ -62,8 +62,8 @@ SPLITS = (10**6, 16, 1)
 """Tokens of a micro-batch: the whole step, a few sequences, one sequence."""
 TOLERANCE = 1e-9
 """Of the largest part of a gradient. Sums in another order differ by some 1e-14."""
-ZERO = 1e-14
-"""Parts of a gradient that cancel leave at most this: some hundred float64 roundings of sums of about 0.5."""
+ZERO = 1e-11
+"""A gradient smaller than this is the rest of larger parts that cancel, two equal replies with opposite credit."""
 PAST = 0.25
 
 
@@ -362,7 +362,8 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         critic=critic() if Need.VALUES in row.asks else None,
     )
     credits = Crediting(row, shared=case.shared)
-    credits.state = CreditState(means={0: PAST, 1: PAST})
+    known_values = {(group.index, player): PAST for group in found for player in (0, 1)}
+    credits.state = CreditState(means={0: PAST, 1: PAST}, values=known_values)
     batch = pack(found, sampling=SAMPLING, exact=False)
     step = Step(
         groups=found,
@@ -384,7 +385,7 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         known["values"] = (read(CRITIC).states(step.spoken) @ slope()).detach()
     anchor = read(REFERENCE).logp(step.spoken, SAMPLING.temperature).detach()
     whole = read(POLICY).distributions(step.spoken, SAMPLING.temperature).detach()
-    known["entropy"] = -(whole.exp() * whole).sum(-1)
+    known["entropy"], known["collision"] = -(whole.exp() * whole).sum(-1), (2 * whole).exp().sum(-1)
     credit = row.credits(step.rollouts(logp=now, reference_logp=anchor, **known))
     assert torch.allclose(ready.advantage, credit, rtol=1e-12, atol=1e-12), "credit is not that of the whole step"
     began = now if updates > 1 or Need.LOGP in row.asks else None
@@ -412,7 +413,7 @@ def gradient(parameters: dict[str, Tensor]) -> Tensor:
 
 
 def apart(found: Tensor, wanted: Tensor) -> float:
-    """Relative to the largest part; where that is the rounding of zero, nothing may move."""
+    """Relative to the largest part; absolute where that is what cancelling parts leave."""
     size = float(wanted.abs().max())
     apart = float((found - wanted).abs().max())
     return apart / size if size > ZERO else apart

@@ -123,9 +123,18 @@ class Step:
                 [[r.stop not in (Stop.TRUNCATED, Stop.CONTEXT) for r in rollouts] for rollouts in merged]
             ),
             demonstrated=torch.tensor([bool(x) and all(map(math.isnan, x)) for x in reported]).reshape(rewards.shape),
+            observation=torch.tensor(self.observations(), dtype=torch.int64),
             segment=torch.tensor([part for texts in self.texts for part in segments(texts)], dtype=torch.int64),
             **known,
         )
+
+    def observations(self) -> list[int]:
+        """Of every token, which of the different messages before a turn its turn replies to."""
+        turns = [turn for group in self.groups for rollout in group.rollouts for turn in rollout.turns]
+        known = sorted({tuple(message.content for message in turn.messages) for turn in turns})
+        return [
+            known.index(tuple(m.content for m in turn.messages)) for turn in turns for _ in turn.completion.token_ids
+        ]
 
     @staticmethod
     def parts(rollout: Rollout, name: str) -> list[float]:

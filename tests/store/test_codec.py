@@ -59,12 +59,14 @@ TASK = st.builds(
 def completions(draw) -> Completion:
     ids = draw(IDS)
     logprobs = draw(st.lists(LOGP, min_size=len(ids), max_size=len(ids)).map(tuple))
+    places = sorted(draw(st.sets(st.integers(1, max(1, len(ids) - 1)), max_size=min(2, max(0, len(ids) - 1)))))
     return Completion(
         token_ids=ids,
         logprobs=logprobs,
         text=draw(TEXT),
         finish=draw(st.sampled_from(Finish)),
         version=draw(st.integers(0, 9)),
+        changes=tuple((place, 10 + draw(st.integers(0, 9))) for place in places),
         entropies=known_of(draw(st.lists(ENTROPY, min_size=len(ids), max_size=len(ids)))),
     )
 

@@ -123,6 +123,12 @@ def test_diff_of_configs_looks_past_the_first_record(make):
     assert found.metrics["reward"] == (1 / 7, 2 / 7)
 
 
+def test_diff_says_that_runs_of_two_recipes_have_equal_records(make):
+    found = diff(make("a"), make("b", optim={"lr": 0.2}))
+    assert found.config and found.parted is None and not found.metrics
+    assert str(found).splitlines()[-1] == "records  equal: the runs differ in their settings alone"
+
+
 def test_diff_says_when_a_run_ends_first(make, tmp_path):
     folder = make("a")
     with RunReader(folder) as reader:

@@ -118,3 +118,10 @@ def test_the_command_line_gives_the_verdict_as_json(tmp_path: Path):
     assert done.returncode == 1 and facts["gate"] in ("FAIL", "INCONCLUSIVE") and facts["tasks"] == 8
     with RunReader(facts["run"]) as reader:
         assert reader.status == "finished"
+
+
+def test_a_run_too_short_to_be_judged_is_refused_before_it_starts(tmp_path):
+    short, _ = resolve([overrides([*WORDS, "steps=9"])])
+    with pytest.raises(ConfigError, match="E076"):
+        sanity(tmp_path / "r", short, Silent(), candidates=8, keep=8)
+    assert not (tmp_path / "r").exists()
