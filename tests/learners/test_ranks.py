@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -257,6 +257,14 @@ def alive(pids: set[int]) -> set[int]:
     return found
 
 
+def wait_until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Return as soon as `holds()`. Raises: AssertionError after `seconds`."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 @pytest.mark.long
 def test_a_killed_rank_ends_all_and_says_so():
     before = processes()
@@ -270,8 +278,12 @@ def test_a_killed_rank_ends_all_and_says_so():
 
 
 @pytest.mark.long
-def test_nothing_is_left_of_a_run_that_was_killed(tmp_path):
-    """Neither a process nor a file of the learner, some seconds after SIGKILL."""
+@pytest.mark.parametrize("first", ["run", "rank"])
+def test_nothing_is_left_of_a_run_that_was_killed(tmp_path, first):
+    """Neither a process nor a file of the learner, some seconds after SIGKILL.
+
+    With `first="rank"` the run is killed before it has read which of its ranks ended.
+    """
     words = [sys.executable, "-m", "gnomon", *RUN, "ranks=2", f"run={tmp_path / 'run'}"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
         while not (tmp_path / "run" / "checkpoints" / "000002").is_dir():
@@ -281,12 +293,12 @@ def test_nothing_is_left_of_a_run_that_was_killed(tmp_path):
         launcher = Path(f"/proc/{min(ours)}/cmdline").read_text().split("\0")
         (folder,) = [Path(word) for word in launcher if "gnomon-ranks-" in word]
         assert len(ours) == 3 and folder.is_dir()
+        if first == "rank":
+            run.send_signal(signal.SIGSTOP)
+            os.kill(max(ours), signal.SIGKILL)
+            wait_until(lambda: alive(ours) == {min(ours)})
         run.kill()
-    for _ in range(100):
-        if not alive(ours) and not folder.exists():
-            return
-        time.sleep(0.1)
-    raise AssertionError(alive(ours), folder)
+    wait_until(lambda: not alive(ours) and not folder.exists())
 
 
 def test_ranks_are_refused_where_they_cannot_be(tmp_path):

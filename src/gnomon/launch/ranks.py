@@ -159,7 +159,8 @@ def launch() -> None:
                 os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
     if first is not None:
-        os.read(control, 1)  # The log is read until the channel closes.
+        with suppress(ConnectionError):  # A process that trains and was killed may have left the message unread.
+            os.read(control, 1)  # The log is read until the channel closes.
     shutil.rmtree(folder, ignore_errors=True)
 
 
