@@ -35,7 +35,7 @@ class Tiny(Server):
 
         if not message["in_flight"] and self.own._decoder is not None:
             raise RuntimeError("a request is still running")
-        self.own.policy.update(load_file(message["file"]))
+        self.own.policy.update(load_file(message["path"]))
         self.own.version = message["version"]
         if self.own._decoder is not None:
             self.own._decoder.renew(self.own.version)

@@ -25,6 +25,7 @@ from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.launch.sampled import sampled
 from gnomon.learners.local import LocalLearner
+from gnomon.models.adapter import Adapter
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
@@ -53,8 +54,9 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 def make() -> Iterator[Make]:
     engines: list[VLLM] = []
 
-    def made(folder: Path, worker: Path = WORKER) -> VLLM:
-        engines.append(VLLM(folder, (PYTHON, str(worker)), arguments=SMALL, bound=1e-3, patience=600.0))
+    def made(folder: Path, worker: Path = WORKER, adapter: Adapter | None = None) -> VLLM:
+        command = (PYTHON, str(worker))
+        engines.append(VLLM(folder, command, arguments=SMALL, bound=1e-3, adapter=adapter, patience=600.0))
         return engines[-1]
 
     yield made
@@ -87,6 +89,40 @@ def test_it_samples_from_the_weights_of_each_version_and_ends_as_we_do(make, fol
             assert completion.version == version
             assert completion.finish is not Finish.STOP or ("1" in completion.text and "1" not in completion.text[:-1])
         moved(learner)
+
+
+def adapted(folder: Path, rank: int) -> tuple[LocalLearner, Adapter]:
+    """A learner of an adapter that adds something from the start."""
+    adapter = Adapter(rank=rank, key=Key(5), blank=False)
+    return LocalLearner(Policy.load(folder, adapter=adapter)), adapter
+
+
+@pytest.mark.parametrize("rank", [1, 3, 32])
+@pytest.mark.parametrize("kind", ["tiny", "tied"])
+def test_it_samples_with_the_adapter_of_each_version(make, folders, kind, rank):
+    """Also after a worker was killed, which starts from the model without the adapter."""
+    learner, adapter = adapted(folders[kind], rank)
+    engine = make(folders[kind], adapter=adapter)
+    prompts = [learner.policy.tokenizer.encode("Compute 12 + 30.\n")]
+    for version in range(3):
+        engine.load(learner.publish())
+        if version == 2:
+            os.killpg(engine.pid, signal.SIGKILL)
+        stats = sampled(engine, learner, prompts * 16, Sampling(max_tokens=64, temperature=0.8), Key(version))
+        assert stats["logp_mismatch"].value < 1e-3
+        moved(learner, 0.5)
+    assert len(list(engine.place.glob("weights-*"))) == 1
+
+
+@pytest.mark.parametrize(("what", "told"), [("adapter", "differ from the learner's"), ("cache", "decodes with other")])
+def test_an_old_adapter_or_its_cache_is_found(make, folders, monkeypatch, what, told):
+    monkeypatch.setenv("GNOMON_TEST_STALE", what)
+    learner, adapter = adapted(folders["tied"], 4)
+    engine = make(folders["tied"], Path(__file__).with_name("stale_worker.py"), adapter)
+    engine.load(learner.publish())
+    moved(learner, 0.25)
+    with pytest.raises(NumericsError, match=rf"E201.*{told}"):
+        engine.load(learner.publish())
 
 
 def test_a_layer_that_was_left_old_is_found(make, folders):
@@ -209,7 +245,8 @@ def test_weights_change_while_it_samples(make, folders):
         assert float(gap.max()) < 1e-3
 
 
-def test_a_run_learns_while_its_weights_change(tmp_path):
+@pytest.mark.parametrize("rank", [0, 8])
+def test_a_run_learns_while_its_weights_change(tmp_path, rank):
     run = gnomon.train(
         "char_count",
         run=tmp_path / "run",
@@ -219,6 +256,8 @@ def test_a_run_learns_while_its_weights_change(tmp_path):
         rollout={"prompts": 16, "group": 8, "max_tokens": 48, "context": 256, "lag": 1, "in_flight": True},
         eval={"tasks": 64, "every": 100},
         objective="tis",
+        policy={"lora": {"rank": rank}},
+        lr=3e-3 if rank else 1e-3,
     )
     with run:
         metrics = [step["metrics"] for step in run.metrics()]

@@ -58,7 +58,7 @@ class Unigram(Server):
         return {"device": "none"}, {}
 
     async def load(self, message, arrays):
-        found, kind = read(message["file"]), self.plan()[0]
+        found, kind = read(message["path"]), self.plan()[0]
         if kind in ("stale", "half", "cache") and self.scored:
             PLAN.unlink()
             kept = len(found) // 2 if kind == "half" else 0

@@ -13,6 +13,9 @@ from gnomon.objectives.options import OBJECT, in_family
 
 __all__ = ["contradictions"]
 
+LARGEST_RANK = 512
+"""Of an adapter in vLLM."""
+
 
 def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """What each setting allows by itself but not together with another.
@@ -42,13 +45,13 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="vLLM has an environment of its own, which this interpreter belongs to",
             fix="engine.python=PATH/bin/python of the environment with vLLM (docs/engines.md)",
         )
-    if kind == "vllm" and config.policy.lora.rank:
+    if kind == "vllm" and config.policy.lora.rank > LARGEST_RANK:
         yield ConfigError(
             "E045",
-            "engine.type=vllm cannot sample with an adapter",
+            f"engine.type=vllm cannot sample with an adapter of rank {config.policy.lora.rank}",
             where=origins.get("policy.lora.rank", "policy.lora.rank"),
-            why="this engine loads every parameter of the model",
-            fix="engine=embedded, or policy.lora.rank=0",
+            why=f"vLLM holds adapters of rank {LARGEST_RANK} at most",
+            fix=f"policy.lora.rank={LARGEST_RANK}, or engine=embedded",
         )
     if kind == "vllm" and config.rollout.entropy:
         yield ConfigError(

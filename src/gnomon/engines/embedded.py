@@ -11,10 +11,10 @@ from torch import Tensor
 
 from gnomon.engines.base import Tier
 from gnomon.engines.decoder import Decoder
-from gnomon.errors import ModelError, NumericsError
+from gnomon.errors import NumericsError
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
-from gnomon.models.weights import WeightsRef
+from gnomon.models.weights import WeightsRef, require_loadable
 from gnomon.types import Completion, Request, Sampling
 
 __all__ = ["Embedded"]
@@ -98,7 +98,8 @@ class Embedded:
         waiting = [*self._answers.values(), *(answer for _, answer in self._waiting)]
         if not self.in_flight and not all(answer.done() for answer in waiting):
             raise RuntimeError("the engine is decoding; weights are loaded between two batches")
-        require_loadable(weights, self.policy)
+        adapter = self.policy.adapter
+        require_loadable(weights, self.policy.base, adapter.adapter.rank if adapter else 0)
         self.policy.update(weights.read())
         if self.rounding:
             self.policy.round(self.rounding)
@@ -153,22 +154,6 @@ def decoded(decoder: Decoder, requests: Sequence[Request]) -> list[Completion]:
             decoder.admit(waiting.popleft())
         found.update(decoder.step())
     return [found[number] for number in sorted(found)]
-
-
-def require_loadable(weights: WeightsRef, policy: Policy) -> None:
-    """Raises: ModelError E323 for weights of another kind than the policy's, or that began from another model."""
-    same = weights.base == policy.base or not (weights.base and policy.base)
-    if weights.kind is policy.kind and same:
-        return
-    problem = "began from another model" if weights.kind is policy.kind else f"are of the kind {weights.kind.value}"
-    holds = f"an adapter of rank {policy.adapter.adapter.rank}" if policy.adapter else "every parameter"
-    raise ModelError(
-        "E323",
-        f"the engine cannot load these weights: they {problem}",
-        where=f"version {weights.version}",
-        why=f"this engine loads {holds} of the model that its own folder has",
-        fix="give sampler and learner the same model folder and the same policy.lora",
-    )
 
 
 def reported(completions: Sequence[Completion]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ from gnomon.errors import ModelError, ResourceError
 from gnomon.keys import Key
 from gnomon.models.precision import at_least
 
-__all__ = ["ALL_LINEAR", "CONFIG", "WEIGHTS", "Adapter", "Injected"]
+__all__ = ["ALL_LINEAR", "CONFIG", "WEIGHTS", "Adapter", "Injected", "layers_of", "write_config"]
 
 ALL_LINEAR = "all-linear"
 """Every linear layer except the vocabulary projection. Experts whose weights are one parameter are no linear layers."""
@@ -30,6 +30,8 @@ COLUMNS = 2
 """Fewest columns of a product; one column takes a kernel whose bits depend on the number of rows."""
 NAME = "default"
 """PEFT's name of the only adapter of a model."""
+PREFIX = "base_model.model."
+"""What stands before the name of a layer in an adapter folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ class Injected:
     def state(self) -> dict[str, Tensor]:
         """The adapter's parameters under the names that they have in an adapter folder, not copied."""
         return {
-            f"base_model.model.{name}.lora_{part}.weight": factors[NAME].weight
+            f"{PREFIX}{name}.lora_{part}.weight": factors[NAME].weight
             for name, layer in self.layers.items()
             for part, factors in (("A", layer.lora_A), ("B", layer.lora_B))
         }
@@ -142,19 +144,31 @@ class Injected:
 
     def write_config(self, folder: Path, base: str | None) -> None:
         """Write `adapter_config.json`. Args: base: the model that the adapter belongs to, by name or folder."""
-        values = {
-            "base_model_name_or_path": base,
-            "bias": "none",
-            "fan_in_fan_out": self.transposed,
-            "inference_mode": True,
-            "lora_alpha": self.adapter.alpha,
-            "lora_dropout": 0.0,
-            "peft_type": "LORA",
-            "r": self.adapter.rank,
-            "target_modules": last_parts(list(self.layers)),
-            "task_type": "CAUSAL_LM",
-        }
-        (folder / CONFIG).write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+        write_config(folder, self.adapter, list(self.layers), base=base, transposed=self.transposed)
+
+
+def write_config(
+    folder: Path, adapter: Adapter, layers: Sequence[str], *, base: str | None, transposed: bool = False
+) -> None:
+    """Write `adapter_config.json` of PEFT. Args: layers: full names of the layers that have an adapter."""
+    values = {
+        "base_model_name_or_path": base,
+        "bias": "none",
+        "fan_in_fan_out": transposed,
+        "inference_mode": True,
+        "lora_alpha": adapter.alpha,
+        "lora_dropout": 0.0,
+        "peft_type": "LORA",
+        "r": adapter.rank,
+        "target_modules": last_parts(layers),
+        "task_type": "CAUSAL_LM",
+    }
+    (folder / CONFIG).write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+
+
+def layers_of(names: Iterable[str]) -> list[str]:
+    """Full names of the layers whose factors have these names in an adapter folder."""
+    return sorted({name.removeprefix(PREFIX).partition(".lora_")[0] for name in names})
 
 
 class Down(torch.nn.Module):

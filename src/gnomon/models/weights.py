@@ -11,7 +11,9 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-__all__ = ["Kind", "WeightsRef"]
+from gnomon.errors import ModelError
+
+__all__ = ["Kind", "WeightsRef", "require_loadable"]
 
 
 class Kind(StrEnum):
@@ -57,3 +59,23 @@ class WeightsRef:
         save_file({name: value.detach().contiguous() for name, value in self.read().items()}, fresh)
         os.replace(fresh, path)
         return replace(self, tensors=path)
+
+
+def require_loadable(weights: WeightsRef, base: str, rank: int) -> None:
+    """Args: base: hash of the model that a holder has; rank: of its adapter, 0 for every parameter.
+
+    Raises: ModelError E323 for weights of another kind, or that began from another model.
+    """
+    same = weights.base == base or not (weights.base and base)
+    holds = f"an adapter of rank {rank}" if rank else "every parameter"
+    fits = (weights.kind is Kind.ADAPTER) == bool(rank)
+    if fits and same:
+        return
+    raise ModelError(
+        "E323",
+        "the engine cannot load these weights: they "
+        + ("began from another model" if fits else f"are of the kind {weights.kind.value}"),
+        where=f"version {weights.version}",
+        why=f"this engine loads {holds} of the model that its own folder has",
+        fix="give sampler and learner the same model folder and the same policy.lora",
+    )

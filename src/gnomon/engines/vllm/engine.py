@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import threading
 import weakref
@@ -11,20 +10,22 @@ from array import array
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from shutil import copyfile, rmtree
+from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 
 from gnomon.engines.base import Tier
 from gnomon.engines.endings import Endings
 from gnomon.engines.vllm.environment import require_fit, worker_environment
+from gnomon.engines.vllm.files import adapter_folder, linked, remove, weights_file
 from gnomon.engines.vllm.frames import Arrays
 from gnomon.engines.vllm.probe import require_equal
 from gnomon.engines.vllm.process import Gone, Refused, WorkerProcess
-from gnomon.errors import ModelError, ResourceError
+from gnomon.errors import ResourceError
+from gnomon.models.adapter import Adapter
 from gnomon.models.folder import base_hash
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.models.weights import Kind, WeightsRef
+from gnomon.models.weights import WeightsRef, require_loadable
 from gnomon.stats import Stats, Sum
 from gnomon.types import Completion, Finish, Request
 
@@ -33,6 +34,8 @@ __all__ = ["VLLM", "WORKER"]
 WORKER = Path(__file__).with_name("worker.py")
 DECODED = 16
 """Tokens that are sampled after every load, to compare decoding with scoring."""
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks of adapters for which vLLM can make room."""
 CACHED = 192
 """Tokens of the prompt before them: more than a block of any prefix cache, so that an old one would be read."""
 
@@ -40,13 +43,14 @@ CACHED = 192
 class VLLM:
     """Samples through a worker, which is started when it is first needed.
 
-    The weights of every version go to a file of their own, and a probe follows. A request is answered from the weights
-    alone, but its log-probabilities depend on the batch by rounding, so the tier is `measured`.
+    The weights of every version go to a file or a folder of their own, and a probe follows. A request is answered from
+    the weights alone, but its log-probabilities depend on the batch by rounding, so the tier is `measured`.
 
     Args:
         folder: the model that training began from.
         command: program and arguments that start a worker.
         arguments: of vLLM's `AsyncEngineArgs`, beside the model.
+        adapter: is loaded in the place of the model's parameters, which stay as they are.
         bound: largest difference of a probe's log-probability, in nats.
         patience: seconds without any answer after which a worker that has work counts as hung.
         restarts: most replacements in a row, without a completion between them.
@@ -59,6 +63,7 @@ class VLLM:
         *,
         arguments: Mapping[str, Any],
         bound: float,
+        adapter: Adapter | None = None,
         patience: float = 600.0,
         restarts: int = 3,
         threads: int = 1,
@@ -66,16 +71,17 @@ class VLLM:
         self.tier, self.version, self.folder, self.bound = Tier.MEASURED, 0, folder, bound
         self.in_flight = False
         """Whether weights may be loaded while requests run. They go on with the keys and values that they have."""
+        self.adapter = adapter
         self.command, self.patience, self.restarts, self.threads = tuple(command), patience, restarts, threads
         self.tokenizer = Tokenizer(folder)
         self._endings, self._base = Endings(self.tokenizer), base_hash(folder)
         self.place = Path(mkdtemp(prefix="gnomon-engine-"))
-        self._arguments = {**arguments, "model": str(linked(folder, self.place / "model"))}
+        self._arguments = {**lora(adapter), **arguments, "model": str(linked(folder, self.place / "model"))}
         self.versions: Mapping[str, str] = {}
         """Of the worker's Python, vLLM and torch, and its device."""
         self._worker: WorkerProcess | None = None
         self._weights: tuple[Path, int] | None = None
-        """The file that a worker loads, and the version in it."""
+        """What a worker loads, a file or the folder of an adapter, and the version in it."""
         self._replacing: Future[None] | None = None
         self._changing, self._closed = threading.RLock(), False
         self._waiting = self._failures = self._files = self._replaced = self._resampled = 0
@@ -145,10 +151,10 @@ class VLLM:
         )
 
     def load(self, weights: WeightsRef) -> None:
-        self._require_loadable(weights)
+        require_loadable(weights, self._base, self.adapter.rank if self.adapter else 0)
         if self._waiting and not self.in_flight:
             raise RuntimeError("the engine is sampling; weights are loaded between two batches")
-        old, self._weights = self._weights, (self._file(weights), weights.version)
+        old, self._weights = self._weights, (self._stored(weights), weights.version)
         with self._changing:
             try:
                 if self._worker is None:
@@ -157,34 +163,17 @@ class VLLM:
             except Gone:
                 self._replace(self._worker)
             if old is not None:
-                old[0].unlink()
+                remove(old[0])
             self._prove(weights)
         self.version = weights.version
 
-    def _require_loadable(self, weights: WeightsRef) -> None:
-        """Raises: ModelError E323 for an adapter, or for weights that began from another model."""
-        same = weights.base == self._base or not (weights.base and self._base)
-        if weights.kind is Kind.FULL and same:
-            return
-        raise ModelError(
-            "E323",
-            "vLLM cannot load these weights: they began from another model"
-            if weights.kind is Kind.FULL
-            else "vLLM cannot load an adapter here",
-            where=f"version {weights.version}",
-            why="this engine loads every parameter of the model that its own folder has",
-            fix="engine=embedded, or policy.lora.rank=0 with one model folder for sampler and learner",
-        )
-
-    def _file(self, weights: WeightsRef) -> Path:
-        """The weights in a file of our own, whose name no version before it had."""
+    def _stored(self, weights: WeightsRef) -> Path:
+        """The weights in a file or folder of our own. No version before it had its name."""
         self._files += 1
-        path = self.place / f"weights-{self._files:06d}.safetensors"
-        if isinstance(weights.tensors, Path):
-            copyfile(weights.tensors, path)
-        else:
-            weights.written(path)
-        return path
+        name = f"weights-{self._files:06d}"
+        if self.adapter:
+            return adapter_folder(weights, self.place / name, self.adapter, self.folder)
+        return weights_file(weights, self.place / f"{name}.safetensors")
 
     def _prove(self, weights: WeightsRef) -> None:
         """Compare the worker with the learner, and its decoding with its scoring. Raises: NumericsError E201."""
@@ -284,8 +273,8 @@ class VLLM:
     def _send_weights(self, worker: WorkerProcess) -> None:
         """Have a worker take over the present weights, if there are any."""
         if self._weights is not None:
-            file, version = self._weights
-            self._call(worker, {"do": "load", "file": str(file), "version": version, "in_flight": self.in_flight})
+            path, version = self._weights
+            self._call(worker, {"do": "load", "path": str(path), "version": version, "in_flight": self.in_flight})
 
     def _count(self, gone: WorkerProcess) -> None:
         """Count a replacement. Raises: ResourceError E541."""
@@ -344,13 +333,8 @@ def clear(place: Path, workers: Sequence[WorkerProcess]) -> None:
     rmtree(place, ignore_errors=True)
 
 
-def linked(folder: Path, place: Path) -> Path:
-    """A model folder as vLLM wants it: links to the files, and a `tokenizer_config.json` where there is none."""
-    place.mkdir()
-    for path in folder.iterdir():
-        if path.is_file():
-            (place / path.name).symlink_to(path.resolve())
-    config = place / "tokenizer_config.json"
-    if not config.exists():
-        config.write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
-    return place
+def lora(adapter: Adapter | None) -> dict[str, Any]:
+    """Arguments by which vLLM makes room for one adapter."""
+    if adapter is None:
+        return {}
+    return {"enable_lora": True, "max_loras": 1, "max_lora_rank": next(rank for rank in RANKS if rank >= adapter.rank)}

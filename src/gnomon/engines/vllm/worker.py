@@ -9,7 +9,7 @@ frames on the socket that the descriptor names. A request has a number (`id`), a
     open    arguments                                  starts the engine
     sample  prompt, sampling                           token_ids, logprobs, finish, versions of the weights by token
     score   prompt                                     logprobs of every token but the first
-    load    file, version, in_flight                   takes over the weights in a safetensors file
+    load    path, version, in_flight                   takes over a safetensors file, or the folder of an adapter
     drop    of                                         ends a request that nobody waits for
     close                                              ends the worker
 """
@@ -81,6 +81,8 @@ class Server:
         self.engine: Any = None
         self.salt: str | None = None
         """Keeps apart what the prefix cache holds of different versions, where it is not reset between them."""
+        self.adapter: Any = None
+        """The adapter that requests are sampled with; None for the weights alone."""
         self.tasks: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self) -> None:
@@ -172,7 +174,8 @@ class Server:
 
         params = SamplingParams(**wanted, output_kind=RequestOutputKind.FINAL_ONLY)
         prompt = {"prompt_token_ids": list(arrays["prompt"]), **({"cache_salt": self.salt} if self.salt else {})}
-        return [output async for output in self.engine.generate(prompt, params, str(message["id"]))][-1]
+        outputs = self.engine.generate(prompt, params, str(message["id"]), lora_request=self.adapter)
+        return [output async for output in outputs][-1]
 
     async def load(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
         """In flight, running requests keep their keys and values, and those of other versions are never shared."""
@@ -180,13 +183,24 @@ class Server:
         if message["in_flight"]:
             await self.engine.pause_generation(mode="keep", clear_cache=False)
             self.salt = version
-        await self.engine.collective_rpc("take", args=(message["file"],))
+        if os.path.isdir(message["path"]):
+            await self.adapt(message["path"])
+        else:
+            await self.engine.collective_rpc("take", args=(message["path"],))
         await self.engine.update_weight_version(version)
         if message["in_flight"]:
             await self.engine.resume_generation()
         elif not await self.engine.reset_prefix_cache():
             raise RuntimeError("the prefix cache was not reset: a request is still running")
         return {}, {}
+
+    async def adapt(self, folder: str) -> None:
+        """Put an adapter into the place of the one before, also for the requests that are running."""
+        from vllm.lora.request import LoRARequest
+
+        if not await self.engine.add_lora(LoRARequest("adapter", 1, folder, load_inplace=True)):
+            raise RuntimeError("the adapter was not loaded")
+        self.adapter = LoRARequest("adapter", 1, folder)  # With `load_inplace`, vLLM would read it in every pass.
 
 
 def whole_prompts(arguments: Message) -> Message:

@@ -16,7 +16,7 @@ from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.loops import finished
-from gnomon.launch.makers.policy import make_device, make_policy
+from gnomon.launch.makers.policy import make_adapter, make_device, make_policy
 from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
 from gnomon.learners.served import ServedLearner
@@ -89,6 +89,7 @@ def make_vllm(config: RunConfig) -> VLLM:
         folder,
         (engine.python, str(WORKER)),
         arguments=arguments,
+        adapter=make_adapter(config, blank=False),
         bound=COARSE if apart(config) else LOADED.get(getattr(torch, config.policy.dtype), COARSE),
         patience=engine.seconds,
         restarts=engine.restarts,
