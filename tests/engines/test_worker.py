@@ -280,12 +280,14 @@ def test_nothing_is_left_at_the_end(make):
     assert gone_soon(pid) and not place.exists()
 
 
-def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
+def test_a_worker_ends_with_the_process_that_started_it_and_deletes_its_files(tmp_path):
     """Killed, so that nothing of its own can run."""
-    told = tmp_path / "pid"
+    told, place = tmp_path / "pid", tmp_path / "place"
+    place.mkdir()
     if (owner := os.fork()) == 0:
         try:
-            worker = WorkerProcess((sys.executable, str(WORKER)), dict(os.environ), tmp_path / "log", 20.0)
+            command = (sys.executable, str(WORKER), str(place))
+            worker = WorkerProcess(command, dict(os.environ), place / "worker.log", 20.0)
             worker.hello.result()
             (tmp_path / "new").write_text(str(worker.pid))
             os.replace(tmp_path / "new", told)
@@ -295,10 +297,10 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
     while not told.exists():
         time.sleep(0.02)
     pid = int(told.read_text())
-    assert alive(pid)
+    assert alive(pid) and place.exists()
     os.kill(owner, signal.SIGKILL)
     os.waitpid(owner, 0)
-    assert gone_soon(pid)
+    assert gone_soon(pid) and not place.exists()
 
 
 def test_variables_of_this_environment_do_not_reach_the_other():

