@@ -1,8 +1,9 @@
 """Error of the gradient of log-probabilities against float64 autograd: python benchmarks/gradients.py
 
 A random head of a real vocabulary, in chunks as the learner computes it, beside the same formula over whole scores.
-Every figure is the norm of the difference divided by the norm of the exact gradient. bfloat16 rounds the inputs; its
-exact gradient is that of the rounded inputs, so a figure is the error of the computation alone.
+Every figure is the norm of the difference divided by the norm of the exact gradient. bfloat16 and
+float16 round the inputs; the exact gradient is that of the rounded inputs, so a figure is the error of the computation
+alone. Coefficients are about 1, so that nothing vanishes in float16; a learner scales its loss to that end.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def errors(tokens: int, vocabulary: int, size: int) -> Iterator[Line]:
     hidden, weight = torch.randn(tokens, size, generator=generator), torch.randn(vocabulary, size, generator=generator)
     target = torch.randint(vocabulary, (tokens,), generator=generator)
     kappa = torch.randn(tokens, generator=generator)
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
         inputs = [(values * scale).to(dtype) for values, scale in ((hidden, 1.0), (weight, size**-0.5))]
         exact = whole([each.double() for each in inputs], target, kappa.double())
         for path, found in (

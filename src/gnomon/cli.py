@@ -274,7 +274,7 @@ def show(
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN[:STEP]", help="A run; without STEP its newest checkpoint.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the model; must be empty or absent.")],
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16; default: the run's policy.dtype.")] = "",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16; default: the run's policy.dtype.")] = "",
     merged: Annotated[
         bool, typer.Option("--merged", help="Merge the adapter of a LoRA run into its base model.")
     ] = False,

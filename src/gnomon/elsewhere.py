@@ -14,7 +14,7 @@ OURS = {
     "num_train_epochs": "budget.steps", "num_epochs": "budget.steps", "warmup_steps": "optim.warmup",
     "warmup_ratio": "optim.warmup", "lr_scheduler_type": "optim.min_lr_ratio", "max_grad_norm": "optim.max_grad_norm",
     "save_steps": "save.every", "save_total_limit": "save.keep", "eval_steps": "eval.every", "bf16": "policy.dtype",
-    "torch_dtype": "policy.dtype", "model_name_or_path": "policy.path", "model": "policy.path",
+    "fp16": "policy.dtype", "torch_dtype": "policy.dtype", "model_name_or_path": "policy.path", "model": "policy.path",
     "model_name": "policy.path", "device": "policy.device", "device_map": "policy.device",
     "gradient_checkpointing": "policy.activation_checkpointing", "lora_r": "policy.lora.rank",
     "use_peft": "policy.lora.rank",

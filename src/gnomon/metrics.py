@@ -35,6 +35,9 @@ METRICS: Mapping[str, str] = {
     "entropy": "Mean entropy of the next-token distribution at the trained tokens, in nats.",
     "trained": "Tokens that had a gradient, over all updates of the step.",
     "grad_norm": "Norm of the gradient before it is clipped, mean over the updates of the step.",
+    "loss_scale": "Factor of the loss after the update, mean over the updates of the step; where "
+    "`policy.dtype` is `float16`.",
+    "skipped": "Fraction of updates that were not taken because their gradient overflowed in float16.",
     "lr": "Learning rate, mean over the updates of the step.",
     "kl": "Mean KL divergence to the initial policy per trained token, over the whole vocabulary, in nats.",
     "drift": "Mean KL divergence from the policy at the start of the step to the current one per token (k3), in nats.",

@@ -163,9 +163,9 @@ class PolicySettings(TypedDict, total=False):
 
     path: str
     """`tiny`, which ships with the package, or a model folder in the format of the Hugging Face hub."""
-    dtype: Literal["float32", "bfloat16"]
+    dtype: Literal["float32", "bfloat16", "float16"]
     """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
-    are float32."""
+    are float32. `float16` scales the loss; models that overflow in it, such as Gemma, are refused."""
     device: Literal["auto", "cpu", "cuda"]
     """Where the policy, its reference and its critic are computed. `auto` is `cuda` where torch finds a CUDA device."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
@@ -337,7 +337,7 @@ class EngineSettings(TypedDict, total=False):
     type: str
     """`embedded`: this process. `vllm`: vLLM, in a process and an environment of its own. `object:NAME` was passed to
     `gnomon.train` as a Python object."""
-    dtype: Literal["policy", "float32", "bfloat16"]
+    dtype: Literal["policy", "float32", "bfloat16", "float16"]
     """Precision of the engine. `policy` is that of the learner, `policy.dtype`."""
     device: Literal["policy", "auto", "cpu", "cuda"]
     """Where `embedded` computes. `policy` is the device of the learner, `policy.device`."""

@@ -50,7 +50,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     kinds = (
         {**small, "objective": "ppo", "optim": {"epochs": 2}, "regularize": {"kl": 0.01, "estimator": "full"}},
         {**refilled, "objective": "maxrl", "env": {"format": 0.0}},
-        {**small, "rollout": small["rollout"] | {"lag": 1}},
+        {**small, "rollout": small["rollout"] | {"lag": 1}, "policy": {"dtype": "float16"}},
     )
     found: dict[str, set[str]] = {"metrics": set(), "evaluation": set(), "timings": set()}
     for place, settings_ in enumerate(kinds):

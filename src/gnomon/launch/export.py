@@ -34,7 +34,7 @@ __all__ = ["Export", "export"]
 
 SHARD = "5GB"
 """Largest weights file; larger models are written as several with an index."""
-DTYPES = ("float32", "bfloat16")
+DTYPES = ("float32", "bfloat16", "float16")
 COMPARED = 32
 """Most recorded rollouts whose log-probabilities are compared before and after a merge."""
 PAPERS = ("LICENSE*", "NOTICE*", "USE_POLICY*")
@@ -62,7 +62,7 @@ def export(name: str, folder: Path, dtype: str = "", *, merged: bool = False) ->
     Of a run that trained an adapter it is an adapter folder of PEFT; `merged` makes it a model folder. The folder is
     complete or absent, and holds no optimiser state. `generation_config.json` samples as in training.
 
-    Args: dtype: of a model folder, `float32` or `bfloat16`; empty for the run's `policy.dtype`. An adapter is float32.
+    Args: dtype: of a model folder, one of `DTYPES`; empty for the run's `policy.dtype`. An adapter is float32.
     Raises: ConfigError E050 when the folder holds files, E051 for another dtype, E053 for `merged` without an adapter;
         RunError E185 when the run has no such checkpoint, E186 when its base model has changed, E404 when there is no
         run.

@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.learners.batch import Batch
-from gnomon.learners.not_finite import not_finite
+from gnomon.learners.not_finite import not_finite, only_overflows
+from gnomon.learners.scaling import LossScale
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import Text, text_pass
 from gnomon.stats import Mean, Stats
@@ -40,6 +41,7 @@ class Critic:
             "value.bias": torch.zeros((), dtype=dtype, device=device, requires_grad=True),
         }
         self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=lr, weight_decay=0.0)
+        self.scale = LossScale(body.precision.compute)
 
     @torch.no_grad()
     def values(self, sequences: Sequence[Text]) -> Tensor:
@@ -68,7 +70,8 @@ class Critic:
                 before = batch.values[chosen].to(value)
                 held = before + (value - before).clamp(-clip, clip)
                 square = torch.maximum(square, (held - wanted.to(value)).square())
-            (square.sum() / (2 * max(1, len(returns)))).backward()  # type: ignore[no-untyped-call]
+            loss = square.sum() / (2 * max(1, len(returns)))
+            (self.scale.value * loss).backward()  # type: ignore[no-untyped-call]
         stats: Stats = {"value_error": Mean(error, len(returns))}
         spread = float((returns - returns.mean()).square().sum()) if len(returns) else 0.0
         if spread > 0:
@@ -76,19 +79,28 @@ class Critic:
         return stats
 
     def optim_step(self) -> Stats:
-        """One AdamW step. Returns: `value_grad_norm`, before clipping.
+        """One AdamW step. Returns: `value_grad_norm`, before clipping; in float16 nothing where no step was taken,
+        because the gradient overflowed.
 
-        Raises: NumericsError E203 where the gradient is not finite; then it is forgotten, and no weight has moved.
+        Raises: NumericsError E203 where the gradient is not finite, and no smaller scale of the loss would mend it.
+            Then it is forgotten, and no weight has moved.
         """
-        norm = self.clip_gradient()
+        norm, weights = self.clip_gradient(), {"critic": self.parameters}
         if not math.isfinite(norm):
             self.optimizer.zero_grad()
-            raise not_finite({"critic": norm}, weights={"critic": self.parameters}, first=not self.optimizer.state)
+            if self.scale.can_fall and only_overflows({"critic": norm}, weights=weights):
+                self.scale.halve()
+                return {}
+            raise not_finite({"critic": norm}, weights=weights, first=not self.optimizer.state)
         self.take_step()
         return {"value_grad_norm": Mean(norm)}
 
     def clip_gradient(self) -> float:
-        """Shorten the gradient to `max_grad_norm` at most. Returns: its norm before."""
+        """Take the scale of the loss out of the gradient and shorten it to `max_grad_norm` at most.
+
+        Returns: its norm before it is shortened.
+        """
+        self.scale.unscale(self.parameters.values())
         return float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.max_grad_norm))
 
     def take_step(self) -> None:
@@ -96,16 +108,18 @@ class Critic:
         self.optimizer.step()
         self.body.masters.round()
         self.optimizer.zero_grad()
+        self.scale.finite()
 
     def save_state(self, folder: Path) -> None:
         memory = {f"weight/{name}": value.detach().contiguous() for name, value in self.parameters.items()}
         for name, parameter in self.parameters.items():
             for kind, value in self.optimizer.state.get(parameter, {}).items():
                 memory[f"{kind}/{name}"] = value
-        save_file(memory, folder / FILE)
+        save_file(memory | self.scale.state(), folder / FILE)
 
     def load_state(self, folder: Path) -> None:
         memory = load_file(folder / FILE, str(self.body.device))
+        self.scale.take(memory)
         for name, parameter in self.parameters.items():
             held = {key.partition("/")[0]: value for key, value in memory.items() if key.partition("/")[2] == name}
             with torch.no_grad():

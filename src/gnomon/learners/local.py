@@ -19,7 +19,8 @@ from gnomon.learners.batch import Batch, Sequence, pieces
 from gnomon.learners.coefficients import Coefficients, coefficients, cut, units
 from gnomon.learners.critic import Critic
 from gnomon.learners.mismatch import mismatch
-from gnomon.learners.not_finite import not_finite
+from gnomon.learners.not_finite import not_finite, only_overflows
+from gnomon.learners.scaling import LossScale
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.kernels import add_in_order
 from gnomon.models.policy import Policy
@@ -100,6 +101,7 @@ class LocalLearner:
         if torch.finfo(policy.precision.master).bits < 32:
             raise ValueError("a policy that learns needs masters of at least float32: small steps move no coarser ones")
         self.parameters = policy.masters.parameters
+        self.scale = LossScale(policy.precision.compute)
         self._gathered: list[Batch] = []
         """What the gradient is of that the next optimiser step takes."""
         self._max_grad_norm = settings.max_grad_norm
@@ -247,7 +249,7 @@ class LocalLearner:
         if kl is not None:
             gain = gain - self.terms.full_kl * (weight * kl).sum()
             stats["kl"] = Mean(float(kl.detach().sum()), len(kl))
-        (-share * gain).backward()
+        (-share * self.scale.value * gain).backward()
         if scatter:
             stats |= scatter.add(hidden, batch)
         logp, entropy = logp.detach().cpu(), entropy.detach().cpu()
@@ -267,43 +269,61 @@ class LocalLearner:
         return compared(found.logp.cpu(), found.entropy.cpu(), first, self.version)
 
     def optim_step(self, lr: float) -> Stats:
-        """One AdamW step, and one of the critic at its own rate. Returns: `grad_norm`, before it is shortened; `lr`.
+        """One AdamW step, and one of the critic at its own rate.
 
-        Raises: NumericsError E203 where a gradient is not finite. Then neither model has moved, and what was gathered
-            is forgotten.
+        Returns: `grad_norm`, before it is shortened; `lr`. In float16 also `loss_scale` and `skipped`: 1 where the
+            gradient overflowed. Then no model has moved, the version stays, and there is no `grad_norm`.
+        Raises: NumericsError E203 where a gradient is not finite, and no smaller scale of the loss would mend it. Then
+            no model has moved, and what was gathered is forgotten.
         """
         for parameter in self.parameters.values():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
+        self.scale.unscale(self.parameters.values())
         norms = {"policy": self._clip_gradient(self._max_grad_norm)}
         if self.critic:
             norms["critic"] = self.critic.clip_gradient()
-        self._require_finite(norms)
+        if not all(map(math.isfinite, norms.values())):
+            self._skip(norms)
+            return {"lr": Mean(lr)} | self._scaled(skipped=True)
         self.version += 1
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
         self.policy.masters.round()
         self._forget()
+        self.scale.finite()
         stats: Stats = {"grad_norm": Mean(norms["policy"]), "lr": Mean(lr)}
         if self.critic:
             self.critic.take_step()
             stats["value_grad_norm"] = Mean(norms["critic"])
-        return stats
+        return stats | self._scaled(skipped=False)
+
+    def _scaled(self, *, skipped: bool) -> Stats:
+        if not self.scale.moves:
+            return {}
+        return {"loss_scale": Mean(self.scale.value), "skipped": Mean(float(skipped))}
 
     def _clip_gradient(self, most: float) -> float:
         """Shorten the gradient to this norm at most. Returns: its norm before."""
         return float(torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), most))
 
-    def _require_finite(self, norms: dict[str, float]) -> None:
-        """Raises: NumericsError E203, with the gathered gradients forgotten."""
-        if all(map(math.isfinite, norms.values())):
-            return
+    def _skip(self, norms: dict[str, float]) -> None:
+        """Forget what was gathered, and halve the scale of each loss whose gradient overflowed.
+
+        Raises: NumericsError E203 where that does not help.
+        """
         gathered = self._gathered
         self._forget()
+        models, scales = {"policy": self.parameters}, {"policy": self.scale}
         if self.critic:
             self.critic.optimizer.zero_grad()
-        models = {"policy": self.parameters} | ({"critic": self.critic.parameters} if self.critic else {})
+            models["critic"], scales["critic"] = self.critic.parameters, self.critic.scale
+        broken = [scales[name] for name, norm in norms.items() if not math.isfinite(norm)]
+        if all(scale.can_fall for scale in broken) and only_overflows(norms, gathered, models, self._scored):
+            for scale in broken:
+                scale.halve()
+            return
         raise not_finite(
             norms,
             gathered,
@@ -343,7 +363,7 @@ class LocalLearner:
 
     def save_state(self, folder: Path) -> None:
         self.policy.save(folder)
-        state = {"version": torch.tensor(self.version, device="cpu")}
+        state = {"version": torch.tensor(self.version, device="cpu"), **self.scale.state()}
         for name, parameter in self.parameters.items():
             for kind, value in self.optimizer.state.get(parameter, {}).items():
                 state[f"{name}/{kind}"] = value
@@ -357,6 +377,7 @@ class LocalLearner:
         self.policy.restore(folder)
         state = load_file(folder / STATE, device)
         self.version = int(state.pop("version"))
+        self.scale.take(state)
         self.optimizer.state.clear()
         for name, parameter in self.parameters.items():
             held = {key.rpartition("/")[2]: value for key, value in state.items() if key.rpartition("/")[0] == name}

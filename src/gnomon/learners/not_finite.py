@@ -12,7 +12,7 @@ from gnomon.errors import NumericsError
 from gnomon.learners.batch import Batch
 from gnomon.models.precision import whole
 
-__all__ = ["not_finite"]
+__all__ = ["not_finite", "only_overflows"]
 
 RATES = {"policy": "optim.lr", "critic": "critic.lr"}
 MOST = 8
@@ -27,6 +27,8 @@ class Cause(NamedTuple):
     fix: str
     rollouts: Sequence[int] = ()
     """Of the optimiser step, where it is known which."""
+    overflow: bool = False
+    """Whether all that the backward pass begins with is finite."""
 
 
 def not_finite(
@@ -49,7 +51,7 @@ def not_finite(
         first: whether no optimiser step was taken before.
     """
     broken = [name for name, norm in norms.items() if not math.isfinite(norm)]
-    cause = next(cause for cause in causes(broken, gathered, weights, logp, first) if cause.holds)
+    cause = first_cause(broken, gathered, weights, logp, first)
     rollouts = [str(rollout) for rollout in cause.rollouts[:MOST]]
     more = f" and {len(cause.rollouts) - MOST} more" if len(cause.rollouts) > MOST else ""
     named = f"trained rollouts {', '.join(rollouts)}{more}, counted from 0" if rollouts else ""
@@ -60,6 +62,27 @@ def not_finite(
         why=f"{cause.why}; the step was not taken and the weights are unchanged",
         fix=cause.fix,
     )
+
+
+def only_overflows(
+    norms: Mapping[str, float],
+    gathered: Sequence[Batch] = (),
+    weights: Mapping[str, Mapping[str, Tensor]] | None = None,
+    logp: Callable[[Batch], Tensor] | None = None,
+) -> bool:
+    """Whether all that the backward pass began with is finite, so that a loss of a smaller scale may be. Args: as of
+    `not_finite`."""
+    return first_cause(list(norms), gathered, weights or {}, logp, first=True).overflow
+
+
+def first_cause(
+    broken: Sequence[str],
+    gathered: Sequence[Batch],
+    weights: Mapping[str, Mapping[str, Tensor]],
+    logp: Callable[[Batch], Tensor] | None,
+    first: bool,
+) -> Cause:
+    return next(cause for cause in causes(broken, gathered, weights, logp, first) if cause.holds)
 
 
 def causes(
@@ -101,11 +124,11 @@ def causes(
         yield Cause(bool(found), why, diverged, found)
     if first:
         why = "rewards, log-probabilities and advantages are finite in this first step: a model pass overflows"
-        yield Cause(True, why, finer)
+        yield Cause(True, why, finer, overflow=True)
     why = (
         "rewards, log-probabilities and advantages are finite: the weights have grown until the backward pass overflows"
     )
-    yield Cause(True, why, slower)
+    yield Cause(True, why, slower, overflow=True)
 
 
 def sampled(batch: Batch) -> Tensor:

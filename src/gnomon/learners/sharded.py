@@ -121,7 +121,7 @@ class ShardedLearner(LocalLearner):
     def save_state(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._write(folder / self.policy.weights_file, self.parameters, {"format": "pt"})
-        state: dict[str, Tensor] = {"version": torch.tensor(self.version, device="cpu")}
+        state: dict[str, Tensor] = {"version": torch.tensor(self.version, device="cpu"), **self.scale.state()}
         for name, parameter in self.parameters.items():
             state |= {f"{name}/{kind}": value for kind, value in self.optimizer.state.get(parameter, {}).items()}
         self._write(folder / STATE, state)
@@ -133,6 +133,7 @@ class ShardedLearner(LocalLearner):
         self.policy.restore(folder)
         state = load_file(folder / STATE)
         self.version = int(state.pop("version"))
+        self.scale.take(state)
         self.optimizer.state.clear()
         for name, parameter in self.parameters.items():
             held = {key.rpartition("/")[2]: value for key, value in state.items() if key.rpartition("/")[0] == name}

@@ -25,7 +25,7 @@ from gnomon.models.decode import Decode
 from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.kernels import settle
 from gnomon.models.packed import Packed
-from gnomon.models.precision import Masters, Moved, Precision, require_fitting
+from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range
 from gnomon.models.projection import Projection, full_kl, token_collision, token_logp
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
@@ -110,6 +110,7 @@ class Policy(torch.nn.Module):
                 "E305", "the vocabulary projection has a bias, which is not supported", where=type(model).__name__
             )
         self.precision = precision or Precision.only(output.weight.dtype)
+        require_range(model.config.model_type, self.precision.compute)
         self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
         self.adapter = adapter.inject(model) if adapter else None
         self._adapted = True

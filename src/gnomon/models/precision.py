@@ -13,15 +13,16 @@ from torch.distributed.tensor import DTensor
 
 from gnomon.errors import ModelError
 
-__all__ = ["Masters", "Moved", "Precision", "at_least", "whole"]
+__all__ = ["Masters", "Moved", "Precision", "at_least", "require_range", "whole"]
+
+OVERFLOWING = ("gemma2", "gemma3", "glm4")
+"""Beginnings of transformers' names of families whose hidden states leave the range of float16. Source: vLLM 0.32,
+which does not load them in float16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """The dtypes of a policy.
-
-    Raises: ValueError for float16, whose small gradients vanish without a scaled loss.
-    """
+    """The dtypes of a policy."""
 
     master: torch.dtype = torch.float32
     """Of the weights that an optimiser moves and a checkpoint keeps."""
@@ -29,10 +30,6 @@ class Precision:
     """Of the parameters in forward and backward passes."""
     logp: torch.dtype = torch.float32
     """The coarsest dtype of scores over the vocabulary, and of all that is made of them."""
-
-    def __post_init__(self) -> None:
-        if torch.float16 in (self.master, self.compute):
-            raise ValueError("float16 needs a scaled loss, which no learner here has; bfloat16 needs none")
 
     @classmethod
     def only(cls, dtype: torch.dtype) -> Precision:
@@ -48,6 +45,18 @@ class Precision:
     def rounds(self) -> bool:
         """Whether the policy computes with rounded copies of its masters."""
         return torch.finfo(self.compute).bits < torch.finfo(self.master).bits
+
+
+def require_range(family: str, dtype: torch.dtype | str, where: str = "policy.dtype") -> None:
+    """Raises: ModelError E326 for a model that overflows in this dtype. Args: family: `model_type` of its config."""
+    if str(dtype).removeprefix("torch.") == "float16" and family.startswith(OVERFLOWING):
+        raise ModelError(
+            "E326",
+            f"models of the family {family} overflow in float16",
+            where=where,
+            why="their hidden states exceed 65504, the largest number of float16",
+            fix=f"{where}=bfloat16",
+        )
 
 
 class Moved(Protocol):

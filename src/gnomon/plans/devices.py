@@ -127,7 +127,7 @@ def this_cpu(program: float) -> Device:
     return Device(
         name="cpu",
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        flops={name: product_rate(getattr(torch, name)) for name in ("float32", "bfloat16")},
+        flops={name: product_rate(getattr(torch, name)) for name in ("float32", "bfloat16", "float16")},
         bandwidth=sum_rate(NUMBERS[-2]),
         traffic=tuple((12.0 * count, sum_rate(count)) for count in NUMBERS),
         per_function=function_seconds(),

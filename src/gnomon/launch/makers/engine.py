@@ -21,7 +21,7 @@ from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
 from gnomon.learners.served import ServedLearner
 from gnomon.models.folder import model_folder, table
-from gnomon.models.precision import Precision
+from gnomon.models.precision import Precision, require_range
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Renderer, joined
 from gnomon.training.loop import first
@@ -42,10 +42,12 @@ COARSE = 0.5
 
 
 def make_engine(config: RunConfig) -> Embedded | VLLM:
-    """An engine with a policy of its own. Raises: ModelError E306."""
+    """An engine with a policy of its own. Raises: ModelError E306, E326."""
     tokenizer = Tokenizer(model_folder(config.policy.path))
     if not tokenizer.encode("0"):
         raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(tokenizer.folder))
+    where = "policy.dtype" if config.engine.dtype == "policy" else "engine.dtype"
+    require_range(table(tokenizer.folder / "config.json").get("model_type", ""), engine_dtype(config), where)
     return make_vllm(config) if config.engine.type == "vllm" else make_embedded(config)
 
 
