@@ -25,7 +25,7 @@ from transformers import (
 )
 
 import gnomon
-from gnomon.errors import ModelError
+from gnomon.errors import ConfigErrors, GnomonError, ModelError
 from gnomon.launch.export import export
 from gnomon.store import RunReader
 from gnomon.tiny_policy.build import tokenizer
@@ -121,13 +121,53 @@ def test_a_family_that_is_not_supported_is_refused_by_name(name: str, rank: int,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_tokenizer_without_padding_end_and_template_trains(tmp_path: Path) -> None:
-    """Nothing is ever padded, and replies end at `rollout.stop` or at their limit."""
-    bare = LlamaConfig(**{**SIZES, "eos_token_id": None, "pad_token_id": None})
-    base = model_of(bare, tmp_path / "base")
-    with gnomon.train("char_count", run=tmp_path / "run", policy=str(base), **RUN) as run:
-        assert run.status == "finished" and run.manifest["tier"] == "exact"
-        assert max(record.body["tokens"] for record in run.records("rollout")) == 6
-    export(str(tmp_path / "run"), tmp_path / "out")
+TEMPLATE = "{% for m in messages %}({{ m['role'] }}) {{ m['content'] }}\n{% endfor %}(reply) "
+
+
+def bare(folder: Path, *, pad: bool, end: bool, template: bool) -> Path:
+    """A model folder whose tokenizer has some of what a tokenizer may have."""
+    config = LlamaConfig(**{**SIZES, "eos_token_id": 1 if end else None, "pad_token_id": 0 if pad else None})
+    model_of(config, folder)
+    if template:
+        (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("template", [False, True])
+@pytest.mark.parametrize("end", [False, True])
+@pytest.mark.parametrize("pad", [False, True])
+def test_a_tokenizer_without_padding_end_or_template_trains(
+    pad: bool, end: bool, template: bool, rank: int, tmp_path: Path
+) -> None:
+    """Nothing is ever padded; replies end at `rollout.stop` or their limit; messages have lines without a template."""
+    base = bare(tmp_path / "base", pad=pad, end=end, template=template)
+    policy = {"path": str(base), "lora": {"rank": rank}}
+    with gnomon.train("char_count", run=tmp_path / "run", policy=policy, **RUN) as run:
+        assert run.status == "finished"
+        assert [step["metrics"]["logp_mismatch"] <= 1e-5 for step in run.metrics()] == [True]
+        assert end or max(record.body["tokens"] for record in run.records("rollout")) == 6
+    export(str(tmp_path / "run"), tmp_path / "out", merged=bool(rank))
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32).eval()
-    assert furthest(model, recorded(tmp_path / "run")) < 2e-5
+    cases = recorded(tmp_path / "run")
+    assert furthest(model, cases) < 2e-5
+    asked = "".join(tokenizer().id_to_token(token) for token in cases[0][0])
+    assert asked.startswith("(user) ") and asked.endswith("(reply) ") if template else "(reply)" not in asked
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("pad", [False, True])
+def test_what_a_tokenizer_lacks_is_named(pad: bool, rank: int, tmp_path: Path) -> None:
+    """Without an end and without `rollout.stop`; with an unknown template and several turns. Nothing is written."""
+    endless = bare(tmp_path / "endless", pad=pad, end=False, template=False)
+    spoken = bare(tmp_path / "spoken", pad=pad, end=True, template=True)
+    run = tmp_path / "run"
+    with pytest.raises(ConfigErrors, match=r"E318.*no end token(.|\n)*generation_config.json"):
+        policy = {"path": str(endless), "lora": {"rank": rank}}
+        gnomon.train("char_count", run=run, policy=policy, **{**RUN, "rollout": {**RUN["rollout"], "stop": []}})
+    with pytest.raises(GnomonError, match=r"E313(.|\n)*several turns(.|\n)*policy.renderer=plain"):
+        gnomon.train("calculator", run=run, policy={"path": str(spoken), "lora": {"rank": rank}}, **RUN)
+    assert not run.exists()
+    policy = {"path": str(spoken), "lora": {"rank": rank}, "renderer": "plain"}
+    with gnomon.train("calculator", run=run, policy=policy, **RUN) as reader:
+        assert reader.status == "finished"
