@@ -15,7 +15,7 @@ import pytest
 
 from gnomon.errors import ConfigErrors, GnomonError, RunError
 from gnomon.studies import Claim, Study, load
-from gnomon.studies.command import EXIT, run_study, verify_study
+from gnomon.studies.command import EXIT, INTERRUPTED, run_study, verify_study
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.outcome import brier, outcome
 from gnomon.studies.statistics import Conclusion
@@ -211,6 +211,46 @@ def test_a_study_killed_at_any_point_goes_on_and_ends_the_same(whole, tmp_path):
     assert StudyFolder(tmp_path / "killed" / "rates").result == StudyFolder(whole / "rates").result
     for name in ("result.json", "page.md", "claim-0.svg"):
         assert (tmp_path / "killed" / "rates" / name).read_bytes() == (whole / "rates" / name).read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_run_ends_with_its_study(tmp_path, number):
+    """The only run would sleep for a minute."""
+    text = ASLEEP.replace("BEGUN", repr(str(tmp_path / "begun")))
+    words = ["study", str(written(tmp_path, text)), "--folder", str(tmp_path / "asleep"), "--jobs", "1"]
+    with subprocess.Popen([sys.executable, "-m", "gnomon", *words], stdout=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        told = process.communicate()[0]
+    stopped = number is not signal.SIGKILL
+    assert process.returncode == (INTERRUPTED if stopped else -number)
+    assert ("the same command goes on: gnomon study" in told) == stopped
+    deadline = time.monotonic() + 10
+    while using(tmp_path / "asleep") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not using(tmp_path / "asleep")
+
+
+ASLEEP = """
+import pathlib, time
+from gnomon.studies import Claim, Study
+
+def sleeps(seed):
+    pathlib.Path(BEGUN).touch()
+    time.sleep(60)
+    return {"x": 1.0}
+
+study = Study(
+    question="Does it end?",
+    why="A killed study must not leave runs behind.",
+    arms={"a": sleeps},
+    seeds=range(2),
+    claims=[Claim(measure="x", arm="a", above=0.0)],
+    prediction={"PASS": 1.0, "FAIL": 0.0, "INCONCLUSIVE": 0.0},
+)
+"""
 
 
 def using(folder: Path) -> list[int]:

@@ -11,7 +11,7 @@ from types import FrameType
 
 from gnomon.training import Recorder
 
-__all__ = ["Stop", "gentle_interrupt", "stop_on_interrupt"]
+__all__ = ["Stop", "gentle_interrupt", "interrupt_at_once", "stop_on_interrupt"]
 
 NOTICE = b"\nStopping after this step. Once more to stop now; gnomon resume goes on from the last checkpoint.\n"
 
@@ -49,6 +49,17 @@ def stop_on_interrupt() -> Iterator[Stop]:
 
     with handled(handler):
         yield stop
+
+
+@contextmanager
+def interrupt_at_once() -> Iterator[None]:
+    """Within it, SIGTERM raises KeyboardInterrupt, as SIGINT does."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with handled(handler):
+        yield
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gnomon.errors import ConfigError, ResourceError, RunError
+from gnomon.launch.interrupt import interrupt_at_once
 from gnomon.launch.lines import say
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.listing import LIBRARY
@@ -54,7 +55,8 @@ def carried_out(folder: StudyFolder, jobs: int | None, again: str) -> Outcome | 
     jobs = jobs or max(1, (os.cpu_count() or 2) - 1)
     announce(folder, jobs)
     try:
-        found = looked(folder, jobs)
+        with interrupt_at_once():
+            found = looked(folder, jobs)
     except Interrupted as error:
         say(f"{error}: {again}")
         return None

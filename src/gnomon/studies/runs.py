@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import multiprocessing
@@ -11,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -37,14 +37,13 @@ PRELOAD = (
 """None of them starts a thread when it is imported."""
 CRASHED = 70
 """Exit status of a run that raised; one that was killed is taken up again."""
-PR_SET_PDEATHSIG = 1
 
 Tell = Callable[[Cell, float], None]
 """Called after each finished cell, with its duration in seconds."""
 
 
 class Interrupted(Exception):
-    """Ctrl-C, or a run that was killed: what is missing is run by the next call."""
+    """SIGINT or SIGTERM, or a run that was killed: what is missing is run by the next call."""
 
 
 def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell) -> None:
@@ -52,7 +51,7 @@ def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell)
 
     A run that raises is a crash: it is noted and not tried again. A run that was cut off is resumed.
 
-    Raises: Interrupted after Ctrl-C, when every running run has ended after its step; or where a run was killed.
+    Raises: Interrupted after KeyboardInterrupt, when every running run has ended after its step; or where a run was killed.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOAD))
@@ -116,11 +115,19 @@ def run_cell(folder: Path, cell: Cell) -> None:
 
 
 def end_with_the_study() -> None:
-    """Have the kernel kill this process with the fork server, which ends when the study does."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Watch the study from a thread, and end this process when it has gone.
+
+    A request to the kernel would name the fork server, which lives on as long as one of its processes does.
+    """
     study = multiprocessing.parent_process()
-    if study is None or not study.is_alive():  # It ended before the request to the kernel.
+    if study is None:
+        return
+
+    def watch() -> None:
+        study.join()
         os._exit(CRASHED)
+
+    threading.Thread(target=watch, name="end with the study", daemon=True).start()
 
 
 def made(folder: StudyFolder, cell: Cell) -> None:
