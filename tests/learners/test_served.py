@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import select
+import socket
 import threading
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 import torch
 
+import gnomon
 from commands import command
 from gnomon.config import RunConfig, Source, overrides, resolve
 from gnomon.errors import ConfigError, ConfigErrors, ResourceError
 from gnomon.launch.learner_server import LearnerServer
 from gnomon.launch.makers.served import TOKEN, make_served, named_objective, of_learner
 from gnomon.launch.mismatch import lines
+from gnomon.learners import served
 from gnomon.learners.base import Model, Named
 from gnomon.learners.coefficients import Coefficients
-from gnomon.learners.served import write_files
+from gnomon.learners.served import ALIVE, ServedLearner, write_files
 from gnomon.learners.wire import loads, written
 from gnomon.models.weights import Kind, WeightsRef
 from gnomon.stats import At, Max, Mean, Quantile, Sum
@@ -232,3 +239,73 @@ def test_what_client_and_server_share_is_what_decides_the_learner():
     ):  # fmt: skip
         words = ["env=char_count", *(["objective=grpo"] if word.startswith("objective.") else []), word]
         assert of_learner(config_of(words)) != plain, word
+
+
+# A network that loses messages.
+
+
+class Losing:
+    """Of every call it loses the request, then the answer, then is silent; the fourth time the call succeeds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lost, self._real = Counter[str](), ServedLearner._sent
+        self._next = itertools.cycle(["request", "answer", "silence", ""])
+        self._silent: list[tuple[socket.socket, socket.socket]] = []
+        monkeypatch.setattr(ServedLearner, "_sent", lambda *call: self._sent(*call))
+        monkeypatch.setattr(served, "BEAT", 0.3)
+        monkeypatch.setattr(served, "PAUSE", 0.01)
+
+    def _sent(self, client: ServedLearner, verb: str, body: bytes) -> HTTPConnection:
+        if verb in ("begin", ALIVE) or not (how := next(self._next)):
+            return self._real(client, verb, body)
+        self.lost[how] += 1
+        if how == "request":
+            raise ConnectionResetError
+        found = self._real(client, verb, body)
+        if how == "answer":
+            select.select([found.sock], [], [])
+            found.close()
+            raise ConnectionResetError
+        self._silent.append(socket.socketpair())  # The request arrives; its answer never does, and nobody says so.
+        found.sock.close()
+        found.sock = self._silent[-1][0]
+        return found
+
+
+def test_messages_that_are_lost_change_no_byte(tmp_path, monkeypatch):
+    """Each is sent again, and carried out once."""
+    settings = {"steps": 2, "prompts": 2, "group": 4, "eval": {"tasks": 2, "samples": 1}, "save": {"every": 1}}
+    settings |= {"quiet": True, "threads": 1}
+    monkeypatch.setenv(TOKEN, "t")
+    here = gnomon.train("char_count", run=tmp_path / "here", **settings)
+    with serving(["env=char_count"], token="t") as server, here:
+        network = Losing(monkeypatch)
+        there = gnomon.train("char_count", run=tmp_path / "there", learner=server.url, **settings)
+        assert here.fingerprint == there.fingerprint and there.complete
+        there.close()
+    assert network.lost["request"] == network.lost["answer"] == network.lost["silence"] > 10
+
+
+def test_a_message_that_comes_late_is_not_carried_out(monkeypatch):
+    """The network may keep a request while the client has sent it again and gone on."""
+    monkeypatch.setenv(TOKEN, "t")
+    with serving(["env=char_count"], token="t") as server:
+        client = make_served(config_of(["env=char_count", f"learner={server.url}"]))
+        client.publish()
+        client.publish()
+        client._number = 0
+        with pytest.raises(ResourceError, match=r"E508.*call 1 of optim_step.*was sent before"):
+            client.optim_step(1e-3)
+
+
+def test_a_server_that_is_silent_for_long_is_given_up(monkeypatch):
+    """It is stopped, or the network drops everything, also the question whether it is alive."""
+    monkeypatch.setenv(TOKEN, "t")
+    with serving(["env=char_count"], token="t") as server:
+        client = make_served(config_of(["env=char_count", f"learner={server.url}"]))
+        for name, value in (("BEAT", 0.1), ("PATIENCE", 0.5), ("PAUSE", 0.01)):
+            monkeypatch.setattr(served, name, value)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            client.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            with pytest.raises(ResourceError, match=r"(?s)E508.*cannot be reached.*gnomon resume"):
+                client.publish()

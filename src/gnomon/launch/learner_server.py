@@ -26,7 +26,7 @@ from gnomon.launch.makers import make_objective
 from gnomon.launch.makers.served import TOKEN, of_learner
 from gnomon.learners.base import Learner
 from gnomon.learners.remote import RemoteLearner
-from gnomon.learners.served import SESSION, files_of, in_memory, write_files
+from gnomon.learners.served import AGAIN, ALIVE, CALL, SESSION, files_of, in_memory, write_files
 from gnomon.learners.wire import loads, written
 
 __all__ = ["LearnerServer"]
@@ -46,6 +46,12 @@ class LearnerServer:
         self.config, self.settings, self.token = config, of_learner(config), token or token_urlsafe(16)
         self._learner: Learner | None = None
         self._session = ""
+        self._open: set[tuple[str, int]] = set()
+        """Calls that are carried out or wait: session and number."""
+        self._number = 0
+        """Of the last call of the session."""
+        self._outcome: bytes | Exception = b""
+        """Of that call. It is sent again where the client did not get it."""
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -78,26 +84,43 @@ class LearnerServer:
         if not compare_digest(sent.encode(), self.token.encode()):
             fix = f"export {TOKEN}=… with the token that the server printed"
             return refused(ResourceError("E508", "the learner's server refuses the token", fix=fix), 403)
-        body, session, verb = await request.body(), request.headers.get(SESSION, ""), request.path_params["verb"]
+        verb, headers = request.path_params["verb"], request.headers
+        call = headers.get(SESSION, ""), int(headers.get(CALL, "0"))
+        if verb == ALIVE:
+            return Response(written(call in self._open))
+        body = await request.body()
+        self._open.add(call)
         try:
-            found = await get_running_loop().run_in_executor(self._worker, self._carried_out, verb, session, body)
+            found = await get_running_loop().run_in_executor(self._worker, self._answered, verb, *call, body)
         except GnomonError as error:
             return refused(error, 422)
         except Exception as error:  # The server goes on, and the client gets the reason.
             why = f"{type(error).__name__}: {error}"
             return refused(ResourceError("E508", f"the learner's server cannot carry out {verb}", why=why), 500)
+        finally:
+            self._open.discard(call)
         return Response(found, media_type="application/octet-stream")
 
-    def _carried_out(self, verb: str, session: str, body: bytes) -> bytes:
-        arguments = loads(body)
+    def _answered(self, verb: str, session: str, number: int, body: bytes) -> bytes:
+        """The outcome of a call, which is carried out once however often it is sent."""
         if verb == "begin":
-            return written(self._begin(*arguments))
+            return written(self._begin(*loads(body)))
         if self._learner is None or session != self._session:
             why = "another run has begun since, or the server was started again"
             raise ResourceError(
                 "E508", "the server no longer has the learner of this run", why=why, fix="gnomon resume RUN"
             )
-        return written(carried_out(self._learner, verb, arguments))
+        if number < max(1, self._number):
+            raise ResourceError("E508", f"call {number} of {verb} is not the next one, but was sent before", fix=AGAIN)
+        if number > self._number:
+            self._number = number
+            try:
+                self._outcome = written(carried_out(self._learner, verb, loads(body)))
+            except Exception as error:
+                self._outcome = error
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
 
     def _begin(self, settings: Mapping[str, Any]) -> str:
         if other := differences(self.settings, settings):
@@ -111,7 +134,7 @@ class LearnerServer:
         self._drop()
         config = self.config.model_copy(update={"learner": "local"})
         self._learner = make_trainer(config, make_objective(config))
-        self._session = token_urlsafe(8)
+        self._session, self._number, self._outcome = token_urlsafe(8), 0, b""
         return self._session
 
     def _drop(self) -> None:

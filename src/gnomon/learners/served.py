@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
+import select
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -25,10 +26,20 @@ from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Objective
 from gnomon.stats import Stats
 
-__all__ = ["SESSION", "ServedLearner", "files_of", "write_files"]
+__all__ = ["AGAIN", "ALIVE", "CALL", "SESSION", "ServedLearner", "files_of", "write_files"]
 
 SESSION = "x-gnomon-session"
 """Header with the number that the server gave to this client's learner."""
+CALL = "x-gnomon-call"
+"""Header with the number of a call. The server carries out each number once, and sends its answer as often as asked."""
+ALIVE = "alive"
+"""Verb that is answered at once: whether a call is being carried out."""
+BEAT = 5.0
+"""Seconds without an answer after which the server is asked whether it still works on the call."""
+PATIENCE = 60.0
+"""Seconds without a sign of life of the server after which a call fails."""
+PAUSE = 0.5
+"""Seconds before a call is sent again."""
 AGAIN = "start the server again if it has stopped, then: gnomon resume RUN"
 
 
@@ -45,6 +56,8 @@ class ServedLearner:
 
     def __init__(self, url: str, token: str, settings: Mapping[str, Any], objective: Named) -> None:
         self.url, self._token, self._objective, self._session = url, token, objective, ""
+        self._number, self._seen = 0, 0.0
+        """Of the last call, and monotonic time of the server's last sign of life."""
         self._session = str(self._call("begin", dict(settings)))
 
     def score(
@@ -77,40 +90,47 @@ class ServedLearner:
         return found
 
     def _call(self, verb: str, *arguments: Any) -> Any:
+        """What the server answers. A call whose request or answer was lost is sent again, under the same number."""
+        self._number, self._seen = self._number + 1, time.monotonic()
         where, body = f"{self.url} ({verb})", written(arguments)
-        headers = {"Authorization": f"Bearer {self._token}", SESSION: self._session}
-        try:
-            with closing(connected(self.url)) as connection:
-                connection.request("POST", f"{urlsplit(self.url).path.rstrip('/')}/v1/{verb}", body, headers)
-                answer = connection.getresponse()
-                status, data = answer.status, answer.read()
-            if status == 200:
-                return loads(data)
-        except (
-            OSError,
-            HTTPException,
-            ValueError,
-        ) as error:  # ValueError: an address, a token or an answer of no server.
-            why = str(error) or type(error).__name__
-            raise ResourceError(
-                "E508", "the learner's server cannot be reached", where=where, why=why, fix=AGAIN
-            ) from None
+        while True:
+            try:
+                status, data = self._exchanged(verb, body)
+                if status == 200:
+                    return loads(data)
+                break
+            except (OSError, HTTPException, ValueError) as error:  # ValueError: what is no address, token or server.
+                lost = isinstance(error, OSError | HTTPException) and not isinstance(error, ConnectionRefusedError)
+                if not (lost and self._session) or time.monotonic() - self._seen > PATIENCE:
+                    what, why = "the learner's server cannot be reached", str(error) or type(error).__name__
+                    raise ResourceError("E508", what, where=where, why=why, fix=AGAIN) from None
+                time.sleep(PAUSE)
         raise refusal(status, data, where)
 
+    def _exchanged(self, verb: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body of one request. Raises: OSError, HTTPException where it was lost, or nothing answers."""
+        with closing(self._sent(verb, body)) as connection:
+            while verb != ALIVE and not select.select([connection.sock], [], [], BEAT)[0]:
+                status, data = self._exchanged(ALIVE, written(()))
+                if status != 200 or not loads(data):
+                    raise ConnectionError("the server does not have the request")
+                self._seen = time.monotonic()
+            answer = connection.getresponse()
+            return answer.status, answer.read()
 
-def connected(url: str) -> HTTPConnection:
-    """A connection that notices when the other machine has gone. A verb may take any time.
-
-    Raises: OSError; ValueError for what is no address.
-    """
-    parts = urlsplit(url)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    found = kind(parts.hostname or "", parts.port)
-    found.connect()
-    found.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6)):
-        found.sock.setsockopt(socket.IPPROTO_TCP, option, value)
-    return found
+    def _sent(self, verb: str, body: bytes) -> HTTPConnection:
+        """A connection on which a request was sent. Raises: OSError; ValueError for what is no address."""
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        found = kind(parts.hostname or "", parts.port, timeout=2 * BEAT)
+        headers = {"Authorization": f"Bearer {self._token}", SESSION: self._session, CALL: str(self._number)}
+        try:
+            found.connect()
+            found.request("POST", f"{parts.path.rstrip('/')}/v1/{verb}", body, headers)
+        except BaseException:
+            found.close()
+            raise
+        return found
 
 
 def refusal(status: int, data: bytes, where: str) -> GnomonError:
