@@ -60,6 +60,7 @@ from gnomon.rendering import Renderer, choose
 from gnomon.rollout.actor import Actor, Progress, unseen
 from gnomon.rollout.batches import Batches
 from gnomon.rollout.credit import Crediting
+from gnomon.rollout.finished import Kept
 from gnomon.store import Observer, Record, Recorded, Run, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
 from gnomon.training import Recorder, evaluate, train
@@ -305,6 +306,7 @@ def resume(
             for actor in (parts.actor, *parts.batches.actors):
                 actor.earlier = earlier
         for difference in changes(reader.manifest, now | {"objects": source_of(passed)}):
+            store.unfinished.clear()
             teller.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, console, passed.observers)
     return RunReader(folder)
@@ -326,6 +328,8 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
         observers = [*observers, Losses(parts.fleet, tell, store.note)]
     watching = make_observers(store, parts.env, parts.objective, tokenizer, console, tell, observers)
     recorder = Recorder(store, config, watching, tell)
+    for actor in (parts.actor, *parts.batches.actors):
+        actor.finished = Kept(store.unfinished)
     tell(numerics(parts.engine.tier, parts.mismatch))
     page = train(
         config,

@@ -13,21 +13,23 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gnomon.engines.base import Counted, Engine, Tier
-from gnomon.envs.base import Env, Step
-from gnomon.envs.workers import EnvWorkers, verdicts_of
+from gnomon.envs.base import Env
+from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
 from gnomon.rendering import Renderer, choose
 from gnomon.rollout.conversation import Conversation, beginning
 from gnomon.rollout.failures import Failures, together
+from gnomon.rollout.finished import Finished, NotKept
+from gnomon.rollout.played import Played
 from gnomon.rollout.relabel import AsSampled, Relabel
 from gnomon.rollout.select import All, Selector
 from gnomon.rollout.speakers import Cast, Own, Speaker, Speakers
 from gnomon.stats import Stats
-from gnomon.types import Finish, Group, Request, Rollout, Sampling, Status, Stop, Task, Turn
+from gnomon.types import Group, Request, Sampling, Stop, Task
 
-__all__ = ["Actor", "Limits", "Place", "Played", "Progress", "unseen"]
+__all__ = ["Actor", "Limits", "Place", "Progress", "unseen"]
 
 AT_ONCE = 1024
 """Largest number of concurrent episodes, unless the environment workers keep more."""
@@ -64,37 +66,6 @@ class Limits:
     """Largest fraction of rollouts in which the environment may fail before the run stops."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """One finished episode."""
-
-    task: Task
-    speakers: tuple[Speaker, ...]
-    """One speaker per player."""
-    turns: tuple[tuple[Turn, ...], ...]
-    """The turns of every player."""
-    step: Step
-    """The last step, with the verdicts."""
-    stop: Stop | None
-    """The limit that ended it; None if the environment ended it."""
-
-    def rollout(self, player: int = 0, sample: int = 0) -> Rollout:
-        """The rollout of one player. Args: sample: its number among the rollouts of the task."""
-        turns, verdict = self.turns[player], verdicts_of(self.step)[player]
-        assert verdict is not None
-        stop = self.stop or STOPS.get(verdict.status)
-        if stop is None:
-            truncated = turns and turns[-1].completion.finish is Finish.LENGTH
-            stop = Stop.TRUNCATED if truncated else Stop.DONE
-        return Rollout(task=self.task, sample=sample, turns=turns, verdict=verdict, stop=stop, player=player)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the environment failed."""
-        first = verdicts_of(self.step)[0]
-        return first is not None and first.status is Status.FAILED
-
-
 class Place(Protocol):
     """Where the episodes of an actor are played."""
 
@@ -112,7 +83,6 @@ class Place(Protocol):
         ...
 
 
-STOPS = {Status.EXCEEDED: Stop.EXCEEDED, Status.FAILED: Stop.FAILED}
 BUDGETS = {
     Stop.TURNS: "the turns were used up before the episode was over",
     Stop.CONTEXT: "the conversation has no room left, and the episode is not over",
@@ -164,6 +134,8 @@ class Actor:
         self.failures = Failures(type(env).__name__, self.limits.failures)
         self.earlier: Earlier = unrecorded
         """Groups that are read back instead of sampled, where a resumed run does not repeat its samples."""
+        self.finished: Finished = NotKept()
+        """Episodes that finished before a run was resumed, in steps that were not recorded."""
         self._begin, self._step = beginning(env, self.renderer), 0
 
     @property
@@ -304,15 +276,15 @@ class Actor:
         )
 
         async def one(index: int, task: Task, sample: int) -> Played:
-            async with room:
-                found = await self.place.play(
-                    task,
-                    key.at("episode", task=index, sample=sample),
-                    cast(index, sample),
-                    drawn=draws(key, index, sample),
-                    sampling=sampling,
-                    deadline=deadline,
-                )
+            episode, speakers = key.at("episode", task=index, sample=sample), cast(index, sample)
+            found = self.finished.get(self._step, episode, index, task, speakers)
+            if found is None:
+                drawn = draws(key, index, sample)
+                async with room:
+                    found = await self.place.play(
+                        task, episode, speakers, drawn=drawn, sampling=sampling, deadline=deadline
+                    )
+                self.finished.add(self._step, episode, index, found)
             self.progress(next(over), len(plan))
             return found
 

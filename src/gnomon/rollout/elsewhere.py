@@ -13,7 +13,8 @@ import cloudpickle
 
 from gnomon.engines.remote import RemoteEngine
 from gnomon.keys import Key
-from gnomon.rollout.actor import Actor, Played
+from gnomon.rollout.actor import Actor
+from gnomon.rollout.played import Played
 from gnomon.rollout.speakers import Speaker
 from gnomon.types import Sampling, Task
 from gnomon.workers import packed

@@ -4,6 +4,7 @@
     manifest.json    versions, hardware, code state
     prediction.json  what somebody expected before the run began; the first record holds its SHA-256
     journal.db       every record (SQLite): the chain; and beside the chain status, events, timings
+    unfinished/      <step>.jsonl with the finished episodes of steps that are not recorded yet
     checkpoints/     <step>/ with files, state.json and MANIFEST.json
     quarantine/      checkpoints that failed verification
     LOCK             held by the writing process
@@ -38,6 +39,7 @@ __all__ = [
     "RECIPE",
     "ROOT",
     "SCHEMA",
+    "UNFINISHED",
     "Record",
     "RunStatus",
     "bodies",
@@ -52,6 +54,7 @@ RECIPE = "recipe.toml"
 MANIFEST = "manifest.json"
 PREDICTION = "prediction.json"
 JOURNAL = "journal.db"
+UNFINISHED = "unfinished"
 LOCK = "LOCK"
 CHECKPOINTS = "checkpoints"
 QUARANTINE = "quarantine"

@@ -44,6 +44,7 @@ from gnomon.store.layout import (
     MANIFEST,
     PREDICTION,
     RECIPE,
+    UNFINISHED,
     Record,
     RunStatus,
     canonical,
@@ -51,11 +52,12 @@ from gnomon.store.layout import (
     unpack,
 )
 from gnomon.store.lock import Lock
+from gnomon.store.unfinished import Unfinished
 from gnomon.types import EMPTY
 
 __all__ = ["Run", "require_free"]
 
-OURS = {RECIPE, MANIFEST, LOCK, CHECKPOINTS, f"{JOURNAL}.new", f"{JOURNAL}.new-journal", f"{JOURNAL}.new-wal"}
+OURS = {RECIPE, MANIFEST, LOCK, CHECKPOINTS, UNFINISHED, *(f"{JOURNAL}.new{end}" for end in ("", "-journal", "-wal"))}
 """Files that a killed creation can leave. A folder with only these counts as empty."""
 
 JOURNALS = {JOURNAL + end for end in ("", "-journal", "-wal", "-shm")}
@@ -75,6 +77,8 @@ class Run:
 
     def __init__(self, folder: Path, lock: Lock, tolerate: Collection[Source] = ()) -> None:
         self.folder, self.tolerate = folder, frozenset(tolerate)
+        self.unfinished = Unfinished(folder)
+        """Episodes of steps that are not recorded yet."""
         self.skipped: list[str] = []
         """Damaged checkpoints found by `latest_checkpoint`, one sentence each."""
         self._lock = lock

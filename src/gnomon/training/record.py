@@ -10,6 +10,7 @@ from typing import Protocol
 
 from gnomon.config import RunConfig
 from gnomon.errors import GnomonError
+from gnomon.rollout.failures import Unjudged
 from gnomon.store import EvaluationRecord, Observer, Observers, Record, Run, RunReader, RunStatus, StepRecord
 from gnomon.training.memory import peak_memory
 from gnomon.training.step import StepLog
@@ -101,6 +102,7 @@ class Recorder:
         with self._kept(StepLog(step)) as log:
             yield log
         self._append(log.records())
+        self._settle(step)
         seconds, training = monotonic() - began, monotonic() - log.began
         self.spent += seconds
         spent = {"seconds": seconds, "training": training, "cpu_seconds": process_time() - log.began_cpu}
@@ -122,12 +124,19 @@ class Recorder:
                 f"kept as attempt {attempt.number}: gnomon show {self.store.folder}"
             )
 
+    def _settle(self, step: int) -> None:
+        """The episodes of a step are in its records now."""
+        if read := self.store.unfinished.drop(step):
+            self.store.note("continued", {"step": step, "episodes": read})
+
     @contextmanager
     def _kept(self, log: StepLog) -> Iterator[StepLog]:
         """A context that stores the rollouts as an attempt if its body fails."""
         try:
             yield log
         except Exception as error:
+            if isinstance(error, Unjudged):  # What judged its rollouts will be changed.
+                self.store.unfinished.drop(log.number)
             self._keep(log.unfinished(error), error)
             raise
 
@@ -160,6 +169,8 @@ class Recorder:
         with self._kept(StepLog(self.at)) as log:
             yield log
         self._append(log.unfinished())
+        self._settle(log.number)
+        self.store.unfinished.clear()
         self.store.set_status(RunStatus.FINISHED)
         self._show_evaluations(log)
         self.ended(RunStatus.FINISHED)
