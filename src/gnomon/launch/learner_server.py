@@ -1,4 +1,4 @@
-"""A server with one learner: `gnomon serve-learner RECIPE`."""
+"""A server with a learner, for runs of Gnomon and for the SDK of Tinker: `gnomon serve-learner RECIPE`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from gnomon.errors import ConfigError, GnomonError, ResourceError
 from gnomon.launch.local import make_trainer
 from gnomon.launch.makers import make_objective
 from gnomon.launch.makers.served import TOKEN, of_learner
+from gnomon.launch.tinker import TinkerService
 from gnomon.learners.base import Learner
 from gnomon.learners.remote import RemoteLearner
 from gnomon.learners.served import AGAIN, ALIVE, CALL, SESSION, files_of, in_memory, write_files
@@ -64,7 +65,8 @@ class LearnerServer:
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"
         self._worker = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(config.threads,))
         """One thread carries out all verbs, one after the other."""
-        routes = [Route("/v1/{verb}", self._answer, methods=["POST"])]
+        self._tinker = TinkerService(config, self.token, self._worker)
+        routes = [Route("/v1/{verb}", self._answer, methods=["POST"]), *self._tinker.routes]
         settings = uvicorn.Config(Starlette(routes=routes), log_level="warning", access_log=False, lifespan="off")
         self._server = uvicorn.Server(settings)
 
@@ -74,6 +76,7 @@ class LearnerServer:
             self._server.run(sockets=[self._socket])
         finally:
             self._worker.submit(self._drop).result()
+            self._tinker.close()
             self._worker.shutdown()
 
     def stop(self) -> None:

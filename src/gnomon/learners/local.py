@@ -48,6 +48,7 @@ class Adam:
     """Settings of the optimiser, AdamW."""
 
     betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = 1e-8
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     """The gradient of all parameters together is shortened to this norm."""
@@ -104,10 +105,14 @@ class LocalLearner:
         self.scale = LossScale(policy.precision.compute)
         self._gathered: list[Batch] = []
         """What the gradient is of that the next optimiser step takes."""
+        self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=0.0, fused=self.fused)
+        self.set_adam(settings)
+
+    def set_adam(self, settings: Adam) -> None:
+        """The settings of the optimiser from its next step on."""
         self._max_grad_norm = settings.max_grad_norm
-        self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=0.0, betas=settings.betas, weight_decay=settings.weight_decay, fused=self.fused
-        )
+        for group in self.optimizer.param_groups:
+            group.update(betas=settings.betas, eps=settings.eps, weight_decay=settings.weight_decay)
 
     def score(
         self, sequences: Several[Sequence], temperature: float = 1.0, model: Model = Model.POLICY
