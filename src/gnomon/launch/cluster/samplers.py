@@ -216,6 +216,8 @@ class Samplers:
                     while True:
                         self._events.get_nowait()()
                 if self._error is None and time.monotonic() > checked + TICK:
+                    if (gap := time.monotonic() - checked) > PING:
+                        self._forgive(gap)
                     for slot in self._slots:
                         self._check(slot)
                     self._require_any()
@@ -227,6 +229,11 @@ class Samplers:
                     self._waiting.extend(life.open.values())
                     life.open.clear()
                 self._begun.set()
+
+    def _forgive(self, gap: float) -> None:
+        """This process was stopped or had no processor: for these seconds, no sampler could be heard."""
+        for life in [slot.life for slot in self._slots if slot.life]:
+            life.seen = min(time.monotonic(), life.seen + gap)
 
     def _check(self, slot: Slot) -> None:
         life = slot.life
