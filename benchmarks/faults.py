@@ -93,7 +93,7 @@ class Found:
     resumed: int = 0
     """Times that the run had to be resumed."""
     errors: list[str] = field(default_factory=list)
-    """Codes of the errors that ended it; `signal` or `?` without one."""
+    """Codes of the errors that ended it; `signal`, or the end of the log without one."""
     rollouts: int = 0
     """Sampled more often than in a run that nobody touched, evaluations included."""
     steps: int = 0
@@ -337,6 +337,8 @@ class Trial:
         self.environment = {**os.environ, MARK: self.mark, "OMP_NUM_THREADS": "1", "GNOMON_LEARNER_TOKEN": "t"}
         self.words, self.undo = [*SETTINGS, *PLACES[cell.actor]], list[Callable[[], None]]()
         self.server: subprocess.Popen[bytes] | None = None
+        self.port = 0
+        """Of the server; 0 until it has one."""
         self.proxy: Proxy | None = None
         if cell.fault == "disk":
             self._small_disk()
@@ -361,16 +363,16 @@ class Trial:
         self.environment |= {"FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
     def _serve(self) -> None:
-        port = self.proxy.to if self.proxy else 0
-        command = [sys.executable, "-m", "gnomon", "serve-learner", "char_count", *self.words, f"--port={port}"]
+        command = [sys.executable, "-m", "gnomon", "serve-learner", "char_count", *self.words, f"--port={self.port}"]
         self.server = subprocess.Popen(
             command, env=self.environment, stdout=subprocess.PIPE, stderr=self.log.open("ab")
         )
         assert self.server.stdout is not None
         line = self.server.stdout.readline().decode()
-        if self.proxy is None:
-            self.proxy = Proxy(int(line.rpartition(":")[2]))
-        self.url = f"learner=http://127.0.0.1:{self.proxy.port}"
+        self.port = int(line.rpartition(":")[2])
+        if self.cell.fault.startswith("partition"):
+            self.proxy = Proxy(self.port)
+        self.url = f"learner=http://127.0.0.1:{self.proxy.port if self.proxy else self.port}"
 
     def begin(self) -> Process:
         """Start the run, or resume it. A library that is preloaded needs a new interpreter."""
@@ -441,7 +443,8 @@ class Trial:
         if (run.status or 0) < 0:
             return "signal"
         found = re.findall(rb"error\[(E\d+)\]|\b(E\d{3})\b", self.log.read_bytes())
-        return next((a or b).decode() for a, b in reversed(found)) if found else "?"
+        lines = self.log.read_text("utf-8", "replace").strip().splitlines()
+        return next((a or b).decode() for a, b in reversed(found)) if found else (lines or ["?"])[-1][:100]
 
     def left(self) -> dict[int, tuple[int, str]]:
         """The processes that have not ended in time."""
@@ -564,11 +567,15 @@ def numbered(chosen: list[Cell]) -> Iterator[dict[str, tuple[str, dict[str, int]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="trials whose name ACTOR/PHASE/FAULT contains this")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="trials whose name ACTOR/PHASE/FAULT contains one of these"
+    )
     parser.add_argument("--libfaketime", type=Path, help="path of libfaketimeMT.so.1 (Debian: libfaketime)")
-    parser.add_argument("--save", type=Path, help="write the results there, as JSON lines")
+    parser.add_argument(
+        "--save", type=Path, help="add the results to this file, as JSON lines, and show all that it has"
+    )
     options = parser.parse_args()
-    chosen = [cell for cell in cells() if options.only in cell.name]
+    chosen = [cell for cell in cells() if any(part in cell.name for part in options.only)]
     if options.libfaketime is None:
         chosen = [cell for cell in chosen if cell.fault != "clock"]
     results = []
@@ -580,6 +587,9 @@ def main() -> int:
             if options.save:
                 with options.save.open("a") as file:
                     file.write(json.dumps(asdict(found)) + "\n")
+    if options.save:
+        lines = map(json.loads, options.save.read_text().splitlines())
+        results = [Found(**{**line, "cell": Cell(**line["cell"])}) for line in lines]
     print("\n".join(table(results)))
     good = sum(each.equal and not each.left for each in results)
     print(f"{good} of {len(results)} equal, with no process left")

@@ -42,6 +42,7 @@ from gnomon.launch.makers import (
 )
 from gnomon.launch.makers.served import make_served
 from gnomon.launch.manifest import changes, manifest, opening
+from gnomon.launch.memory import memory_errors
 from gnomon.launch.objects import require_same_object
 from gnomon.launch.passed import NOTHING, Passed, require_passed, source_of
 from gnomon.launch.paths import anchored
@@ -343,7 +344,7 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
         run=recorder,
     )
     try:
-        with gentle_interrupt(recorder):
+        with gentle_interrupt(recorder), memory_errors(store.folder):
             finished(page)
     except BaseException as error:
         recorder.ended(RunStatus.FAILED if isinstance(error, Exception) else RunStatus.INTERRUPTED)

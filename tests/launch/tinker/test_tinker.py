@@ -105,7 +105,10 @@ def test_the_official_sdk_trains_and_samples(monkeypatch, rank):
 
 def by_hand() -> dict[str, list[float]]:
     """The conversation of `sdk.py`, in plain torch with autograd of the losses as they are documented."""
-    model, targets = GPTNeoXForCausalLM.from_pretrained(model_folder("tiny"), dtype=torch.float32), torch.tensor(TOKENS[1:])
+    model, targets = (
+        GPTNeoXForCausalLM.from_pretrained(model_folder("tiny"), dtype=torch.float32),
+        torch.tensor(TOKENS[1:]),
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-12, weight_decay=0.0)
 
     def logp() -> torch.Tensor:
@@ -127,7 +130,7 @@ def by_hand() -> dict[str, list[float]]:
     return {
         "cross_entropy": first.tolist(),
         "importance_sampling 0": logp().tolist(),
-        "loss, norm": [float(value), norm],
+        "loss, norm": [float(value.detach()), norm],
     }
 
 
