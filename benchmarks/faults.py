@@ -12,7 +12,7 @@ slow       four fifths of three seconds are spent stopped
 partition  a proxy between the run and the server drops a request, drops the answer after the work, delays, or is silent
 disk       the file system of the run folder, or of temporary files, is full
 memory     RLIMIT_AS at what the process has
-clock      the wall clock of all processes goes back by a day (needs libfaketime, see --libfaketime)
+clock      the wall clock, as Python code of the run's process reads it, goes back by a day
 
 The process of the run waits at the phase until it, or the other process, has been struck; a process other than that of
 the run is struck while the verb is carried out. A run that ends with an error is resumed after the fault is over, as a
@@ -61,6 +61,7 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["gnomon.api", "gnomon.launch.local", "transformers.models.gpt_neox.modeling_gpt_neox"])
 MARK = "GNOMON_FAULTS"
 """Environment variable by which the processes of a trial are found: all its descendants inherit it."""
+DAY = 86400
 HELD = 8.0
 """Seconds for which a process is stopped."""
 DISK = 24
@@ -125,7 +126,7 @@ class Board:
     """A few shared numbers: how often each phase was entered, where to wait, and the records that are stored."""
 
     def __init__(self, path: Path) -> None:
-        size = len(PHASES) + 4
+        size = len(PHASES) + 5
         if not path.exists():
             path.write_bytes(bytes(8 * size))
         self._of = np.memmap(path, dtype=np.int64, mode="r+", shape=(size,))
@@ -148,6 +149,14 @@ class Board:
     @property
     def waits(self) -> bool:
         return bool(self._of[-2])
+
+    @property
+    def back(self) -> float:
+        """Seconds by which the clock was set back."""
+        return float(self._of[-5])
+
+    def set_back(self) -> None:
+        self._of[-5] = DAY
 
     def release(self) -> None:
         self._of[-3], self._of[-2] = 0, 0
@@ -197,6 +206,8 @@ def child(folder: Path, board: Board, words: list[str]) -> None:
     for learner in (LocalLearner, RemoteLearner, ServedLearner):
         noting(learner, "forward_backward", "gradient")
         noting(learner, "optim_step", "update")
+    clock = time.time
+    time.time = lambda: clock() - board.back
     noting(Run, "append", "record", lambda run: board.store(run._count))
     noting(Run, "commit_checkpoint", "checkpoint")
     there = (folder / "journal.db").exists()
@@ -310,7 +321,7 @@ class Proxy:
 
 
 class Process:
-    """A run, forked or started with its own interpreter."""
+    """A forked run."""
 
     def __init__(self, of: Any) -> None:
         self._of, self.pid = of, int(of.pid)
@@ -318,20 +329,17 @@ class Process:
     @property
     def status(self) -> int | None:
         """Its exit status; None while it runs."""
-        if isinstance(self._of, subprocess.Popen):
-            return self._of.poll()
         return self._of.exitcode  # type: ignore[no-any-return]
 
     def wait(self) -> int:
-        while (status := self.status) is None:
-            time.sleep(0.01)
-        return status
+        self._of.join()
+        return int(self._of.exitcode)
 
 
 class Trial:
     """One run with all its processes. Args: home: its folder, which is on the small file system for full disks."""
 
-    def __init__(self, cell: Cell, home: Path, library: Path | None) -> None:
+    def __init__(self, cell: Cell, home: Path) -> None:
         self.cell, self.home, self.mark = cell, home, secrets.token_hex(8)
         self.board, self.folder, self.log = Board(home / "board"), home / "run", home / "log"
         self.environment = {**os.environ, MARK: self.mark, "OMP_NUM_THREADS": "1", "GNOMON_LEARNER_TOKEN": "t"}
@@ -342,8 +350,6 @@ class Trial:
         self.proxy: Proxy | None = None
         if cell.fault == "disk":
             self._small_disk()
-        if cell.fault == "clock" and library is not None:
-            self._clock(library)
         if cell.actor == "server":
             self._serve()
 
@@ -355,12 +361,6 @@ class Trial:
             self.folder = disk / "run"
         else:
             self.environment["TMPDIR"] = str(disk)
-
-    def _clock(self, library: Path) -> None:
-        self.time = self.home / "time"
-        self.time.write_text("+0\n")
-        self.environment |= {"LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(self.time)}
-        self.environment |= {"FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
     def _serve(self) -> None:
         command = [sys.executable, "-m", "gnomon", "serve-learner", "char_count", *self.words, f"--port={self.port}"]
@@ -375,12 +375,8 @@ class Trial:
         self.url = f"learner=http://127.0.0.1:{self.proxy.port if self.proxy else self.port}"
 
     def begin(self) -> Process:
-        """Start the run, or resume it. A library that is preloaded needs a new interpreter."""
+        """Start the run, or resume it."""
         words = [*self.words, self.url] if self.server else self.words
-        if "LD_PRELOAD" in self.environment:
-            command = [sys.executable, __file__, "--child", str(self.home), str(self.folder), *words]
-            with self.log.open("ab") as log:
-                return Process(subprocess.Popen(command, env=self.environment, stdout=log, stderr=log))
         of = FORKS.Process(target=forked, args=(self.environment, self.log, self.home, self.folder, words))
         of.start()
         return Process(of)
@@ -422,7 +418,7 @@ class Trial:
                         file.write(bytes(2**12))
                 self.undo.append(ballast.unlink)
             case "clock":
-                self.time.write_text("-1d\n")
+                self.board.set_back()
             case _:
                 assert self.proxy is not None
                 self.proxy.how = fault.partition(": ")[2]
@@ -501,11 +497,11 @@ def ended(trial: Trial, occurrence: int) -> Found:
     return found
 
 
-def measured(cell: Cell, wanted: str, times: dict[str, int], library: Path | None) -> Found:
+def measured(cell: Cell, wanted: str, times: dict[str, int]) -> Found:
     """A trial with its figures. Args: wanted: the fingerprint; times: how often a run enters each phase."""
     from gnomon.store import RunReader, verify
 
-    trial = Trial(cell, Path(tempfile.mkdtemp(prefix="gnomon-faults-")), library)
+    trial = Trial(cell, Path(tempfile.mkdtemp(prefix="gnomon-faults-")))
     keep = True
     try:
         found = ended(trial, max(1, round(0.8 * times[cell.phase])))
@@ -527,7 +523,7 @@ def untouched(actor: str) -> tuple[str, dict[str, int]]:
     """Fingerprint of a run that nobody touches, and how often it enters each phase."""
     from gnomon.store import RunReader
 
-    trial = Trial(Cell(actor, "rollout", ""), Path(tempfile.mkdtemp(prefix="gnomon-faults-")), None)
+    trial = Trial(Cell(actor, "rollout", ""), Path(tempfile.mkdtemp(prefix="gnomon-faults-")))
     if trial.begin().wait():
         raise SystemExit(f"the run that nobody touched failed: {trial.log}")
     with RunReader(trial.folder) as reader:
@@ -570,18 +566,15 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="*", default=[""], help="trials whose name ACTOR/PHASE/FAULT contains one of these"
     )
-    parser.add_argument("--libfaketime", type=Path, help="path of libfaketimeMT.so.1 (Debian: libfaketime)")
     parser.add_argument(
         "--save", type=Path, help="add the results to this file, as JSON lines, and show all that it has"
     )
     options = parser.parse_args()
     chosen = [cell for cell in cells() if any(part in cell.name for part in options.only)]
-    if options.libfaketime is None:
-        chosen = [cell for cell in chosen if cell.fault != "clock"]
     results = []
     with numbered(chosen) as wanted:
         for cell in chosen:
-            found = measured(cell, *wanted[cell.actor], options.libfaketime)
+            found = measured(cell, *wanted[cell.actor])
             results.append(found)
             print(json.dumps({"name": cell.name, **asdict(found)} | {"cell": None}), flush=True)
             if options.save:
@@ -597,7 +590,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        child(Path(sys.argv[3]), Board(Path(sys.argv[2]) / "board"), sys.argv[4:])
-    else:
-        sys.exit(main())
+    sys.exit(main())
