@@ -51,7 +51,7 @@ def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell)
 
     A run that raises is a crash: it is noted and not tried again. A run that was cut off is resumed.
 
-    Raises: Interrupted after KeyboardInterrupt, when every running run has ended after its step; or where a run was killed.
+    Raises: Interrupted after KeyboardInterrupt, when every running run has ended after its step; or for a killed run.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOAD))

@@ -65,9 +65,9 @@ class TinkerService:
         self._samplers: dict[int, Sampler] = {}
         """By rank of the adapter."""
         self._results: dict[str, Future[Body | bytes]] = {}
-        verbs = (self.create_model, self.optim_step, self.save_weights, self.load_weights)
-        verbs += (self.save_weights_for_sampler, self.asample)
-        now = {
+        verbs: list[Callable[[Body], Body | bytes]] = [self.create_model, self.optim_step, self.save_weights]
+        verbs += [self.load_weights, self.save_weights_for_sampler, self.asample]
+        now: dict[str, Callable[[Body], Body]] = {
             "client/config": lambda body: {"parallel_fwdbwd_chunks": False, "use_pyqwest_transport": False},
             "client/dynamic_config": lambda body: {},
             "create_session": lambda body: {"type": "create_session", "session_id": token_hex(8)},
@@ -136,7 +136,7 @@ class TinkerService:
         found = {"type": "save_weights_for_sampler", "path": path}
         if body.get("sampling_session_seq_id") is None:
             return found
-        return self.create_sampling_session({"model_path": path}) | found
+        return {**self.create_sampling_session({"model_path": path}), **found}
 
     def asample(self, body: Body) -> bytes:
         path = self._sessions.get(body.get("sampling_session_id") or "", body.get("model_path") or "")
