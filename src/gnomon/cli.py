@@ -813,6 +813,38 @@ def model_gemma(
     put(f"next: gnomon eval arithmetic policy={folder} env.shots=4")
 
 
+@model_app.command("trim")
+def model_trim(
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A model folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the smaller model.")],
+    settings: Settings = None,
+    env: Annotated[list[str] | None, typer.Option("--for", metavar="ENV", help="An environment; repeatable.")] = None,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of each split whose prompts and solutions are read.")] = 1000,
+    text: Annotated[list[Path] | None, typer.Option(help="A file of text whose tokens are kept too.")] = None,
+) -> None:
+    """Keep the tokens that tasks need: gnomon model trim FOLDER SMALLER --for char_count env.shots=4"""
+    from gnomon.launch.trimmed import trimmed
+
+    kept, size = trimmed(Path(policy), folder, env or [], list(settings or []), tasks, text or [])
+    put(f"{folder}: {kept:,} of {size:,} tokens")
+    put(f"next: gnomon train {(env or ['ENV'])[0]} policy={folder}, then gnomon export RUN OUT, and")
+    put(f"      gnomon model untrim OUT WHOLE --record {folder}/trimmed.json")
+
+
+@model_app.command("untrim")
+def model_untrim(
+    trained: Annotated[Path, typer.Argument(metavar="TRIMMED", help="A trimmed model, or an export of a run with it.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the model with its whole vocabulary.")],
+    base: Annotated[Path | None, typer.Option(help="The model that was trimmed; by default where it was then.")] = None,
+    record: Annotated[Path | None, typer.Option(help="trimmed.json; by default the one in TRIMMED.")] = None,
+) -> None:
+    """Write a trimmed model with its whole vocabulary again; rows of tokens that it lacked are those of its base."""
+    from gnomon.launch.trimmed import untrimmed
+
+    untrimmed(trained, folder, base, record)
+    put(f"{folder}: the model with its whole vocabulary")
+
+
 def summarised(reader: RunReader) -> tuple[dict[str, Any], str]:
     """The summary of a run with the scores of its prediction, as JSON values and as text."""
     from gnomon.launch.bars import spark

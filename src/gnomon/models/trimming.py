@@ -1,0 +1,145 @@
+"""A model folder with a part of its vocabulary, and back: smaller embeddings decode faster."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from gnomon.errors import ModelError
+from gnomon.models.folder import base_hash, model_folder, table
+from gnomon.models.policy import configuration
+from gnomon.models.subword import needed, restricted
+
+__all__ = ["RECORD", "trim", "untrim"]
+
+RECORD = "trimmed.json"
+"""In the folder of a trimmed model: the model it is a part of, and the ids that it kept."""
+IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+FILES = ("tokenizer_config.json", "chat_template.jinja")
+
+
+def trim(base: Path, folder: Path, used: Collection[int]) -> list[int]:
+    """Write the model with the tokens that are used, and those without which they or another text cannot be encoded.
+
+    Returns: the ids that were kept, in order: the place of an id is its new one.
+    Raises: ModelError E327 for a model with other weights over the vocabulary, or a tokenizer that cannot be trimmed.
+    """
+    tokenizer = table(base / "tokenizer.json")
+    marks = ids(table(base / "config.json"), table(base / "generation_config.json"))
+    kept = needed(tokenizer, {*used, *marks})
+    model = read(base)
+    size = len(model.get_input_embeddings().weight)
+    kept = [place for place in kept if place < size]
+    choose_rows(model, base, torch.tensor(kept))
+    new = {old: place for place, old in enumerate(kept)}
+    for settings in (model.config, model.generation_config):
+        for name in IDS:
+            setattr(settings, name, renamed(getattr(settings, name, None), new))
+    model.config.vocab_size = len(kept)
+    model.save_pretrained(folder)
+    write(folder / "tokenizer.json", restricted(tokenizer, kept))
+    write(folder / RECORD, {"base": str(base.absolute()), "sha256": base_hash(base), "kept": kept})
+    copied(base, folder)
+    return kept
+
+
+def untrim(trimmed: Path, base: Path, folder: Path, record: Path | None = None) -> None:
+    """Write the base model with all that was trained of a trimmed one: rows of tokens that it lacks stay as they were.
+
+    Args: trimmed: a model folder with the vocabulary of a trimmed one; record: of the trimming, by default `RECORD` in
+        that folder.
+    Raises: ModelError E328 where the base is another model than the one that was trimmed.
+    """
+    known = table(record or trimmed / RECORD)
+    if not known or base_hash(base) != known["sha256"]:
+        raise ModelError(
+            "E328",
+            "this is not the model whose vocabulary was trimmed" if known else f"there is no {RECORD}",
+            where=str(base if known else trimmed),
+            why="rows of its vocabulary would be put in the place of others",
+            fix=f"--base {known['base']}" if known else f"--record FOLDER/{RECORD}, of the folder that was trained",
+        )
+    part, whole = read(trimmed), read(base)
+    kept, trained = torch.tensor(known["kept"]), dict(part.named_parameters())
+    over = {id(module.weight) for module in projections(part)}
+    with torch.no_grad():
+        for name, value in whole.named_parameters():
+            if id(trained[name]) in over:
+                value[kept] = trained[name].to(value.dtype)
+            else:
+                value.copy_(trained[name])
+    whole.save_pretrained(folder)
+    shutil.copyfile(base / "tokenizer.json", folder / "tokenizer.json")
+    copied(base, folder)
+
+
+def read(folder: Path) -> Any:
+    """The model of a folder, in its own dtype."""
+    return AutoModelForCausalLM.from_pretrained(
+        model_folder(folder),
+        config=configuration(folder),
+        dtype="auto",
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+    )
+
+
+def projections(model: Any) -> list[Any]:
+    """The input embedding and the vocabulary projection; one where they are tied."""
+    return [model.get_input_embeddings(), model.get_output_embeddings()]
+
+
+def choose_rows(model: Any, base: Path, kept: Tensor) -> None:
+    """Keep these rows of the embedding and of the projection. Raises: ModelError E327 for other weights over the
+    vocabulary."""
+    known, size = projections(model), len(model.get_input_embeddings().weight)
+    mine = {id(module.weight) for module in known}
+    others = [name for name, value in model.named_parameters() if size in value.shape and id(value) not in mine]
+    if others:
+        raise ModelError(
+            "E327",
+            "the model has other weights over the vocabulary than embedding and projection",
+            where=str(base),
+            why=f"{', '.join(others[:3])} would not fit a smaller one",
+            fix="use the whole vocabulary",
+        )
+    rows: dict[int, torch.nn.Parameter] = {}
+    for module in known:
+        old = module.weight
+        rows.setdefault(id(old), torch.nn.Parameter(old.detach()[kept].clone()))
+        module.weight = rows[id(old)]
+        for name in ("num_embeddings", "out_features"):
+            if hasattr(module, name):
+                setattr(module, name, len(kept))
+        if getattr(module, "padding_idx", None) is not None:
+            module.padding_idx = None
+
+
+def ids(*settings: dict[str, Any]) -> list[int]:
+    """The ids that begin, end and pad a text."""
+    found = [each.get(name) for each in settings for name in IDS]
+    return [place for one in found for place in (one if isinstance(one, list) else [one]) if isinstance(place, int)]
+
+
+def renamed(value: Any, new: dict[int, int]) -> Any:
+    """An id, or several, by their new numbers."""
+    return [new[place] for place in value] if isinstance(value, list) else new.get(value)
+
+
+def copied(base: Path, folder: Path) -> None:
+    """Copy the files that say how text is laid out."""
+    for name in FILES:
+        if (base / name).is_file():
+            shutil.copyfile(base / name, folder / name)
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False) + "\n", "utf-8")
