@@ -23,11 +23,15 @@ def fork() -> None:
     raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
 
+def primitive() -> None:
+    raise RuntimeError("could not create a primitive")
+
+
 def too_much() -> None:
     torch.empty(1 << 50, dtype=torch.uint8)
 
 
-@pytest.mark.parametrize("ask", [python, fork, too_much])
+@pytest.mark.parametrize("ask", [python, fork, primitive, too_much])
 def test_memory_that_is_used_up_is_told(tmp_path, ask: Callable[[], None]):
     with pytest.raises(ResourceError, match=r"(?s)E513.*intact.*gnomon resume"), memory_errors(tmp_path):
         ask()

@@ -14,8 +14,8 @@ from gnomon.errors import ResourceError
 
 __all__ = ["memory_errors"]
 
-WORDS = ("can't allocate memory", "not enough memory", "CUDA out of memory")
-"""Of torch's messages, which have no class of their own on a CPU."""
+WORDS = ("can't allocate memory", "not enough memory", "CUDA out of memory", "could not create a primitive")
+"""Of messages without a class of their own, on a CPU: those of torch and, the last, of oneDNN, which has no other."""
 
 
 @contextmanager
