@@ -108,6 +108,27 @@ def test_any_number_of_samplers_gives_the_bytes_of_one_process(tmp_path, cluster
 
 
 @pytest.mark.needs("ray")
+@pytest.mark.long
+def test_samplers_have_engines_in_environments_of_their_own(tmp_path, cluster):
+    """The worker that stands in for vLLM computes the bits of the policy, so the rollouts are those of one process. It
+    dies once, in the run with samplers."""
+    python, plan = tmp_path / "python", tmp_path / "plan"
+    worker = Path(__file__).parents[1] / "engines" / "policy_worker.py"
+    python.write_text(f'#!/bin/sh\nGNOMON_TEST_PLAN={plan} exec {sys.executable} {worker} "$2" "$3"\n')
+    python.chmod(0o755)
+    engine = {"engine": {"type": "vllm", "python": str(python)}}
+    trained(tmp_path / "local", "calculator", **engine)
+    plan.write_text("die 20")
+    trained(tmp_path / "ray", "calculator", **engine, launch=ray_of(2))
+    with gnomon.store.RunReader(tmp_path / "local") as local, gnomon.store.RunReader(tmp_path / "ray") as run:
+        for step in range(SMALL["steps"]):
+            assert list(run.groups(step)) == list(local.groups(step))
+        assert sum(step["metrics"]["engine/restarts"] for step in run.metrics()) == 1
+        assert run.manifest["engine"]["vllm"] == "0.32.0"
+    assert not samplers()
+
+
+@pytest.mark.needs("ray")
 def test_no_room_is_an_error(tmp_path, cluster):
     with pytest.raises(ResourceError, match=r"(?s)E511.*nowhere 1.*all nodes together have CPU 4"):
         trained(tmp_path / "r", "char_count", launch=ray_of(1, resources={"nowhere": 1.0}, seconds=0.5))
@@ -150,7 +171,17 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
         fleet.require_ray()
 
 
-@pytest.mark.parametrize("more", [{"engine": {"type": "vllm", "python": "p"}}, {"players": {"opponent": "past"}}])
-def test_what_samplers_cannot_do_is_refused(more):
-    with pytest.raises(ConfigErrors, match="E049"):
+VLLM = {"type": "vllm", "python": "p"}
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"players": {"opponent": "past"}}, "E049"),
+        ({"engine": VLLM, "rollout": {"lag": 1}}, "E046"),
+        ({"engine": VLLM, "rollout": {"lag": 1, "in_flight": True}}, "E046"),
+    ],
+)
+def test_what_samplers_cannot_do_is_refused(more, code):
+    with pytest.raises(ConfigErrors, match=code):
         resolve([Source({"env": "kuhn_poker", "launch": "ray", **more}, {})])

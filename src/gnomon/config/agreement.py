@@ -89,7 +89,9 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "rollout.lag needs the embedded engine",
             where=where,
             why="the batches that are sampled ahead have different weights, each in an engine of its own",
-            fix="rollout.in_flight=true, engine=embedded, or rollout.lag=0",
+            fix="engine=embedded, or rollout.lag=0"
+            if config.launch.type == "ray"
+            else "rollout.in_flight=true, engine=embedded, or rollout.lag=0",
         )
     if config.rollout.in_flight and config.launch.type == "ray":
         yield ConfigError(
@@ -164,14 +166,6 @@ def launch(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     if config.launch.type == "local":
         return
     where = origins.get("launch.type", "launch.type")
-    if config.engine.type != "embedded":
-        yield ConfigError(
-            "E049",
-            f"launch.type=ray cannot be used with engine={config.engine.type}",
-            where=where,
-            why="every sampler has an embedded engine of its own",
-            fix="engine=embedded, or launch.type=local",
-        )
     if config.players.opponent:
         yield ConfigError(
             "E049",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gnomon.engines.base import Tier
 from gnomon.models.weights import WeightsRef
+from gnomon.stats import Stats, merge
 from gnomon.types import Completion, Request
 
 __all__ = ["Fleet", "Loaded", "RemoteEngine"]
@@ -45,7 +46,10 @@ class RemoteEngine:
 
     def __init__(self, fleet: Fleet, number: int = 0, tier: Tier = Tier.EXACT) -> None:
         self.fleet, self.number, self.tier, self.version = fleet, number, tier, 0
+        self.versions: Mapping[str, str] = {}
+        """As of the samplers' engines, after `ask_versions`."""
         self._loads, self._handle = 0, None
+        self._counts: Stats = {}
 
     @property
     def loaded(self) -> Loaded:
@@ -60,6 +64,19 @@ class RemoteEngine:
     async def measure(self, prompts: Sequence[tuple[int, ...]]) -> float:
         """`Embedded.measure` of a sampler."""
         found: float = await self.fleet.call("measure", self.loaded, prompts)
+        return found
+
+    async def ask_versions(self) -> None:
+        """Ask a sampler for the versions of its engine."""
+        self.versions = await self.fleet.call("versions", self.loaded)
+
+    def count(self, stats: Stats) -> None:
+        """Add what went wrong in the engine of a sampler."""
+        self._counts = merge(self._counts, stats)
+
+    def counts(self) -> Stats:
+        """What went wrong in the engines of all samplers since the last call."""
+        found, self._counts = self._counts, {}
         return found
 
     def load(self, weights: WeightsRef) -> None:

@@ -45,7 +45,8 @@ class Elsewhere:
         left = deadline - time.monotonic()
         episode = self._written((task, key, tuple(speakers), drawn, sampling, left))
         answer = await self.engine.fleet.call("play", self.engine.loaded, episode)
-        turns, step, stop = pickle.loads(answer)
+        turns, step, stop, counts = pickle.loads(answer)
+        self.engine.count(counts)
         return Played(task=task, speakers=tuple(speakers), turns=turns, step=step, stop=stop)
 
     def _written(self, value: Any) -> bytes:
@@ -59,7 +60,7 @@ async def played(actor: Actor, episode: bytes, shared: dict[str, Any]) -> bytes:
     task, key, speakers, drawn, sampling, left = Reader(io.BytesIO(episode), shared | {"engine": actor.engine}).load()
     deadline = time.monotonic() + left
     found = await actor.play(task, key, speakers, drawn=drawn, sampling=sampling, deadline=deadline)
-    return packed((found.turns, found.step, found.stop))
+    return packed((found.turns, found.step, found.stop, actor.counts()))
 
 
 class Writer(cloudpickle.Pickler):  # type: ignore[misc]

@@ -11,10 +11,12 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from gnomon.config import RunConfig
+from gnomon.engines.base import Versioned
 from gnomon.engines.remote import Loaded
+from gnomon.engines.vllm import VLLM
 from gnomon.errors import GnomonError
 from gnomon.launch.makers.actor import make_limits, make_sampling
-from gnomon.launch.makers.engine import make_embedded
+from gnomon.launch.makers.engine import make_engine
 from gnomon.launch.makers.workers import make_workers
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
@@ -86,6 +88,12 @@ class Sampler:
         found: float = engine.measure(prompts)
         return found
 
+    @answering
+    async def versions(self, loaded: Loaded) -> dict[str, str]:
+        """Of an engine with an environment of its own; otherwise empty."""
+        engine: Any = (await self._holding(loaded)).engine
+        return dict(engine.versions) if isinstance(engine, Versioned) else {}
+
     async def _holding(self, loaded: Loaded) -> Actor:
         """The actor whose engine has these weights."""
         async with self._loading:
@@ -94,7 +102,10 @@ class Sampler:
                 (handle,) = loaded.handle
                 weights = await handle
                 actor.engine.tier = loaded.tier
-                actor.engine.load(weights)
+                if isinstance(actor.engine, VLLM):
+                    await asyncio.to_thread(actor.engine.load, weights)  # It waits for its worker.
+                else:
+                    actor.engine.load(weights)
                 self._loads[loaded.engine] = loaded.load
             found: Actor = actor
             return found
@@ -104,7 +115,7 @@ class Sampler:
         found = self._actors[number] = Actor(
             self._env,
             self._tokenizer,
-            make_embedded(self.config),
+            make_engine(self.config),
             group=self.config.rollout.group,
             sampling=make_sampling(self.config),
             renderer=self._renderer,

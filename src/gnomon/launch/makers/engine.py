@@ -124,7 +124,9 @@ def measured(
         if not isinstance(engine, VLLM):
             engine.tier = Tier.MEASURED
         mismatch = by_the_learner(engine, learner, prompts, config)
-        if isinstance(engine, RemoteEngine) and not apart(config):
+        if isinstance(engine, RemoteEngine) and config.engine.type == "vllm":
+            finished(engine.ask_versions())
+        elif isinstance(engine, RemoteEngine) and not apart(config):
             mismatch = max(mismatch, finished(engine.measure(prompts)))
             engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
     bound = COARSE if apart(config) else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
