@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import sys
+import tempfile
 import time
 from array import array
 from collections.abc import Callable, Iterator
@@ -278,6 +279,25 @@ def test_nothing_is_left_at_the_end(make):
     pid, place = engine.pid, engine.place
     engine.close()
     assert gone_soon(pid) and not place.exists()
+
+
+def test_folders_of_engines_that_were_killed_are_deleted_by_the_next_one(tmp_path, monkeypatch, make):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    living = make()
+    if (owner := os.fork()) == 0:
+        try:
+            make()
+            (tmp_path / "begun").touch()
+            signal.pause()
+        finally:
+            os._exit(1)
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.02)
+    assert len(list(tmp_path.glob("gnomon-engine-*"))) == 2
+    os.kill(owner, signal.SIGKILL)
+    os.waitpid(owner, 0)
+    newest = make()
+    assert sorted(tmp_path.glob("gnomon-engine-*")) == sorted([living.place, newest.place])
 
 
 def test_a_worker_ends_with_the_process_that_started_it_and_deletes_its_files(tmp_path):

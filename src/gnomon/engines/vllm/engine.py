@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
 from typing import Any
 
 from gnomon.engines.base import Tier
 from gnomon.engines.endings import Endings
 from gnomon.engines.vllm.environment import require_fit, worker_environment
-from gnomon.engines.vllm.files import adapter_folder, linked, remove, weights_file
+from gnomon.engines.vllm.files import adapter_folder, linked, own_folder, remove, weights_file
 from gnomon.engines.vllm.frames import Arrays
 from gnomon.engines.vllm.probe import require_equal
 from gnomon.engines.vllm.process import Gone, Refused, WorkerProcess
@@ -75,7 +74,7 @@ class VLLM:
         self.command, self.patience, self.restarts, self.threads = tuple(command), patience, restarts, threads
         self.tokenizer = Tokenizer(folder)
         self._endings, self._base = Endings(self.tokenizer), base_hash(folder)
-        self.place = Path(mkdtemp(prefix="gnomon-engine-"))
+        self.place, self._lock = own_folder()
         self._arguments = {**lora(adapter), **arguments, "model": str(linked(folder, self.place / "model"))}
         self.versions: Mapping[str, str] = {}
         """Of the worker's Python, vLLM and torch, and its device."""
@@ -326,6 +325,7 @@ class VLLM:
         for worker in self._started:
             worker.close()
         self._end()
+        self._lock.close()
 
 
 def clear(place: Path, workers: Sequence[WorkerProcess]) -> None:

@@ -1,15 +1,37 @@
-"""What the worker reads: the model folder, and the weights of each version."""
+"""What the worker reads: the model folder, and the weights of each version, in a folder of the engine's own."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+from contextlib import suppress
 from pathlib import Path
 from shutil import copyfile, rmtree
+from tempfile import gettempdir, mkdtemp
+from typing import IO
 
 from gnomon.models.adapter import WEIGHTS, Adapter, layers_of, write_config
 from gnomon.models.weights import WeightsRef
 
-__all__ = ["adapter_folder", "linked", "remove", "weights_file"]
+__all__ = ["adapter_folder", "linked", "own_folder", "remove", "weights_file"]
+
+NAME, LOCK = "gnomon-engine-", "lock"
+
+
+def own_folder() -> tuple[Path, IO[str]]:
+    """A new folder, and a lock on it that the kernel releases when this process ends.
+
+    Folders whose process has ended are deleted: one that is killed leaves its own.
+    """
+    for left in Path(gettempdir()).glob(f"{NAME}*"):
+        with suppress(OSError), (left / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            rmtree(left, ignore_errors=True)
+    folder = Path(mkdtemp(prefix=NAME))
+    own = (folder / "locking").open("w")
+    fcntl.flock(own, fcntl.LOCK_EX)
+    (folder / "locking").rename(folder / LOCK)  # Locked before it can be found.
+    return folder, own
 
 
 def weights_file(weights: WeightsRef, path: Path) -> Path:

@@ -72,6 +72,11 @@ class Sampler:
     async def alive(self) -> None:
         """Answers as soon as the event loop does."""
 
+    async def close(self) -> None:
+        """End the engines with their processes and files."""
+        for actor in self._actors.values():
+            await asyncio.to_thread(actor.engine.close)
+
     @answering
     async def play(self, loaded: Loaded, episode: bytes) -> bytes:
         """The turns and the end of an episode, as `played` writes them."""

@@ -38,6 +38,8 @@ PING = 1.0
 """Seconds between two pings of a sampler."""
 START = 300.0
 """Least seconds that a process may take to start."""
+END = 10.0
+"""Seconds for the samplers to end their engines."""
 PAUSE = 2.0
 """Seconds before a sampler is started again after its second death in a row; it doubles with each."""
 LEAST = 0.001
@@ -151,8 +153,11 @@ class Samplers:
         """End the samplers, and free what is reserved for them."""
         self._events.put(self._ended.set)
         self._watch.join()
+        with suppress(Exception):  # The cluster may be gone.
+            ready = [slot.life for slot in self._slots if slot.life and slot.life.ready]
+            ray.wait([life.actor.close.remote() for life in ready], num_returns=len(ready), timeout=END)
         for slot in self._slots:
-            with suppress(Exception):  # The cluster may be gone.
+            with suppress(Exception):
                 if slot.life:
                     ray.kill(slot.life.actor)
                 remove_placement_group(slot.group)
