@@ -396,6 +396,9 @@ class ObjectiveSettings(TypedDict, total=False):
     """β, risk-seeking, per unit of reward; near 0 it is `reinforce_centred` (tilted). Of tilted, tilted_loo,
     a_star_po, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, kimi_k15, kimi_k15_token, tba, online_dpo,
     online_ipo, online_slic, online_simpo, online_cpo, online_kto, xpo."""
+    bootstrap: Literal["none", "reply", "limit"]
+    """Rollouts whose end has the critic's value in place of 0: none, those whose last reply was cut by its token
+    limit, or all that a limit ended. Of ppo, vc_ppo, vapo."""
     cap: float
     """Ceiling of the ratio (cispo_cap). Of cispo_cap, scale_rl, tis, sequence_tis, sequence_mis, decoupled_ppo, dppo,
     aspo, cpgd, dppo_kl, mini_rl."""

@@ -53,7 +53,7 @@ from gnomon.objectives import (
 )
 from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.credit import Crediting
-from gnomon.types import Group, Part, Rollout, Sampling, Status, Verdict
+from gnomon.types import Group, Part, Rollout, Sampling, Status, Stop, Verdict
 from learners.sequences import lines
 
 TOKENIZER = Tokenizer(model_folder("tiny"))
@@ -194,6 +194,8 @@ def groups(case: Case, data: Data, rewards: Rewards) -> tuple[Group, ...]:
         rollouts = []
         for sample, rollout in enumerate(group.rollouts):
             reward = REWARDS[place][sample]
+            if (place + sample) % 3 == 1:
+                rollout = replace(rollout, stop=Stop.TRUNCATED)
             if (place, sample) == SILENT:
                 rollout = replace(rollout, turns=())
             elif case.rewritten:
@@ -291,6 +293,8 @@ def others() -> Iterator[tuple[str, Loss]]:
     yield "grpo, entropy and full divergence", Loss(row=grpo, terms=beside)
     yield "gspo, entropy and full divergence", Loss(row=gspo, terms=beside)
     yield "a mean of its own, entropy", Loss(row=replace(grpo, aggregate=by_hand), terms=beside)
+    for name, bootstrap in (("ppo", "reply"), ("ppo", "limit"), ("vc_ppo", "limit"), ("vapo", "limit")):
+        yield f"{name}, {bootstrap} with a value", Loss(row=objective(name, bootstrap=bootstrap))
     late = less_overlong(dr_grpo.credit, max_tokens=SAMPLING.max_tokens, buffer=20)
     yield "dr_grpo, overlong", Loss(row=replace(dr_grpo, credit=late))
 
@@ -383,6 +387,8 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
     now = read(POLICY).logp(step.spoken, SAMPLING.temperature).detach()
     if learner.critic:
         known["values"] = (read(CRITIC).states(step.spoken) @ slope()).detach()
+        beyond = (read(CRITIC).last_states(step.texts) @ slope()).detach()
+        known["beyond"] = beyond.reshape(len(step.merged), -1)
     anchor = read(REFERENCE).logp(step.spoken, SAMPLING.temperature).detach()
     whole = read(POLICY).distributions(step.spoken, SAMPLING.temperature).detach()
     known["entropy"], known["collision"] = -(whole.exp() * whole).sum(-1), (2 * whole).exp().sum(-1)

@@ -14,6 +14,9 @@ from torch import Tensor
 from gnomon.objectives import Denominators, Objective, Rollouts, Tokens
 from gnomon.types import Finish, Group, Rollout, Stop, Turn
 
+CAUSES = {Stop.TRUNCATED: 1, Stop.TURNS: 2, Stop.CONTEXT: 2, Stop.TIME: 2}
+"""What ended a rollout: 1 the token limit of its last reply, 2 a limit between two turns."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
@@ -55,6 +58,14 @@ class Model:
             for place, text in enumerate(texts)
         ]
         return torch.cat(parts)
+
+    def last_states(self, rollouts: Sequence[Sequence[Text]]) -> Tensor:
+        """[R, size] the hidden state after the last token of each rollout; zero where it has none."""
+        found = torch.zeros(len(rollouts), self.head.shape[1], dtype=self.head.dtype)
+        for place, texts in enumerate(rollouts):
+            if said := [text for text in texts if text.reply]:
+                found[place] = self.hidden(torch.tensor([said[-1].prompt + said[-1].reply]))[0, -1]
+        return found
 
     def distributions(self, texts: Sequence[Text], temperature: float) -> Tensor:
         """[T, V] log-probabilities of every token that could have stood in the replies."""
@@ -118,6 +129,7 @@ class Step:
             player=torch.tensor([[r.player for r in rollouts] for rollouts in merged]),
             parts=torch.tensor([[self.parts(r, "value") for r in rollouts] for rollouts in merged]).double(),
             part_weights=torch.tensor([[self.parts(r, "weight") for r in rollouts] for rollouts in merged]).double(),
+            ended=torch.tensor([[CAUSES.get(r.stop, 0) for r in rollouts] for rollouts in merged]),
             longest=torch.tensor([[self.longest(r) for r in rollouts] for rollouts in merged]),
             finished=torch.tensor(
                 [[r.stop not in (Stop.TRUNCATED, Stop.CONTEXT) for r in rollouts] for rollouts in merged]

@@ -13,6 +13,7 @@ from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.keys import Key
 from gnomon.learners import Batch
+from gnomon.learners.base import Model
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
@@ -20,7 +21,7 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.objectives import Need, Objective, Rollouts, objective
 from gnomon.rollout import Actor, pack
-from gnomon.rollout.credit import Crediting
+from gnomon.rollout.credit import Crediting, values_beyond
 from gnomon.types import Sampling
 from learners.sequences import credited, lines
 
@@ -122,6 +123,25 @@ def test_the_first_batches_can_teach_the_critic_alone(packed, name):
         assert not torch.equal(mind.critic.parameters["value.weight"], read)
         still = all(torch.equal(value, begin[key]) for key, value in mind.policy.state().items())
         assert still == (step < 2) and credits.state.steps == min(step + 1, 2)
+
+
+def test_a_value_after_the_last_token_is_that_before_the_next(packed):
+    """Of rollouts that lost their last token the value after them is the one before that token; others have none."""
+    mind = learner()
+    with torch.no_grad():
+        mind.critic.parameters["value.weight"].copy_(torch.linspace(-0.1, 0.1, 128))
+    whole = dict(
+        zip((s.rollout for s in packed.sequences), mind.score(packed.sequences, 1.0, Model.CRITIC), strict=True)
+    )
+    shorter = tuple(
+        replace(s, token_ids=s.token_ids[:-1], trainable=s.trainable[:-1], behavior_logp=s.behavior_logp[:-1])
+        for s in packed.sequences
+    )
+    ended = torch.arange(20).reshape(5, 4) % 3
+    batch = replace(packed, sequences=shorter, rollouts=replace(packed.rollouts, ended=ended))
+    found = values_beyond(batch, mind)
+    for rollout, cause in enumerate(ended.flatten().tolist()):
+        assert found.flatten()[rollout] == (float(whole[rollout][-1]) if cause else 0.0)
 
 
 def test_it_learns_what_rollouts_earn_and_leaves_the_policy_alone(packed):

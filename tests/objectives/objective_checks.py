@@ -566,6 +566,8 @@ def check_needs(case: Case) -> None:
         assert looks == asks, (
             f"{need} is {'asked for' if asks else 'looked at'} and not {'looked at' if asks else 'asked for'}"
         )
+    looks, asks = any(_looks_beyond(row, step) for step in steps), Need.BEYOND in row.asks
+    assert looks == asks, f"a value beyond the end is {'asked for' if asks else 'looked at'} and not the other way"
     if row.baseline in (Baseline.NONE, Baseline.CRITIC):
         assert (row.baseline is Baseline.CRITIC) == (Need.VALUES in row.needs), "a critic is no baseline, or none is"
 
@@ -576,6 +578,12 @@ def _looks(row: Objective, step: Step, name: str, need: Need) -> bool:
     if need is Need.REFERENCE:  # Pairs and penalties look at it as the gradient is taken; a hinge only from afar.
         sizes = step.denominators()
         return not torch.equal(*(row.coefficients(here.tokens(row), sizes) for here in (step, moved)))
+    return not torch.equal(row.credits(step.seen()), row.credits(moved.seen()))
+
+
+def _looks_beyond(row: Objective, step: Step) -> bool:
+    """Whether anything becomes of a step by what a critic expects after its rollouts."""
+    moved = replace(step, beyond=[[value + 30.0 for value in group] for group in step.beyond])
     return not torch.equal(row.credits(step.seen()), row.credits(moved.seen()))
 
 

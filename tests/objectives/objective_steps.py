@@ -40,6 +40,10 @@ class Step:
     """What the run's past expects of each rollout."""
     greedy: list[list[float]]
     """What the greedy rollout of its task earned, for each rollout."""
+    ended: list[list[int]]
+    """What ended each rollout: 0 itself, 1 the token limit of its last reply, 2 a limit between two turns."""
+    beyond: list[list[float]]
+    """What the critic expects after the last token of each."""
     values: list[float]
     reward_parts: list[list[list[float]]]
     """Two of every reward: the reward itself and something beside it, which counts by half."""
@@ -63,6 +67,8 @@ class Step:
             answers=torch.tensor(self.answers),
             baseline=torch.tensor(self.past, dtype=dtype),
             greedy=torch.tensor(self.greedy, dtype=dtype),
+            ended=torch.tensor(self.ended),
+            beyond=torch.tensor(self.beyond, dtype=dtype),
             parts=torch.tensor(self.reward_parts, dtype=dtype),
             part_weights=torch.tensor([1.0, 0.5], dtype=dtype).expand(len(self.rewards), len(self.rewards[0]), 2),
             demonstrated=torch.tensor(self.demonstrated),
@@ -95,6 +101,8 @@ class Step:
                 "observations",
                 "past",
                 "greedy",
+                "ended",
+                "beyond",
                 "reward_parts",
                 "demonstrated",
             )
@@ -118,6 +126,8 @@ class Step:
                 "observations",
                 "past",
                 "greedy",
+                "ended",
+                "beyond",
                 "reward_parts",
                 "demonstrated",
             )
@@ -197,6 +207,8 @@ def make_step(
         ],
         past=[[draw.uniform(-0.5, 0.5) for _ in group] for group in rewards],
         greedy=[[round(math.sin(seed + 3 * g), 2)] * len(group) for g, group in enumerate(rewards)],
+        ended=[[(seed + g + 2 * i) % 3 for i in range(len(group))] for g, group in enumerate(rewards)],
+        beyond=[[round(math.cos(seed + 3 * g + 5 * i), 2) for i in range(len(x))] for g, x in enumerate(rewards)],
         values=[draw.uniform(-1, 1) for _ in range(count)],
         demonstrated=[[draw.random() < 0.25 for _ in group] for group in rewards],
         entropy=[round(draw.uniform(0, 2), 1) for _ in range(count)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from gnomon.objectives import (
     Denominators,
+    Need,
     Objective,
     Rollouts,
     Tokens,
@@ -24,6 +26,8 @@ from gnomon.objectives import (
     reinforce_pp_loo,
     reward_to_go,
     sequence_mean,
+    vapo,
+    vc_ppo,
     whitened,
 )
 from gnomon.objectives.exact import moments
@@ -136,6 +140,95 @@ def test_a_row_without_targets_of_its_own_teaches_its_credit_and_the_value() -> 
     assert close(replace(ppo(lam=0.5), returns=None).value_targets(step), ppo(lam=0.5).value_targets(step))
     with pytest.raises(ValueError, match="nothing to teach"):
         ppo().value_targets(replace(step, values=None))
+
+
+# Values where a limit ended a rollout.
+
+
+def limited() -> tuple[Rollouts, Tensor, Tensor, Tensor]:
+    """The same policy cut after two tokens: a step of all 7 answers, the chance of each, the scores of every token, and
+    what the critic expects before every token. Who is cut earns nothing, and the critic is right about what follows."""
+    place, short = world(), world(2)
+    policy, value = place.logits(), true_values()
+    index = {text: number for number, text in enumerate(prefixes(3))}
+    known = torch.tensor([index[text] for text in prefixes(2)])
+    possible = outcomes(short, policy[known], lambda text: correct(text) * text.endswith("."))
+    step = step_of(short, possible, torch.arange(7)[:, None])
+    cut = torch.tensor([0 if text.endswith(".") else 1 for text in short.answers])[:, None]
+    after = torch.tensor(
+        [0.0 if text.endswith(".") else float(value[index[text]]) for text in short.answers], dtype=F64
+    )
+    scores = torch.zeros(len(short.prefix), *policy.shape, dtype=F64)
+    scores[:, known] = short.scores(policy[known]).reshape(len(short.prefix), 3, 3)
+    step = replace(step, ended=cut, beyond=after[:, None], values=value[known][short.prefix])
+    return step, possible.chance, scores.flatten(1), value[known][short.prefix]
+
+
+def prefixes(most: int) -> list[str]:
+    """In the order of a world."""
+    return ["".join(p) for length in range(most) for p in itertools.product("ab", repeat=length)]
+
+
+def climbed_when_cut(row: Objective, step: Rollouts) -> Tensor:
+    _, chance, scores, _ = limited()
+    return (chance[world(2).answer] * row.credits(step)) @ scores
+
+
+@pytest.mark.parametrize("bootstrap", ["reply", "limit"])
+@pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
+def test_with_a_value_at_the_limit_it_climbs_the_return_without_the_limit(lam: float, bootstrap: str) -> None:
+    """∇p of the policy that may write three tokens, in the parameters of the first two; the critic is right."""
+    step, _, _, _ = limited()
+    wanted = slope().reshape(7, 3).clone()
+    wanted[3:] = 0.0
+    assert close(climbed_when_cut(ppo(lam=lam, bootstrap=bootstrap), step), wanted.flatten())
+    cut = climbed_when_cut(ppo(lam=lam), step)
+    assert apart(cut, wanted.flatten()) > 0.3
+
+
+def test_any_critic_will_do_before_the_end_if_lambda_is_one() -> None:
+    """Only the value at the limit must be right."""
+    step, _, _, _ = limited()
+    wild = replace(step, values=torch.linspace(-7, 9, 3, dtype=F64)[world(2).prefix])
+    row = ppo(bootstrap="reply")
+    assert close(climbed_when_cut(row, wild), climbed_when_cut(row, step))
+    off = replace(step, beyond=step.beyond + 0.5 * step.ended * torch.arange(7)[:, None])
+    assert apart(climbed_when_cut(row, off), climbed_when_cut(row, step)) > 0.1
+
+
+@pytest.mark.parametrize("build", [ppo, vc_ppo, vapo])
+def test_the_critic_is_taught_what_follows_the_limit(build: Callable[..., Objective]) -> None:
+    """E[target | prefix] = V(prefix), of the policy without the limit."""
+    step, chance, _, values = limited()
+    short = world(2)
+    targets = build(bootstrap="reply").value_targets(step)
+    weight = chance[short.answer]
+    total = torch.zeros(3, dtype=F64).index_add(0, short.prefix, weight * targets)
+    reach = torch.zeros(3, dtype=F64).index_add(0, short.prefix, weight)
+    assert close((total / reach)[short.prefix], values)
+
+
+def test_the_value_at_a_limit_by_hand() -> None:
+    """γ = ½, λ = ½, of rollouts that ended by themselves, by a cut reply and between two turns."""
+    step = rollouts([[1, 2, 1]], [[1.0, 8.0, 1.0]], values=[3.0, 1.0, 2.0, 3.0])
+    step = replace(step, ended=torch.tensor([[0, 1, 2]]), beyond=torch.tensor([[4.0, 6.0, 10.0]], dtype=F64))
+    plain, reply, limit = (ppo(gamma=0.5, lam=0.5, bootstrap=word).credits(step) for word in ("none", "reply", "limit"))
+    assert plain.tolist() == [-2, 0 + 0.25 * 6, 6, -2]
+    assert reply.tolist() == [-2, 0 + 0.25 * 9, 9, -2]
+    assert limit.tolist() == [-2, 0 + 0.25 * 9, 9, 3]
+    assert vapo(alpha=1.0, bootstrap="limit").credits(step).tolist() == [-2, 1 + 0.5 * 12, 12, 8]
+    assert vc_ppo(lam=0.0, bootstrap="limit").value_targets(step).tolist() == [1, 14, 14, 11]
+
+
+def test_a_value_at_a_limit_is_asked_for() -> None:
+    step = replace(rollouts([[1]], [[1.0]], values=[0.5]), ended=torch.tensor([[1]]))
+    assert ppo().credits(step).tolist() == [0.5]
+    with pytest.raises(ValueError, match="beyond"):
+        ppo(bootstrap="reply").credits(step)
+    assert ppo(bootstrap="reply").credits(replace(step, ended=torch.tensor([[2]]))).tolist() == [0.5]
+    assert Need.BEYOND in ppo(bootstrap="limit").asks and Need.BEYOND not in ppo().asks
+    with pytest.raises(ValueError, match="bootstrap"):
+        ppo(bootstrap="always")
 
 
 def rollouts(lengths: list[list[int]], rewards: list[list[float]], **tokens: list[float]) -> Rollouts:

@@ -27,11 +27,17 @@ def _clipped(step: Step, logp: Tensor, credit: Credit, clip_low: float, clip_hig
     return total
 
 
-def _estimates(step: Step, gamma: float, lam: float) -> Credit:
+def _value_at_end(step: Step, g: int, i: int, bootstrap: str) -> float:
+    """A critic's value where the chosen limits ended the rollout."""
+    chosen = {"none": (), "reply": (1,), "limit": (1, 2)}[bootstrap]
+    return step.beyond[g][i] if step.ended[g][i] in chosen else 0.0
+
+
+def _estimates(step: Step, gamma: float, lam: float, bootstrap: str = "none") -> Credit:
     """From the last token back, as the recursion is usually written."""
     credit: Credit = {}
     for g, i, tokens in step.rollouts():
-        next_value, next_advantage, reward = 0.0, 0.0, step.rewards[g][i]
+        next_value, next_advantage, reward = _value_at_end(step, g, i, bootstrap), 0.0, step.rewards[g][i]
         for t in reversed(tokens):
             surprise = reward + gamma * next_value - step.values[t]
             next_advantage = surprise + gamma * lam * next_advantage
@@ -52,24 +58,46 @@ def _share(step: Step) -> float:
 
 
 def ppo_loss(
-    step: Step, logp: Tensor, gamma: float, lam: float, clip_low: float, clip_high: float, **of_critic: float
+    step: Step,
+    logp: Tensor,
+    gamma: float,
+    lam: float,
+    clip_low: float,
+    clip_high: float,
+    bootstrap: str = "none",
+    **of_critic: float,
 ) -> Tensor:
     """The policy's part; the loss of the critic has tests of its own."""
-    return _clipped(step, logp, _estimates(step, gamma, lam), clip_low, clip_high) / _share(step)
+    return _clipped(step, logp, _estimates(step, gamma, lam, bootstrap), clip_low, clip_high) / _share(step)
 
 
 def vc_ppo_loss(
-    step: Step, logp: Tensor, lam: float, lam_critic: float, clip_low: float, clip_high: float, **of_critic: float
+    step: Step,
+    logp: Tensor,
+    lam: float,
+    lam_critic: float,
+    clip_low: float,
+    clip_high: float,
+    bootstrap: str = "none",
+    **of_critic: float,
 ) -> Tensor:
-    return ppo_loss(step, logp, 1.0, lam, clip_low, clip_high)
+    return ppo_loss(step, logp, 1.0, lam, clip_low, clip_high, bootstrap)
 
 
-def vapo_loss(step: Step, logp: Tensor, alpha: float, clip_low: float, clip_high: float, **of_critic: float) -> Tensor:
+def vapo_loss(
+    step: Step,
+    logp: Tensor,
+    alpha: float,
+    clip_low: float,
+    clip_high: float,
+    bootstrap: str = "none",
+    **of_critic: float,
+) -> Tensor:
     """Every surprise by the one before it, from the first token on: λ as in the paper, where that is not negative."""
     credit: Credit = {}
     for g, i, tokens in step.rollouts():
         trace = 1 - 1 / (alpha * len(tokens)) if alpha * len(tokens) > 1 else 0.0
-        values = [step.values[t] for t in tokens] + [0.0]
+        values = [step.values[t] for t in tokens] + [_value_at_end(step, g, i, bootstrap)]
         surprise = [
             values[k + 1] - values[k] + (step.rewards[g][i] if k + 1 == len(tokens) else 0.0)
             for k in range(len(tokens))

@@ -38,6 +38,13 @@ SHORT = "ppo,lam=0.7"
 NEAR = "ppo,gamma=0.9,lam=0.0"
 ANCHORED = ("reinforce_pp,beta=0.2,epsilon=0.1", "reinforce_pp_baseline,beta=0.2,epsilon=0.1")
 LONG = "vapo,alpha=0.8"
+LIMITED = (
+    "ppo,bootstrap=limit",
+    "ppo,gamma=0.9,lam=0.7,bootstrap=reply",
+    "vapo,alpha=0.8,bootstrap=reply",
+    "vc_ppo,lam=0.7,bootstrap=limit",
+)
+"""With a critic's value where a limit ended a rollout."""
 LOO = "reinforce_pp_loo,beta=0.2,scale=0.4"
 
 
@@ -114,7 +121,7 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
             yield "credit of the opposite sign", name, of_credit(case.row, lambda a, seen: -a)
     for name in (name for name in TABLE if CASES[name].row.credit is not terminal):
         row = CASES[name].row
-        for need in (Need.VALUES, Need.LOGP, Need.REFERENCE, Need.ENTROPY, Need.COLLISION):
+        for need in (Need.VALUES, Need.LOGP, Need.REFERENCE, Need.ENTROPY, Need.COLLISION, Need.BEYOND):
             changed = replace(row, needs=row.needs ^ {need})
             if changed.asks != row.asks:  # A penalty asks for its reference by itself.
                 yield f"{need} needed and not told of, or in vain", name, changed
@@ -144,6 +151,8 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "exactness claimed", LONG, replace(CASES[LONG].row, target=CASES["ppo"].row.target)
     yield "a mean over tokens", LONG, replace(CASES[LONG].row, aggregate=token_mean)
     yield "λ of the critic", "vc_ppo", replace(CASES["vc_ppo"].row, credit=partial(gae, gamma=1.0, lam=1.0))
+    for name in LIMITED:
+        yield from at_the_end(name)
     ppo = CASES["ppo"].row
     yield "no critic claimed", "ppo", replace(ppo, baseline=Baseline.NONE)
     yield "a mean of the step claimed", "ppo", replace(ppo, baseline=Baseline.STEP)
@@ -188,6 +197,39 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
     yield "itself in the mean", LOO, replace(row, advantage=mean_centred)
     yield "baseline missing", LOO, replace(row, advantage=raw)
     yield "leave-one-out", ANCHORED[1], replace(CASES[ANCHORED[1]].row, advantage=leave_one_out)
+
+
+def at_the_end(name: str) -> Iterator[tuple[str, str, Objective]]:
+    """Of a row with a critic's value where a limit ended a rollout."""
+    row = CASES[name].row
+
+    def ended(change: Callable[[Tensor], Tensor]) -> Objective:
+        return seeing(row, lambda seen: replace(seen, ended=change(seen.ended)))
+
+    yield "nothing after a limit", name, ended(torch.zeros_like)
+    yield "a value after every end", name, ended(torch.ones_like)
+    other = {"reply": 1, "limit": 0}[name.rpartition("=")[2]]
+    yield "the other limits", name, ended(lambda cause: torch.where(cause == 2, other, cause))
+    yield "causes in another order", name, ended(lambda cause: (cause + 1) % 3)
+    yield "the value taken off", name, seeing(row, lambda seen: replace(seen, beyond=-seen.beyond))
+    yield "the value of the neighbour", name, seeing(row, lambda seen: replace(seen, beyond=seen.beyond.roll(1, 1)))
+    yield (
+        "the value before the last token",
+        name,
+        seeing(row, lambda seen: replace(seen, beyond=of_the_last_token(seen))),
+    )
+    yield "exactness claimed", name, replace(row, target=CASES["ppo"].row.target)
+    if "gamma" in name:
+        yield "an end without discount", name, seeing(row, lambda seen: replace(seen, beyond=seen.beyond / 0.9))
+
+
+def of_the_last_token(rollouts: Rollouts) -> Tensor:
+    """[G, N] what the critic expects before the last token of each."""
+    assert rollouts.values is not None
+    last = (rollouts.lengths.flatten().cumsum(0) - 1).clamp(min=0)
+    if not len(rollouts.values):
+        return torch.zeros_like(rollouts.rewards)
+    return rollouts.values[last].reshape(rollouts.rewards.shape)
 
 
 def outside_the_root(rollouts: Rollouts, advantage: Advantage) -> Tensor:

@@ -55,7 +55,7 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float | None) 
     }
 
 
-LATER = {"value_clip": "inf", "value_steps": 0}
+LATER = {"value_clip": "inf", "value_steps": 0, "bootstrap": "none"}
 """Options of objectives that came later, with the values that change nothing."""
 
 

@@ -448,14 +448,22 @@ def _rewards(law: Chances) -> dict[float, float]:
 # Credit that differs from token to token.
 
 
-def lambda_return(gamma: float, lam: float | Callable[[int], float], text: str, *, turns: bool = False) -> ClosedForm:
+def lambda_return(
+    gamma: float,
+    lam: float | Callable[[int], float],
+    text: str,
+    *,
+    turns: bool = False,
+    beyond: Callable[[Seen], float] = lambda own: 0.0,
+) -> ClosedForm:
     """The λ-return of every token over the length limit, without a baseline: what a prefix knows averages out.
 
-    Equation: hₜ = Σ_{k≥t} (γλ)^{k−t}·(r_k + γ(1−λ)·V_{k+1}) / L_max.
+    Equation: hₜ = [(γλ)^{T−t}·γ·V_end + Σ_{k≥t} (γλ)^{k−t}·(r_k + γ(1−λ)·V_{k+1})] / L_max, V = 0 after the last
+        token T within the sum.
     Args: lam, λ, or λ by the length of the answer; turns, whether every token is a turn that pays, or the last token
-        alone pays.
+        alone pays; beyond, V_end, what is expected after the last token.
     """
-    return ClosedForm(shape=partial(_lambda_return, gamma=gamma, lam=lam, turns=turns), text=text)
+    return ClosedForm(shape=partial(_lambda_return, gamma=gamma, lam=lam, turns=turns, beyond=beyond), text=text)
 
 
 def _lambda_return(
@@ -466,10 +474,11 @@ def _lambda_return(
     gamma: float,
     lam: float | Callable[[int], float],
     turns: bool,
+    beyond: Callable[[Seen], float],
 ) -> Shape:
     def h(own: Seen) -> Sequence[float]:
         trace = lam(own.length) if callable(lam) else lam
-        paid = own.early if turns else (*[0.0] * (own.length - 1), own.reward)
+        paid = own.early if turns else (*[0.0] * (own.length - 1), own.reward + gamma * beyond(own))
         ahead = (*own.values[1:], 0.0)
         earned = [paid[k] + gamma * (1 - trace) * ahead[k] for k in range(own.length)]
         return [

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import torch
 from torch import Tensor
 
-__all__ = ["Credit", "Rollouts", "across_players", "terminal"]
+__all__ = ["Credit", "Ended", "Rollouts", "across_players", "terminal"]
+
+
+class Ended(IntEnum):
+    """What ended a rollout."""
+
+    ITSELF = 0
+    """The environment, after a reply that ended by itself."""
+    REPLY = 1
+    """The token limit of its last reply: the policy would have written more."""
+    BETWEEN = 2
+    """A limit between two turns, of turns, tokens of a conversation or time: the environment would have gone on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +49,10 @@ class Rollouts:
     """[G, N] int64, who in a game of several the rollout is of, from 0. None: player 0 has them all."""
     finished: Tensor | None = None
     """[G, N] bool, whether a rollout ended before a length limit ended it. None: all did."""
+    ended: Tensor | None = None
+    """[G, N] int64, what ended a rollout, by `Ended`. None: all ended by themselves."""
+    beyond: Tensor | None = None
+    """[G, N] what a critic expects after the last token of a rollout that a limit ended; of others it plays no part."""
     demonstrated: Tensor | None = None
     """[G, N] bool, whether a rollout was given rather than sampled from the policy."""
     segment: Tensor | None = None
@@ -75,6 +91,8 @@ class Rollouts:
             "task",
             "player",
             "finished",
+            "ended",
+            "beyond",
             "demonstrated",
         ):
             values = getattr(self, name)
@@ -128,8 +146,8 @@ def across_players(rollouts: Rollouts) -> Rollouts:
     if count == 1 or len(turns) % count or not bool((rollouts.players == turns).all()):
         return rollouts
     shape = (len(turns) // count, -1)
-    tables = ("rewards", "lengths", "longest", "baseline", "greedy", "task", "player", "finished", "demonstrated")
-    merged = {name: table.reshape(shape) for name in tables if (table := getattr(rollouts, name)) is not None}
+    names = "rewards lengths longest baseline greedy task player finished ended beyond demonstrated"
+    merged = {name: table.reshape(shape) for name in names.split() if (table := getattr(rollouts, name)) is not None}
     if rollouts.answers is not None:  # Equal numbers are equal answers within a player only.
         merged["answers"] = (rollouts.answers * count + rollouts.players).reshape(shape)
     for name in ("segment_rewards", "parts", "part_weights"):

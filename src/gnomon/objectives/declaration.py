@@ -31,6 +31,8 @@ class Need(StrEnum):
     """Log-probabilities under a reference policy that stands still."""
     VALUES = "values"
     """A critic."""
+    BEYOND = "beyond"
+    """What a critic expects after the last token of a rollout that a limit ended."""
     BASELINE = "baseline"
     """What the run's past expects of each rollout."""
     GREEDY = "greedy"
@@ -100,7 +102,7 @@ class Option:
     """∞ allows an infinite number, which is refused otherwise."""
     choices: tuple[str, ...] = ()
     asks: frozenset[Need] = frozenset()
-    """What a learner must provide where the value is not zero."""
+    """What a learner must provide where the value is not the default."""
 
     @property
     def allowed(self) -> str:
@@ -161,7 +163,9 @@ class Declaration:
 
     def needs_with(self, options: Mapping[str, Value]) -> frozenset[Need]:
         """Everything that a learner must provide for a row with these options, all of them given."""
-        return self.needs.union(*(option.asks for name, option in self.options.items() if options[name]))
+        return self.needs.union(
+            *(option.asks for name, option in self.options.items() if options[name] != option.default)
+        )
 
     def least_group(self, options: Mapping[str, Value]) -> int:
         """The smallest group that can move the policy of a row with these options, all of them given."""

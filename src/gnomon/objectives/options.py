@@ -67,6 +67,9 @@ CRITIC = {
     "value_clip": Option(inf, "how far a value may move in one batch before the critic's loss lets it go; inf: any",
         above=0, most=inf),
     "value_steps": Option(0, "batches at the start of a run that teach the critic alone", least=0),
+    "bootstrap": Option("none", "rollouts whose end has the critic's value in place of 0: none, those whose last reply "
+        "was cut by its token limit, or all that a limit ended", choices=("none", "reply", "limit"),
+        asks=frozenset({Need.BEYOND})),
 }  # fmt: skip
 KEEP = {"keep": Option(4, "rollouts of a group that are trained on; smaller groups are kept whole", least=2)}
 SHAPE = {"gamma": Option(0.1, "γ of the shape π/(π + γ) of demonstrated tokens", above=0)}

@@ -64,7 +64,7 @@ from gnomon.objectives.counts import (
     ungauged,
     update_scale,
 )
-from gnomon.objectives.credit import Credit, Rollouts, across_players, terminal
+from gnomon.objectives.credit import Credit, Ended, Rollouts, across_players, terminal
 from gnomon.objectives.curves import GRID, Curve, count_weight, curve
 from gnomon.objectives.declaration import Data, Declaration, Mistake, Need, Option, OptionError, Rewards, Value, nearest
 from gnomon.objectives.edge_cases import edges
@@ -239,6 +239,8 @@ from gnomon.objectives.target import (
     TokenShape,
 )
 from gnomon.objectives.token_credit import (
+    after_cut_replies,
+    after_limits,
     gae,
     gae_returns,
     length_gae,
@@ -352,6 +354,7 @@ __all__ = [
     "Data",
     "Declaration",
     "Denominators",
+    "Ended",
     "ExactReport",
     "FrozenShape",
     "GainTerms",
@@ -389,6 +392,8 @@ __all__ = [
     "a_star_po",
     "across_players",
     "add",
+    "after_cut_replies",
+    "after_limits",
     "analytic_weight",
     "answer_likelihood",
     "aspo",

@@ -58,6 +58,10 @@ class Seen:
     part_weights: tuple[float, ...] = ()
     baseline: float = 0.0
     """What the run's past expects of the rollout."""
+    ended: int = 0
+    """What ended it: 0 itself, 1 the token limit of its last reply, 2 a limit between two turns."""
+    beyond: float = 0.0
+    """What the critic expects after its last token."""
     demonstrated: bool = False
     """Whether it was given rather than sampled."""
 

@@ -1,19 +1,22 @@
 """Credit that differs from token to token: rollouts of a whole step in, an advantage per token [T] out.
 
 Every function takes the rollouts and the advantage of the row (rewards [G, N] to [G, N]), which the terminal
-reward passes through first. A rollout cut by the length limit ends like any other: nothing is expected beyond
-its last token.
+reward passes through first. Beyond the last token of a rollout nothing is expected, unless a `Beyond` says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from gnomon.objectives.credit import Rollouts
+from gnomon.objectives.credit import Ended, Rollouts
 from gnomon.objectives.row import Advantage
 
 __all__ = [
+    "BEYOND",
+    "Beyond",
     "gae",
     "gae_returns",
     "length_gae",
@@ -27,20 +30,59 @@ __all__ = [
 ]
 
 
-def gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float) -> Tensor:
+Beyond = Callable[[Rollouts], Tensor]
+"""[G, N] what is expected after the last token of every rollout."""
+
+
+def nothing(rollouts: Rollouts) -> Tensor:
+    """Every rollout ends with its last token."""
+    return torch.zeros_like(rollouts.rewards)
+
+
+def after_cut_replies(rollouts: Rollouts) -> Tensor:
+    """The critic's value where the token limit of the last reply ended the rollout, else 0.
+
+    Raises: ValueError for rollouts without `beyond`, if any was ended so.
+    """
+    return _after(rollouts, (Ended.REPLY,))
+
+
+def after_limits(rollouts: Rollouts) -> Tensor:
+    """The critic's value where any limit ended the rollout, else 0.
+
+    Raises: ValueError for rollouts without `beyond`, if any was ended so.
+    """
+    return _after(rollouts, (Ended.REPLY, Ended.BETWEEN))
+
+
+BEYOND: dict[str, Beyond] = {"none": nothing, "reply": after_cut_replies, "limit": after_limits}
+"""What is expected after the last token, by the value of the option `bootstrap`."""
+
+
+def _after(rollouts: Rollouts, causes: tuple[Ended, ...]) -> Tensor:
+    ended = torch.zeros_like(rollouts.lengths) if rollouts.ended is None else rollouts.ended
+    cut = torch.isin(ended, torch.tensor(causes))
+    if rollouts.beyond is None:
+        if bool(cut.any()):
+            raise ValueError("a critic's value after a rollout that a limit ended needs `beyond`")
+        return nothing(rollouts)
+    return torch.where(cut, rollouts.beyond, 0.0)
+
+
+def gae(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float, beyond: Beyond = nothing) -> Tensor:
     """Generalised advantage estimates over tokens, the reward at the last one.
 
-    Equation: Aₜ = Σ_{l≥0} (γλ)ˡ δ_{t+l}, δₜ = rₜ + γV_{t+1} − Vₜ, V = 0 after the last token.
+    Equation: Aₜ = Σ_{l≥0} (γλ)ˡ δ_{t+l}, δₜ = rₜ + γV_{t+1} − Vₜ, V = `beyond` after the last token.
     Args: gamma, discount per token, 0 … 1; lam, λ, 0 … 1: at 0 the critic's word for all that follows, at 1 none of it.
-    Returns: [T], in units of reward; γ = λ = 1 gives r − Vₜ.
+    Returns: [T], in units of reward; γ = λ = 1 gives r + V after the last token − Vₜ.
     Raises: ValueError for rollouts without values.
-    Source: Schulman et al. 2016, arXiv 1506.02438.
+    Source: Schulman et al. 2016, arXiv 1506.02438; values at limits as in Pardo et al. 2018, arXiv 1712.00378.
     """
-    values, rewards, place = _over_a_critic(rollouts, advantage)
+    values, rewards, place = _over_a_critic(rollouts, advantage, gamma, beyond)
     return smoothed(rewards, values, gamma=gamma, lam=lam)[place]
 
 
-def length_gae(rollouts: Rollouts, advantage: Advantage, *, alpha: float) -> Tensor:
+def length_gae(rollouts: Rollouts, advantage: Advantage, *, alpha: float, beyond: Beyond = nothing) -> Tensor:
     """`gae` of γ = 1, with a λ that is nearer to one the longer the rollout: what happens at the end of a long rollout
     reaches its beginning.
 
@@ -51,19 +93,21 @@ def length_gae(rollouts: Rollouts, advantage: Advantage, *, alpha: float) -> Ten
     Source: VAPO 2025, arXiv 2504.05118, §4.2.
     Differs: λ is never negative, as it would be below 1/α tokens.
     """
-    values, rewards, place = _over_a_critic(rollouts, advantage)
+    values, rewards, place = _over_a_critic(rollouts, advantage, 1.0, beyond)
     lengths = rollouts.lengths.flatten().clamp(min=1).to(values.dtype)
     return smoothed(rewards, values, gamma=1.0, lam=(1 - 1 / (alpha * lengths)).clamp(min=0))[place]
 
 
-def gae_returns(rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float) -> Tensor:
+def gae_returns(
+    rollouts: Rollouts, advantage: Advantage, *, gamma: float, lam: float, beyond: Beyond = nothing
+) -> Tensor:
     """What the critic should have expected before each token: `gae` and its own value.
 
     Equation: Rₜ = Aₜ + Vₜ.
     Returns: [T], in units of reward.
     Raises: ValueError for rollouts without values.
     """
-    values, rewards, place = _over_a_critic(rollouts, advantage)
+    values, rewards, place = _over_a_critic(rollouts, advantage, gamma, beyond)
     return (smoothed(rewards, values, gamma=gamma, lam=lam) + values)[place]
 
 
@@ -152,13 +196,19 @@ def table_of(rollouts: Rollouts, values: Tensor, place: tuple[Tensor, Tensor]) -
     return table
 
 
-def _over_a_critic(rollouts: Rollouts, advantage: Advantage) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Values and rewards in tables of a row per rollout, and the place of every token there."""
+def _over_a_critic(
+    rollouts: Rollouts, advantage: Advantage, gamma: float, beyond: Beyond
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """Values and rewards in tables of a row per rollout, and the place of every token there.
+
+    The last reward of a row has with it what is expected after it, discounted.
+    """
     if rollouts.values is None:
         raise ValueError("an advantage over a critic needs its values on every token")
     place = places_of(rollouts)
     values = table_of(rollouts, rollouts.values, place)
     rewards, lengths = torch.zeros_like(values), rollouts.lengths.flatten()
     spoke = lengths.nonzero().squeeze(1)
-    rewards[spoke, lengths[spoke] - 1] = advantage(rollouts.rewards).flatten()[spoke].to(values.dtype)
+    last = advantage(rollouts.rewards) + gamma * beyond(rollouts)
+    rewards[spoke, lengths[spoke] - 1] = last.flatten()[spoke].to(values.dtype)
     return values, rewards, place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +14,8 @@ from gnomon.objectives.target import Seen, TokenShape
 __all__ = ["ppo", "ppo_whitened", "reinforce_pp", "reinforce_pp_baseline", "reinforce_pp_loo", "vapo", "vc_ppo"]
 
 LAMBDA_RETURN = "Σ π hₜ ∇log π, hₜ = Σ_{k≥t} (γλ)^{k−t}·(r_k + γ(1−λ)V_{k+1}) / L_max"
+LIMITED = "; the last reward of a rollout that a limit ended has γV with it, V the critic's value after the last token"
+"""Of a row with a value there."""
 WHITENED = (
     "Σ π h ∇log π, h = N·E[√(V·(T−1)/(U·T))/T] of right answers, −N·E[√(U·(T−1)/(V·T))/T] of wrong ones; T tokens, "
     "U of right answers and V of wrong ones"
@@ -22,39 +24,56 @@ WHITENED = (
 
 @row
 def ppo(
-    *, gamma: float, lam: float, clip_low: float, clip_high: float, value_clip: float, value_steps: int
+    *,
+    gamma: float,
+    lam: float,
+    clip_low: float,
+    clip_high: float,
+    value_clip: float,
+    value_steps: int,
+    bootstrap: str,
 ) -> Objective:
     """With γ = λ = 1 it maximises the expected reward exactly, for any critic; with λ < 1 only where the critic
-    is right. A rollout cut by the length limit ends like any other: nothing is expected beyond it.
+    is right. With `bootstrap`, where the critic is right, it maximises what rollouts would earn without the limit.
 
     Differs: the mean over tokens that is usual would weigh answers by their length.
     """
-    exact = gamma == lam == 1
+    exact, limited = gamma == lam == 1 and bootstrap == "none", LIMITED * (bootstrap != "none")
+    beyond = token_credit.BEYOND[bootstrap]
     return Objective(
         advantage=advantages.raw,
-        credit=partial(token_credit.gae, gamma=gamma, lam=lam),
-        returns=partial(token_credit.gae_returns, gamma=gamma, lam=lam),
+        credit=partial(token_credit.gae, gamma=gamma, lam=lam, beyond=beyond),
+        returns=partial(token_credit.gae_returns, gamma=gamma, lam=lam, beyond=beyond),
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         correction=ratios.no_correction,
         aggregate=aggregate.constant,
         target=TokenShape(
-            credit=partial(_constant_gae, gamma=gamma, lam=lam),
+            credit=partial(_constant_gae, gamma=gamma, lam=lam, beyond=_BEYOND[bootstrap]),
             text="Σ π hₜ ∇log π, hₜ = Aₜ / L_max",
-            closed=closed.lambda_return(gamma, lam, "∇p / L_max" if exact else LAMBDA_RETURN),
+            closed=closed.lambda_return(
+                gamma, lam, "∇p / L_max" if exact else LAMBDA_RETURN + limited, beyond=_BEYOND[bootstrap]
+            ),
         ),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.RAW,
         baseline=Baseline.CRITIC,
         value_clip=value_clip,
         value_steps=value_steps,
-        noise=Noise.STILL if exact else Noise.EVEN if lam == 1 else Noise.MOVES,
-        equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l (γλ)ˡ δ_{t+l}, δₜ = rₜ + γV_{t+1} − Vₜ",
+        noise=Noise.STILL if exact else Noise.EVEN if lam == 1 and bootstrap == "none" else Noise.MOVES,
+        equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l (γλ)ˡ δ_{t+l}, δₜ = rₜ + γV_{t+1} − Vₜ" + limited,
     )
 
 
 @row
 def vc_ppo(
-    *, lam: float, lam_critic: float, clip_low: float, clip_high: float, value_clip: float, value_steps: int
+    *,
+    lam: float,
+    lam_critic: float,
+    clip_low: float,
+    clip_high: float,
+    value_clip: float,
+    value_steps: int,
+    bootstrap: str,
 ) -> Objective:
     """With λ = 1 for the critic it learns what rollouts earn, whatever it expects itself, while a λ below one for the
     policy takes the critic's word for what follows and scatters less.
@@ -63,36 +82,40 @@ def vc_ppo(
         critic for 50 batches before the policy, which `value_steps` = 50 does.
     """
     return replace(
-        ppo(1.0, lam, clip_low, clip_high, value_clip, value_steps),
-        returns=partial(token_credit.gae_returns, gamma=1.0, lam=lam_critic),
+        ppo(1.0, lam, clip_low, clip_high, value_clip, value_steps, bootstrap),
+        returns=partial(token_credit.gae_returns, gamma=1.0, lam=lam_critic, beyond=token_credit.BEYOND[bootstrap]),
         equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l λˡ δ_{t+l}, δₜ = rₜ + V_{t+1} − Vₜ; the critic learns with a "
-        "λ of its own",
+        "λ of its own" + LIMITED * (bootstrap != "none"),
     )
 
 
 @row
-def vapo(*, alpha: float, clip_low: float, clip_high: float, value_clip: float, value_steps: int) -> Objective:
+def vapo(
+    *, alpha: float, clip_low: float, clip_high: float, value_clip: float, value_steps: int, bootstrap: str
+) -> Objective:
     """Long rollouts use the critic as a baseline nearly alone, short ones take its word for what follows.
 
     Differs: a sum over tokens by a constant in place of their mean, which would weigh answers by their length; and
         without the likelihood of right answers that the source adds with a weight of 0.1.
     """
+    beyond, limited = token_credit.BEYOND[bootstrap], LIMITED * (bootstrap != "none")
     return replace(
         ppo(clip_low=clip_low, clip_high=clip_high, value_clip=value_clip, value_steps=value_steps),
-        credit=partial(token_credit.length_gae, alpha=alpha),
-        returns=partial(token_credit.gae_returns, gamma=1.0, lam=1.0),
+        credit=partial(token_credit.length_gae, alpha=alpha, beyond=beyond),
+        returns=partial(token_credit.gae_returns, gamma=1.0, lam=1.0, beyond=beyond),
         target=TokenShape(
-            credit=partial(_constant_length_gae, alpha=alpha),
+            credit=partial(_constant_length_gae, alpha=alpha, beyond=_BEYOND[bootstrap]),
             text="Σ π hₜ ∇log π, hₜ = Aₜ / L_max",
             closed=closed.lambda_return(
                 1.0,
                 partial(_trace, alpha=alpha),
-                "Σ π hₜ ∇log π, hₜ = Σ_{k≥t} λ^{k−t}·(r_k + (1−λ)V_{k+1}) / L_max, λ = max(0, 1 − 1/(α·|y|))",
+                "Σ π hₜ ∇log π, hₜ = Σ_{k≥t} λ^{k−t}·(r_k + (1−λ)V_{k+1}) / L_max, λ = max(0, 1 − 1/(α·|y|))" + limited,
+                beyond=_BEYOND[bootstrap],
             ),
         ),
         noise=Noise.MOVES,
         equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l λˡ δ_{t+l}, δₜ = rₜ + V_{t+1} − Vₜ, "
-        "λ = max(0, 1 − 1/(α·|oᵢ|))",
+        "λ = max(0, 1 − 1/(α·|oᵢ|))" + limited,
     )
 
 
@@ -191,8 +214,25 @@ def reinforce_pp_loo(*, beta: float, scale: float, clip_low: float, clip_high: f
     )
 
 
-def _gae(own: Seen, gamma: float, lam: float) -> list[float]:
-    values = [*own.values, 0.0]
+def _ends(own: Seen) -> float:
+    return 0.0
+
+
+def _cut_reply(own: Seen) -> float:
+    return own.beyond if own.ended == 1 else 0.0
+
+
+def _any_limit(own: Seen) -> float:
+    return own.beyond if own.ended else 0.0
+
+
+_Beyond = Callable[[Seen], float]
+_BEYOND: dict[str, _Beyond] = {"none": _ends, "reply": _cut_reply, "limit": _any_limit}
+"""What is expected after the last token, by the value of the option."""
+
+
+def _gae(own: Seen, gamma: float, lam: float, beyond: _Beyond = _ends) -> list[float]:
+    values = [*own.values, beyond(own)]
     paid = [own.reward * (t == own.length - 1) for t in range(own.length)]
     surprise = [paid[t] + gamma * values[t + 1] - values[t] for t in range(own.length)]
     return [
@@ -215,16 +255,20 @@ def _white(own: list[float], others: list[list[float]], epsilon: float) -> list[
     return [(value - mean) / math.sqrt(variance + epsilon) for value in own]
 
 
-def _constant_gae(own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, lam: float) -> list[float]:
-    return [value / (max_tokens * (1 + len(others))) for value in _gae(own, gamma, lam)]
+def _constant_gae(
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, gamma: float, lam: float, beyond: _Beyond
+) -> list[float]:
+    return [value / (max_tokens * (1 + len(others))) for value in _gae(own, gamma, lam, beyond)]
 
 
 def _trace(length: int, *, alpha: float) -> float:
     return max(0.0, 1 - 1 / (alpha * length))
 
 
-def _constant_length_gae(own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float) -> list[float]:
-    found = _gae(own, 1.0, _trace(own.length, alpha=alpha))
+def _constant_length_gae(
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, beyond: _Beyond
+) -> list[float]:
+    found = _gae(own, 1.0, _trace(own.length, alpha=alpha), beyond)
     return [value / (max_tokens * (1 + len(others))) for value in found]
 
 

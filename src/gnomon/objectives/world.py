@@ -85,6 +85,15 @@ class World:
         """[prefixes] what a critic that is wrong expects."""
         return torch.cos(1.3 * torch.arange(self.prefixes, dtype=torch.float64) + 0.2)
 
+    def ended(self) -> Tensor:
+        """[answers] what ended each: the token limit, for "bbb" a limit between two turns, else the answer itself."""
+        cut = [0 if text.endswith(".") else 2 if set(text) == {"b"} else 1 for text in self.answers]
+        return torch.tensor(cut)
+
+    def beyond(self) -> Tensor:
+        """[answers] what a critic that is wrong expects after the last token of each."""
+        return torch.sin(0.7 * torch.arange(len(self.answers), dtype=torch.float64) + 0.4)
+
     def anchor(self) -> Tensor:
         """[prefixes, 3] logits of a reference policy that stands apart."""
         count = self.prefixes * len(ALPHABET)
@@ -133,6 +142,7 @@ class World:
         values, reference, logp, entropy, collision = (torch.split(x[token], sizes) for x in known)
         observations = torch.split(self.observation()[token], sizes)
         early, split = self.early(possible).tolist(), parts(possible.reward).tolist()
+        ended, beyond = self.ended()[possible.answer].tolist(), self.beyond()[possible.answer].tolist()
         return [
             Seen(
                 reward=float(possible.reward[i]),
@@ -142,6 +152,8 @@ class World:
                 values=tuple(values[i].tolist()),
                 logp=tuple(logp[i].tolist()),
                 baseline=PAST,
+                ended=ended[i],
+                beyond=beyond[i],
                 parts=tuple(split[i]),
                 part_weights=PART_WEIGHTS,
                 demonstrated=possible.demonstrated is not None and bool(possible.demonstrated[i]),
@@ -274,6 +286,8 @@ def step_of(place: World, possible: Outcomes, members: Tensor) -> Rollouts:
         answers=answers,
         baseline=torch.full(answers.shape, PAST, dtype=torch.float64),
         greedy=torch.full(answers.shape, GREEDY, dtype=torch.float64),
+        ended=place.ended()[answers],
+        beyond=place.beyond()[answers],
         demonstrated=None if possible.demonstrated is None else possible.demonstrated[members],
         parts=parts(possible.reward[members]),
         part_weights=torch.tensor(PART_WEIGHTS, dtype=torch.float64).expand(*answers.shape, -1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from torch import Tensor
 
 from gnomon.errors import ConfigError, ModelError
 from gnomon.learners.base import Learner, Model
-from gnomon.learners.batch import Batch
-from gnomon.objectives import CreditState, Need, Objective, across_players
+from gnomon.learners.batch import Batch, Sequence
+from gnomon.objectives import CreditState, Ended, Need, Objective, across_players
 
 __all__ = ["Crediting", "credit", "players_merged"]
 
@@ -28,6 +29,7 @@ def credit(
     values: Tensor | None = None,
     entropy: Tensor | None = None,
     collision: Tensor | None = None,
+    beyond: Tensor | None = None,
     state: CreditState,
 ) -> tuple[Batch, CreditState]:
     """The batch with an advantage on every token, and the state for the next step.
@@ -38,6 +40,7 @@ def credit(
         values: [T] the critic's value before every token.
         entropy: [T] entropy of the policy's next-token distribution before every token, in nats.
         collision: [T] Σ_v π(v)² of that distribution.
+        beyond: [G, N] the critic's value after the last token of the rollouts that a limit ended.
         state: the state from the step before.
     Returns: the advantage is 0 in the first `Objective.value_steps` batches, which teach the critic alone.
     Raises: ConfigError E033 if the objective does not accept these rewards.
@@ -49,6 +52,7 @@ def credit(
         values=values,
         entropy=entropy,
         collision=collision,
+        beyond=beyond,
     )
     if Need.BASELINE in objective.asks:
         baseline, state = objective.recall(rollouts, state)
@@ -108,6 +112,7 @@ class Crediting:
             values=scored(Model.CRITIC) if Need.VALUES in asks else None,
             entropy=scored(Model.ENTROPY) if Need.ENTROPY in asks else None,
             collision=scored(Model.COLLISION) if Need.COLLISION in asks else None,
+            beyond=values_beyond(batch, learner) if Need.BEYOND in asks else None,
             state=self.state,
         )
         return found
@@ -136,6 +141,35 @@ class Crediting:
         tasks = ((task, player) for task, player in kept["tasks"].tolist()) if "tasks" in kept else ()
         values = dict(zip(tasks, kept["values"].tolist() if "tasks" in kept else (), strict=True))
         self.state = CreditState(means=means, values=values, steps=int(kept.get("steps", 0)))
+
+
+def values_beyond(batch: Batch, learner: Learner) -> Tensor:
+    """[G, N] the critic's value after the last token of every rollout that a limit ended; 0 for the others.
+
+    A rollout of several sequences, whose history was rewritten, is read in its last one.
+    """
+    ended, found = batch.rollouts.ended, torch.zeros(batch.rollouts.rewards.numel(), dtype=torch.float64)
+    if ended is None:
+        return found.reshape(batch.rollouts.rewards.shape)
+    cut = ended.flatten() != Ended.ITSELF
+    last = {sequence.rollout: sequence for sequence in batch.sequences if cut[sequence.rollout]}
+    scored = learner.score([one_more(sequence) for sequence in last.values()], batch.temperature, Model.CRITIC)
+    for rollout, value in zip(last, scored, strict=True):
+        found[rollout] = float(value[0])
+    return found.reshape(ended.shape)
+
+
+def one_more(sequence: Sequence) -> Sequence:
+    """The sequence with one token more, which alone is asked for: all that is read before it is the sequence itself."""
+    ids = torch.cat([sequence.token_ids, sequence.token_ids[-1:]])
+    return replace(
+        sequence,
+        token_ids=ids,
+        trainable=torch.arange(len(ids), device="cpu") == len(ids) - 1,
+        behavior_logp=torch.full((1,), math.nan, dtype=torch.float64),
+        version=sequence.version[-1:],
+        turn=sequence.turn[-1:],
+    )
 
 
 def players_merged(batch: Batch) -> Batch:

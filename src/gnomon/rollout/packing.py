@@ -9,13 +9,20 @@ from math import isnan
 import torch
 
 from gnomon.learners import batch as learning
-from gnomon.objectives import Denominators, Rollouts
+from gnomon.objectives import Denominators, Ended, Rollouts
 from gnomon.types import Finish, Group, Message, Rollout, Sampling, Stop, Turn, Verdict
 
 __all__ = ["pack"]
 
 CUT = frozenset({Stop.TRUNCATED, Stop.CONTEXT})
 """Stop reasons that are length limits."""
+ENDED = {
+    Stop.TRUNCATED: Ended.REPLY,
+    Stop.TURNS: Ended.BETWEEN,
+    Stop.CONTEXT: Ended.BETWEEN,
+    Stop.TIME: Ended.BETWEEN,
+}
+"""Stop reasons that are limits."""
 
 
 def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int | None = None) -> learning.Batch:
@@ -47,6 +54,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
         longest=torch.tensor([[longest(rollout, sampling) for rollout in group.rollouts] for group in groups]),
         answers=torch.tensor([same_answers(group) for group in groups]),
         finished=torch.tensor([[rollout.stop not in CUT for rollout in group.rollouts] for group in groups]),
+        ended=torch.tensor([[ENDED.get(rollout.stop, Ended.ITSELF) for rollout in group.rollouts] for group in groups]),
         task=torch.tensor([[group.index] * len(group.rollouts) for group in groups]),
         player=torch.tensor([[rollout.player for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[prefilled(rollout) for rollout in group.rollouts] for group in groups]),
