@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from commands import command
-from gnomon.objectives import Posterior, best_member, gain_terms, metric
+from gnomon.launch.update_scale import scale_of
+from gnomon.objectives import Posterior, best_member, best_scale, gain_terms, metric, objective, regime_of
 from gnomon.store import Record, Run, RunStatus
 
 COUNTS = [[0, 1, 4], [2, 4, 4]]
@@ -97,6 +98,62 @@ def test_what_the_run_measured_is_the_noise(tmp_path: Path) -> None:
     assert "measured in this run" in command(*words).stdout
     given = json.loads(command(*words, "--noise", "7", "--json").stdout)
     assert given["measured"] is None and given["best"][0]["noise"] == 7.0
+
+
+def test_it_shows_how_far_the_objective_of_the_run_moves_by_the_number_of_successes(tmp_path: Path) -> None:
+    """GRPO: √(K(N−K))/N, relative to the largest; the share of the movement by the groups of the run."""
+    config = {"objective": {"type": "dr_grpo", "clip_low": "inf"}}
+    made = write(tmp_path / "r", [[0, 1, 1, 2, 4]], config=config)
+    words = ("tune-objective", str(made), "--metric", "log p", "--noise", "1")
+    facts = json.loads(command(*words, "--json").stdout)
+    scale = facts["scale"]
+    assert (scale["objective"], scale["group"], scale["regime"]) == ("dr_grpo", 4, "mixed")
+    wanted = [k * (4 - k) / 4 for k in range(5)]
+    assert [row["scale"] for row in scale["rows"]] == pytest.approx(wanted)
+    assert [row["groups"] for row in scale["rows"]] == [0, 2, 1, 0, 1]
+    moved = [n * s for n, s in zip([0, 2, 1, 0, 1], wanted, strict=True)]
+    assert [row["share"] for row in scale["rows"]] == pytest.approx([m / sum(moved) for m in moved])
+    terms = gain_terms({Posterior(1, 3): 2, Posterior(2, 2): 1, Posterior(4, 0): 1, Posterior(0, 3): 1}, group=4,
+        of=metric("log p"), noise=1.0)  # fmt: skip
+    assert facts["best"][0]["scale"] == pytest.approx(best_scale(terms))
+    text = command(*words).stdout
+    assert "update scale of dr_grpo, which trained this run, in its groups of 4: mixed" in text
+    assert text.count("best scale") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "regime", "scale"),
+    [
+        ({"type": "rl2ml", "parameter": 0.0}, "subcritical", [0, 1 / 4, 1 / 2, 3 / 4, 1]),
+        ({"type": "maxrl"}, "critical", [0, 1, 1, 1, 1]),
+        ({"type": "rl2ml", "family": "B", "parameter": 2.0}, "supercritical", [0, 1, 1 / 2, 1 / 3, 1 / 4]),
+        ({"type": "grpo", "epsilon": 0.0}, "mixed", [0, 3**0.5 / 2, 1, 3**0.5 / 2, 0]),
+        ({"type": "nsr"}, None, None),
+    ],
+)
+def test_the_update_scale_of_an_objective(options: dict[str, object], regime: str | None, scale: list[float]) -> None:
+    """By hand: K·a(K)/N over its largest; none where failures move the policy by themselves."""
+    name = str(options.pop("type"))
+    found = scale_of(objective(name, **options), 4)
+    if scale is None:
+        assert found is None
+        return
+    assert found == pytest.approx(scale, abs=1e-12)
+    assert regime_of(found[1:]).value == regime
+
+
+def test_reinforce_is_kept_unless_another_parameter_is_shown_to_gain_more(tmp_path: Path) -> None:
+    """Two tasks that ask for opposite things leave no evidence; many of one kind do."""
+    mixed = write(tmp_path / "mixed", [[4, 1]])
+    words = ("--metric", "pass@1", "--noise", "1")
+    (row,) = json.loads(command("tune-objective", str(mixed), *words, "--json").stdout)["best"]
+    clear = write(tmp_path / "clear", [[1, 2, 3, 1, 2, 3, 4, 1, 2, 3, 1, 2]])
+    strong = ("--metric", "log p", "--noise", "0.1")
+    (other,) = json.loads(command("tune-objective", str(clear), *strong, "--json").stdout)["best"]
+    assert row["low"] <= row["high"] and other["low"] > 0 and other["chosen"] == other["parameter"] > 0
+    assert row["low"] <= 0 and row["chosen"] == 0.0
+    text = command("tune-objective", str(mixed), *words).stdout
+    assert "objective.parameter=0 " in text and ("is not shown to gain more" in text) == (row["parameter"] != 0)
 
 
 def test_it_names_what_moved_the_policy_beside_the_objective(tmp_path: Path, run: Path) -> None:

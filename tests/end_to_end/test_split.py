@@ -65,6 +65,8 @@ TOLERANCE = 1e-9
 ZERO = 1e-11
 """A gradient smaller than this is the rest of larger parts that cancel, two equal replies with opposite credit."""
 PAST = 0.25
+VISITS = (2, 0.3, 0.2)
+"""Earlier visits of every task: how many, and the mean and variance of their rewards."""
 
 
 # A policy that is quick to compute.
@@ -367,7 +369,8 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
     )
     credits = Crediting(row, shared=case.shared)
     known_values = {(group.index, player): PAST for group in found for player in (0, 1)}
-    credits.state = CreditState(means={0: PAST, 1: PAST}, values=known_values)
+    known_visits = dict.fromkeys(known_values, VISITS)
+    credits.state = CreditState(means={0: PAST, 1: PAST}, values=known_values, visits=known_visits)
     batch = pack(found, sampling=SAMPLING, exact=False)
     step = Step(
         groups=found,
@@ -376,6 +379,7 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         max_tokens=batch.denominators.max_tokens,
         reply_tokens=SAMPLING.max_tokens,
         past=PAST,
+        visits=VISITS,
     )
     known: dict[str, Tensor] = {}
     if "brpo" in row.name:  # No environment here pays by the budget.

@@ -88,6 +88,8 @@ class Step:
     max_tokens: int
     reply_tokens: int
     """Most tokens of a reply."""
+    visits: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Earlier visits of every task, and the mean and variance of rewards over them."""
     past: float = 0.0
     """What the past expects of every rollout."""
 
@@ -123,6 +125,7 @@ class Step:
             lengths=torch.tensor([[r.tokens for r in rollouts] for rollouts in merged]),
             answers=torch.tensor(answers),
             baseline=torch.full_like(rewards, self.past),
+            visits=torch.tensor(self.visits, dtype=torch.float64).expand(*rewards.shape, 3),
             greedy=torch.tensor(
                 [[of.greedy.reward for of in same for _ in of.rollouts] for same in self.merged]
             ).double(),

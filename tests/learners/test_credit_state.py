@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -112,6 +113,60 @@ def test_saved_and_loaded_it_goes_on_to_the_bit(recall: str, shared: bool, tmp_p
     assert again.state == straight.state and len(straight.state.means) == (1 if shared else 2)
     assert torch.equal(straight(second, learner).advantage, again(second, learner).advantage)
     assert again.state == straight.state
+
+
+def visit(rewards: list[list[float]], tasks: list[list[int]]) -> Batch:
+    one = batch(rewards, PLAYERS["one player"])
+    return replace(one, rollouts=replace(one.rollouts, task=torch.tensor(tasks)))
+
+
+def test_visits_of_tasks_are_remembered_and_blended_in(tmp_path: Path) -> None:
+    """By hand, over three steps with a checkpoint after the second: mean and variance are those of the visits'
+    means and variances, and a group of a single reward is judged by them."""
+    steps = [
+        ([[1.0, 0.0, 0.5], [0.25, 1.0, 0.0]], [7, 9]),
+        ([[1.0, 1.0, 1.0], [0.5, 0.0, 1.0]], [7, 8]),
+        ([[0.0, 1.0, 0.0], [1.0, 1.0, 1.0]], [7, 5]),
+    ]
+    learner, row = LocalLearner(Policy.load("tiny")), objective("dcpo", epsilon=0.0)
+    credits = Crediting(row)
+    past: dict[int, list[list[float]]] = {}
+    found = []
+    for number, (rewards, tasks) in enumerate(steps):
+        one = visit(rewards, [[task] * 3 for task in tasks])
+        ready = credits(one, learner)
+        found = [values[0] for values in ready.by_rollout(ready.advantage)]
+        wanted = []
+        for task, group in zip(tasks, rewards, strict=True):
+            past.setdefault(task, []).append(group)
+            visits = past[task]
+            means = [statistics.fmean(seen) for seen in visits]
+            mean = statistics.fmean(means)
+            spread = statistics.fmean([statistics.variance(seen) for seen in visits]) + statistics.pvariance(means)
+            for reward in group:
+                own = statistics.stdev(group)
+                now = (reward - means[-1]) / own if own else 0.0
+                whole = (reward - mean) / math.sqrt(spread) if spread else 0.0
+                n = len(visits)
+                blends = (whole + (n - 1) * now) / n, (now + (n - 1) * whole) / n
+                wanted.append(now if n == 1 else min(blends, key=abs))
+        assert found == pytest.approx(wanted, abs=1e-12)
+        if number == 1:
+            credits.save_state(tmp_path)
+            credits = Crediting(row)
+            credits.load_state(tmp_path)
+    assert credits.state.visits[7, 0][0] == 3 and credits.state.visits.keys() == {(7, 0), (9, 0), (8, 0), (5, 0)}
+    assert any(found[:3]) and not any(found[3:])
+
+
+def test_a_group_of_one_reward_moves_once_its_task_was_seen_otherwise() -> None:
+    learner, credits = LocalLearner(Policy.load("tiny")), Crediting(objective("dcpo"))
+    first = credits(visit([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]], [[7] * 3, [9] * 3]), learner)
+    assert not first.advantage[:6].any() and first.advantage[6:].all()
+    second = credits(visit([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], [[7] * 3, [9] * 3]), learner)
+    assert not second.advantage[:6].any() and bool((second.advantage[6:] > 0).all())
+    with pytest.raises(ValueError, match="task"):
+        credits(batch(REWARDS[0], PLAYERS["one player"]), learner)
 
 
 def test_the_value_of_a_task_is_that_of_its_first_visit(tmp_path: Path) -> None:

@@ -539,6 +539,7 @@ def check_shift(case: Case, steps: Sequence[Step]) -> None:
                 early=[[[reward + 3.0 for reward in rollout] for rollout in group] for group in step.early],
                 reward_parts=[[[part + 3.0 for part in rollout] for rollout in group] for group in step.reward_parts],
                 greedy=[[reward + 3.0 for reward in group] for group in step.greedy],
+                visits=[[[n, mean + 3.0 * (n > 0), v] for n, mean, v in group] for group in step.visits],
             )
             if refused(case, after.rewards):
                 return
@@ -566,6 +567,8 @@ def check_needs(case: Case) -> None:
         assert looks == asks, (
             f"{need} is {'asked for' if asks else 'looked at'} and not {'looked at' if asks else 'asked for'}"
         )
+    looks, asks = any(_looks_at_visits(row, step) for step in steps), Need.VISITS in row.asks
+    assert looks == asks, f"earlier visits are {'asked for' if asks else 'looked at'} and not the other way"
     looks, asks = any(_looks_beyond(row, step) for step in steps), Need.BEYOND in row.asks
     assert looks == asks, f"a value beyond the end is {'asked for' if asks else 'looked at'} and not the other way"
     if row.baseline in (Baseline.NONE, Baseline.CRITIC):
@@ -578,6 +581,12 @@ def _looks(row: Objective, step: Step, name: str, need: Need) -> bool:
     if need is Need.REFERENCE:  # Pairs and penalties look at it as the gradient is taken; a hinge only from afar.
         sizes = step.denominators()
         return not torch.equal(*(row.coefficients(here.tokens(row), sizes) for here in (step, moved)))
+    return not torch.equal(row.credits(step.seen()), row.credits(moved.seen()))
+
+
+def _looks_at_visits(row: Objective, step: Step) -> bool:
+    """Whether anything becomes of a step by how often its tasks were visited before."""
+    moved = replace(step, visits=[[[3.0, 0.1, 0.5]] * len(group) for group in step.visits])
     return not torch.equal(row.credits(step.seen()), row.credits(moved.seen()))
 
 

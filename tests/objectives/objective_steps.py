@@ -40,6 +40,8 @@ class Step:
     """What the run's past expects of each rollout."""
     greedy: list[list[float]]
     """What the greedy rollout of its task earned, for each rollout."""
+    visits: list[list[list[float]]]
+    """Earlier visits of each task, and the mean and variance of rewards over them: the same for a whole group."""
     ended: list[list[int]]
     """What ended each rollout: 0 itself, 1 the token limit of its last reply, 2 a limit between two turns."""
     beyond: list[list[float]]
@@ -67,6 +69,7 @@ class Step:
             answers=torch.tensor(self.answers),
             baseline=torch.tensor(self.past, dtype=dtype),
             greedy=torch.tensor(self.greedy, dtype=dtype),
+            visits=torch.tensor(self.visits, dtype=dtype),
             ended=torch.tensor(self.ended),
             beyond=torch.tensor(self.beyond, dtype=dtype),
             parts=torch.tensor(self.reward_parts, dtype=dtype),
@@ -103,6 +106,7 @@ class Step:
                 "greedy",
                 "ended",
                 "beyond",
+                "visits",
                 "reward_parts",
                 "demonstrated",
             )
@@ -128,6 +132,7 @@ class Step:
                 "greedy",
                 "ended",
                 "beyond",
+                "visits",
                 "reward_parts",
                 "demonstrated",
             )
@@ -207,6 +212,10 @@ def make_step(
         ],
         past=[[draw.uniform(-0.5, 0.5) for _ in group] for group in rewards],
         greedy=[[round(math.sin(seed + 3 * g), 2)] * len(group) for g, group in enumerate(rewards)],
+        visits=[
+            [list(((0.0, 0.0, 0.0), (1.0, 0.3, 0.2), (4.0, 0.6, 0.0))[(seed + g) % 3])] * len(group)
+            for g, group in enumerate(rewards)
+        ],
         ended=[[(seed + g + 2 * i) % 3 for i in range(len(group))] for g, group in enumerate(rewards)],
         beyond=[[round(math.cos(seed + 3 * g + 5 * i), 2) for i in range(len(x))] for g, x in enumerate(rewards)],
         values=[draw.uniform(-1, 1) for _ in range(count)],

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from gnomon.objectives import (
+    Advantage,
     Denominators,
     Objective,
     Rollouts,
+    Seen,
     Tokens,
     clipped_or_shaped,
     dapo,
@@ -34,7 +36,8 @@ from gnomon.objectives import (
     semantic_entropy,
     sequence_sum,
 )
-from gnomon.objectives.exact import moments
+from gnomon.objectives.closed import tallied
+from gnomon.objectives.exact import declared_gradient, moments
 from gnomon.objectives.world import correct, graded, outcomes, world
 
 F64 = torch.float64
@@ -321,3 +324,38 @@ def test_who_was_demonstrated_is_said_yes_or_no_for_every_token() -> None:
             Tokens(
                 logp=zero, behavior_logp=zero, advantage=zero, sequence=index, group=index, demonstrated=demonstrated
             )
+
+
+@pytest.mark.parametrize("group", [2, 3])
+@pytest.mark.parametrize("earlier", [(1, 0.3, 0.2), (4, 0.6, 0.0), (9, 1.0, 0.0)])
+def test_the_expectation_at_a_later_visit(earlier: tuple[int, float, float], group: int) -> None:
+    """Σ π h ∇log π, h = N·E[A/T] with A from the counts of right and wrong rollouts and what earlier visits left."""
+    visits, old_mean, old_variance = earlier
+    row = objective("dcpo")
+
+    def later(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+        past = torch.tensor(earlier, dtype=F64).expand(*rollouts.rewards.shape, 3)
+        return row.credit(replace(rollouts, visits=past), advantage)
+
+    def weight(own: Seen, total: tuple[int, ...]) -> float:
+        right, wrong, *tokens = total
+        mean = right / group
+        variance = right * wrong / group / (group - 1)
+        share = 1 / (visits + 1)
+        whole_mean = (1 - share) * old_mean + share * mean
+        between = share * (1 - share) * (mean - old_mean) ** 2
+        whole_variance = (1 - share) * old_variance + share * variance + between
+        now = (own.reward - mean) / (variance**0.5 + 1e-6) if variance else 0.0
+        whole = (own.reward - whole_mean) / (whole_variance**0.5 + 1e-6) if whole_variance else 0.0
+        blends = share * whole + (1 - share) * now, share * now + (1 - share) * whole
+        return min(blends, key=abs) / sum(tokens)
+
+    place = world()
+    policy = place.logits()
+    possible = outcomes(place, policy, correct)
+    row_later = replace(row, credit=later)
+    found = moments(row_later, place, policy=policy, behavior=policy, possible=possible, group=group).mean
+    claim = declared_gradient(tallied(weight, ""), place, policy=policy, possible=possible, group=group)
+    assert float((found - claim).abs().max()) <= 1e-9
+    first = moments(row, place, policy=policy, behavior=policy, possible=possible, group=group).mean
+    assert float((found - first).abs().max()) > 1e-3

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch
 from scipy.integrate import quad
 from scipy.special import betaln
 from torch import Tensor
@@ -20,6 +21,7 @@ from gnomon.objectives import (
     Member,
     Posterior,
     Scored,
+    Scores,
     attainable_gain,
     best_member,
     best_scale,
@@ -27,10 +29,14 @@ from gnomon.objectives import (
     family_parameters,
     family_weight,
     gain_terms,
+    local_sensitivity,
     metric,
     metric_gain,
+    odds_sensitivity,
     rl2ml,
     scored_terms,
+    slope_square,
+    success_scatter,
     update_scale,
 )
 from gnomon.objectives.curves import tilted
@@ -214,10 +220,15 @@ class Prompt:
         mean = right @ self.scores
         return float(mean @ mean), float(right @ (self.scores - mean).square().sum(dim=1))
 
+    def members(self, size: int) -> Iterator[tuple[Tensor, float]]:
+        """The answers of every group, with its chance."""
+        chances, (groups, orders) = self.place.chances(self.policy), multisets(7, size)
+        for members, ways in zip(groups, orders, strict=True):
+            yield members, float(ways * chances[members].prod())
+
     def groups(self, size: int) -> Iterator[tuple[Scored, float]]:
         """Every group, with its chance."""
-        chances, members_and_orders = self.place.chances(self.policy), multisets(7, size)
-        for members, orders in zip(*members_and_orders, strict=True):
+        for members, chance in self.members(size):
             won = self.scores[members[self.rewards[members] == 1]]
             seen = Scored(
                 rollouts=size,
@@ -225,7 +236,7 @@ class Prompt:
                 whole=float(won.sum(0).square().sum()),
                 squares=float(won.square().sum()),
             )
-            yield seen, float(orders * chances[members].prod())
+            yield seen, chance
 
 
 def exact_terms(prompts: Sequence[Prompt], group: int, name: str) -> GainTerms:
@@ -258,6 +269,40 @@ def test_scores_of_successes_tell_the_terms_without_bias(name: str, size: int) -
                 mean[place] = [total + chance * value for total, value in zip(mean[place], terms, strict=True)]
         assert mean[0] == pytest.approx(exact.sensitivity, rel=1e-9, abs=1e-15)
         assert mean[1] == pytest.approx(exact.noise, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("size", [4, 5])
+@pytest.mark.parametrize("prompt", SPREAD, ids=lambda prompt: f"p={prompt.p}")
+def test_scores_of_a_group_tell_how_far_a_step_moves_its_prompt(prompt: Prompt, size: int) -> None:
+    """ℓ, t and Λ without bias given the number of successes, |∇p|² without bias over all groups."""
+    local, scatter = prompt.moments()
+    exact = {local_sensitivity: local, success_scatter: scatter, odds_sensitivity: local / (1 - prompt.p) ** 2}
+    total: dict[tuple[object, int], list[float]] = {}
+    slope = 0.0
+    for members, chance in prompt.members(size):
+        seen = Scores.of(prompt.scores[members], prompt.rewards[members])
+        assert seen.successes + seen.failures == size
+        slope += chance * slope_square(seen)
+        for estimate in exact:
+            if not math.isnan(value := estimate(seen)):
+                sums = total.setdefault((estimate, seen.successes), [0.0, 0.0])
+                sums[0] += chance * value
+                sums[1] += chance
+    for (estimate, _), (value, chance) in total.items():
+        assert value / chance == pytest.approx(exact[estimate], rel=1e-9)
+    known = {estimate: {count for of, count in total if of is estimate} for estimate in exact}
+    assert known[local_sensitivity] == known[success_scatter] == set(range(2, size + 1))
+    assert known[odds_sensitivity] == set(range(2, size - 1))
+    assert slope == pytest.approx(prompt.p**2 * local, rel=1e-9)
+
+
+def test_a_group_that_is_too_small_tells_nothing() -> None:
+    prompt = SPREAD[1]
+    pair = Scores.of(prompt.scores[:2], prompt.rewards[:2])
+    assert math.isnan(slope_square(pair))
+    none = Scores.of(prompt.scores[prompt.rewards == 0][:3], torch.zeros(3))
+    assert math.isnan(local_sensitivity(none)) and math.isnan(odds_sensitivity(none))
+    assert not math.isnan(slope_square(none))
 
 
 def test_what_chance_made_negative_is_taken_for_zero() -> None:

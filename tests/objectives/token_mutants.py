@@ -121,7 +121,7 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
             yield "credit of the opposite sign", name, of_credit(case.row, lambda a, seen: -a)
     for name in (name for name in TABLE if CASES[name].row.credit is not terminal):
         row = CASES[name].row
-        for need in (Need.VALUES, Need.LOGP, Need.REFERENCE, Need.ENTROPY, Need.COLLISION, Need.BEYOND):
+        for need in (Need.VALUES, Need.LOGP, Need.REFERENCE, Need.ENTROPY, Need.COLLISION, Need.BEYOND, Need.VISITS):
             changed = replace(row, needs=row.needs ^ {need})
             if changed.asks != row.asks:  # A penalty asks for its reference by itself.
                 yield f"{need} needed and not told of, or in vain", name, changed

@@ -74,13 +74,32 @@ def gppo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, ceili
     return total / max(len(step.logp), 1)
 
 
+def _score(reward: float, mean: float, deviation: float, epsilon: float) -> float:
+    return (reward - mean) / (deviation + epsilon) if deviation else 0.0
+
+
+def _smaller_blend(rewards: list[float], reward: float, earlier: list[float], epsilon: float) -> float:
+    """The one of two blends of the group's score and that over all visits which is nearer to zero."""
+    if len(rewards) == 1:
+        return 0.0
+    mean, spread = statistics.fmean(rewards), statistics.stdev(rewards)
+    mean = rewards[0] if len(set(rewards)) == 1 else mean
+    spread = 0.0 if len(set(rewards)) == 1 else spread
+    before, old_mean, old_variance = earlier
+    visits = before + 1
+    all_mean = (before * old_mean + mean) / visits
+    variance = (before * old_variance + spread**2 + before / visits * (mean - old_mean) ** 2) / visits
+    now, whole = _score(reward, mean, spread, epsilon), _score(reward, all_mean, math.sqrt(variance), epsilon)
+    share = 1 / visits
+    return min(share * whole + (1 - share) * now, share * now + (1 - share) * whole, key=abs)
+
+
 def dcpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, ceiling: float, epsilon: float) -> Tensor:
     """min(ρA, clip(ρ)A), the band of each token from the probability that it had."""
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():
         rewards = step.rewards[g]
-        spread = statistics.stdev(rewards) if len(set(rewards)) > 1 else math.inf
-        advantage = (rewards[i] - statistics.fmean(rewards)) / (spread + epsilon)
+        advantage = _smaller_blend(rewards, rewards[i], step.visits[g][i], epsilon)
         for t in tokens:
             before = math.exp(step.proximal[t])
             low = (1 + math.sqrt(max(0.0, 1 - 4 * clip_low / before))) / 2

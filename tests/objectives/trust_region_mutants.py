@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -13,13 +13,17 @@ from ratio_mutants import other_sign, turned, whole_group
 from torch import Tensor
 
 from gnomon.objectives import (
+    Advantage,
+    Credit,
     Objective,
     OffPolicy,
     Penalty,
     PolicyGradient,
     Ratio,
+    Rollouts,
     Tokens,
     balanced_clip,
+    blended_over_visits,
     capped_drift,
     centred_k1,
     clip_by_likelihood,
@@ -288,6 +292,17 @@ def trust_region_mutants() -> Iterator[tuple[str, str, Objective]]:
         yield "deviation missing", name, replace(CASES[name].row, advantage=mean_centred)
     for name in ("gepo", "luspo", "real", "vespo"):
         yield "∇p claimed", name, replace(CASES[name].row, target=PolicyGradient(weight=lambda *_: 1.0, text="∇p"))
+    dcpo = CASES["dcpo"].row
+    blends: dict[str, Credit] = {
+        "visits forgotten": terminal,
+        "a visit more than there were": at_visits(dcpo, lambda past: past + torch.tensor([1.0, 0.0, 0.0])),
+        "another mean of the visits": at_visits(dcpo, lambda past: past + torch.tensor([0.0, 0.2, 0.0])),
+        "deviation for variance": at_visits(dcpo, lambda past: past * past.new_tensor([1, 1, 0]) + deviations(past)),
+        "epsilon left out": partial(blended_over_visits, epsilon=0.1),
+        "blended the wrong way": lambda seen, advantage: dcpo.credit(seen, lambda rewards: -advantage(rewards)),
+    }
+    for what, credit in blends.items():
+        yield what, "dcpo", replace(dcpo, credit=credit)
     tpo = CASES["tpo"].row
     for what, credit in {
         "another temperature": partial(target_less_share, temperature=0.5),
@@ -305,3 +320,20 @@ def trust_region_mutants() -> Iterator[tuple[str, str, Objective]]:
         "gepo",
         replace(CASES["gepo"].row, ratio=lambda tokens: group_expectation_clip(whole_group(tokens), low=0.2, high=0.2)),
     )
+
+
+def at_visits(row: Objective, change: Callable[[Tensor], Tensor]) -> Credit:
+    """The credit of a row with the earlier visits of tasks changed, where there are any."""
+
+    def changed(rollouts: Rollouts, advantage: Advantage) -> Tensor:
+        visits = rollouts.visits
+        if visits is not None:
+            visits = torch.where(visits[..., :1] > 0, change(visits).to(visits.dtype), visits)
+        return row.credit(replace(rollouts, visits=visits), advantage)
+
+    return changed
+
+
+def deviations(visits: Tensor) -> Tensor:
+    """The deviation in the place of the variance, zero elsewhere."""
+    return visits.sqrt() * visits.new_tensor([0, 0, 1])

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
+import random
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnomon.errors import ConfigError, RunError
+from gnomon.launch.update_scale import row_of_run, scale_of_run, scale_text
 from gnomon.metrics import current
 from gnomon.objectives import (
-    Belief,
+    GainTerms,
     Metric,
     Posterior,
     best_member,
+    best_scale,
     family_gains,
     family_parameters,
     gain_terms,
     metric,
-    objective,
 )
 from gnomon.objectives.edge_cases import on_policy
 from gnomon.store import RunReader, RunStatus
@@ -28,15 +30,28 @@ __all__ = ["NOISES", "success_counts", "tune", "tune_text"]
 
 NOISES = (1.0, 4.0, 16.0, 64.0)
 """How far the score of a success may scatter, where a run does not say."""
+RESAMPLES, QUANTILE = 200, 0.05
+"""Draws of the tasks of a run with replacement, and the share of them below the lower bound of a gain."""
 
 
-def success_counts(reader: RunReader, since: int = 0) -> Counter[Posterior]:
-    """How many groups of a run had so many successes and failures; where the judge broke counts for neither.
+Counts = Mapping[int | None, Counter[Posterior]]
+"""Of every task, how many of its groups had so many successes and failures."""
+
+
+def task_counts(reader: RunReader, since: int = 0) -> dict[int | None, Counter[Posterior]]:
+    """How many groups of every task had so many successes and failures; where the judge broke counts for neither.
 
     Args: since, the first step to count.
     """
-    judged = judged_groups(reader, since)
-    return Counter(Posterior(sum(found), len(found) - sum(found)) for found in judged.values())
+    found: dict[int | None, Counter[Posterior]] = defaultdict(Counter)
+    for (_, task), judged in judged_groups(reader, since).items():
+        found[task][Posterior(sum(judged), len(judged) - sum(judged))] += 1
+    return dict(found)
+
+
+def success_counts(reader: RunReader, since: int = 0) -> Counter[Posterior]:
+    """`task_counts`, of all tasks together."""
+    return sum(task_counts(reader, since).values(), Counter())
 
 
 def measured_noise(reader: RunReader, since: int = 0) -> float | None:
@@ -69,8 +84,7 @@ def terms_beside(reader: RunReader) -> dict[str, float]:
 
 def trains_on_perfect_groups(reader: RunReader) -> bool:
     """Whether the run's objective moves the policy where every rollout succeeds; else those are not recorded."""
-    options = dict(reader.genesis.get("config", {}).get("objective", {}))
-    row = objective(options.pop("type", "rl2ml"), **options)
+    row = row_of_run(reader)
     size = max(4, row.min_group)
     return bool(on_policy(row, [1.0] * size, [1] * size).any())
 
@@ -110,10 +124,12 @@ def tune(
     of = known_metric(metric_name)
     require_family(family)
     require_finished(reader)
-    counts = counted(reader, since)
+    by_task = counted(reader, since)
+    counts: Counter[Posterior] = sum(by_task.values(), Counter())
     size, total = group or max(seen.successes + seen.failures for seen in counts), sum(counts.values())
     measured = None if noises else measured_noise(reader, since)
     tried = noises or (NOISES if measured is None else (measured,))
+    largest = max(seen.successes + seen.failures for seen in counts)
     return {
         "run": str(reader.folder),
         "metric": of.name,
@@ -127,7 +143,8 @@ def tune(
             for s, n in sorted(counts.items(), key=lambda item: (item[0].successes, item[0].failures))
         ],
         "beside": terms_beside(reader),
-        "best": [best_for(counts, of, family, size, noise) for noise in tried],
+        "best": [best_for(by_task, of, family, size, noise) for noise in tried],
+        "scale": scale_of_run(reader, counts, largest),
     }
 
 
@@ -156,9 +173,9 @@ def require_finished(reader: RunReader) -> None:
         )
 
 
-def counted(reader: RunReader, since: int) -> Counter[Posterior]:
-    """The success counts of a run. Raises: RunError E411 where there are none."""
-    counts = success_counts(reader, since)
+def counted(reader: RunReader, since: int) -> dict[int | None, Counter[Posterior]]:
+    """The success counts of a run's tasks. Raises: RunError E411 where there are none."""
+    counts = task_counts(reader, since)
     if not counts:
         raise RunError(
             "E411",
@@ -169,16 +186,26 @@ def counted(reader: RunReader, since: int) -> Counter[Posterior]:
     return counts
 
 
-def best_for(counts: Counter[Posterior], of: Metric, family: str, group: int, noise: float) -> dict[str, Any]:
-    """The member of a family with the largest gain at a noise, and the gains of all: shares of the best possible."""
-    beliefs: dict[Belief, float] = {seen: float(n) for seen, n in counts.items()}
-    worth, tried = gain_terms(beliefs, group=group, of=of, noise=noise), family_parameters(family, group)
+def best_for(by_task: Counts, of: Metric, family: str, group: int, noise: float) -> dict[str, Any]:
+    """The member of a family with the largest gain at a noise, and the gains of all: shares of the best possible.
+
+    `low` and `high` bound what it gains over REINFORCE, as shares of the best possible: 5 % and 95 % of draws of the
+    tasks with replacement. `chosen` is its parameter if `low` is above 0, else 0: REINFORCE, as there is no evidence.
+    """
+    counts: Counter[Posterior] = sum(by_task.values(), Counter())
+    terms = {seen: gain_terms({seen: 1.0}, group=group, of=of, noise=noise) for seen in counts}
+    worth, tried = mean_terms(terms, counts), family_parameters(family, group)
     curve = family_gains(family, worth, tried)
     share = {member.parameter: member.share for member in curve}
     best = best_member(family, worth, tried)
+    low, high = gain_bounds(by_task, terms, family, best.parameter)
     return {
         "noise": noise,
         "parameter": best.parameter,
+        "low": low,
+        "high": high,
+        "chosen": best.parameter if low > 0 else 0.0,
+        "scale": list(best_scale(worth)),
         "share": best.share,
         "reinforce": share[0.0],
         "maxrl": share[1.0],
@@ -186,18 +213,47 @@ def best_for(counts: Counter[Posterior], of: Metric, family: str, group: int, no
     }
 
 
+def mean_terms(terms: Mapping[Posterior, GainTerms], counts: Mapping[Posterior, int]) -> GainTerms:
+    """The mean of terms over groups."""
+    total = sum(counts.values())
+
+    def mean(name: str) -> tuple[float, ...]:
+        parts = [[n * value for value in getattr(terms[seen], name)] for seen, n in counts.items()]
+        return tuple(math.fsum(column) / total for column in zip(*parts, strict=True))
+
+    return GainTerms(sensitivity=mean("sensitivity"), noise=mean("noise"))
+
+
+def gain_bounds(
+    by_task: Counts, terms: Mapping[Posterior, GainTerms], family: str, parameter: float
+) -> tuple[float, float]:
+    """Quantiles of what a member gains over REINFORCE, as shares of the best possible, over draws of the tasks."""
+    draw, tasks, found = random.Random(0), list(by_task.values()), []
+    for _ in range(RESAMPLES):
+        counts: Counter[Posterior] = Counter()
+        for task in draw.choices(tasks, k=len(tasks)):
+            counts.update(task)
+        worth = mean_terms(terms, counts)
+        chosen, plain = family_gains(family, worth, [parameter, 0.0])
+        found.append(chosen.share - plain.share)
+    found.sort()
+    cut = int(QUANTILE * RESAMPLES)
+    return found[cut], found[-1 - cut]
+
+
 def tune_text(facts: Mapping[str, Any]) -> str:
     """The choice for a reader."""
     lines = [
         f"{facts['metric']}, family {facts['family']}, groups of {facts['group']}: "
         f"{facts['groups']} groups, {facts['solved']:.0%} of their rollouts correct",
-        "noise   parameter   gain   REINFORCE   MaxRL",
+        "noise   parameter   gain   REINFORCE   MaxRL   over REINFORCE",
         *(
             f"{row['noise']:<7.4g} {row['parameter']:<11g} {row['share']:<6.3f} {row['reinforce']:<11.3f} "
-            f"{row['maxrl']:.3f}"
+            f"{row['maxrl']:<7.3f} {row['low']:.3f} to {row['high']:.3f}"
             for row in facts["best"]
         ),
         "gain: improvement per step, relative to the best possible weights by number of successes.",
+        "over REINFORCE: what it gains more than parameter 0 does, 5 % and 95 % of draws of the tasks.",
         "noise: variance of the score of a success over the squared gradient of its log-odds; "
         + ("this run did not record it, --noise sets it." if facts["measured"] is None else "measured in this run."),
         *(
@@ -205,9 +261,15 @@ def tune_text(facts: Mapping[str, Any]) -> str:
             for name, value in facts["beside"].items()
         ),
     ]
-    if len(facts["best"]) == 1:
+    single = facts["best"][0] if len(facts["best"]) == 1 else None
+    if facts["scale"] is not None:
+        shown = single["scale"] if single is not None and facts["scale"]["group"] == facts["group"] else None
+        lines += ["", *scale_text(facts["scale"], shown)]
+    if single is not None:
+        if single["chosen"] != single["parameter"]:
+            lines.append(f"parameter {single['parameter']:g} is not shown to gain more than 0, which is kept.")
         options = f"objective=rl2ml objective.family={facts['family']} "
-        chosen = f"objective.parameter={facts['best'][0]['parameter']:g} rollout.group={facts['group']}"
+        chosen = f"objective.parameter={single['chosen']:g} rollout.group={facts['group']}"
         recipe = shlex.quote(f"{facts['run']}/recipe.toml")
         lines.append(f"next: gnomon train {recipe} {options}{chosen}")
     return "\n".join(lines)

@@ -37,6 +37,7 @@ __all__ = [
     "optimal_gauge",
     "outcome_weight",
     "regime",
+    "regime_of",
     "rejected_weight",
     "released_weight",
     "sub_weight",
@@ -275,8 +276,12 @@ def update_scale(weight: CountWeight) -> tuple[float, ...]:
 
 
 def regime(weight: CountWeight) -> Regime:
-    """How the update scale runs over K = 1 … N. Differences below 1e-12 of the largest scale are none."""
-    scale = update_scale(weight)[1:]
+    """How the update scale runs over K = 1 … N."""
+    return regime_of(update_scale(weight)[1:])
+
+
+def regime_of(scale: Sequence[float]) -> Regime:
+    """How a scale runs, s(1) … s(N). Differences below 1e-12 of the largest are none."""
     least = 1e-12 * max(map(abs, scale))
     steps = [after - before for before, after in itertools.pairwise(scale)]
     rises, falls = any(step > least for step in steps), any(step < -least for step in steps)

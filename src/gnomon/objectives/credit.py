@@ -41,6 +41,9 @@ class Rollouts:
     """[G, N] int64; equal numbers in a group are equal answers."""
     baseline: Tensor | None = None
     """[G, N] what the run's past expects of each rollout: it depends on earlier steps only."""
+    visits: Tensor | None = None
+    """[G, N, 3] earlier visits of the rollout's task in the run, and the mean and variance of rewards over them; zeros
+    at the first. None: this is the first."""
     greedy: Tensor | None = None
     """[G, N] the reward of a rollout of temperature 0, which replied to the same task for the same player."""
     task: Tensor | None = None
@@ -98,7 +101,7 @@ class Rollouts:
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
-        for name in ("segment_rewards", "parts", "part_weights"):
+        for name in ("segment_rewards", "parts", "part_weights", "visits"):
             values = getattr(self, name)
             if values is not None and (values.dim() != 3 or values.shape[:2] != shape):
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
@@ -150,7 +153,7 @@ def across_players(rollouts: Rollouts) -> Rollouts:
     merged = {name: table.reshape(shape) for name in names.split() if (table := getattr(rollouts, name)) is not None}
     if rollouts.answers is not None:  # Equal numbers are equal answers within a player only.
         merged["answers"] = (rollouts.answers * count + rollouts.players).reshape(shape)
-    for name in ("segment_rewards", "parts", "part_weights"):
+    for name in ("segment_rewards", "parts", "part_weights", "visits"):
         if (table := getattr(rollouts, name)) is not None:
             merged[name] = table.reshape(*shape, table.shape[2])
     return replace(rollouts, **merged)

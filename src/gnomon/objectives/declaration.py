@@ -35,6 +35,8 @@ class Need(StrEnum):
     """What a critic expects after the last token of a rollout that a limit ended."""
     BASELINE = "baseline"
     """What the run's past expects of each rollout."""
+    VISITS = "visits"
+    """Rewards of the earlier visits of each task in the run: their mean and variance."""
     GREEDY = "greedy"
     """One more rollout of every task, of temperature 0, which is not trained on."""
     DEMONSTRATIONS = "demonstrations"

@@ -1,4 +1,4 @@
-"""What credit carries from step to step: running means of rewards by player, and values of tasks."""
+"""What credit carries from step to step: running means of rewards by player, values and visits of tasks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from torch import Tensor
 
 from gnomon.objectives.credit import Rollouts
 from gnomon.objectives.group_credit import running_mean
+from gnomon.objectives.visit_credit import visited
 
-__all__ = ["CreditState", "Recall", "mean_per_rollout", "mean_per_step", "optimal_value_per_task"]
+__all__ = [
+    "CreditState",
+    "Recall",
+    "mean_per_rollout",
+    "mean_per_step",
+    "optimal_value_per_task",
+    "visits_per_task",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +31,8 @@ class CreditState:
     """Running mean of rewards by player; a player without one has 0."""
     values: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """What the best policy near the reference would earn, by task and player."""
+    visits: Mapping[tuple[int, int], tuple[int, float, float]] = field(default_factory=dict)
+    """Number of visits, and mean and variance of the rewards over them, by task and player."""
     steps: int = 0
     """Number of batches so far that taught the critic alone."""
 
@@ -84,6 +94,26 @@ def optimal_value_per_task(rollouts: Rollouts, state: CreditState, *, temperatur
         past[place] = torch.tensor([_soft_best(rest, temperature) for rest in others], dtype=past.dtype)
         values[key] = _soft_best(rewards, temperature)
     return past, replace(state, values=values)
+
+
+def visits_per_task(rollouts: Rollouts, state: CreditState) -> tuple[Tensor, CreditState]:
+    """The earlier visits of every task, and the state with this one.
+
+    Returns: [G, N, 3], as `Rollouts.visits` has it, and the state. A task that is in several groups of a step is
+        visited by one after the other, in their order.
+    Raises: ValueError for rollouts whose tasks are not known.
+    """
+    if rollouts.task is None:
+        raise ValueError("the visits of a task need to know which task a rollout is of")
+    visits, found = dict(state.visits), []
+    for place, size in enumerate(map(len, rollouts.rewards)):
+        key = int(rollouts.task[place, 0]), int(rollouts.players[place, 0])
+        earlier = torch.tensor(visits.get(key, (0, 0.0, 0.0)), dtype=torch.float64).expand(1, size, 3)
+        found.append(earlier)
+        alone = Rollouts(rewards=rollouts.rewards[place : place + 1], lengths=rollouts.lengths[place : place + 1])
+        count, mean, variance = visited(replace(alone, visits=earlier))[0, 0].tolist()
+        visits[key] = int(count), mean, variance
+    return torch.cat(found), replace(state, visits=visits)
 
 
 def _soft_best(rewards: Sequence[float], temperature: float) -> float:

@@ -58,6 +58,7 @@ from gnomon.objectives.counts import (
     optimal_gauge,
     outcome_weight,
     regime,
+    regime_of,
     rejected_weight,
     released_weight,
     sub_weight,
@@ -126,6 +127,7 @@ from gnomon.objectives.past import (
     mean_per_rollout,
     mean_per_step,
     optimal_value_per_task,
+    visits_per_task,
 )
 from gnomon.objectives.penalties import (
     capped_drift,
@@ -214,6 +216,7 @@ from gnomon.objectives.row import (
     Singleton,
     row_of,
 )
+from gnomon.objectives.sensitivity import Scores, local_sensitivity, odds_sensitivity, slope_square, success_scatter
 from gnomon.objectives.shaping import less_overlong, soft_overlong
 from gnomon.objectives.state_credit import (
     history_centred,
@@ -330,6 +333,7 @@ from gnomon.objectives.turn_credit import (
     turn_returns,
 )
 from gnomon.objectives.turn_rows import brpo, brpo_released, rebn, turn_ppo, turn_reinforce, turn_reinforce_discounted
+from gnomon.objectives.visit_credit import blended_over_visits, visited
 
 __all__ = [
     "FADES",
@@ -381,6 +385,7 @@ __all__ = [
     "Rollouts",
     "Scope",
     "Scored",
+    "Scores",
     "Seen",
     "Shape",
     "SharedLength",
@@ -407,6 +412,7 @@ __all__ = [
     "best_of_less_others",
     "best_of_marginal",
     "best_scale",
+    "blended_over_visits",
     "brevity",
     "brpo",
     "brpo_released",
@@ -508,6 +514,7 @@ __all__ = [
     "likelihood_on_answer",
     "likelihood_throughout",
     "lite_ppo",
+    "local_sensitivity",
     "logistic_pairs",
     "loop",
     "luffy",
@@ -536,6 +543,7 @@ __all__ = [
     "nsr",
     "objective",
     "odds_pairs",
+    "odds_sensitivity",
     "online_cpo",
     "online_dpo",
     "online_ipo",
@@ -588,6 +596,7 @@ __all__ = [
     "rebn",
     "reference_likelihood",
     "regime",
+    "regime_of",
     "reinforce",
     "reinforce_centred",
     "reinforce_pp",
@@ -631,6 +640,7 @@ __all__ = [
     "sequence_truncated",
     "sft",
     "share_of_labels",
+    "slope_square",
     "soft_gate",
     "soft_overlong",
     "squared_log_ratio",
@@ -640,6 +650,7 @@ __all__ = [
     "standardised_turn_returns",
     "state_centred",
     "sub_weight",
+    "success_scatter",
     "successes",
     "table_of",
     "tapered",
@@ -670,6 +681,8 @@ __all__ = [
     "verifree",
     "verifree_advantage",
     "vespo",
+    "visited",
+    "visits_per_task",
     "w_reinforce",
     "whitened",
     "whitened_gae",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, closed, counts, penalties, ratios, trust_regions
+from gnomon.objectives import advantages, aggregate, closed, counts, penalties, ratios, trust_regions, visit_credit
 from gnomon.objectives.group_rows import dr_grpo, grpo, reinforce_centred, sample_score, standard_score
 from gnomon.objectives.outcome_rows import psr
 from gnomon.objectives.ratio_rows import dapo, gspo, tis
@@ -93,13 +93,13 @@ def gppo(*, clip_low: float, clip_high: float, ceiling: float, epsilon: float) -
 
 @row
 def dcpo(*, clip_low: float, clip_high: float, ceiling: float, epsilon: float) -> Objective:
-    """Inside the band it is `dapo` with the sample deviation.
-
-    Differs: rewards are standardised in the group alone, as at the first visit of a prompt; from the second on the
-        source blends in the mean and deviation over all its visits.
+    """At the first visit of a task, whose target is declared, it is `dapo` with the sample deviation inside the band.
+    From the second on the mean and the deviation over all visits are blended in, so groups with a single reward can
+    move the policy.
     """
     return replace(
         dapo(epsilon=epsilon),
+        credit=partial(visit_credit.blended_over_visits, epsilon=epsilon),
         advantage=partial(advantages.sample_standardised, epsilon=epsilon),
         ratio=partial(trust_regions.clip_by_likelihood, low=clip_low, high=clip_high, ceiling=ceiling),
         target=SharedLength(
@@ -111,7 +111,9 @@ def dcpo(*, clip_low: float, clip_high: float, ceiling: float, epsilon: float) -
                 "K right and F wrong of T tokens",
             ),
         ),
-        equation="κ = clip(ρ; A, q)·A / Σⱼ|oⱼ|, A = (rᵢ − r̄)/(s + ε), the band (ρ − 1)·ρ·q between −ε_low and ε_high",
+        equation="κ = clip(ρ; A, q)·A / Σⱼ|oⱼ|, the band (ρ − 1)·ρ·q between −ε_low and ε_high; A the smaller in "
+        "size of (z + (n−1)·A_g)/n and (A_g + (n−1)·z)/n at the n-th visit of a task, A_g = (rᵢ − r̄)/(s + ε) in the "
+        "group, z = (rᵢ − m)/(√v + ε) over all visits",
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from gnomon.errors import ConfigError, ModelError
 from gnomon.learners.base import Learner, Model
 from gnomon.learners.batch import Batch, Sequence
-from gnomon.objectives import CreditState, Ended, Need, Objective, across_players
+from gnomon.objectives import CreditState, Ended, Need, Objective, across_players, visits_per_task
 
 __all__ = ["Crediting", "credit", "players_merged"]
 
@@ -57,6 +57,9 @@ def credit(
     if Need.BASELINE in objective.asks:
         baseline, state = objective.recall(rollouts, state)
         rollouts = replace(rollouts, baseline=baseline)
+    if Need.VISITS in objective.asks:
+        visits, state = visits_per_task(rollouts, state)
+        rollouts = replace(rollouts, visits=visits)
     try:
         advantage = objective.credits(rollouts)
     except ValueError as error:
@@ -123,7 +126,10 @@ class Crediting:
         running, steps = torch.tensor([*means.values()], dtype=torch.float64), torch.tensor(self.state.steps)
         tasks = torch.tensor([*self.state.values], dtype=torch.int64).reshape(-1, 2)
         values = torch.tensor([*self.state.values.values()], dtype=torch.float64)
+        visited = torch.tensor([*self.state.visits], dtype=torch.int64).reshape(-1, 2)
+        visits = torch.tensor([*self.state.visits.values()], dtype=torch.float64).reshape(-1, 3)
         kept = {"players": players, "means": running, "steps": steps, "tasks": tasks, "values": values}
+        kept |= {"visited": visited, "visits": visits}
         save_file(kept, folder / FILE)
 
     def load_state(self, folder: Path) -> None:
@@ -140,7 +146,13 @@ class Crediting:
         means = dict(zip(kept["players"].tolist(), kept["means"].tolist(), strict=True))
         tasks = ((task, player) for task, player in kept["tasks"].tolist()) if "tasks" in kept else ()
         values = dict(zip(tasks, kept["values"].tolist() if "tasks" in kept else (), strict=True))
-        self.state = CreditState(means=means, values=values, steps=int(kept.get("steps", 0)))
+        visits: dict[tuple[int, int], tuple[int, float, float]] = {}
+        if "visited" in kept:
+            for (task, player), (count, mean, variance) in zip(
+                kept["visited"].tolist(), kept["visits"].tolist(), strict=True
+            ):
+                visits[task, player] = int(count), mean, variance
+        self.state = CreditState(means=means, values=values, visits=visits, steps=int(kept.get("steps", 0)))
 
 
 def values_beyond(batch: Batch, learner: Learner) -> Tensor:
