@@ -25,6 +25,7 @@ from gnomon.objectives import (
     grpo,
     grpo_sample_std,
     gspo,
+    k2,
     kimi_k15,
     kimi_k15_token,
     maxrl,
@@ -37,8 +38,10 @@ from gnomon.objectives import (
     pkpo,
     pkpo_loo,
     pkpo_marginal,
+    raw,
     reinforce,
     reinforce_centred,
+    reward_to_go,
     rl2ml,
     rloo,
     sequence_is,
@@ -505,6 +508,43 @@ def test_trajectory_balance_maximises_reward_less_divergence() -> None:
     divergence = (chances * (chances / place.chances(reference)).log()).sum()
     (slope,) = torch.autograd.grad(chances @ possible.reward - beta * divergence, logits)
     assert close(found, (group - 1) / group * slope.flatten())
+
+
+def test_distillation_by_tokens_is_not_distillation_by_answers() -> None:
+    """A teacher as the reference, no reward. The penalty k2 draws every next-token distribution to the teacher's, the
+    states held still: −Σ_s P(s)·∇KL(π(·|s)‖π_T(·|s)). −∇KL(π‖π_T) of answers also leads away from states where the two
+    disagree, and takes the log-ratios of all tokens to come."""
+    place = world()
+    policy, teacher = place.logits(), place.anchor()
+    possible = outcomes(place, policy, correct)
+    step = step_of(place, possible, torch.arange(15)[:, None])
+    row = replace(reinforce(), penalty=k2, penalty_weight=1.0)
+    nothing = torch.zeros_like(place.logp(policy))
+    tokens = Tokens(
+        logp=place.logp(policy),
+        behavior_logp=place.logp(policy),
+        reference_logp=place.logp(teacher),
+        advantage=nothing,
+        sequence=place.answer,
+        group=place.answer,
+    )
+    sizes = Denominators(groups=15, sequences=1, tokens=len(nothing), max_tokens=3)
+    chance = possible.chance[place.answer]
+    by_token = (chance * row.coefficients(tokens, sizes)) @ place.scores(policy)
+    to_go = reward_to_go(replace(step, rewards=0 * step.rewards), raw, beta=1.0)
+    by_answer = (chance * to_go) @ place.scores(policy)
+    logits = policy.clone().requires_grad_()
+    visits = torch.zeros(place.prefixes, dtype=F64).index_add(0, place.prefix, chance)
+    ahead = (logits.log_softmax(1).exp() * (logits.log_softmax(1) - teacher.log_softmax(1))).sum(1)
+    chances = place.chances(logits)
+    whole = (chances * (chances / place.chances(teacher)).log()).sum()
+    (states_still,) = torch.autograd.grad(-(visits * ahead).sum(), logits, retain_graph=True)
+    (answers,) = torch.autograd.grad(-whole, logits)
+    assert close(by_token, states_still.flatten()) and close(by_answer, answers.flatten())
+    cosine = torch.nn.functional.cosine_similarity(by_token, by_answer, dim=0)
+    assert float(cosine) == pytest.approx(0.980, abs=5e-4)
+    assert float((by_token - by_answer).norm() / by_answer.norm()) == pytest.approx(0.231, abs=5e-4)
+    assert (visits * ahead).sum().item() == pytest.approx(whole.item())
 
 
 def test_only_tokens_left_behind_tell_aspo_from_ppo() -> None:

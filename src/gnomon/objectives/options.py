@@ -524,6 +524,15 @@ REFUSED = {
         "clip_cov",
         "the penalty of KL-Cov has its full slope as soon as a probability moves at all, either way",
     ),
+    "echo": (
+        "reinforce_centred",
+        "ECHO adds the log-likelihood of tool results, which are not sampled, and a row weighs sampled tokens alone",
+    ),
+    "hierarchical_grpo": (
+        "reinforce_centred",
+        "hierarchical GRPO compares the solvers of one proposed problem, and no environment has a policy that proposes "
+        "problems; between rollouts of one task it subtracts their mean reward",
+    ),
     "bnpo": ("dapo", "BNPO divides by the tokens of each micro-batch, so its gradient depends on how a step is split"),
 }
 """Objectives of other trainers that no row can be: the row to take instead, and the reason."""
