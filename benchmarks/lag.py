@@ -27,7 +27,7 @@ from gnomon.envs.char_count import CharCount
 from gnomon.simulation import Load, Speed, simulate
 from gnomon.simulation.environment import Waiting
 from gnomon.store import EvaluationRecord, RunStatus, StepRecord
-from gnomon.training.loop import first
+from gnomon.training.evaluate import first
 from gnomon.types import Task, Verdict
 
 

@@ -313,6 +313,8 @@ class EvalSettings(TypedDict, total=False):
     """Rollouts per held-out task."""
     pass_at: list[int]
     """Values of k for which pass@k is estimated. None may exceed `samples`."""
+    sets: Mapping[str, Any]
+    """More evaluations by name: tables of `env`, `temperature`, `every`, `tasks` and `samples` (docs/evaluation.md)."""
 
 
 class SaveSettings(TypedDict, total=False):

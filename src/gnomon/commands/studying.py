@@ -26,13 +26,14 @@ Jobs = Annotated[int | None, typer.Option(help="Number of runs at a time; defaul
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Run folders.", autocompletion=run_folders)],
+    of: Annotated[str, typer.Option("--set", metavar="NAME", help="An evaluation set, not the main evaluation.")] = "",
 ) -> None:
     """Compare finished runs, paired by seed: gnomon compare runs/a0 runs/a1 runs/b0 runs/b1"""
     from gnomon.studies.command import require_libraries
     from gnomon.studies.comparing import compared, comparison_text, grouped
 
     require_libraries()
-    groups = grouped(runs)
+    groups = grouped(runs, of)
     if len(groups) < 2:
         what = "the runs have the same settings, so there is nothing to compare"
         raise ConfigError("E097", what, why="they differ only in the seed", fix="gnomon compare RUN OTHER")

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from gnomon.config.agreement import contradictions
 from gnomon.config.mistakes import explained, unknown_objective, wrong_option
 from gnomon.config.sections import DEFAULTS, RunConfig
-from gnomon.config.sources import SHORT, Origins, Source, leaves, put
+from gnomon.config.sources import Origins, Source, leaves, put, whole_key
 from gnomon.errors import ConfigError, ConfigErrors
 from gnomon.objectives.options import declared
 from gnomon.rates import rates
@@ -31,7 +31,7 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for source in sources:
-        supplied = {SHORT.get(key, key): (key, value) for key, value in leaves(source.values).items()}
+        supplied = {whole_key(key, value): (key, value) for key, value in leaves(source.values).items()}
         for table in ("env", "objective"):
             if f"{table}.type" in supplied and supplied[f"{table}.type"][1] != type_of(values, table):
                 values.pop(table, None)  # Another environment or objective has options of its own.
@@ -107,6 +107,8 @@ def bring(values: dict[str, Any], origins: dict[str, str]) -> None:
 
 def drop(values: dict[str, Any], path: Sequence[str]) -> None:
     """Forget a refused key, so that the rest can still be looked at."""
+    if path[-1] == "[key]":  # As pydantic names a key that is itself wrong.
+        path = path[:-1]
     for part in path[:-1]:
         below = values.get(part)
         if not isinstance(below, dict):

@@ -9,7 +9,19 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from gnomon.objectives.declaration import Declaration
 from gnomon.objectives.options import declared
 
-__all__ = ["DEFAULTS", "Engine", "Env", "Eval", "Launch", "Objective", "Players", "Policy", "Rollout", "RunConfig"]
+__all__ = [
+    "DEFAULTS",
+    "Engine",
+    "Env",
+    "Eval",
+    "EvalSet",
+    "Launch",
+    "Objective",
+    "Players",
+    "Policy",
+    "Rollout",
+    "RunConfig",
+]
 
 
 class Section(BaseModel):
@@ -189,6 +201,19 @@ class Budget(Section):
     """Wall-clock limit. The run stops after the step that exceeds it, and can be resumed."""
 
 
+class EvalSet(Section):
+    """An evaluation set beside the main evaluation. It is fixed during a run, and does not change the training."""
+
+    env: dict[str, Any] = {}
+    """The environment and its options, as in `env`. It begins with those of the run, unless `type` is another one."""
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """Divides the logits before sampling, whatever `rollout.temperature` is. 0 takes the likeliest token (greedy)."""
+    every: Annotated[int, Field(ge=1)]
+    """As `eval.every`, which is the default; so are `eval.tasks` and `eval.samples` of the next two."""
+    tasks: Annotated[int, Field(ge=1)]
+    samples: Annotated[int, Field(ge=1)]
+
+
 class Eval(Section):
     """Evaluation on held-out tasks."""
 
@@ -200,6 +225,24 @@ class Eval(Section):
     """Rollouts per held-out task."""
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """Values of k for which pass@k is estimated. None may exceed `samples`."""
+    sets: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], EvalSet] = {}
+    """More evaluations by name: tables of `env`, `temperature`, `every`, `tasks` and `samples` (docs/evaluation.md)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def completed(cls, supplied: Any) -> Any:
+        """With what sets take from the main evaluation."""
+        if not isinstance(supplied, dict) or not isinstance(supplied.get("sets"), dict):
+            return supplied
+        usual = {name: supplied.get(name, cls.model_fields[name].default) for name in ("every", "tasks", "samples")}
+        sets = {name: {**usual, **own} if isinstance(own, dict) else own for name, own in supplied["sets"].items()}
+        return {**supplied, "sets": sets}
+
+    def of(self, name: str) -> Eval:
+        """The evaluation of one set, as if it were the main one."""
+        own = self.sets[name]
+        few = [k for k in self.pass_at if k <= own.samples]
+        return Eval(every=own.every, tasks=own.tasks, samples=own.samples, pass_at=few)
 
 
 class Save(Section):
@@ -329,6 +372,13 @@ class RunConfig(Section):
     learner: Annotated[str, Field(pattern="^(local|https?://.+|object:.+)$")] = "local"
     """What trains: `local`, in this process; or the address that `gnomon serve-learner` printed. `object:NAME` was
     passed to `gnomon.train` as a Python object."""
+
+    def env_of(self, name: str) -> Env:
+        """The environment of an evaluation set."""
+        own = self.eval.sets[name].env
+        kind = own.get("type", self.env.type)
+        options = self.env.options if kind == self.env.type else {}
+        return Env.model_validate({**options, **own, "type": kind})
 
 
 DEFAULTS: dict[str, Any] = RunConfig().model_dump()

@@ -16,7 +16,7 @@ from gnomon.config.renamed import present
 from gnomon.config.sections import RunConfig
 from gnomon.errors import ConfigError, ConfigErrors
 
-__all__ = ["SHORT", "Origins", "Source", "leaves", "load", "overrides", "put", "recorded", "to_toml"]
+__all__ = ["SHORT", "Origins", "Source", "leaves", "load", "overrides", "put", "recorded", "to_toml", "whole_key"]
 
 Origins = Mapping[str, str]
 """Dotted key to where it was given."""
@@ -28,6 +28,15 @@ SHORT = {
     "steps": "budget.steps", "seconds": "budget.seconds", "lr": "optim.lr",
 }  # fmt: skip
 """Keys that may be written without their table."""
+
+
+NAMED = re.compile(r"eval\.sets\.\w+\.env")
+"""Tables whose `type` may be written in their place."""
+
+
+def whole_key(key: str, value: Any) -> str:
+    """A key with its table, where it may be written without: `lr`, and `eval.sets.NAME.env` for the type."""
+    return SHORT.get(key) or (f"{key}.type" if isinstance(value, str) and NAMED.fullmatch(key) else key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,9 @@ def overrides(words: Sequence[str], first: int = 1) -> Source:
             fix = "settings are written key=value, for example rollout.group=16"
             problems.append(ConfigError("E003", f"{word!r} is not a setting", where=where, fix=fix))
             continue
-        put(values, SHORT.get(key, key), value_of(raw))
-        origins[SHORT.get(key, key)] = where
+        value = value_of(raw)
+        put(values, whole_key(key, value), value)
+        origins[whole_key(key, value)] = where
     if problems:
         raise ConfigErrors(problems)
     return Source(values, origins)

@@ -141,7 +141,11 @@ def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) 
         steps=reader.steps,
         groups=grouped(records, "rollout"),
         held_out=grouped(records, "held_out"),
-        tasks={(splits[r.body["of"]], r.task): r.body for r in records if r.kind == "task" and r.task is not None},
+        tasks={
+            (splits[r.body["of"]], r.task): r.body
+            for r in records
+            if r.kind == "task" and r.task is not None and r.body["of"] in splits
+        },
         metrics=tuple((r.step or 0, current(r.body["metrics"])) for r in reader.records("step")),
         recipe=leaves(tomllib.loads(reader.recipe)),
         tier=str(reader.manifest.get("tier", "")),

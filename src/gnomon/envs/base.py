@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from inspect import isabstract
 from itertools import islice
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -27,6 +28,7 @@ __all__ = [
     "identity",
     "solved",
     "split_of",
+    "stream_of",
     "user",
 ]
 
@@ -102,6 +104,16 @@ def identity(*content: object, family: object = None) -> str:
     return own if family is None else own[:-1] + identity("family", family)[-1]
 
 
+def stream_of(env: object, member: str) -> str:
+    """The name of an environment's stream of tasks, the same for every class that is derived from the environment.
+
+    It is `env.stream`. If that is absent or empty, it is the name of the first class in the line of inheritance that
+    has the member and is not abstract.
+    """
+    line = (kind for kind in reversed(type(env).__mro__) if hasattr(kind, member) and not isabstract(kind))
+    return getattr(env, "stream", "") or next(line, type(env)).__name__
+
+
 def split_of(identity: str) -> str:
     """The split of a task, derived from its id."""
     return "test" if int(identity, 16) % TEST_SHARE == 0 else "train"
@@ -122,6 +134,8 @@ class SingleTurn(Slot, ABC):
     """Seed of the tasks. It does not depend on a run's seed, so every run has the same held-out tasks."""
     mutations: int = 0
     """Mutations after every train task: task `i` and its mutations start at index `i·(mutations + 1)`."""
+    stream: ClassVar[str] = ""
+    """Name of the tasks' random stream. Empty: that of the environment's class, also in a class derived from it."""
     frame: ClassVar[tuple[str, str]] = ("<answer>", "</answer>")
     """The text before and after an answer in a reply. `extract` searches for it."""
 
@@ -234,7 +248,7 @@ class Tasks(Sequence[Task]):
 
     def draw(self, purpose: str, index: int) -> Task:
         """The task at an index of one of the streams of this split."""
-        key = Key(self.env.seed).at(type(self.env).__name__, split=self.split)
+        key = Key(self.env.seed).at(stream_of(self.env, "make"), split=self.split)
         for attempt in range(10_000):
             task = self.env.make(key.at(purpose, index=index, attempt=attempt).random())
             if split_of(task.id) == self.split:

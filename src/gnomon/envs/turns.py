@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from gnomon.envs.base import Step, Tasks, user
 from gnomon.keys import Key
@@ -52,6 +52,8 @@ class MultiTurn(ABC):
     speed: float = 0.0
     """Bonus for success with one player. It decreases from this value at one turn to 0 at the last allowed turn."""
     strictness: Strictness = Strictness.TRIMMED
+    stream: ClassVar[str] = ""
+    """Name of the tasks' random stream. Empty: that of the environment's class, also in a class derived from it."""
 
     def __post_init__(self) -> None:
         # A recipe gives the strictness as text.

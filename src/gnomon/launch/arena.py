@@ -23,7 +23,7 @@ from gnomon.models.precision import Precision
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Limits
 from gnomon.rollout.match import Deal, Match
-from gnomon.training.loop import first
+from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
 __all__ = ["Arena", "Meeting", "Standing", "arena", "arena_text", "contests"]

@@ -5,7 +5,7 @@ An environment that reads files has `files`: by the name of an option, the path 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import file_digest, sha256
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from gnomon.config import RunConfig
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.errors import RunError
+from gnomon.launch.evaluation_envs import set_envs
 
 __all__ = ["anchored_data", "data_files", "data_hashes", "digest", "require_same_data"]
 
@@ -20,6 +21,8 @@ __all__ = ["anchored_data", "data_files", "data_hashes", "digest", "require_same
 def data_files(config: RunConfig, env: Env) -> dict[str, Path]:
     """Every file or folder that a run's tasks come from, by its setting."""
     found = {f"env.{option}": Path(path) for option, path in offers.files(env).items()}
+    for name, own in own_envs(config, env):
+        found |= {f"eval.sets.{name}.env.{option}": Path(path) for option, path in offers.files(own).items()}
     if config.rollout.demonstrations:
         found["rollout.demonstrations"] = Path(config.rollout.demonstrations)
     return {setting: path.resolve() for setting, path in found.items()}
@@ -28,6 +31,8 @@ def data_files(config: RunConfig, env: Env) -> dict[str, Path]:
 def data_hashes(config: RunConfig, env: Env) -> dict[str, str]:
     """SHA-256 of all data, in hexadecimal digits, by its setting. Raises: RunError E191 for data that is gone."""
     found = {f"env.{option}": known for option, known in offers.contents(env).items()}
+    for name, own in own_envs(config, env):
+        found |= {f"eval.sets.{name}.env.{option}": known for option, known in offers.contents(own).items()}
     for setting, path in data_files(config, env).items():
         try:
             found[setting] = digest(path)
@@ -37,6 +42,11 @@ def data_hashes(config: RunConfig, env: Env) -> dict[str, str]:
                 "E191", "data cannot be read", where=f"{setting} = {path}", why=error.strerror or "", fix=fix
             ) from error
     return found
+
+
+def own_envs(config: RunConfig, env: Env) -> Iterator[tuple[str, Env]]:
+    """The environments of evaluation sets that are not that of the run, by name of the set."""
+    return ((name, own) for name, _, own in set_envs(config, env) if own is not env)
 
 
 def digest(path: Path) -> str:
@@ -58,7 +68,18 @@ def anchored_data(config: RunConfig, env: Env) -> RunConfig:
     # Shipped data is found by name.
     own = {name: path for name, path in offers.files(env).items() if config.env.options.get(name) == path}
     supplied = {name: str(found[f"env.{name}"]) for name in own}
-    return config.model_copy(update={"env": config.env.model_copy(update=supplied), "rollout": rollout})
+    sets = dict(config.eval.sets)
+    for name, its in own_envs(config, env):
+        table = sets[name].env
+        paths = {
+            key: str(found[f"eval.sets.{name}.env.{key}"])
+            for key, path in offers.files(its).items()
+            if table.get(key) == path
+        }
+        sets[name] = sets[name].model_copy(update={"env": {**table, **paths}})
+    evaluation = config.eval.model_copy(update={"sets": sets})
+    changed = {"env": config.env.model_copy(update=supplied), "rollout": rollout, "eval": evaluation}
+    return config.model_copy(update=changed)
 
 
 def require_same_data(config: RunConfig, env: Env, before: Mapping[str, str], folder: Path) -> None:

@@ -131,8 +131,11 @@ class Display:
     def start(self, manifest: Mapping[str, Any]) -> None: ...
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        self.held_out = f"{record.result['pass_at']['1']['value']:.3f}"
         name = "held-out" if record.step else "baseline"
+        if record.set:
+            name += f" {record.set}"
+        else:
+            self.held_out = f"{record.result['pass_at']['1']['value']:.3f}"
         self.say(f"step {record.step:>4}  {name}  {evaluation_text(record.result)}")
         self.doing = f"step {record.step + 1}"
 

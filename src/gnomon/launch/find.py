@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -152,6 +153,24 @@ def from_file(path: Path) -> ModuleType:
 
 
 def check_env_config(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Mistakes in the `env` table, and in those of evaluation sets."""
+    yield from check_one_env(config, origins)
+    for name in config.eval.sets:
+        spec = config.env_of(name)
+        if spec != config.env and not (spec.type == config.env.type and spec.type.startswith(OBJECT)):
+            above = f"eval.sets.{name}."
+            own = {key.removeprefix(above): place for key, place in origins.items() if key.startswith(f"{above}env.")}
+            # Its rewards are not trained on, so that any objective goes with them.
+            alone = RunConfig(env=spec)
+            for error in check_one_env(alone, {"env.type": f"{above}env", **own}):
+                what, where, fix = (
+                    re.sub(r"(?<![.\w])env(?=$|[.=])", f"{above}env", text)
+                    for text in (error.what, error.where, error.fix)
+                )
+                yield ConfigError(error.code, what, where=where, why=error.why, fix=fix)
+
+
+def check_one_env(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """Mistakes in the `env` table."""
     try:
         kind = env_class(config.env.type, origins.get("env.type", "env.type"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from gnomon.launch.makers import (
     make_workers,
     measured,
 )
+from gnomon.launch.makers.held_out import close_sets, make_sets
 from gnomon.launch.makers.served import make_served
 from gnomon.launch.manifest import changes, manifest, opening
 from gnomon.launch.memory import memory_errors
@@ -64,11 +66,9 @@ from gnomon.rollout.credit import Crediting
 from gnomon.rollout.finished import Kept
 from gnomon.store import Observer, Record, Recorded, Run, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
-from gnomon.training import Recorder, evaluate, train
-from gnomon.training.evaluate import Evaluation
-from gnomon.training.loop import first
+from gnomon.training import Evaluation, EvaluationSet, Recorder, evaluate, first, train
 from gnomon.training.schedule import Schedule
-from gnomon.types import EMPTY
+from gnomon.types import EMPTY, Task
 
 __all__ = [
     "Parts",
@@ -106,6 +106,8 @@ class Parts:
     that was passed as an object, which declares its tier."""
     fleet: RayFleet | None = None
     """The samplers in a cluster, if there are any."""
+    sets: list[EvaluationSet]
+    """The evaluations beside the main one."""
 
     @property
     def engine(self) -> Engine:
@@ -135,6 +137,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         workers = make_workers(config, env)
         actor = make_actor(config, tasks, row, engine, tokenizer, renderer, learner, workers=workers, progress=progress)
         batches = make_batches(config, tasks, row, actor, learner)
+        sets = make_sets(config, env, actor)
         undo.pop_all()
     return Parts(
         env=tasks,
@@ -146,6 +149,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         schedule=make_schedule(config),
         mismatch=mismatch,
         fleet=fleet,
+        sets=sets,
     )
 
 
@@ -178,6 +182,7 @@ def built(
         yield parts
     finally:
         parts.batches.close()
+        close_sets(parts.sets, parts.actor)
         if passed.engine is None:
             parts.engine.close()
         if parts.fleet is not None:
@@ -303,14 +308,17 @@ def resume(
         first = opening(config, env) | {name: reader.genesis[name] for name in REGISTERED if name in reader.genesis}
         store.append([Record(kind="genesis", body=first)])  # E403 if recipe or model have changed.
         if parts.engine.tier is Tier.MEASURED:
-            earlier = Recorded(folder, lambda split, index: parts.env.tasks(split)[index], store.note)
-            for actor in (parts.actor, *parts.batches.actors):
-                actor.earlier = earlier
+            for actor in (parts.actor, *parts.batches.actors, *(each.actor for each in parts.sets)):
+                actor.earlier = Recorded(folder, partial(task_at, actor.env), store.note)
         for difference in changes(reader.manifest, now | {"objects": source_of(passed)}):
             store.unfinished.clear()
             teller.message(f"Not as when the run began: {difference}.")
         go(store, config, parts, console, passed.observers)
     return RunReader(folder)
+
+
+def task_at(env: Env, split: str, index: int) -> Task:
+    return env.tasks(split)[index]
 
 
 def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
@@ -342,6 +350,7 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
         credit=parts.credit,
         schedule=parts.schedule,
         run=recorder,
+        sets=parts.sets,
     )
     try:
         with gentle_interrupt(recorder), memory_errors(store.folder):

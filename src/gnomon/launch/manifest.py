@@ -85,10 +85,16 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         body["learner"] = "local"
     if not config.policy.lora.rank:
         del body["policy"]["lora"]
-    body["env"]["type"] = body["env"]["type"].rpartition("/")[2]
+    for table in (body["env"], *(own["env"] for own in body["eval"]["sets"].values())):
+        table |= {"type": table["type"].rpartition("/")[2]} if "type" in table else {}
+    if not config.eval.sets:
+        del body["eval"]["sets"]
     for setting, known in data_hashes(config, env).items():
-        table, _, option = setting.partition(".")
-        body[table][option] = known
+        *tables, option = setting.split(".")
+        place = body
+        for table in tables:
+            place = place[table]
+        place[option] = known
     body["engine"] = engine_body(config)
     if (other := config.players.opponent) not in ("", "past"):
         body["players"]["opponent"] = hashes(model_folder(other))

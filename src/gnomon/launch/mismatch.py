@@ -22,7 +22,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.monitoring.mismatch import advised
 from gnomon.rendering import choose, joined
-from gnomon.training.loop import first
+from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
 __all__ = ["Line", "lines", "lines_text"]

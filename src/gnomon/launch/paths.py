@@ -19,7 +19,18 @@ def anchored(config: RunConfig, env: Env) -> RunConfig:
         players = players.model_copy(update={"opponent": str(Path(players.opponent).resolve())})
     if policy.path != "tiny":
         policy = policy.model_copy(update={"path": str(Path(policy.path).resolve())})
-    file, _, name = spec.type.rpartition(":")
-    if file.endswith(".py"):
-        spec = spec.model_copy(update={"type": f"{Path(file).resolve()}:{name}"})
-    return config.model_copy(update={"policy": policy, "env": spec, "players": players})
+    spec = spec.model_copy(update={"type": anchored_type(spec.type)})
+    sets = {
+        name: own.model_copy(update={"env": {**own.env, "type": anchored_type(own.env["type"])}})
+        if "type" in own.env
+        else own
+        for name, own in config.eval.sets.items()
+    }
+    evaluation = config.eval.model_copy(update={"sets": sets})
+    return config.model_copy(update={"policy": policy, "env": spec, "players": players, "eval": evaluation})
+
+
+def anchored_type(kind: str) -> str:
+    """The type of an environment; that of a file with its absolute path."""
+    file, _, name = kind.rpartition(":")
+    return f"{Path(file).resolve()}:{name}" if file.endswith(".py") else kind

@@ -12,6 +12,7 @@ from typing import Any
 from gnomon.errors import ConfigError
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Attempt, Record, RunReader
+from gnomon.store.layout import is_rollout
 from gnomon.terminal import one_line, printable
 from gnomon.verifiers.breakdown import Line, lines
 
@@ -36,11 +37,6 @@ def summary(reader: RunReader) -> dict[str, Any]:
     """The results of a run as JSON values."""
     metrics = reader.metrics()
     curve = {name: [m["metrics"].get(name) for m in metrics] for name in CURVES}
-    evaluations = [
-        {"step": record.step, **{k: record.body[k] for k in ("pass_at", "length", "truncated")}}
-        for kind in ("baseline", "evaluation")
-        for record in reader.records(kind=kind)
-    ]
     return {
         "run": str(reader.folder),
         "status": str(reader.status),
@@ -49,7 +45,8 @@ def summary(reader: RunReader) -> dict[str, Any]:
         "steps": reader.steps,
         "baseline": reader.baseline,
         "held_out": reader.held_out,
-        "evaluations": evaluations,
+        "evaluations": measurements(reader),
+        "sets": {name: measurements(reader, name) for name in reader.sets},
         "seconds": sum(float(row["seconds"]) for row in reader.timings()),
         "peak_bytes": max((row["peak_bytes"] for row in reader.timings() if "peak_bytes" in row), default=None),
         "max_logp_mismatch": max((g for g in curve["logp_mismatch"] if g is not None), default=None),
@@ -64,11 +61,20 @@ def summary(reader: RunReader) -> dict[str, Any]:
     }
 
 
+def measurements(reader: RunReader, name: str = "") -> list[dict[str, Any]]:
+    """The baseline and the evaluations after it, without their rollouts. Args: name: of an evaluation set."""
+    wanted = ("pass_at", "length", "truncated", "statuses")
+    return [
+        {"step": record.step, **{key: record.body[key] for key in wanted if key in record.body}}
+        for record in reader.evaluations(name)
+    ]
+
+
 def discarded(reader: RunReader, attempt: Attempt) -> dict[str, Any]:
     """An attempt as JSON values, with the address of its first rollouts."""
     facts = {name: getattr(attempt, name) for name in ("number", "failed", "step", "records", "why")}
     for record in reader.records(attempt=attempt.number):
-        if record.kind in ("rollout", "held_out") and record.step is not None:
+        if is_rollout(record.kind) and record.step is not None:
             return {**facts, "read": str(Address(record.kind, record.step, attempt=attempt.number))}
     return {**facts, "read": ""}
 
@@ -123,11 +129,10 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     ]
     for name, body in (("baseline", facts["baseline"]), ("held-out", facts["held_out"])):
         if body:
-            rates = "   ".join(
-                f"pass@{k} {i['value']:.3f} [{i['low']:.3f}, {i['high']:.3f}]" for k, i in body["pass_at"].items()
-            )
-            sizes = f"length {known(body['length'], '.1f')}   truncated {known(body['truncated'], '.0%')}"
-            text.append(f"{name:<12} {rates}   {sizes}{unjudged_text(body)}")
+            text.append(f"{name:<12} {measurement_text(body)}")
+    for name, found in facts["sets"].items():
+        text.append(f"set {name}, baseline   {measurement_text(found[0])}")
+        text += [f"set {name}, step {body['step']}   {measurement_text(body)}" for body in found[-1:] if body["step"]]
     for name in ("reward", "length"):
         values = [value for value in facts["curve"][name] if value is not None]
         if values:
@@ -143,6 +148,15 @@ def summary_text(facts: Mapping[str, Any], bars: Any) -> str:
     text += [attempt_text(facts["run"], attempt) for attempt in facts["attempts"]]
     text += [alarm_text(facts["run"], alarm) for alarm in facts["alarms"]]
     return "\n".join(text)
+
+
+def measurement_text(body: Mapping[str, Any]) -> str:
+    """A measurement on held-out tasks: pass rates with intervals, and sizes."""
+    rates = "   ".join(
+        f"pass@{k} {i['value']:.3f} [{i['low']:.3f}, {i['high']:.3f}]" for k, i in body["pass_at"].items()
+    )
+    sizes = f"length {known(body['length'], '.1f')}   truncated {known(body['truncated'], '.0%')}"
+    return f"{rates}   {sizes}{unjudged_text(body)}"
 
 
 def unjudged_text(body: Mapping[str, Any]) -> str:
@@ -192,7 +206,10 @@ def alarm_text(folder: str, alarm: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The place of rollouts in a run: `kind` is `rollout` in training and `held_out` in evaluations."""
+    """The place of rollouts in a run.
+
+    `kind` is `rollout` in training, and `held_out` or `held_out.SET` in evaluations.
+    """
 
     kind: str
     step: int | None
@@ -204,16 +221,21 @@ class Address:
 
     def __str__(self) -> str:
         discarded = [f"attempt-{self.attempt}"] if self.attempt else []
-        held_out = ["held-out"] if self.kind == "held_out" else []
+        held_out = [] if self.kind == "rollout" else [self.kind.replace("_", "-", 1)]
         parts = ["task" if self.step is None else self.step, self.task, self.sample]
         return ":".join([*discarded, *held_out, *(str(part) for part in parts if part is not None)])
 
 
-ADDRESS = re.compile(r"(attempt-\d{1,9}:)?(held-out:)?(?:task:(\d{1,15})|(\d{1,15})(:\d{1,15})?(:\d{1,15})?)", re.ASCII)
+ADDRESS = re.compile(
+    r"(attempt-\d{1,9}:)?(held-out(?:\.[A-Za-z_]\w*)?:)?(?:task:(\d{1,15})|(\d{1,15})(:\d{1,15})?(:\d{1,15})?)",
+    re.ASCII,
+)
 
 
 def address(text: str) -> Address:
     """Parse `STEP`, `STEP:TASK`, `STEP:TASK:SAMPLE` or `task:TASK`, after optional `attempt-N:` and `held-out:`.
+
+    `held-out.SET:` selects an evaluation set.
 
     Raises: ConfigError E004.
     """
@@ -222,7 +244,8 @@ def address(text: str) -> Address:
         fix = "use STEP, STEP:TASK, STEP:TASK:SAMPLE or task:TASK, with held-out: before it for held-out tasks"
         raise ConfigError("E004", f"{text!r} is not a rollout address", fix=fix)
     attempt, held_out, through, *parts = found.groups()
-    kind, number = "held_out" if held_out else "rollout", int(attempt[8:-1]) if attempt else 0
+    kind = held_out[:-1].replace("-", "_", 1) if held_out else "rollout"
+    number = int(attempt[8:-1]) if attempt else 0
     if through:
         return Address(kind, None, int(through), attempt=number)
     step, task, sample = (None if part is None else int(part.lstrip(":")) for part in parts)

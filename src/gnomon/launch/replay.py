@@ -230,6 +230,8 @@ def recorded_rollouts(reader: RunReader, folder: Path, env: Env) -> Iterator[tup
     for record in reader.records():
         if record.kind == "task":
             assert record.task is not None
+            if record.body["of"] not in SPLITS:  # Evaluation sets have environments of their own.
+                continue
             asked = record
             split = splits[record.body["of"]]
             task = split[record.task] if record.task < len(split) else None

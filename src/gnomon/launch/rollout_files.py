@@ -17,13 +17,12 @@ from uuid import uuid4
 from gnomon.errors import ConfigError, ResourceError
 from gnomon.store import RunReader
 from gnomon.store.columns import Column, columns, rollout_table
+from gnomon.store.layout import of_set
 
 __all__ = ["export_rollouts"]
 
 ROWS = 1000
 """Rollouts of a row group in Parquet, and between two reports of progress."""
-SPLITS = {"train": "rollout", "test": "held_out"}
-"""Split of the table to the kind of its records."""
 FEATURES = {
     "int": "dtype: int64",
     "float": "dtype: float64",
@@ -69,7 +68,8 @@ def export_rollouts(
         )  # fmt: skip
     of = columns(tokens)
     with RunReader(run) as reader, reader.snapshot(), fresh(place) as path:
-        counts = {split: reader.count(kind) for split, kind in SPLITS.items()}
+        sets = sum(reader.count(of_set("held_out", name)) for name in reader.sets)
+        counts = {"train": reader.count("rollout"), "test": reader.count("held_out") + sets}
         if place.suffix:
             write = parquet if place.suffix == ".parquet" else json_lines
             write(path, of, counted(rollout_table(reader.records(), tokens), sum(counts.values()), progress))

@@ -13,7 +13,7 @@ from gnomon.launch.local import Parts, built, here, start
 from gnomon.launch.loops import finished
 from gnomon.objectives import Data
 from gnomon.store.checkpoints import stored
-from gnomon.training.loop import first
+from gnomon.training.evaluate import first
 from gnomon.training.sanity import BAND, OWN, ROLLOUTS, WINDOW, Sanity, answered, gate, solvable
 
 __all__ = ["sanity"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnomon.launch.read import Address
 from gnomon.store import Record, RunReader, RunStatus
-from gnomon.store.layout import unpack
+from gnomon.store.layout import of_set, set_of, unpack
 from gnomon.terminal import one_line
 
 __all__ = ["follow"]
@@ -40,7 +40,7 @@ def follow(folder: Path, *, last: int = 10, texts: int = 0, going_on: bool = Tru
                 seen = min(seen, again.seq)
             for row in reader.rows(seen):
                 seen = row[0] + 1
-                if row[1] in ("step", "baseline", "evaluation"):
+                if row[1].partition(".")[0] in ("step", "baseline", "evaluation"):
                     yield from lines(reader, unpack(row)[0], texts)
             head = reader.head(seen)
             if not (running and going_on):
@@ -54,7 +54,7 @@ def lines(reader: RunReader, record: Record, texts: int) -> Iterator[str]:
     """A step or an evaluation, and the first rollouts of it."""
     yield step_line(record) if record.kind == "step" else evaluation_line(record)
     if texts:
-        kind = "rollout" if record.kind == "step" else "held_out"
+        kind = "rollout" if record.kind == "step" else of_set("held_out", set_of(record.kind))
         for row in reader.rollout_rows(record.step, kind=kind)[:texts]:
             assert row.step is not None and row.task is not None and row.sample is not None
             reply = one_line(reader.rollout(row.step, row.task, row.sample, kind).body["reply"])

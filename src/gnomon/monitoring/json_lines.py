@@ -31,7 +31,8 @@ class JsonLines:
         self._write({"event": "step", **facts})
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        self._write({"event": "evaluation", "step": record.step, **record.result})
+        named = {"set": record.set} if record.set else {}
+        self._write({"event": "evaluation", **named, "step": record.step, **record.result})
 
     def finish(self, status: RunStatus) -> None:
         self._write({"event": "finish", "status": status.value})

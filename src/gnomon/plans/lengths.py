@@ -12,7 +12,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.plans.shapes import described
 from gnomon.rendering import choose, joined
 from gnomon.store import RunReader
-from gnomon.training.loop import first
+from gnomon.training.evaluate import first
 
 __all__ = ["Lengths", "recorded_lengths", "supposed_lengths"]
 

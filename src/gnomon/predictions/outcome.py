@@ -123,9 +123,10 @@ def final(question: Interval | Quantiles, reader: RunReader) -> Answer:
     """Of a metric at the end."""
     if why := unfinished(reader):
         return Answer(question=question, state="open", why=why)
-    last = list(evaluations(reader))[-1]
-    if why := undecided(last, question.metric):
+    found = evaluations(reader, question.metric)
+    if why := undecided(found[-1], question.metric) if found else "the run has no such evaluation set":
         return Answer(question=question, state="void", why=why)
+    last = found[-1]
     value = measured(last.body, question.metric)
     assert value is not None
     if isinstance(question, Quantiles):
@@ -141,7 +142,7 @@ def reached(question: Reaches, reader: RunReader) -> Answer:
     steps = tomllib.loads(reader.recipe)["budget"]["steps"]
     if steps < question.step:
         return Answer(question=question, state="void", why=f"the run has {steps} steps")
-    inside = [record for record in evaluations(reader) if 1 <= (record.step or 0) <= question.step]
+    inside = [record for record in evaluations(reader, question.metric) if 1 <= (record.step or 0) <= question.step]
     for record in inside:
         value = measured(record.body, question.metric)
         if value is not None and value >= question.value and not undecided(record, question.metric):
@@ -169,7 +170,7 @@ def beaten(question: Beats, reader: RunReader) -> Answer:
             return Answer(question=question, state="open", why=why)
         if why := unlike(reader.genesis, other.genesis):
             return Answer(question=question, state="void", why=why)
-        last = [list(evaluations(each))[-1] for each in (reader, other)]
+        last = [evaluations(each)[-1] for each in (reader, other)]
     for record in last:
         if why := undecided(record, "pass@1"):
             return Answer(question=question, state="void", why=why)
@@ -184,10 +185,9 @@ def event(question: Question, probability: float, happened: bool, value: float, 
     return Answer(question=question, state="resolved", why=why, value=value, happened=happened, scores=scores)
 
 
-def evaluations(reader: RunReader) -> Iterator[Record]:
-    """The evaluations on held-out tasks in order; `step` is the number of finished steps, 0 for the baseline."""
-    yield from reader.records("baseline")
-    yield from reader.records("evaluation")
+def evaluations(reader: RunReader, metric: str = "") -> list[Record]:
+    """The evaluations that measure a metric, in order; `step` is the number of finished steps, 0 for the baseline."""
+    return reader.evaluations(metric.rpartition("/")[0])
 
 
 def unfinished(reader: RunReader) -> str:
@@ -209,6 +209,7 @@ def undecided(record: Record, metric: str) -> str:
 
 def measured(body: Mapping[str, Any], metric: str) -> float | None:
     """The value of a metric in an evaluation; None where it was not measured."""
+    metric = metric.rpartition("/")[2]
     if metric.startswith("pass@"):
         found = body["pass_at"].get(metric.removeprefix("pass@"))
         return None if found is None else float(found["value"])

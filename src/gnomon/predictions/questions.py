@@ -9,8 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["Beats", "Interval", "Quantiles", "Question", "Reaches", "impossible"]
 
-Metric = Annotated[str, Field(pattern=r"^(pass@[1-9]\d*|reward|length|truncated)$")]
-"""Of an evaluation on held-out tasks: `pass@1`, mean `reward`, mean `length` in tokens, fraction `truncated`."""
+Metric = Annotated[str, Field(pattern=r"^([A-Za-z_]\w*/)?(pass@[1-9]\d*|reward|length|truncated)$")]
+"""Of an evaluation on held-out tasks: `pass@1`, mean `reward`, mean `length` in tokens, fraction `truncated`.
+
+`SET/` before it means the evaluation set of this name.
+"""
 Probability = Annotated[float, Field(ge=0, le=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 END = "in the held-out evaluation (the first eval.tasks tasks of the test split) after the last step of the run"

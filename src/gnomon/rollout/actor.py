@@ -40,7 +40,7 @@ Progress = Callable[[int, int], None]
 
 
 Earlier = Callable[[str, int], Sequence[Group]]
-"""Takes `rollout` or `held_out` and a step of the run, and returns the groups that were recorded there, or none."""
+"""Takes `rollout`, `held_out` or `held_out.SET`, and a step. Returns the groups that were recorded there, or none."""
 
 
 def unseen(done: int, total: int) -> None:
@@ -103,6 +103,7 @@ class Actor:
         relabel: changes rollouts before training; by default they are trained as sampled.
         greedy: play every task that is trained on once more, at temperature 0 (`Group.greedy`).
         place: where the episodes of groups are played; by default here, by `play`.
+        kind: of the records of evaluations: `held_out`, or `held_out.SET`.
         progress: called after every finished episode.
     """
 
@@ -122,6 +123,7 @@ class Actor:
         relabel: Relabel | None = None,
         greedy: bool = False,
         place: Place | None = None,
+        kind: str = "held_out",
         progress: Progress = unseen,
     ) -> None:
         self.env, self.tokenizer, self.engine = env, tokenizer, engine
@@ -131,12 +133,15 @@ class Actor:
         self.speakers = speakers or Own(engine, self.renderer, self.workers.players)
         self.selector, self.relabel = selector or All(), relabel or AsSampled()
         self.place: Place = place or self
+        self.kind = kind
         self.failures = Failures(type(env).__name__, self.limits.failures)
         self.earlier: Earlier = unrecorded
         """Groups that are read back instead of sampled, where a resumed run does not repeat its samples."""
         self.finished: Finished = NotKept()
         """Episodes that finished before a run was resumed, in steps that were not recorded."""
-        self._begin, self._step = beginning(env, self.renderer), 0
+        self._begin = beginning(env, self.renderer)
+        self.step = 0
+        """The run's step that begins with the current weights."""
 
     @property
     def exact(self) -> bool:
@@ -155,7 +160,7 @@ class Actor:
 
     async def sync(self, weights: WeightsRef, step: int) -> None:
         """Sample with these weights from now on. Args: step: the run's step that begins with them."""
-        self._step = step
+        self.step = step
         self.speakers.sync(weights, step)
 
     def save_state(self, folder: Path) -> None:
@@ -176,7 +181,7 @@ class Actor:
         Args: tasks: each with its index in the split; key: of this step.
         Raises: Unjudged E104 if the environment failed in too many rollouts.
         """
-        if recorded := self.earlier("rollout", self._step):
+        if recorded := self.earlier("rollout", self.step):
             return list(recorded)
         with self.speakers.training(key, self.group) as cast:
             sampling = self.relabel.sampling(self.sampling)
@@ -205,7 +210,7 @@ class Actor:
 
         Args, Raises: as of `collect`.
         """
-        if recorded := self.earlier("held_out", self._step):
+        if recorded := self.earlier(self.kind, self.step):
             return list(recorded)
         with self.speakers.evaluation(key) as cast:
             return await self._groups(tasks, key, group, cast, self.sampling)
@@ -277,14 +282,14 @@ class Actor:
 
         async def one(index: int, task: Task, sample: int) -> Played:
             episode, speakers = key.at("episode", task=index, sample=sample), cast(index, sample)
-            found = self.finished.get(self._step, episode, index, task, speakers)
+            found = self.finished.get(self.step, episode, index, task, speakers)
             if found is None:
                 drawn = draws(key, index, sample)
                 async with room:
                     found = await self.place.play(
                         task, episode, speakers, drawn=drawn, sampling=sampling, deadline=deadline
                     )
-                self.finished.add(self._step, episode, index, found)
+                self.finished.add(self.step, episode, index, found)
             self.progress(next(over), len(plan))
             return found
 

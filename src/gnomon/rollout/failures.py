@@ -19,8 +19,8 @@ class Unjudged(VerifierError):
 
     groups: tuple[Group, ...] = ()
     """All groups that were played, so that the run can record them."""
-    held_out = False
-    """Whether they were played for an evaluation."""
+    kind = "rollout"
+    """Kind of their records; `held_out` or `held_out.SET` if they were played for an evaluation."""
 
     @classmethod
     def of(cls, error: VerifierError, groups: Sequence[Group]) -> Unjudged:

@@ -23,7 +23,8 @@ from gnomon.simulation.clock import SameThread, VirtualLoop
 from gnomon.simulation.cluster import Cluster, Engine, Speed
 from gnomon.simulation.environment import Calls, Waiting
 from gnomon.stats import merge
-from gnomon.training.loop import draw, due, first
+from gnomon.training.evaluate import first
+from gnomon.training.loop import draw, due
 from gnomon.types import Group, Request, Sampling, Task
 
 __all__ = ["Load", "Outcome", "simulate"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.store.journal import faults
-from gnomon.store.layout import COLUMNS, Record, link, pack, unpack
+from gnomon.store.layout import COLUMNS, Record, is_rollout, link, pack, unpack
 
 __all__ = [
     "CREDIT",
@@ -116,7 +116,7 @@ def _source(old: Record, new: Record) -> Source | None:
         return None
     if old.kind == "task":
         return Source.POLICY if keys <= {"prompt_ids", "origins"} else Source.ENVIRONMENT
-    if old.kind not in ("rollout", "held_out") or keys <= CREDIT:
+    if not is_rollout(old.kind) or keys <= CREDIT:
         return Source.LEARNER
     for then, now in zip(old.body.get("turns") or (), new.body.get("turns") or (), strict=False):
         if then.get("messages") != now.get("messages"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnomon.store.codec import floats_of, logprobs_of
-from gnomon.store.layout import Record
+from gnomon.store.layout import Record, is_rollout, set_of
 from gnomon.types import Finish, Status
 
 __all__ = ["COLUMNS", "TOKENS", "Column", "columns", "rollout_table"]
@@ -28,6 +28,7 @@ class Column:
 
 COLUMNS = (
     Column("split", "text", "`train` for a rollout of training, `test` for one of a held-out evaluation."),
+    Column("set", "text", "Evaluation set of a held-out rollout; empty for the main evaluation and for training."),
     Column("step", "int", "Step of a rollout of training, from 0; finished steps before a held-out evaluation."),
     Column("task", "int", "Index of the task in its split."),
     Column("sample", "int", "Number of the rollout among those of its task in this step, from 0."),
@@ -78,7 +79,7 @@ def rollout_table(records: Iterable[Record], tokens: bool = False) -> Iterator[d
     for record in records:
         if record.kind == "task":
             asked = record.body
-        elif record.kind in ("rollout", "held_out"):
+        elif is_rollout(record.kind):
             row = rollout_row(asked, record)
             yield row | token_columns(asked, record.body) if tokens else row
 
@@ -90,6 +91,7 @@ def rollout_row(asked: Mapping[str, Any], record: Record) -> dict[str, Any]:
     opening = turns[0]["messages"] or asked["messages"]
     return {
         "split": "train" if record.kind == "rollout" else "test",
+        "set": set_of(record.kind),
         "step": record.step,
         "task": record.task,
         "sample": record.sample,

@@ -61,16 +61,21 @@ def metrics(reader: RunReader) -> tuple[list[Column], list[dict[str, Any]]]:
 def evaluations(reader: RunReader) -> tuple[list[Column], list[dict[str, Any]]]:
     """One row per evaluation: pass@k with its interval, and the number of rollouts by status as `status/NAME`."""
     rows = []
-    for kind in ("baseline", "evaluation"):
-        for record in reader.records(kind):
+    for name in ("", *reader.sets):
+        for record in reader.evaluations(name):
             body = record.body
-            row = {"step": record.step, **{key: body[key] for key in ("version", "reward", "length", "truncated")}}
+            row = {
+                "set": name,
+                "step": record.step,
+                **{key: body[key] for key in ("version", "reward", "length", "truncated")},
+            }
             for k, interval in body["pass_at"].items():
                 row |= {f"pass@{k}": interval["value"]}
                 row |= {f"pass@{k}/{end}": interval[end] for end in ("low", "high", "n")}
             rows.append(row | {f"status/{name}": count for name, count in body["statuses"].items()})
     counts = [name for row in rows for name in row if name.startswith("status/") or name.endswith("/n")]
-    return numbers(rows, whole=("step", "version", *counts)), rows
+    found = numbers([{key: row[key] for key in row if key != "set"} for row in rows], ("step", "version", *counts))
+    return [Column("set", "text", "Evaluation set; empty for the main evaluation."), *found], rows
 
 
 def numbers(rows: Iterable[Mapping[str, Any]], whole: Sequence[str]) -> list[Column]:

@@ -44,8 +44,11 @@ __all__ = [
     "RunStatus",
     "bodies",
     "canonical",
+    "is_rollout",
     "link",
+    "of_set",
     "pack",
+    "set_of",
     "unpack",
 ]
 
@@ -102,7 +105,7 @@ class Record:
     """One record of a run. A second run of the same recipe repeats it."""
 
     kind: str
-    """`genesis`, `baseline`, `rollout`, `step`, `evaluation` …"""
+    """`genesis`, `baseline`, `rollout`, `step`, `evaluation`, `evaluation.SET` …"""
     step: int | None = None
     task: int | None = None
     """Index of the task in its split."""
@@ -166,9 +169,27 @@ def pack(seq: int, previous: bytes, record: Record) -> tuple[Any, ...]:
     )
 
 
+def of_set(kind: str, name: str) -> str:
+    """The kind of the records of an evaluation set: `held_out.NAME`, `baseline.NAME`, `evaluation.NAME`.
+
+    Args: name: of the set; empty for the main evaluation.
+    """
+    return f"{kind}.{name}" if name else kind
+
+
+def set_of(kind: str) -> str:
+    """The evaluation set of a kind of record; empty for the main evaluation, and for any other kind."""
+    return kind.partition(".")[2]
+
+
+def is_rollout(kind: str) -> bool:
+    """Whether records of a kind are rollouts, of training or of an evaluation."""
+    return kind.partition(".")[0] in ("rollout", "held_out")
+
+
 def glance(record: Record) -> tuple[float | None, str | None, int | None]:
     """Reward, status and number of tokens of a rollout, for columns that can be read without the body."""
-    if record.kind not in ("rollout", "held_out"):
+    if not is_rollout(record.kind):
         return None, None, None
     reward, status, tokens = (record.body.get(name) for name in ("reward", "status", "tokens"))
     return (

@@ -40,6 +40,8 @@ class EvaluationRecord:
     """`pass_at`, `reward`, `length`, `truncated`, `statuses` and `version`."""
     records: tuple[Record, ...]
     """Its `task` and `held_out` records."""
+    set: str = ""
+    """The evaluation set; empty for the main evaluation."""
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from gnomon.store.attempts import Attempt, attempts, broken, rows_of
 from gnomon.store.codec import GREEDY, decode
 from gnomon.store.frame import Frame, Library, frame
 from gnomon.store.journal import damaged, faults, head_before, meta, open_reading, rows, terms
-from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, unpack
+from gnomon.store.layout import MANIFEST, RECIPE, Record, RunStatus, of_set, set_of, unpack
 from gnomon.store.lock import is_locked
 from gnomon.types import Group, Task
 
@@ -149,6 +149,16 @@ class RunReader:
         """Body of the last `evaluation` record, None before there is one."""
         return self._last("evaluation")
 
+    @property
+    def sets(self) -> list[str]:
+        """The names of the evaluation sets that were measured, in the order of their first measurement."""
+        found = self._query("SELECT kind FROM records WHERE kind LIKE 'baseline.%' GROUP BY kind ORDER BY min(seq)")
+        return [set_of(row[0]) for row in found]
+
+    def evaluations(self, name: str = "") -> list[Record]:
+        """The baseline and the evaluations after it, of the main evaluation or of an evaluation set."""
+        return [record for kind in ("baseline", "evaluation") for record in self.records(of_set(kind, name))]
+
     def metrics(self) -> list[Mapping[str, Any]]:
         """Bodies of the `step` records, in order, with current metric names."""
         return [renamed(record.body) for record in self.records("step")]
@@ -223,9 +233,9 @@ class RunReader:
         where = ", ".join([str(self.folder), *(f"{name} {value}" for name, value in named if value is not None)])
         steps = [row[0] for row in self._query("SELECT DISTINCT step FROM records WHERE kind = ? ORDER BY step", kind)]
         why = f"the run has {self.steps} finished steps, counted from 0"
-        if kind == "held_out":
+        if kind != "rollout":
             why = f"held-out tasks were evaluated before these steps: {', '.join(map(str, steps)) or '(none yet)'}"
-        prefix = "held-out:" if kind == "held_out" else ""
+        prefix = "" if kind == "rollout" else f"{kind.replace('_', '-', 1)}:"
         wanted, places = step, steps
         if step is None:
             prefix, wanted = f"{prefix}task:", task

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from gnomon.store.codec import decode
-from gnomon.store.layout import Record
+from gnomon.store.layout import Record, of_set, set_of
 from gnomon.store.reader import RunReader
 from gnomon.types import Group, Task
 
-__all__ = ["ENDS", "Recorded"]
+__all__ = ["Recorded", "ends"]
 
-ENDS = {"rollout": {"step"}, "held_out": {"baseline", "evaluation"}}
-"""Records that follow the rollouts of a kind where they are complete."""
+
+def ends(kind: str) -> Collection[str]:
+    """The kinds of the records that follow the rollouts of a kind where they are complete."""
+    return {"step"} if kind == "rollout" else {of_set(end, set_of(kind)) for end in ("baseline", "evaluation")}
 
 
 class Recorded:
@@ -35,7 +37,10 @@ class Recorded:
             self.before = len(reader.attempts)
 
     def __call__(self, kind: str, step: int) -> list[Group]:
-        """The groups of a step, `rollout` or `held_out`; none where they are not complete."""
+        """The groups of a step, of training or of an evaluation; none where they are not complete.
+
+        Args: kind: `rollout`, `held_out` or `held_out.SET`.
+        """
         with RunReader(self.folder) as reader:
             found = self._records(reader, kind, step)
         groups = list(decode(found, self.tasks))
@@ -47,6 +52,6 @@ class Recorded:
         since = [attempt.number for attempt in reader.attempts[self.before :] if not attempt.failed]
         for attempt in (0, *reversed(since)):
             found = list(reader.records(step=step, attempt=attempt))
-            if any(record.kind in ENDS[kind] for record in found):
+            if any(record.kind in ends(kind) for record in found):
                 return [record for record in found if kind in (record.kind, record.body.get("of"))]
         return []

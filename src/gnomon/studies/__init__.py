@@ -1,9 +1,20 @@
 """Questions as files: arms, seeds, what is measured and the pass line are on record before the first run."""
 
 from gnomon.studies.design import Claim, Study, load
-from gnomon.studies.measures import at_step, at_tokens, final, final_length, gain, last_steps, metric, pass_at
+from gnomon.studies.measures import (
+    at_step,
+    at_tokens,
+    final,
+    final_length,
+    final_of,
+    gain,
+    gain_of,
+    last_steps,
+    metric,
+    pass_at,
+)  # fmt: skip
 
 __all__ = [
-    "Claim", "Study", "at_step", "at_tokens", "final", "final_length", "gain", "last_steps", "load", "metric",
-    "pass_at",
+    "Claim", "Study", "at_step", "at_tokens", "final", "final_length", "final_of", "gain", "gain_of", "last_steps",
+    "load", "metric", "pass_at",
 ]  # fmt: skip

@@ -17,7 +17,8 @@ from gnomon.config import leaves
 from gnomon.errors import RunError
 from gnomon.store import RunReader
 from gnomon.store.compare import ABSENT
-from gnomon.studies.measures import final
+from gnomon.store.layout import of_set
+from gnomon.studies.measures import final_of
 from gnomon.studies.statistics import ALPHA, Estimate, estimate
 
 __all__ = ["Compared", "Runs", "compared", "comparison_text", "grouped"]
@@ -50,8 +51,10 @@ class Compared:
     difference: Estimate | None
 
 
-def grouped(folders: Sequence[Path]) -> list[Runs]:
+def grouped(folders: Sequence[Path], name: str = "") -> list[Runs]:
     """Runs by their settings, in the order of the first of each.
+
+    Args: name: of the evaluation set to compare; empty for the main evaluation.
 
     Raises: RunError E429 for a run without a final evaluation, and for two runs of equal settings and seed.
     """
@@ -59,17 +62,20 @@ def grouped(folders: Sequence[Path]) -> list[Runs]:
     settings: dict[str, dict[str, Any]] = {}
     for folder in folders:
         with RunReader(folder) as reader:
+            if name and name not in reader.sets:
+                known = f"it has {', '.join(reader.sets) or 'none'}"
+                raise RunError("E429", f"the run has no evaluation set {name}", where=str(folder), fix=known)
             if not reader.complete or reader.held_out is None:
                 fix = f"gnomon resume {folder}"
                 raise RunError("E429", "the run has not finished, so it cannot be compared", where=str(folder), fix=fix)
-            own = leaves(tomllib.loads(reader.recipe))
+            own = {key: value for key, value in leaves(tomllib.loads(reader.recipe)).items() if value != {}}
             seed, key = int(own.pop("seed")), repr(sorted(own.items()))
             group = found.setdefault(key, {})
             if seed in group:
                 why = f"the other is {group[seed][0]}"
                 fix = "leave out one of them"
                 raise RunError("E429", "two runs have the same settings and seed", where=str(folder), why=why, fix=fix)
-            group[seed], settings[key] = (folder, final(reader), correct_by_task(reader)), own
+            group[seed], settings[key] = (folder, final_of(name)(reader), correct_by_task(reader, name)), own
     return [
         Runs(
             settings=settings[key],
@@ -81,9 +87,9 @@ def grouped(folders: Sequence[Path]) -> list[Runs]:
     ]
 
 
-def correct_by_task(reader: RunReader) -> dict[int, float]:
+def correct_by_task(reader: RunReader, name: str = "") -> dict[int, float]:
     """Fraction of correct replies at the last evaluation, by held-out task."""
-    rows = reader.rollout_rows(kind="held_out")
+    rows = reader.rollout_rows(kind=of_set("held_out", name))
     replies: dict[int, list[bool]] = {}
     for row in rows:
         if row.step == rows[-1].step and row.task is not None:

@@ -9,7 +9,10 @@ from typing import Any
 
 from gnomon.store import RunReader
 
-__all__ = ["Measure", "at_step", "at_tokens", "final", "final_length", "gain", "last_steps", "metric", "pass_at"]
+__all__ = [
+    "Measure", "at_step", "at_tokens", "final", "final_length", "final_of", "gain", "gain_of", "last_steps", "metric",
+    "pass_at",
+]  # fmt: skip
 
 Measure = Callable[[RunReader], float]
 
@@ -77,6 +80,21 @@ def gain(reader: RunReader) -> float:
     """Held-out pass@1 after training less that before it."""
     assert reader.baseline is not None
     return final(reader) - pass_at_1(reader.baseline)
+
+
+def final_of(name: str) -> Measure:
+    """Pass@1 of an evaluation set after training. Args: name: of the set; empty for the main evaluation."""
+    return lambda reader: pass_at_1(reader.evaluations(name)[-1].body)
+
+
+def gain_of(name: str) -> Measure:
+    """Pass@1 of an evaluation set after training less that before it: what training on other tasks added or took."""
+
+    def measure(reader: RunReader) -> float:
+        found = reader.evaluations(name)
+        return pass_at_1(found[-1].body) - pass_at_1(found[0].body)
+
+    return measure
 
 
 def pass_at_1(evaluation: Mapping[str, Any]) -> float:

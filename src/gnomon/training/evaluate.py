@@ -14,7 +14,7 @@ from gnomon.rollout.failures import Unjudged, judged
 from gnomon.stats import Interval, mean_interval, pass_at_k
 from gnomon.types import Group, Stop, Task
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "EvaluationSet", "evaluate", "first"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,8 @@ class Evaluation:
     """The results of a policy on a set of tasks."""
 
     groups: tuple[Group, ...]
+    kind: str
+    """Kind of the records of its rollouts: `held_out`, or `held_out.SET`."""
     version: int
     """Version of the evaluated weights."""
     pass_at: Mapping[int, Interval]
@@ -47,6 +49,27 @@ class Evaluation:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationSet:
+    """Held-out tasks beside those of the main evaluation, and how the policy plays them. Fixed during a run."""
+
+    name: str
+    actor: Actor
+    """It samples with the engine of the main evaluation, in an environment and at a temperature of its own."""
+    config: Eval
+
+    async def evaluate(self, key: Key, step: int) -> Evaluation:
+        """Args: key: of the run. Raises: as `evaluate`."""
+        self.actor.step = step
+        tasks = first(self.actor.env.tasks("test"), self.config.tasks)
+        return await evaluate(self.actor, tasks, key.at("eval", set=self.name), self.config)
+
+
+def first(tasks: Sequence[Task], count: int) -> list[tuple[int, Task]]:
+    """The first tasks of a split, each with its index."""
+    return [(index, tasks[index]) for index in range(min(count, len(tasks)))]
+
+
 async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, config: Eval) -> Evaluation:
     """Play every task `config.samples` times with the actor's current weights.
 
@@ -57,7 +80,7 @@ async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, co
         groups = await actor.rollouts(tasks, key, config.samples)
         counted = judged(groups)
     except Unjudged as error:
-        error.held_out = True
+        error.kind = actor.kind
         raise
     rollouts = [rollout for group in counted for rollout in group.rollouts]
     right = [sum(rollout.verdict.correct for rollout in group.rollouts) for group in counted]
@@ -65,6 +88,7 @@ async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, co
     ks = sorted({1, *config.pass_at})
     return Evaluation(
         groups=tuple(groups),
+        kind=actor.kind,
         version=actor.engine.version,
         pass_at={k: mean_interval([pass_at_k(config.samples, c, k) for c in right]) for k in ks},
         reward=sum(rollout.reward for rollout in rollouts) / len(rollouts),

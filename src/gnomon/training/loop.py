@@ -18,7 +18,7 @@ from gnomon.rollout.batches import Batches
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.failures import judged
 from gnomon.rollout.packing import pack
-from gnomon.training.evaluate import evaluate
+from gnomon.training.evaluate import EvaluationSet, evaluate, first
 from gnomon.training.record import Recorder
 from gnomon.training.schedule import Schedule
 from gnomon.types import Task
@@ -37,11 +37,14 @@ async def train(
     credit: Crediting,
     schedule: Schedule,
     run: Recorder,
+    sets: Sequence[EvaluationSet] = (),
 ) -> None:
     """Maximise the objective from the run's current step to the end of its budget.
 
     Every `eval.every` steps, and before the first one (the baseline), the policy is evaluated on held-out tasks. A run
     that is asked to stop ends between two steps, with a checkpoint.
+
+    Args: sets: more held-out tasks, each with a cadence of its own.
     """
     key, kept = Key(config.seed), (learner, actor, batches, credit)
     tasks, held_out = env.tasks("train"), first(env.tasks("test"), config.eval.tasks)
@@ -56,6 +59,9 @@ async def train(
             await actor.sync(weights, step)
             if due(config.eval.every, step):
                 log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
+            for each in sets:
+                if due(each.config.every, step):
+                    log.evaluation(await each.evaluate(key, step))
             groups = await batches.take(step, weights, order)
             log.rollouts(groups)
             log.stats(batches.counts())
@@ -72,15 +78,12 @@ async def train(
         await actor.sync(learner.publish(), config.budget.steps)
         with run.finish(kept) as log:
             log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
+            for each in sets:
+                log.evaluation(await each.evaluate(key, config.budget.steps))
 
 
 def due(every: int, step: int) -> bool:
     return step % every == 0
-
-
-def first(tasks: Sequence[Task], count: int) -> list[tuple[int, Task]]:
-    """The first tasks of a split, each with its index."""
-    return [(index, tasks[index]) for index in range(min(count, len(tasks)))]
 
 
 def draw(tasks: Sequence[Task], count: int, key: Key, among: Sequence[int] = ()) -> list[tuple[int, Task]]:

@@ -12,6 +12,7 @@ from gnomon.config import RunConfig
 from gnomon.errors import GnomonError
 from gnomon.rollout.failures import Unjudged
 from gnomon.store import EvaluationRecord, Observer, Observers, Record, Run, RunReader, RunStatus, StepRecord
+from gnomon.store.layout import is_rollout, set_of
 from gnomon.training.memory import peak_memory
 from gnomon.training.step import StepLog
 
@@ -113,7 +114,8 @@ class Recorder:
 
     def _show_evaluations(self, log: StepLog) -> None:
         for *rollouts, measured in log.evaluations:
-            record = EvaluationRecord(step=log.number, result=measured.body, records=tuple(rollouts))
+            records, name = tuple(rollouts), set_of(measured.kind)
+            record = EvaluationRecord(step=log.number, result=measured.body, records=records, set=name)
             self.observers.evaluation(record)
 
     def _append(self, records: Sequence[Record]) -> None:
@@ -142,12 +144,14 @@ class Recorder:
 
     def _keep(self, records: Sequence[Record], error: Exception) -> None:
         """Store the rollouts of a failed step. A failure to store them does not replace the original error."""
-        if not any(record.kind in ("rollout", "held_out") for record in records):
+        if not any(is_rollout(record.kind) for record in records):
             return
         with suppress(GnomonError):
             self.store.set_aside(records, str(error).partition("\n")[0])
             last = records[-1]
-            place = f"held-out:{last.step}" if last.kind == "held_out" else str(last.step)
+            place = (
+                f"{last.kind.replace('_', '-', 1)}:{last.step}" if last.kind.startswith("held_out") else str(last.step)
+            )
             self.report(f"The rollouts of the step that failed: gnomon show {self.store.folder} {place}")
 
     def save(self, kept: Sequence[Kept], step: int) -> None:

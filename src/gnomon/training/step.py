@@ -12,8 +12,9 @@ from typing import Any
 from gnomon.learners.batch import Batch
 from gnomon.rollout.failures import Unjudged
 from gnomon.stats import Mean, Stat, Stats, Sum, merge
-from gnomon.store import Record, encode
+from gnomon.store import Record, encode, failpoint
 from gnomon.store.codec import packed
+from gnomon.store.layout import of_set, set_of
 from gnomon.training.evaluate import Evaluation
 from gnomon.types import Group, Stop
 from gnomon.verifiers.breakdown import breakdown, entries
@@ -41,8 +42,9 @@ class StepLog:
 
     def evaluation(self, evaluation: Evaluation) -> None:
         """A measurement on held-out tasks; the one of step 0 is the baseline."""
-        kind = "evaluation" if self.number else "baseline"
-        records = records_of("held_out", self.number, evaluation.groups)
+        failpoint("evaluation")
+        kind = of_set("evaluation" if self.number else "baseline", set_of(evaluation.kind))
+        records = records_of(evaluation.kind, self.number, evaluation.groups)
         self.evaluations.append([*records, Record(kind=kind, step=self.number, body=evaluation.body())])
         self.began, self.began_cpu = monotonic(), process_time()
 
@@ -78,7 +80,7 @@ class StepLog:
         """What was measured and sampled so far. Args: error: what ended the step; it may carry more rollouts."""
         found = [*chain.from_iterable(self.evaluations), *self.trained()]
         if isinstance(error, Unjudged) and not self._groups:
-            found += records_of("held_out" if error.held_out else "rollout", self.number, error.groups)
+            found += records_of(error.kind, self.number, error.groups)
         return found
 
 

@@ -19,6 +19,7 @@ from gnomon.launch.read import Address, address, found_at, held, rollout
 from gnomon.launch.runs import glance, run_folders
 from gnomon.objectives.options import OPTIONS
 from gnomon.store import Record, RunReader
+from gnomon.store.layout import of_set
 from gnomon.viewer.compare import SORTED, comparison, overlaid, task_of_both
 from gnomon.viewer.facts import charts, group_rows, overview, step_facts, task_charts, task_facts
 from gnomon.viewer.group import group_facts
@@ -54,10 +55,13 @@ def application(places: Sequence[Path]) -> Starlette:
         Route("/run/{name:path}/-/audit", pages.audit),
         Route("/run/{name:path}/-/step/{step:int}", pages.step),
         Route("/run/{name:path}/-/held-out/{step:int}", pages.held_out_step),
+        Route("/run/{name:path}/-/held-out.{set}/{step:int}", pages.held_out_step),
         Route("/run/{name:path}/-/task/{task:int}/curves", pages.task_curves),
         Route("/run/{name:path}/-/held-out-task/{task:int}/curves", pages.held_out_task_curves),
+        Route("/run/{name:path}/-/held-out-task.{set}/{task:int}/curves", pages.held_out_task_curves),
         Route("/run/{name:path}/-/task/{task:int}", pages.task),
         Route("/run/{name:path}/-/held-out-task/{task:int}", pages.held_out_task),
+        Route("/run/{name:path}/-/held-out-task.{set}/{task:int}", pages.held_out_task),
         Route("/run/{name:path}/-/group/{address}", pages.group),
         Route("/run/{name:path}/-/rollout/{address}", pages.rollout),
         Route("/run/{name:path}/-/", pages.run),
@@ -143,7 +147,7 @@ class Pages:
         return self.groups(request, "rollout")
 
     def held_out_step(self, request: Request) -> Response:
-        return self.groups(request, "held_out")
+        return self.groups(request, held_out(request))
 
     def groups(self, request: Request, kind: str) -> Response:
         status, text = request.query_params.get("status", ""), request.query_params.get("text", "")
@@ -154,7 +158,7 @@ class Pages:
         return self.through(request, "rollout")
 
     def held_out_task(self, request: Request) -> Response:
-        return self.through(request, "held_out")
+        return self.through(request, held_out(request))
 
     def through(self, request: Request, kind: str) -> Response:
         facts = task_facts(self.folder(request), kind, request.path_params["task"], whole(request, "before"))
@@ -164,7 +168,7 @@ class Pages:
         return JSONResponse(task_charts(self.folder(request), "rollout", request.path_params["task"]))
 
     def held_out_task_curves(self, request: Request) -> Response:
-        return JSONResponse(task_charts(self.folder(request), "held_out", request.path_params["task"]))
+        return JSONResponse(task_charts(self.folder(request), held_out(request), request.path_params["task"]))
 
     def group(self, request: Request) -> Response:
         place = replace(placed(request), sample=None)
@@ -241,7 +245,7 @@ class Pages:
             channel=channel,
             following=after(channel),
             legend=legend(channel),
-            note=absent(record.body, channel, tier, place.kind == "held_out"),
+            note=absent(record.body, channel, tier, place.kind != "rollout"),
             group=rows,
             previous=neighbour(place, samples, at - 1),
             next=neighbour(place, samples, at + 1),
@@ -261,6 +265,11 @@ def neighbour(place: Address, samples: Sequence[int], at: int) -> str:
     if not 0 <= at < len(samples):
         return ""
     return str(Address(place.kind, place.step, place.task, samples[at], place.attempt))
+
+
+def held_out(request: Request) -> str:
+    """The kind of the held-out rollouts in a request: of the main evaluation, or of the set that it names."""
+    return of_set("held_out", request.path_params.get("set", ""))
 
 
 def placed(request: Request) -> Address:

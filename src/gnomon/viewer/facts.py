@@ -17,8 +17,10 @@ from gnomon.launch.runs import pass_at_1
 from gnomon.metrics import EVALUATION, METRICS, current, meaning
 from gnomon.monitoring.alarms import ADVICE
 from gnomon.store import Record, RunReader
+from gnomon.store.layout import of_set, set_of
 from gnomon.terminal import printable
 from gnomon.viewer.history import Steps
+from gnomon.viewer.pages import page_of
 
 __all__ = ["MEASURED", "charts", "group_rows", "overview", "step_facts", "task_charts", "task_facts"]
 
@@ -82,6 +84,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "breakdown": breakdown(metrics),
         "metrics": [(metric, value, meaning(metric)) for metric, value in sorted(metrics[-1].items())] if steps else [],
         "evaluation_steps": reader.steps_with(MEASURED),
+        "sets": {name: [record.step or 0 for record in reader.evaluations(name)] for name in reader.sets},
         "seq": reader.length,
         "recipe": reader.recipe,
         "newest": steps[-1][0] if steps else None,
@@ -94,7 +97,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
 def charts(reader: RunReader, steps: Steps) -> dict[str, Any]:
     """Every curve of a run: steps on the x axis, and per chart its series; the held-out series has its own steps."""
     metrics, numbers = [found for _, found in steps], [step for step, _ in steps]
-    held_out = [*reader.records("baseline"), *reader.records("evaluation")]
+    held_out = [chart for name in ("", *reader.sets) for chart in measured(reader.evaluations(name), name)]
     alarms = [{"step": alarm["step"], "name": printable(alarm["name"])} for alarm in reader.alarms()]
     drawn = [
         {"title": title, "x": numbers, "series": [series(name, metrics) for name in names], "page": "step"}
@@ -105,7 +108,7 @@ def charts(reader: RunReader, steps: Steps) -> dict[str, Any]:
     if parts:
         found = [series(name, metrics) for name in parts]
         drawn.append({"title": "Parts of the reward", "x": numbers, "series": found, "page": "step"})
-    return {"charts": [*measured(held_out), *map(thinned, drawn)], "alarms": alarms}
+    return {"charts": [*held_out, *map(thinned, drawn)], "alarms": alarms}
 
 
 def thinned(chart: dict[str, Any]) -> dict[str, Any]:
@@ -136,8 +139,11 @@ def series(name: str, metrics: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {"label": printable(name), "values": [step.get(name) for step in metrics], "meaning": METRICS.get(name, "")}
 
 
-def measured(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """The chart of the held-out pass rate, with its interval; none for a run that was not measured."""
+def measured(records: Sequence[Record], name: str = "") -> list[dict[str, Any]]:
+    """The chart of the held-out pass rate, with its interval; none for a run that was not measured.
+
+    Args: name: of the evaluation set; empty for the main evaluation.
+    """
     points = [(record.step or 0, found) for record in records if (found := pass_at_1(record.body))]
     if not points:
         return []
@@ -145,11 +151,12 @@ def measured(records: Sequence[Record]) -> list[dict[str, Any]]:
         {"label": label, "values": [found[key] for _, found in points], "meaning": EVALUATION["pass_at"]}
         for label, key in (("pass@1", "value"), ("low", "low"), ("high", "high"))
     ]
-    if records[0].kind == "baseline":
+    if records[0].kind.partition(".")[0] == "baseline":
         values = [points[0][1]["value"]] * len(points)
         lines.append({"label": "baseline", "values": values, "meaning": "pass@1 before training"})
     lines = [{**line, "beside": BESIDE[line["label"]]} if line["label"] in BESIDE else line for line in lines]
-    return [{"title": "Held-out pass@1", "x": [step for step, _ in points], "series": lines, "page": "held-out"}]
+    title = f"Held-out pass@1, set {name}" if name else "Held-out pass@1"
+    return [{"title": title, "x": [step for step, _ in points], "series": lines, "page": of_set("held-out", name)}]
 
 
 def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> dict[str, Any]:
@@ -162,7 +169,7 @@ def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> di
         if not records:
             raise reader.absent(kind, step)
         tasks = {task: asked_at(reader, Address(kind, step, task)) for task in dict.fromkeys(r.task for r in records)}
-        ends = MEASURED if kind == "held_out" else ("step",)
+        ends = ("step",) if kind == "rollout" else tuple(of_set(end, set_of(kind)) for end in MEASURED)
         previous, following = reader.steps_near(step, ends)
         end = next((record.body for each in ends for record in reader.records(each, step)), {})
     statuses: dict[str, int] = {}
@@ -172,6 +179,7 @@ def step_facts(folder: Path, kind: str, step: int, status: str, text: str) -> di
     return {
         "step": step,
         "kind": kind,
+        "set": set_of(kind),
         "statuses": statuses,
         "count": len(records),
         "shown": len(wanted),
@@ -226,6 +234,7 @@ def task_facts(folder: Path, kind: str, task: int, before: int | None = None) ->
     return {
         "task": task,
         "kind": kind,
+        "set": set_of(kind),
         "id": asked["id"],
         "question": question(asked),
         "sampled": len({row.step for row in rows}),
@@ -249,7 +258,7 @@ def task_charts(folder: Path, kind: str, task: int) -> dict[str, Any]:
     right = [sum(row.status == "correct" for row in found) / len(found) for _, found in groups]
     reward = [sum(row.reward or 0.0 for row in found) / len(found) for _, found in groups]
     lines = [{"label": "correct", "values": right}, {"label": "reward", "values": reward}]
-    title, page = "This task in each step that sampled it", "../held-out" if kind == "held_out" else "../step"
+    title, page = "This task in each step that sampled it", f"../{page_of(kind)}"
     return {
         "charts": [{"title": title, "x": [step for step, _ in groups], "series": lines, "page": page}],
         "alarms": [],

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gnomon.terminal import printable
 from gnomon.types import Status
 
-__all__ = ["TEMPLATES"]
+__all__ = ["TEMPLATES", "page_of"]
 
 
 def visible(value: Any) -> Any:
@@ -42,7 +42,23 @@ def right(rollouts: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def page_of(kind: str) -> str:
+    """The part of an address that names the steps of rollouts of a kind: `step`, `held-out` or `held-out.SET`."""
+    return "step" if kind == "rollout" else kind.replace("_", "-", 1)
+
+
+def task_page_of(kind: str) -> str:
+    """As `page_of`, of tasks: `task`, `held-out-task` or `held-out-task.SET`."""
+    return "task" if kind == "rollout" else kind.replace("held_out", "held-out-task", 1)
+
+
+def prefix_of(kind: str) -> str:
+    """The beginning of the address of a rollout of a kind: empty, `held-out:` or `held-out.SET:`."""
+    return "" if kind == "rollout" else f"{page_of(kind)}:"
+
+
 TEMPLATES = Environment(
     loader=PackageLoader("gnomon.viewer"), autoescape=True, undefined=StrictUndefined, finalize=visible
 )
 TEMPLATES.filters |= {"number": number, "rate": rate, "counted": counted, "right": right}
+TEMPLATES.filters |= {"page_of": page_of, "task_page_of": task_page_of, "prefix_of": prefix_of}

@@ -33,6 +33,7 @@ class Loophole(CharCount):
     correct: float = 0.0
     passed: float = 1.0
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    stream: ClassVar[str] = "Loophole"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,6 +23,7 @@ class Proxied(CharCount):
     """Path of a folder written by `gnomon.verifiers.proxy.NgramModel.save`, readable by every process."""
     correct: float = 0.0
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    stream: ClassVar[str] = "Proxied"
 
     def __post_init__(self) -> None:
         super().__post_init__()

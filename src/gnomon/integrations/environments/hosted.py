@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from gnomon.envs.base import Step, Tasks, identity, split_of, user
+from gnomon.envs.base import Step, Tasks, identity, split_of, stream_of, user
 from gnomon.errors import ConfigError, VerifierError
 from gnomon.integrations.environments.hosting import Conversation, Host, Late, conversation
 from gnomon.keys import Key
@@ -128,7 +128,7 @@ class Seeds(Tasks):
 
     def draw(self, purpose: str, index: int) -> Task:
         env = self.hosted
-        key = Key(env.seed).at(type(env).__name__, name=env.name, split=self.split)
+        key = Key(env.seed).at(stream_of(env, "kind"), name=env.name, split=self.split)
         for attempt in range(10_000):
             seed = key.at(purpose, index=index, attempt=attempt).integer() % 2**31
             # The seed decides the split of a game, without a process.

@@ -24,7 +24,7 @@ from gnomon.models.folder import model_folder, table
 from gnomon.models.precision import Precision, require_range
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Renderer, joined
-from gnomon.training.loop import first
+from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
 __all__ = ["engine_facts", "make_engine", "measured"]

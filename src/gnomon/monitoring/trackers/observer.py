@@ -98,9 +98,9 @@ class Tracker:
         self._put(lambda: self.sink.log(record.step, values))
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        values = evaluation_values(record.result)
+        values = evaluation_values(record.result, record.set)
         self._put(lambda: self.sink.log(record.step, values))
-        if self.shown and (found := samples(record.records, self.shown)):
+        if self.shown and not record.set and (found := samples(record.records, self.shown)):
             self._put(lambda: self.sink.texts(record.step, found))
 
     def finish(self, status: RunStatus) -> None:
@@ -162,13 +162,14 @@ def plain(value: Any) -> Any:
     return [plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def evaluation_values(result: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of an evaluation, by names that every tracker allows."""
-    found = {f"held_out/{name}": result[name] for name in ("reward", "length", "truncated")}
+def evaluation_values(result: Mapping[str, Any], name: str = "") -> dict[str, float]:
+    """The numbers of an evaluation, by names that every tracker allows: `held_out/…`, of a set `held_out/SET/…`."""
+    above = f"held_out/{name}" if name else "held_out"
+    found = {f"{above}/{name}": result[name] for name in ("reward", "length", "truncated")}
     for k, interval in result["pass_at"].items():
-        found |= {f"held_out/pass_at_{k}": interval["value"]}
-        found |= {f"held_out/pass_at_{k}_{end}": interval[end] for end in ("low", "high")}
-    return found | {f"held_out/status/{name}": count for name, count in result["statuses"].items()}
+        found |= {f"{above}/pass_at_{k}": interval["value"]}
+        found |= {f"{above}/pass_at_{k}_{end}": interval[end] for end in ("low", "high")}
+    return found | {f"{above}/status/{name}": count for name, count in result["statuses"].items()}
 
 
 def samples(records: Iterable[Record], most: int) -> list[Sample]:
