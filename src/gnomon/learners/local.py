@@ -256,7 +256,7 @@ class LocalLearner:
             stats["kl"] = Mean(float(kl.detach().sum()), len(kl))
         (-share * self.scale.value * gain).backward()
         if scatter:
-            stats |= scatter.add(hidden, batch)
+            stats |= scatter.add(hidden, logp, batch)
         logp, entropy = logp.detach().cpu(), entropy.detach().cpu()
         if batch.proximal_logp is not None:
             ahead = logp - batch.proximal_logp.to(logp.dtype)

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from gnomon.learners.batch import Batch
 from gnomon.models.policy import Policy
 from gnomon.models.precision import at_least
-from gnomon.models.projection import chunks, logp_of
 from gnomon.stats import Mean, Stats, merge
 
 __all__ = ["SuccessScatter"]
+
+ROWS = 2048
+"""Tokens of the vocabulary whose scores are held at once."""
+
+
+class Piece(NamedTuple):
+    """The trainable tokens of a sequence."""
+
+    hidden: Tensor
+    """[T, size] before each of them."""
+    tokens: Tensor
+    """[T]."""
+    logp: Tensor
+    """[T] of each, under the tempered distribution."""
 
 
 class SuccessScatter:
@@ -31,51 +46,61 @@ class SuccessScatter:
         self.rewards: list[float] = batch.rollouts.rewards.flatten().tolist()
         self.missing = Counter(found.group for found in batch.sequences if self.rewards[found.rollout] > 0)
         """Sequences of successes yet to come, by group."""
-        self.scores: dict[int, dict[int, Tensor]] = {}
+        self.pieces: dict[int, dict[int, list[Piece]]] = {}
         """Of the rollouts of a group that has not come whole."""
 
     @torch.no_grad()
-    def add(self, hidden: Tensor, batch: Batch) -> Stats:
-        """Take in a micro-batch. Args: hidden, [T, size] the state before every trainable token.
+    def add(self, hidden: Tensor, logp: Tensor, batch: Batch) -> Stats:
+        """Take in a micro-batch. Args: hidden, [T, size] the state before every trainable token; logp, [T] of it.
 
         Returns: `score_signal` and `score_scatter`, means over the groups that are whole with it and have at
             least two successes, both unbiased; τ of `gnomon tune-objective` is their ratio. Nothing where there is no
             such group.
         """
         stats: Stats = {}
-        parts = torch.split(hidden, [len(sequence) for sequence in batch.sequences])
-        for sequence, part in zip(batch.sequences, parts, strict=True):
+        lengths = [len(sequence) for sequence in batch.sequences]
+        parts = zip(batch.sequences, torch.split(hidden, lengths), torch.split(logp, lengths), strict=True)
+        for sequence, states, found in parts:
             rollout, group = sequence.rollout, sequence.group
             if self.rewards[rollout] <= 0:
                 continue
-            of_group = self.scores.setdefault(group, {})
-            score = projection_score(self.policy, part, sequence.targets, self.temperature)
-            of_group[rollout] = of_group[rollout] + score if rollout in of_group else score
+            piece = Piece(states.detach(), sequence.targets.to(states.device), found.detach())
+            self.pieces.setdefault(group, {}).setdefault(rollout, []).append(piece)
             self.missing[group] -= 1
             if not self.missing[group]:
-                stats = merge(stats, moments(list(self.scores.pop(group).values())))
+                stats = merge(stats, moments(self.policy, list(self.pieces.pop(group).values()), self.temperature))
         return stats
 
 
-def moments(scores: Sequence[Tensor]) -> Stats:
-    """The two moments of the scores of one group."""
-    count = len(scores)
+def moments(policy: Policy, successes: Sequence[Sequence[Piece]], temperature: float) -> Stats:
+    """The two moments of the scores of one group. No score is held whole: each is [vocabulary, size]."""
+    count = len(successes)
     if count < 2:
         return {}
-    squares = sum(float(score.square().sum()) for score in scores)
-    whole = float(torch.stack(list(scores)).sum(0).square().sum())
+    joined = [Piece(*map(torch.cat, zip(*pieces, strict=True))) for pieces in successes]
+    squares = whole = 0.0
+    for start in range(0, policy.vocabulary, ROWS):
+        rows = [score_rows(policy, piece, slice(start, start + ROWS), temperature) for piece in joined]
+        squares += sum(float(score.square().sum()) for score in rows)
+        whole += float(torch.stack(rows).sum(0).square().sum())
     signal = (whole - squares) / (count * (count - 1))
     return {"score_signal": Mean(signal), "score_scatter": Mean(squares / count - signal)}
 
 
-def projection_score(policy: Policy, hidden: Tensor, tokens: Tensor, temperature: float) -> Tensor:
-    """[vocabulary, size] the gradient of Σ log π of these tokens in the projection, the vocabulary in chunks."""
+def score_rows(policy: Policy, piece: Piece, rows: slice, temperature: float) -> Tensor:
+    """[rows, size] the gradient of Σ log π of these tokens in rows of the projection.
+
+    The log-probability of a token and its score give the normaliser of its distribution, so these rows are enough.
+    """
     projection = policy.projection
-    score = torch.zeros_like(at_least(projection.weight.detach()))
-    for part, chosen in chunks(policy.vocabulary, hidden.detach(), tokens.to(hidden.device)):
-        with torch.enable_grad():
-            weight = projection.weight.detach().requires_grad_()
-            logp = logp_of(projection.scores(part, weight), temperature)
-            (found,) = torch.autograd.grad(logp.gather(1, chosen[:, None]).sum(), weight)
-        score += found
-    return score
+    weight = projection.weight.detach()
+    own = (at_least(piece.hidden) * at_least(weight[piece.tokens])).sum(-1).to(weight.dtype)
+    own = projection.bounded(own) / temperature
+    scores = projection.bounded(linear(piece.hidden, weight[rows]))
+    by_score = -(scores / temperature - (own - piece.logp)[:, None]).exp()
+    place = piece.tokens - rows.start
+    here = ((place >= 0) & (place < by_score.shape[1])).nonzero().flatten()
+    by_score[here, place[here]] += 1
+    if projection.cap is not None:
+        by_score *= 1 - (scores / projection.cap).square()
+    return (by_score / temperature).t() @ at_least(piece.hidden)
