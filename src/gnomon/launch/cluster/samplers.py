@@ -236,7 +236,7 @@ class Samplers:
                 self._begun.set()
 
     def _forgive(self, gap: float) -> None:
-        """This process was stopped or had no processor: for these seconds, no sampler could be heard."""
+        """This process was stopped or had no processor, so for these seconds it could receive no answer."""
         for life in [slot.life for slot in self._slots if slot.life]:
             life.seen = min(time.monotonic(), life.seen + gap)
 
