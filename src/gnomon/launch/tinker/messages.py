@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gnomon.launch.tinker.protobuf import fields, number, text, written
 from gnomon.types import Completion, Finish
 
-__all__ = ["Datum", "Pass", "read_pass", "written_pass", "written_samples"]
+__all__ = ["Example", "Pass", "read_pass", "written_pass", "written_samples"]
 
 FLOAT32, INT64 = 1, 2
 """Types of tensors."""
@@ -24,7 +24,7 @@ Array = NDArray[np.float32] | NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Datum:
+class Example:
     """One sequence: N tokens, and arrays [N] by name."""
 
     tokens: tuple[int, ...]
@@ -38,7 +38,7 @@ class Pass:
     model: str
     number: int
     """Of the request, among those of the model."""
-    data: tuple[Datum, ...]
+    data: tuple[Example, ...]
     loss: str
     options: Mapping[str, float]
     forward_only: bool
@@ -57,14 +57,14 @@ def read_pass(body: bytes) -> Pass:
     return Pass(
         model=text(found[1]),
         number=number(found[2]),
-        data=tuple(read_datum(as_bytes(each)) for each in found[3]),
+        data=tuple(read_example(as_bytes(each)) for each in found[3]),
         loss=text(found[4]),
         options=options,
         forward_only=bool(number(found[6])),
     )
 
 
-def read_datum(body: bytes) -> Datum:
+def read_example(body: bytes) -> Example:
     found, tokens = fields(body), list[int]()
     for chunk in found[1]:
         if not fields(as_bytes(chunk))[1]:
@@ -74,7 +74,7 @@ def read_datum(body: bytes) -> Datum:
     for entry in found[2]:
         pair = fields(as_bytes(entry))
         inputs[text(pair[1])] = read_tensor(inner(entry, 2))
-    return Datum(tokens=tuple(tokens), inputs=inputs)
+    return Example(tokens=tuple(tokens), inputs=inputs)
 
 
 def read_tensor(body: bytes) -> Array:
@@ -97,7 +97,7 @@ def as_bytes(value: int | bytes) -> bytes:
 
 
 def written_pass(logp: Sequence[NDArray[np.float32]], metrics: Mapping[str, float]) -> bytes:
-    """Log-probabilities of the targets of every datum, and metrics."""
+    """Log-probabilities of the targets of every example, and metrics."""
     ends = np.cumsum([0, *(4 * len(each) for each in logp)], dtype="<i8")
     joined = b"".join(each.astype("<f4").tobytes() for each in logp)
     tensor = written(1, joined) + written(2, ends.tobytes()) + written(3, FLOAT32)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gnomon.config import RunConfig
 from gnomon.launch.makers import make_learner, make_objective
 from gnomon.launch.tinker.losses import loss
-from gnomon.launch.tinker.messages import Datum, Pass
+from gnomon.launch.tinker.messages import Example, Pass
 from gnomon.learners.batch import Batch, Sequence
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.local import Adam
@@ -36,17 +36,17 @@ class Model:
     def train(self, work: Pass) -> tuple[list[NDArray[np.float32]], dict[str, float]]:
         """A pass over data; its gradient is added to that of the passes since the last optimiser step.
 
-        Returns: log-probabilities of the targets of every datum, under the policy before the pass; the loss.
+        Returns: log-probabilities of the targets of every example, under the policy before the pass; the loss.
         Raises: ValueError for data or a loss that cannot be computed.
         """
-        sequences = [sequence_of(place, datum) for place, datum in enumerate(work.data)]
+        sequences = [sequence_of(place, example) for place, example in enumerate(work.data)]
         logp = [np.asarray(each, dtype=np.float64) for each in self._learner.score(sequences)]
         found = [loss(work.loss, work.options, each, inputs_of(d)) for each, d in zip(logp, work.data, strict=True)]
         if not work.forward_only and work.data:
             kappa = torch.from_numpy(np.concatenate([each for each, _ in found]))
             weight, clipped = torch.zeros_like(kappa), torch.zeros(len(kappa), dtype=torch.bool)
-            given = Coefficients(kappa=kappa, weight=weight, clipped=clipped)
-            self._learner.forward_backward(batch_of(sequences), given)
+            known = Coefficients(kappa=kappa, weight=weight, clipped=clipped)
+            self._learner.forward_backward(batch_of(sequences), known)
         return [each.astype(np.float32) for each in logp], {"loss:sum": float(sum(value for _, value in found))}
 
     def step(self, params: Mapping[str, float]) -> dict[str, float]:
@@ -77,22 +77,22 @@ class Model:
             self._learner.optimizer.state.clear()
 
 
-def sequence_of(place: int, datum: Datum) -> Sequence:
-    """A datum as one rollout. The target at each place must be the next token, so that one pass scores them all.
+def sequence_of(place: int, example: Example) -> Sequence:
+    """An example as one rollout. The target at each place must be the next token, so that one pass scores them all.
 
     Raises: ValueError for other targets.
     """
-    targets = datum.inputs.get("target_tokens")
-    count = len(datum.tokens)
+    targets = example.inputs.get("target_tokens")
+    count = len(example.tokens)
     if targets is None or len(targets) != count or not count:
-        raise ValueError("every datum needs target_tokens, one for each token of model_input")
-    if tuple(targets[:-1].tolist()) != datum.tokens[1:]:
+        raise ValueError("every example needs target_tokens, one for each token of model_input")
+    if tuple(targets[:-1].tolist()) != example.tokens[1:]:
         raise ValueError("target_tokens must be the tokens of model_input, moved by one")
-    if wrong := [name for name, values in datum.inputs.items() if len(values) != count]:
+    if wrong := [name for name, values in example.inputs.items() if len(values) != count]:
         raise ValueError(f"{wrong[0]} must have one value for each token of model_input")
     zeros = torch.zeros(count, dtype=torch.int64)
     return Sequence(
-        token_ids=torch.tensor([*datum.tokens, int(targets[-1])]),
+        token_ids=torch.tensor([*example.tokens, int(targets[-1])]),
         trainable=torch.arange(count + 1) > 0,
         behavior_logp=torch.full((count,), torch.nan, dtype=torch.float64),
         version=zeros,
@@ -103,8 +103,8 @@ def sequence_of(place: int, datum: Datum) -> Sequence:
     )
 
 
-def inputs_of(datum: Datum) -> dict[str, NDArray[np.float64]]:
-    return {name: values.astype(np.float64) for name, values in datum.inputs.items()}
+def inputs_of(example: Example) -> dict[str, NDArray[np.float64]]:
+    return {name: values.astype(np.float64) for name, values in example.inputs.items()}
 
 
 def batch_of(sequences: list[Sequence]) -> Batch:
