@@ -34,9 +34,9 @@ def trimmed(
     require_free(str(policy), folder)
     base, used = model_folder(policy), set[int]()
     for env in envs or ["countdown"]:
-        given = Source({"env": env, "policy": {"path": str(policy)}}, {"env": f"--for {env}"})
+        named = Source({"env": env, "policy": {"path": str(policy)}}, {"env": f"--for {env}"})
         checks = [check_env_config, check_policy_config]
-        config, _ = resolve([given, overrides(list(settings), 2)], checks)
+        config, _ = resolve([named, overrides(list(settings), 2)], checks)
         used |= tokens_of(config, tasks if envs else 0, texts)
     folder.mkdir(parents=True, exist_ok=True)
     return len(trim(base, folder, used)), len(set(token_ids(table(base / "tokenizer.json"))))
