@@ -16,8 +16,9 @@ from gnomon.studies.outcome import outcome
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOWHERE = Path("/nonexistent")
-SLOW = {"batch-mates", "kill-and-resume", "light-start"}
-"""Their subjects have tests of their own: they start interpreters, or load models."""
+SLOW = {"batch-mates", "changed-verifier", "kill-and-resume", "light-start", "locked-predictions", "one-file-task"}
+SLOW |= {"one-script"}
+"""Their subjects have tests of their own: they start interpreters, load models, or train."""
 EXACT = [row.name for row in listed(NOWHERE) if row.study.exact and row.name not in SLOW]
 
 

@@ -1,0 +1,40 @@
+"""Whether a prediction counts only if it was registered before the run, and unchanged since."""
+
+import tempfile
+from pathlib import Path
+
+import gnomon
+from gnomon.errors import GnomonError
+from gnomon.predictions.outcome import score
+from gnomon.predictions.questions import Reaches
+from gnomon.predictions.register import register
+from gnomon.store import verify
+from gnomon.studies import Claim, Study
+
+ASKED = [Reaches(metric="length", value=0.0, step=1, probability=0.9)]
+
+
+def locked(seed: int) -> dict[str, float]:
+    """Error of the Brier score; whether a late prediction and a changed one are found."""
+    with tempfile.TemporaryDirectory() as scratch:
+        register(run := Path(scratch) / "run", ASKED, by="author", settings={})
+        sizes = {"rollout": {"prompts": 2, "group": 2}, "eval": {"tasks": 4}}
+        (answer,) = score(gnomon.train("char_count", run=run, steps=1, quiet=True, **sizes)).answers
+        error, late, intact = answer.scores["brier"] - 0.1**2, 0.0, bool(verify(run))
+        try:
+            register(run, ASKED, by="author", settings={})
+        except GnomonError:
+            late = 1.0
+        file = run / "prediction.json"
+        file.write_text(file.read_text().replace("0.9", "0.8"))
+        return {"error of Brier": error, "late refused": late, "intact": intact, "change found": not verify(run)}
+
+
+study = Study(
+    question="Is a prediction refused after a run began, found if it was changed, and scored by Brier's rule?",
+    why="What one expected is remembered as what happened, unless it was written down before.",
+    arms={"run": locked}, exact=True,
+    claims=[Claim(measure="error of Brier", arm="run", within=1e-12),
+            *(Claim(measure=name, arm="run", above=0.5) for name in ("late refused", "intact", "change found"))],
+    prediction={"PASS": 0.9, "FAIL": 0.1, "INCONCLUSIVE": 0.0},
+)  # fmt: skip
