@@ -45,6 +45,7 @@ from gnomon.objectives import (
     ratios,
     reach,
     reaches,
+    sensitivity,
     shaping,
     state_credit,
     state_rows,
@@ -61,6 +62,7 @@ from gnomon.objectives import (
     tuning,
     turn_credit,
     turn_rows,
+    visit_credit,
 )
 from gnomon.objectives import row as rows
 
@@ -125,7 +127,7 @@ def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
 
 
 def test_the_public_names_are_all_that_the_formulas_offer() -> None:
-    earned = (advantages, context_rows, count_rows, counts, credit, group_credit, group_rows)
+    earned = (advantages, context_rows, count_rows, counts, credit, group_credit, group_rows, visit_credit)
     moved = (off_policy_rows, ratio_rows, ratios, trust_region_rows, trust_regions)
     apart = (
         entropy_credit,
@@ -156,6 +158,7 @@ def test_the_public_names_are_all_that_the_formulas_offer() -> None:
         penalties,
         reach,
         rows,
+        sensitivity,
         shaping,
         table,
         target,

@@ -448,13 +448,18 @@ def _rewards(law: Chances) -> dict[float, float]:
 # Credit that differs from token to token.
 
 
+def nothing_beyond(own: Seen) -> float:
+    """What is expected after the last token: 0."""
+    return 0.0
+
+
 def lambda_return(
     gamma: float,
     lam: float | Callable[[int], float],
     text: str,
     *,
     turns: bool = False,
-    beyond: Callable[[Seen], float] = lambda own: 0.0,
+    beyond: Callable[[Seen], float] = nothing_beyond,
 ) -> ClosedForm:
     """The λ-return of every token over the length limit, without a baseline: what a prefix knows averages out.
 

@@ -15,8 +15,8 @@ from gnomon.objectives.credit import Ended, Rollouts
 from gnomon.objectives.row import Advantage
 
 __all__ = [
-    "BEYOND",
-    "Beyond",
+    "after_cut_replies",
+    "after_limits",
     "gae",
     "gae_returns",
     "length_gae",

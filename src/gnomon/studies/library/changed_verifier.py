@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import gnomon
 from gnomon.launch.replay import replay
@@ -20,7 +21,7 @@ def flips(seed: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         run, file = Path(scratch) / "run", Path(scratch) / "changed.py"
         file.write_text(CHANGED)
-        sizes = {"rollout": {"prompts": 16, "group": 8}, "eval": {"tasks": 64}}
+        sizes: Any = {"rollout": {"prompts": 16, "group": 8}, "eval": {"tasks": 64}}
         with gnomon.train("char_count", run=run, seed=seed, steps=1, quiet=True, **sizes) as reader:
             rows = [r for r in reader.records("rollout") if r.body["status"] == "wrong"]
         expected = {f"{r.step}:{r.task}:{r.sample}" for r in rows if r.body["extracted"].strip() == "2"}

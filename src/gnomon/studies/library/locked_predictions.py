@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import gnomon
 from gnomon.errors import GnomonError
@@ -11,22 +12,21 @@ from gnomon.predictions.register import register
 from gnomon.store import verify
 from gnomon.studies import Claim, Study
 
-ASKED = [Reaches(metric="length", value=0.0, step=1, probability=0.9)]
+ASKED: Any = [Reaches(metric="length", value=0.0, step=1, probability=0.9)]
 
 
 def locked(seed: int) -> dict[str, float]:
     """Error of the Brier score; whether a late prediction and a changed one are found."""
     with tempfile.TemporaryDirectory() as scratch:
         register(run := Path(scratch) / "run", ASKED, by="author", settings={})
-        sizes = {"rollout": {"prompts": 2, "group": 2}, "eval": {"tasks": 4}}
-        (answer,) = score(gnomon.train("char_count", run=run, steps=1, quiet=True, **sizes)).answers
-        error, late, intact = answer.scores["brier"] - 0.1**2, 0.0, bool(verify(run))
+        sizes: Any = {"rollout": {"prompts": 2, "group": 2}, "eval": {"tasks": 4}}
+        found: Any = score(gnomon.train("char_count", run=run, steps=1, quiet=True, **sizes))
+        error, late, intact = found.answers[0].scores["brier"] - 0.1**2, 0.0, bool(verify(run))
         try:
             register(run, ASKED, by="author", settings={})
         except GnomonError:
             late = 1.0
-        file = run / "prediction.json"
-        file.write_text(file.read_text().replace("0.9", "0.8"))
+        (run / "prediction.json").write_text((run / "prediction.json").read_text().replace("0.9", "0.8"))
         return {"error of Brier": error, "late refused": late, "intact": intact, "change found": not verify(run)}
 
 

@@ -3,6 +3,7 @@
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gnomon
 from gnomon.config import Env
@@ -17,7 +18,7 @@ def made(seed: int, turns: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         file, kind = new_env("my_task", Path(scratch), turns)
         checked = check_env(make_env(Env(type=f"{file}:{kind}")))
-        sizes = {"rollout": {"prompts": 2, "group": 2, "max_tokens": 12}, "eval": {"tasks": 1}}
+        sizes: Any = {"rollout": {"prompts": 2, "group": 2, "max_tokens": 12}, "eval": {"tasks": 1}}
         run = gnomon.train(f"{file}:{kind}", run=Path(scratch) / "r", steps=1, quiet=True, **sizes)
         size = {"files": len([*Path(scratch).glob("*.py")]), "lines": len(file.read_text().splitlines())}
         return {**size, "passes": checked.passed, "steps": run.steps}
