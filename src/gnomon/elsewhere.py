@@ -61,7 +61,7 @@ ABSENT = {
     "ppo_micro_batch_size": BATCH, "ppo_micro_batch_size_per_gpu": BATCH, "micro_batch_size": BATCH,
     "log_prob_micro_batch_size_per_gpu": BATCH, "cuda": DEVICE, "gpus": DEVICE, "n_gpus_per_node": DEVICE,
     "nnodes": DEVICE, "tensor_model_parallel_size": DEVICE,
-    "gpu_memory_utilization": DEVICE, "deepspeed": DEVICE, "fsdp": DEVICE, "fp16": DEVICE, "top_p": SAMPLING,
+    "gpu_memory_utilization": DEVICE, "deepspeed": DEVICE, "fsdp": DEVICE, "top_p": SAMPLING,
     "top_k": SAMPLING, "min_p": SAMPLING, "repetition_penalty": SAMPLING, "use_vllm": ENGINE, "vllm_mode": ENGINE,
     "rollout.name": ENGINE, "inference": ENGINE, "report_to": TRACKER, "logger": TRACKER, "wandb": TRACKER,
     "project_name": TRACKER, "logging_steps": TRACKER, "max_async_level": LAG, "async_level": LAG,

@@ -93,7 +93,7 @@ class Small(nn.Module):
     def __init__(self, seed: int, size: int = 6) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        self.config = SimpleNamespace()
+        self.config = SimpleNamespace(model_type="table")
         self.base_model = Body(102, size)
         self.head = nn.Linear(size, 102, bias=False)
         self.double()

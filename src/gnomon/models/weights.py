@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 
 from safetensors.torch import load_file, save_file
@@ -44,6 +46,11 @@ class WeightsRef:
     """A short token sequence."""
     probe_logp: tuple[float, ...]
     """The learner's natural log-probability of every probe token but the first."""
+
+    @property
+    def identity(self) -> str:
+        """The same for equal weights. Weights that were trained on other rollouts differ in some bit of the probe."""
+        return sha256(array("d", self.probe_logp).tobytes()).hexdigest()[:16]
 
     def read(self) -> Mapping[str, Tensor]:
         return load_file(self.tensors) if isinstance(self.tensors, Path) else self.tensors

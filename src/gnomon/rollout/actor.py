@@ -140,8 +140,8 @@ class Actor:
         self.finished: Finished = NotKept()
         """Episodes that finished before a run was resumed, in steps that were not recorded."""
         self._begin = beginning(env, self.renderer)
-        self.step = 0
-        """The run's step that begins with the current weights."""
+        self.step, self.weights = 0, ""
+        """The run's step that begins with the current weights, and their `identity`."""
 
     @property
     def exact(self) -> bool:
@@ -160,7 +160,7 @@ class Actor:
 
     async def sync(self, weights: WeightsRef, step: int) -> None:
         """Sample with these weights from now on. Args: step: the run's step that begins with them."""
-        self.step = step
+        self.step, self.weights = step, weights.identity
         self.speakers.sync(weights, step)
 
     def save_state(self, folder: Path) -> None:
@@ -282,14 +282,15 @@ class Actor:
 
         async def one(index: int, task: Task, sample: int) -> Played:
             episode, speakers = key.at("episode", task=index, sample=sample), cast(index, sample)
-            found = self.finished.get(self.step, episode, index, task, speakers)
+            name = f"{self.weights}-{episode.bytes.hex()}"
+            found = self.finished.get(self.step, name, task, speakers)
             if found is None:
                 drawn = draws(key, index, sample)
                 async with room:
                     found = await self.place.play(
                         task, episode, speakers, drawn=drawn, sampling=sampling, deadline=deadline
                     )
-                self.finished.add(self.step, episode, index, found)
+                self.finished.add(self.step, name, index, found)
             self.progress(next(over), len(plan))
             return found
 

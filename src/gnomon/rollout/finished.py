@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gnomon.envs.base import Step
-from gnomon.keys import Key
 from gnomon.rollout.played import Played
 from gnomon.rollout.speakers import Speaker
 from gnomon.store import Record
@@ -30,33 +29,33 @@ class Files(Protocol):
 class Finished(Protocol):
     """Keeps episodes until their step is recorded."""
 
-    def get(self, step: int, key: Key, index: int, task: Task, speakers: Sequence[Speaker]) -> Played | None:
+    def get(self, step: int, name: str, task: Task, speakers: Sequence[Speaker]) -> Played | None:
         """An episode of a step that was finished before; None where it has to be played."""
         ...
 
-    def add(self, step: int, key: Key, index: int, played: Played) -> None:
-        """Keep an episode. Args: key: its own; index: of its task."""
+    def add(self, step: int, name: str, index: int, played: Played) -> None:
+        """Keep an episode. Args: name: stands for all that decides it; index: of its task."""
         ...
 
 
 class NotKept:
     """Every episode is played."""
 
-    def get(self, step: int, key: Key, index: int, task: Task, speakers: Sequence[Speaker]) -> None:
+    def get(self, step: int, name: str, task: Task, speakers: Sequence[Speaker]) -> None:
         """There is none."""
 
-    def add(self, step: int, key: Key, index: int, played: Played) -> None:
+    def add(self, step: int, name: str, index: int, played: Played) -> None:
         """Nothing is kept."""
 
 
 class Kept:
-    """Keeps the episodes as records. An episode is known by its step, which decides the weights, and by its key."""
+    """Keeps the episodes as records."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def get(self, step: int, key: Key, index: int, task: Task, speakers: Sequence[Speaker]) -> Played | None:
-        groups = list(decode(self._files.get(step, key.bytes.hex()), lambda split, place: task))
+    def get(self, step: int, name: str, task: Task, speakers: Sequence[Speaker]) -> Played | None:
+        groups = list(decode(self._files.get(step, name), lambda split, place: task))
         if not groups:
             return None
         rollouts = groups[0].rollouts
@@ -66,10 +65,10 @@ class Kept:
         turns = tuple(rollout.turns for rollout in rollouts)
         return Played(task=task, speakers=tuple(speakers), turns=turns, step=last, stop=stop)
 
-    def add(self, step: int, key: Key, index: int, played: Played) -> None:
+    def add(self, step: int, name: str, index: int, played: Played) -> None:
         """One that the environment failed in is not kept: it may succeed when it is played again."""
         if played.failed:
             return
         rollouts = tuple(played.rollout(player, player) for player in range(len(played.turns)))
         group = Group(task=played.task, index=index, rollouts=rollouts)
-        self._files.add(step, key.bytes.hex(), list(encode(group, kind="rollout", step=step)))
+        self._files.add(step, name, list(encode(group, kind="rollout", step=step)))
