@@ -12,6 +12,9 @@ from torch import Tensor
 
 from gnomon.objectives import Denominators, Objective, Rollouts, Tokens
 
+ROLLOUTS = ("rewards", "lengths", "answers", "early", "observations", "past", "greedy", "ended", "beyond", "visits")
+ROLLOUTS += ("reward_parts", "demonstrated")
+"""Fields with a value for every rollout."""
 TOKENS = ("logp", "proximal", "behavior", "reference", "values", "entropy", "collision")
 """What a step has of every token."""
 EDGES = [0.8, 0.9, 1.1, 1.2, 1.3]
@@ -94,23 +97,7 @@ class Step:
             rows = {(g, i): row for g, i, row in self.rollouts()}
             return [values[t] for g in range(len(self.rewards)) for i in places for t in rows[g, i]]
 
-        moved = {
-            n: [[g[i] for i in places] for g in getattr(self, n)]
-            for n in (
-                "rewards",
-                "lengths",
-                "answers",
-                "early",
-                "observations",
-                "past",
-                "greedy",
-                "ended",
-                "beyond",
-                "visits",
-                "reward_parts",
-                "demonstrated",
-            )
-        }
+        moved = {n: [[g[i] for i in places] for g in getattr(self, n)] for n in ROLLOUTS}
         return replace(
             self,
             **moved,
@@ -120,23 +107,7 @@ class Step:
     def only(self, group: int) -> Step:
         """One group of the step, as a step of its own."""
         mine = [t for g, _, row in self.rollouts() for t in row if g == group]
-        alone = {
-            n: [getattr(self, n)[group]]
-            for n in (
-                "rewards",
-                "lengths",
-                "answers",
-                "early",
-                "observations",
-                "past",
-                "greedy",
-                "ended",
-                "beyond",
-                "visits",
-                "reward_parts",
-                "demonstrated",
-            )
-        }
+        alone = {n: [getattr(self, n)[group]] for n in ROLLOUTS}
         return replace(
             self,
             **alone,

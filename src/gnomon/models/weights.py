@@ -49,7 +49,7 @@ class WeightsRef:
 
     @property
     def identity(self) -> str:
-        """The same for equal weights. Weights that were trained on other rollouts differ in some bit of the probe."""
+        """The same for equal weights. Other weights have another one if they change the probe by more than rounding."""
         return sha256(array("d", self.probe_logp).tobytes()).hexdigest()[:16]
 
     def read(self) -> Mapping[str, Tensor]:
