@@ -50,7 +50,9 @@ class FusedPacked(Packed):
         super().__init__(trie, device)
         self.parts = [Padded([b for b in trie.branches if bool(b[1]) is later]) for later in (False, True)]
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+    ) -> Tensor:
         out = torch.empty_like(query)
         for part in self.parts:
             if part.count:
@@ -82,7 +84,9 @@ class Padded:
 class FusedDecode(Decode):
     """One fused call a token."""
 
-    def _rows(self, query: Tensor, prompts: Slots, own: Slots, scale: float, window: int | None) -> Tensor:
+    def _rows(
+        self, query: Tensor, prompts: Slots, own: Slots, scale: float, window: int | None, cap: float | None
+    ) -> Tensor:
         if self.far_size:
             raise SystemExit(f"a prompt has {SPAN} tokens or more; this benchmark compares shorter ones")
         keys, values = own.first(len(query), self.near_size)

@@ -17,6 +17,10 @@ from pathlib import Path
 
 import torch
 
+from gnomon.models.flex import Flex
+from gnomon.models.packed import Packed
+from gnomon.models.trie import Trie
+
 DEVICE = "h100"
 """Of the table of `gnomon plan`; change it to the one that is there."""
 SMALL = "prompts=8 group=4 steps=3 eval.tasks=16 policy.device=cuda"
@@ -25,10 +29,10 @@ SMALL = "prompts=8 group=4 steps=3 eval.tasks=16 policy.device=cuda"
 def commands(runs: Path) -> Iterator[tuple[str, str]]:
     """What is checked, and its command."""
     yield (
-        "tests of devices and of engines that compute otherwise",
+        "tests of devices, of the attention for GPUs and of engines that compute otherwise",
         (
-            "python -m pytest -q tests/engines/test_embedded.py tests/learners/test_device.py "
-            "tests/training/test_engine_apart.py tests/plans"
+            "python -m pytest -q tests/models/test_flex.py tests/engines/test_embedded.py "
+            "tests/learners/test_device.py tests/training/test_engine_apart.py tests/plans"
         ),
     )
     yield "figures that replace the assumptions of gnomon plan", "python benchmarks/gpu.py --measure"
@@ -74,6 +78,24 @@ def measure() -> None:
     planned = drawing(*logp.shape, GPUS[DEVICE]).seconds
     print(f"noise of 64 tokens   {noise * 1e3:.1f} ms (a plan counts {planned * 1e3:.1f} for {DEVICE})")
     print(f"a small operation    {many * 1e6:.1f} µs (a plan assumes {PER_OPERATION * 1e6:.1f})")
+    for kind in (Packed, Flex):
+        seconds, peak = attention(kind)
+        print(f"{kind.__name__:<6} of one row     {seconds * 1e3:.1f} ms, {peak / 2**30:.2f} GiB, forward and backward")
+
+
+def attention(kind: type[Packed | Flex], tokens: int = 8192) -> tuple[float, float]:
+    """Seconds and bytes of the attention of one row in bfloat16, with the heads of Qwen3-0.6B, and of its gradient."""
+    layout = kind(Trie([torch.arange(tokens)]), "cuda")
+    query, key, value = (
+        torch.randn(tokens, heads, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True) for heads in (16, 8, 8)
+    )
+
+    def work() -> None:
+        layout.attend(0, query, key, value, 128**-0.5, None, None).sum().backward()
+
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    return timed(work), torch.cuda.max_memory_allocated() - before
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -1,5 +1,5 @@
-"""One representative of every family of objectives trains char_count, three seeds each; those that compare turns
-train calculator.
+"""One representative of every family of objectives trains char_count, three seeds each; those that need several
+turns train calculator.
 
     python benchmarks/objective_runs.py runs/objectives --seeds 0 1 2
 
@@ -15,7 +15,7 @@ import random
 import sys
 from pathlib import Path
 
-from training import trained
+from training import gnomon, trained
 
 COMMON = ["steps=40", "optim.minibatches=2", "eval.every=40", "eval.tasks=256"]
 COUNTS = ["env.format=0"]
@@ -53,9 +53,15 @@ ROWS: dict[str, list[str]] = {
     "tpo": [],
     "gigpo": [],
     "hgpo": [],
+    "echo": [],
+    "opd": [],
+    "opd_sequence": [],
+    "opsd": [],
 }
-TURNS = {"gigpo": "calculator", "hgpo": "calculator"}
-"""Environments of the objectives that compare turns."""
+TAUGHT = ("opd", "opd_sequence")
+"""Rows with a teacher: the shipped policy after 60 steps of `dr_grpo` on the same environment."""
+TURNS = dict.fromkeys(("gigpo", "hgpo", "echo"), "calculator")
+"""Environments of the objectives that compare turns, or learn from observations."""
 
 
 def demonstrations(path: Path, count: int = 4096) -> Path:
@@ -69,6 +75,15 @@ def demonstrations(path: Path, count: int = 4096) -> Path:
     return path
 
 
+def teacher(folder: Path) -> Path:
+    """The model folder of the teacher, which is trained before the first row that needs it."""
+    model = folder / "teacher-model"
+    if not model.exists():
+        run = trained(folder / "teacher", "char_count", ["steps=60", "eval.every=20", "eval.tasks=256"])
+        gnomon("export", str(run), str(model))
+    return model
+
+
 def train(folder: Path, name: str, seed: int, words: list[str]) -> dict[str, object]:
     """The summary of a run, trained now unless it is finished."""
     from gnomon.launch.read import summary
@@ -78,6 +93,8 @@ def train(folder: Path, name: str, seed: int, words: list[str]) -> dict[str, obj
     settings = [f"objective={name}", f"seed={seed}", *COMMON, *ROWS[name], *words]
     if name == "sft":
         settings.append(f"rollout.demonstrations={demonstrations(folder / 'demonstrations.jsonl')}")
+    if name in TAUGHT:
+        settings.append(f"policy.reference={teacher(folder)}")
     trained(run, TURNS.get(name, "char_count"), settings)
     with RunReader(run) as reader:
         return summary(reader)

@@ -17,7 +17,7 @@ OURS = {
     "fp16": "policy.dtype", "torch_dtype": "policy.dtype", "model_name_or_path": "policy.path", "model": "policy.path",
     "model_name": "policy.path", "device": "policy.device", "device_map": "policy.device",
     "gradient_checkpointing": "policy.activation_checkpointing", "lora_r": "policy.lora.rank",
-    "use_peft": "policy.lora.rank",
+    "use_peft": "policy.lora.rank", "teacher_model": "policy.reference",
     "peft_config": "policy.lora.rank", "lora_target_modules": "policy.lora.targets", "dataset_name": "env.path",
     "output_dir": "run",
     # verl 0.7

@@ -40,6 +40,8 @@ METRICS: Mapping[str, str] = {
     "skipped": "Fraction of updates that were not taken because their gradient overflowed in float16.",
     "lr": "Learning rate, mean over the updates of the step.",
     "kl": "Mean KL divergence to the initial policy per trained token, over the whole vocabulary, in nats.",
+    "observation_nll": "Mean negative log-likelihood of the tokens that the environment wrote after the first reply, "
+    "in nats, at the sampling temperature; of objectives that learn from them.",
     "drift": "Mean KL divergence from the policy at the start of the step to the current one per token (k3), in nats.",
     "clipped": "Fraction of trained tokens whose gradient the clip of the ratio removed.",
     "score_signal": "Squared norm of the mean score of right answers within a group; vocabulary projection only.",

@@ -48,6 +48,7 @@ Objective = Literal[
     "dppo_kl",
     "dr_grpo",
     "dual_clip_ppo",
+    "echo",
     "entropy_mask",
     "fcp",
     "fipo",
@@ -89,8 +90,11 @@ Objective = Literal[
     "online_orpo",
     "online_simpo",
     "online_slic",
+    "opd",
+    "opd_sequence",
     "opo",
     "opo_loo",
+    "opsd",
     "opsm",
     "otb",
     "otb_loo",
@@ -168,6 +172,9 @@ class PolicySettings(TypedDict, total=False):
     are float32. `float16` scales the loss; models that overflow in it, such as Gemma, are refused."""
     device: Literal["auto", "cpu", "cuda"]
     """Where the policy, its reference and its critic are computed. `auto` is `cuda` where torch finds a CUDA device."""
+    reference: str
+    """The teacher of `opd`, and the policy that a KL penalty compares with: `tiny` or a model folder with the same
+    tokenizer. Empty means the policy as the run begins."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
     activation_checkpointing: bool
@@ -250,7 +257,7 @@ class RegularizeSettings(TypedDict, total=False):
     """Terms beside the objective, for any objective."""
 
     kl: float
-    """Weight of the KL penalty to the initial policy, per token."""
+    """Weight of the KL penalty to the initial policy, or to `policy.reference`, per token."""
     estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3", "full"]
     """Estimator of the KL penalty. `full` sums over the vocabulary; the others use the sampled token."""
     entropy: float
@@ -337,7 +344,8 @@ class EngineSettings(TypedDict, total=False):
     """What samples."""
 
     type: str
-    """`embedded`: this process. `vllm`: vLLM, in a process and an environment of its own. `object:NAME` was passed to
+    """`embedded`: this process. `vllm`: vLLM, in a process and an environment of its own. `tinker`: the Tinker service,
+    for a learner there. `object:NAME` was passed to
     `gnomon.train` as a Python object."""
     dtype: Literal["policy", "float32", "bfloat16", "float16"]
     """Precision of the engine. `policy` is that of the learner, `policy.dtype`."""
@@ -407,24 +415,24 @@ class ObjectiveSettings(TypedDict, total=False):
     ceiling: float
     """Ceiling of the ratio where the advantage is negative (dual_clip_ppo). Of dual_clip_ppo, gppo, dcpo, bapo."""
     clip_high: float
-    """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
-    w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
-    gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
+    """How far the ratio may rise above 1 before it is clipped (grpo). Of grpo, echo, grpo_sample_std, dr_grpo, psr,
+    nsr, w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo,
+    gspo, gspo_token, gmpo, dapo, cispo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
     seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo,
     ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo,
     brpo_released, dppo, luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     clip_low: float
-    """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, grpo_sample_std, dr_grpo, psr, nsr,
-    w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo, gspo,
-    gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo, seed_grpo,
-    seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo, ppo_whitened,
-    reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo, brpo_released, dppo,
-    luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
+    """How far the ratio may fall below 1 before it is clipped (grpo). Of grpo, echo, grpo_sample_std, dr_grpo, psr,
+    nsr, w_reinforce, raft_pp, reinforce_rej, tilted, tilted_loo, gdpo, lite_ppo, magistral, loop, dual_clip_ppo,
+    gspo, gspo_token, gmpo, dapo, tis, icepop, sequence_tis, sequence_mis, geometric_rejection, decoupled_ppo,
+    seed_grpo, seed_grpo_loo, gfpo, gfpo_efficiency, rae, entropy_mask, rl_zvp, luffy_paper, ppo, vc_ppo, vapo,
+    ppo_whitened, reinforce_pp, reinforce_pp_baseline, reinforce_pp_loo, turn_ppo, gigpo, hgpo, rebn, brpo,
+    brpo_released, dppo, luspo, gppo, dcpo, aspo, clip_cov, fipo, cpgd, dppo_kl, mini_rl, opsm, gepo."""
     epsilon: float
-    """Added to the standard deviation (grpo). Of grpo, grpo_sample_std, maxrl_released, gdpo, lite_ppo, magistral,
-    gspo, gspo_token, gmpo, sapo, dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, entropy_mask, rl_zvp,
-    luffy_paper, ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, dcpo, bapo, clip_cov, m2po,
-    fipo, gepo."""
+    """Added to the standard deviation (grpo). Of grpo, echo, grpo_sample_std, maxrl_released, gdpo, lite_ppo,
+    magistral, gspo, gspo_token, gmpo, sapo, dapo, cispo, cispo_cap, scale_rl, gfpo, gfpo_efficiency, entropy_mask,
+    rl_zvp, luffy_paper, ppo_whitened, reinforce_pp, reinforce_pp_baseline, rebn, luspo, gppo, dcpo, bapo, clip_cov,
+    m2po, fipo, gepo."""
     fade: Literal["linear", "exponential", "focal"]
     """Form of the weight. Of seed_grpo, seed_grpo_loo."""
     failure: float
@@ -460,6 +468,8 @@ class ObjectiveSettings(TypedDict, total=False):
     """λ of the returns that the critic learns; 1 is what rollouts earn. Of vc_ppo."""
     least: float
     """Lower end of the band of the weight (icepop). Of icepop, geometric_rejection, clip_cov."""
+    likelihood: float
+    """μ, weight of the log-likelihood of rollouts with a reward of at least 1; 0.1 in the source. Of vapo."""
     limit: float
     """τ, largest mean of the squared log-ratio π/μ, in squared nats (m2po). Of m2po, opsm."""
     loss: float
@@ -474,6 +484,8 @@ class ObjectiveSettings(TypedDict, total=False):
     """After what the running mean moves: the step, or each rollout as released. Of rae."""
     most: float
     """Upper end of the band of the weight (icepop). Of icepop, geometric_rejection, clip_cov, fipo."""
+    observation: float
+    """λ, weight of the mean log-likelihood of observed tokens; 0 is `grpo`. Of echo."""
     order: int
     """T; groups smaller than T are refused. Of maxrl_sub."""
     parameter: float
@@ -529,8 +541,8 @@ class Settings(TypedDict, total=False):
     engine: str | EngineSettings | Engine
     launch: LaunchSettings
     learner: str | Learner
-    """What trains: `local`, in this process; or the address that `gnomon serve-learner` printed. `object:NAME` was
-    passed to `gnomon.train` as a Python object."""
+    """What trains: `local`, in this process; the address that `gnomon serve-learner` printed; or `tinker:MODEL`, an
+    adapter of this base model on the Tinker service. `object:NAME` was passed to `gnomon.train` as a Python object."""
     prompts: int
     """`rollout.prompts`."""
     group: int

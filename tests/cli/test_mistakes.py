@@ -41,8 +41,16 @@ CASES = {
     "missing recipe": (["train", "nowhere.toml"], "E001", "nowhere.toml"),
     "no setting": (["train", "countdown", "fast"], "E003", "key=value"),
     "missing model folder": (["train", "countdown", "policy=/no/such/model"], "E301", "policy=tiny"),
+    "no teacher": (["train", "countdown", "objective=opd"], "E055", "policy.reference=FOLDER"),
+    "the policy as its teacher": (["train", "countdown", "objective=opd", "policy.reference=tiny"], "E055", "opsd"),
+    "missing teacher": (
+        ["train", "countdown", "objective=opd", "policy.reference=/no/such/model"],
+        "E301",
+        "set policy.reference=FOLDER",
+    ),
     "below the first task": (["play", "countdown", "--index", "-1"], "--index", "greater than or equal to 0"),
     "no run": (["show", "/no/such/run"], "E404", ""),
+    "neither true nor false": (["train", "countdown", "env.hint=maybe"], "E024", "env.hint=true"),
     "impossible env": (["train", "countdown", "env.target=0"], "E024", "env.target=100"),
 }
 

@@ -27,7 +27,7 @@ ENVS = {"char_count": (1, 1), "guess_number": (5, 1), "nim": (9, 2)}
 SELECTORS = {"all": {}, "refill": {"refill": 2}, "candidates": {"candidates": 2}}
 OPPONENTS = ("", "past", "tiny")
 PROMPTS, GROUP = 3, 4
-SAMPLED = ["rloo", "luffy", "verifree", "fcp", "sft"]
+SAMPLED = ["rloo", "luffy", "verifree", "fcp", "sft", "opsd"]
 
 
 def demonstrations(folder: Path, env: Env) -> str:
@@ -59,7 +59,7 @@ def settings(folder: Path, env: str, objective: str, selector: str, opponent: st
 def meaning(env: str, objective: str, selector: str, opponent: str) -> bool:
     """Whether a combination has one."""
     turns, players = ENVS[env]
-    single = objective in ("sft", "luffy", "verifree")
+    single = objective in ("sft", "luffy", "verifree", "opsd")
     if (single and (turns > 1 or players > 1)) or (opponent and players == 1):
         return False
     return not (objective == "sft" and selector != "all") and not (objective == "verifree" and selector == "refill")
@@ -105,7 +105,7 @@ def check(objective: str, rollout: Rollout, group: int) -> None:
     """What an objective is promised of every rollout."""
     unknown = [isnan(logp) for turn in rollout.turns for logp in turn.completion.logprobs]
     match objective:
-        case "rloo":
+        case "rloo" | "opsd":
             assert not any(unknown)
         case "luffy" | "sft":
             shown = rollout.sample == group - 1

@@ -27,6 +27,7 @@ from gnomon.envs import GuessNumber, TicTacToe
 from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.learners import Batch
+from gnomon.learners import Sequence as TrainedSequence
 from gnomon.learners.coefficients import cut
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner
@@ -53,6 +54,7 @@ from gnomon.objectives import (
 )
 from gnomon.rollout import Actor, Limits, pack
 from gnomon.rollout.credit import Crediting
+from gnomon.rollout.solutions import after
 from gnomon.types import Group, Part, Rollout, Sampling, Status, Stop, Verdict
 from learners.sequences import lines
 
@@ -65,6 +67,8 @@ TOLERANCE = 1e-9
 ZERO = 1e-11
 """A gradient smaller than this is the rest of larger parts that cancel, two equal replies with opposite credit."""
 PAST = 0.25
+SOLUTION = (5, 6, 7, 5)
+"""Tokens that the reference of some rows reads before everything else."""
 VISITS = (2, 0.3, 0.2)
 """Earlier visits of every task: how many, and the mean and variance of their rewards."""
 
@@ -295,8 +299,11 @@ def others() -> Iterator[tuple[str, Loss]]:
     yield "grpo, entropy and full divergence", Loss(row=grpo, terms=beside)
     yield "gspo, entropy and full divergence", Loss(row=gspo, terms=beside)
     yield "a mean of its own, entropy", Loss(row=replace(grpo, aggregate=by_hand), terms=beside)
+    yield "gspo, observations", Loss(row=replace(gspo, observation=0.5))
+    yield "a ratio of the group, observations", Loss(row=replace(rloo, ratio=of_the_group, observation=0.5))
     for name, bootstrap in (("ppo", "reply"), ("ppo", "limit"), ("vc_ppo", "limit"), ("vapo", "limit")):
         yield f"{name}, {bootstrap} with a value", Loss(row=objective(name, bootstrap=bootstrap))
+    yield "vapo, likelihood", Loss(row=objective("vapo", likelihood=0.3))
     late = less_overlong(dr_grpo.credit, max_tokens=SAMPLING.max_tokens, buffer=20)
     yield "dr_grpo, overlong", Loss(row=replace(dr_grpo, credit=late))
 
@@ -308,7 +315,7 @@ def kind(loss: Loss) -> tuple[object, ...]:
     """All that a learner, or the credit of a step, makes a difference by."""
     row = loss.row
     parts = (row.aggregate, row.penalty is None, row.credit is terminal, row.corrects, row.returns is None)
-    return (row.reach, row.scope, row.asks, row.data, row.rewards, *parts, loss.terms)
+    return (row.reach, row.scope, row.asks, row.data, row.rewards, *parts, bool(row.observation), loss.terms)
 
 
 FIRST = {kind(loss): name for name, loss in reversed(ALL.items())}
@@ -367,7 +374,8 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         reference=Policy(copied(REFERENCE), TOKENIZER) if needs else None,
         critic=critic() if Need.VALUES in row.asks else None,
     )
-    credits = Crediting(row, shared=case.shared)
+    shown = after_solutions if Need.SOLUTION in row.asks else None
+    credits = Crediting(row, shared=case.shared, shown=shown)
     known_values = {(group.index, player): PAST for group in found for player in (0, 1)}
     known_visits = dict.fromkeys(known_values, VISITS)
     credits.state = CreditState(means={0: PAST, 1: PAST}, values=known_values, visits=known_visits)
@@ -380,6 +388,7 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         reply_tokens=SAMPLING.max_tokens,
         past=PAST,
         visits=VISITS,
+        encode=TOKENIZER.encode,
     )
     known: dict[str, Tensor] = {}
     if "brpo" in row.name:  # No environment here pays by the budget.
@@ -393,13 +402,23 @@ def begin(loss: Loss, case: Case, *, updates: int, change: Callable[[Sequence[Gr
         known["values"] = (read(CRITIC).states(step.spoken) @ slope()).detach()
         beyond = (read(CRITIC).last_states(step.texts) @ slope()).detach()
         known["beyond"] = beyond.reshape(len(step.merged), -1)
-    anchor = read(REFERENCE).logp(step.spoken, SAMPLING.temperature).detach()
+    seen = [replace(text, prompt=SOLUTION + text.prompt) for text in step.spoken] if shown else step.spoken
+    anchor = read(REFERENCE).logp(seen, SAMPLING.temperature).detach()
     whole = read(POLICY).distributions(step.spoken, SAMPLING.temperature).detach()
     known["entropy"], known["collision"] = -(whole.exp() * whole).sum(-1), (2 * whole).exp().sum(-1)
     credit = row.credits(step.rollouts(logp=now, reference_logp=anchor, **known))
     assert torch.allclose(ready.advantage, credit, rtol=1e-12, atol=1e-12), "credit is not that of the whole step"
-    began = now if updates > 1 or Need.LOGP in row.asks else None
+    began = now if updates > 1 else None
     return Run(loss=loss, learner=learner, ready=ready, step=step, credit=credit, began=began)
+
+
+def after_solutions(batch: Batch) -> list[TrainedSequence]:
+    """Every sequence as a reference reads it that was shown something before."""
+    found = []
+    for sequence in batch.sequences:
+        first = int(sequence.trainable.nonzero()[0])
+        found.append(after(torch.cat([torch.tensor(SOLUTION), sequence.token_ids[:first]]), sequence))
+    return found
 
 
 def slope() -> Tensor:
@@ -507,8 +526,8 @@ EDGES: dict[str, Callable[[Sequence[Group]], Sequence[Group]]] = {
 
 
 AT_EDGES = (
-    "dapo", "grpo", "gspo", "luffy", "maxrl", "online_dpo", "online_simpo", "ppo", "rae", "rebn", "sequence_tis",
-    "verifree", "xpo", "a ratio of the whole step", "gspo, entropy and full divergence",
+    "dapo", "echo", "grpo", "gspo", "luffy", "maxrl", "online_dpo", "online_simpo", "opd_sequence", "ppo", "rae",
+    "rebn", "sequence_tis", "verifree", "xpo", "a ratio of the whole step", "gspo, entropy and full divergence",
 )  # fmt: skip
 
 

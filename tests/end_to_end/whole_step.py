@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import torch
@@ -28,11 +28,36 @@ class Text:
     """Log-probabilities that the sampler reported; NaN for what was given."""
     fork: int
     """How often history was rewritten before it."""
+    heard: tuple[tuple[int, int], ...] = ()
+    """Where in the prompt the messages stand that came after the turn before: first token and end."""
 
 
 def text_of(turn: Turn) -> Text:
     reply = turn.completion
     return Text(prompt=turn.prompt_ids, reply=reply.token_ids, behavior=reply.logprobs, fork=turn.fork)
+
+
+def text_after(turn: Turn, encode: Callable[[str], Sequence[int]]) -> Text:
+    """A turn with the places of its messages, in plain text: a line break stands behind each."""
+    heard, end = [], len(turn.prompt_ids)
+    for message in reversed(turn.messages):
+        start = end - 1 - len(encode(message.content))
+        heard.append((start, end - 1))
+        end = start
+    return replace(text_of(turn), heard=tuple(heard))
+
+
+def observed(texts: Sequence[Text]) -> list[Text]:
+    """What the environment wrote after the first turn of a rollout and before a reply of the policy, as replies.
+
+    Behind the last reply of a conversation nothing is read.
+    """
+    found = []
+    for place, text in enumerate(texts):
+        later = [other for other in texts[place:] if other.fork == text.fork and other.reply]
+        for start, end in text.heard if place and later else ():
+            found.append(replace(text, prompt=text.prompt[:start], reply=text.prompt[start:end], behavior=(), heard=()))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +117,8 @@ class Step:
     """Earlier visits of every task, and the mean and variance of rewards over them."""
     past: float = 0.0
     """What the past expects of every rollout."""
+    encode: Callable[[str], Sequence[int]] = str.encode
+    """Of a message's text, as it was said."""
 
     @property
     def merged(self) -> list[list[Group]]:
@@ -103,7 +130,11 @@ class Step:
     @property
     def texts(self) -> list[list[Text]]:
         """Every rollout, turn by turn."""
-        return [[text_of(turn) for turn in rollout.turns] for group in self.groups for rollout in group.rollouts]
+        return [
+            [text_after(turn, self.encode) for turn in rollout.turns]
+            for group in self.groups
+            for rollout in group.rollouts
+        ]
 
     @property
     def spoken(self) -> list[Text]:
@@ -165,9 +196,13 @@ class Step:
     def of_rollouts(self) -> tuple[Tensor, Tensor]:
         """[T] the rollout of every token, and what it is compared in."""
         sizes = torch.tensor([sum(len(text.reply) for text in texts) for texts in self.texts])
-        each = [place for place, same in enumerate(self.merged) for group in same for _ in group.rollouts]
         sequence = torch.arange(len(sizes)).repeat_interleave(sizes)
-        return sequence, torch.tensor(each)[sequence]
+        return sequence, torch.tensor(self.places)[sequence]
+
+    @property
+    def places(self) -> list[int]:
+        """What every rollout is compared in."""
+        return [place for place, same in enumerate(self.merged) for group in same for _ in group.rollouts]
 
     def tokens(self, row: Objective, credit: Tensor, logp: Tensor, began: Tensor | None, **known: Tensor) -> Tokens:
         """All tokens of the step. Args: began: [T] log-probabilities as it began; None: the policy is there still."""
@@ -183,6 +218,8 @@ class Step:
             sequence=sequence,
             group=group,
             demonstrated=shown.flatten()[sequence],
+            right=torch.tensor([r.reward for same in self.merged for group in same for r in group.rollouts])[sequence]
+            >= 1,
             **known,
         )
 
@@ -220,6 +257,7 @@ def some(tokens: Tokens, chosen: Tensor) -> Tokens:
         "proximal_logp",
         "reference_logp",
         "demonstrated",
+        "right",
     )
     values = {name: getattr(tokens, name) for name in names}
     return Tokens(**{name: None if value is None else value[chosen] for name, value in values.items()})
@@ -272,8 +310,11 @@ def expected(
         assert reference is not None
         apart = (whole.exp() * (whole - reference.distributions(texts, temperature).detach())).sum(-1)
         total = total - terms.full_kl * (weight * apart[here]).sum()
+    seen = [part for part, place in zip(step.texts, step.places, strict=True) if place in chosen]
+    if row.observation and (said := [text for texts in seen for text in observed(texts)]):
+        total = total + row.observation * policy.logp(said, temperature).mean()
     found = torch.autograd.grad(-total, list(policy.parameters.values()), allow_unused=True, materialize_grads=True)
-    moving = trained(step, credit, here, everything=row.penalty is not None or terms != Terms())
+    moving = trained(step, row, credit, here, everything=row.penalty is not None or terms != Terms())
     lost = (row.ratio(tokens) == 0) & (tokens.advantage != 0)
     return Expected(
         gradient=torch.cat([value.flatten() for value in found]),
@@ -282,11 +323,18 @@ def expected(
     )
 
 
-def trained(step: Step, credit: Tensor, here: Tensor, *, everything: bool) -> Tensor:
-    """[T] which tokens have a gradient: those of a conversation with any credit, or all."""
-    conversations = [list(part) for texts in step.texts for _, part in groupby(texts, key=lambda text: text.fork)]
-    sizes = [sum(len(text.reply) for text in part) for part in conversations]
-    moves = [torch.full_like(part, everything or bool(part.any()), dtype=torch.bool) for part in credit.split(sizes)]
+def trained(step: Step, row: Objective, credit: Tensor, here: Tensor, *, everything: bool) -> Tensor:
+    """[T] which tokens have a gradient: those of a conversation with any credit or observation, or all."""
+    sizes, watched = [], []
+    for texts in step.texts:
+        known = observed(texts) if row.observation else []
+        for fork, part in groupby(texts, key=lambda text: text.fork):
+            sizes.append(sum(len(text.reply) for text in part))
+            watched.append(everything or any(text.fork == fork for text in known))
+    moves = [
+        torch.full_like(part, moves or bool(part.any()), dtype=torch.bool)
+        for part, moves in zip(credit.split(sizes), watched, strict=True)
+    ]
     return torch.cat([here[:0], *moves]) & here
 
 

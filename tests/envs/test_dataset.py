@@ -249,14 +249,14 @@ def test_rows_without_a_column_are_told_at_once_with_their_numbers(side: str, co
     rows, other = sums(40), sums(10, 500)
     broken = rows if side == "path" else other
     del broken[3][column]
-    broken[7][column] = None
+    broken[7][column], broken[9][column] = None, []
     env = Dataset(
         path=written(tmp_path / "a.jsonl", rows), test=written(tmp_path / "t.jsonl", other), id="n", **COLUMNS
     )
     for split in ("train", "test"):
         with pytest.raises(ConfigError, match="E153") as caught:
             env.tasks(split)
-        assert caught.value.what == f"the column {column!r} is empty in rows 3, 7 of {len(broken)}"
+        assert caught.value.what == f"the column {column!r} is empty in rows 3, 7, 9 of {len(broken)}"
 
 
 def test_rows_without_the_mark_are_told_at_once_with_their_numbers(tmp_path: Path) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-
-from conftest import ALL
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
@@ -36,7 +33,7 @@ def test_outputs_are_kept(path):
     assert not any(place in text for place in ("/home/", "/root/", "/tmp/", "site-packages")), "a path of a machine"
 
 
-@pytest.mark.skipif(not os.environ.get(ALL), reason=f"half a minute of processor time each: set {ALL}=1")
+@pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path, tmp_path, monkeypatch):
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):

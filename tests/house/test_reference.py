@@ -51,12 +51,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         {**small, "objective": "ppo", "optim": {"epochs": 2}, "regularize": {"kl": 0.01, "estimator": "full"}},
         {**refilled, "objective": "maxrl", "env": {"format": 0.0}},
         {**small, "rollout": small["rollout"] | {"lag": 1}, "policy": {"dtype": "float16"}},
+        {**small, "objective": "echo", "env": {"type": "guess_number"}},
     )
     found: dict[str, set[str]] = {"metrics": set(), "evaluation": set(), "timings": set()}
     for place, settings_ in enumerate(kinds):
         folder = tmp_path_factory.mktemp("reference") / str(place)
-        words = [f"{key}={_written(value)}" for key, value in leaves(settings_).items()]
-        done = command("train", "char_count", f"run={folder}", *words)
+        settings = {key: _written(value) for key, value in leaves(settings_).items()}
+        env = settings.pop("env.type", "char_count").strip('"')
+        done = command("train", env, f"run={folder}", *(f"{key}={value}" for key, value in settings.items()))
         assert done.returncode == 0, done.stderr
         with gnomon.RunReader(folder) as reader:
             found["metrics"] |= {name for step in reader.metrics() for name in step["metrics"]}

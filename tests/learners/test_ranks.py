@@ -45,7 +45,7 @@ EPISODES = {
 }
 ROWS = {
     "char_count": ("grpo", "maxrl", "gspo", "tba", "rl_zvp", "otb"),
-    "calculator": ("dr_grpo", "online_simpo"),
+    "calculator": ("dr_grpo", "online_simpo", "echo"),
     "nim": ("dr_grpo",),
 }
 PENALISED = ("dr_grpo", "tba")

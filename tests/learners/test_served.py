@@ -38,11 +38,13 @@ COMMON = ["budget.steps=3", "eval.tasks=4", "eval.samples=1", "rollout.prompts=3
 RUNS = {
     "one turn, two updates, KL": ["env=char_count", "regularize.kl=0.01", "optim.epochs=2"],
     "several turns, GSPO": ["env=calculator", "objective=gspo", "rollout.max_tokens=24"],
+    "several turns, observations": ["env=calculator", "objective=echo", "rollout.max_tokens=24", "optim.epochs=2"],
     "two players, lag, entropy term": ["env=nim", "rollout.lag=1", "regularize.entropy=0.01"],
     "a critic, two processes' worth of micro-batches": ["env=char_count", "objective=ppo", "optim.micro_batch=60"],
     "an adapter, full KL": [
         "env=char_count", "policy.lora.rank=1", "regularize.kl=0.1", "regularize.estimator=full"
     ],
+    "a reference that reads the answer": ["env=char_count", "objective=opsd"],
     "a learner of two processes": ["env=char_count", "ranks=2", "optim.micro_batch=60"],
 }  # fmt: skip
 

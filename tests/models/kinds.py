@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
     GPTNeoXConfig,
@@ -42,6 +43,15 @@ KINDS: dict[str, PreTrainedConfig] = {
     ),
     "gemma3 with a cap": Gemma3TextConfig(
         **WIDE, num_key_value_heads=1, head_dim=32, sliding_window=WINDOW, final_logit_softcapping=5.0
+    ),
+    "gemma2": Gemma2Config(
+        **WIDE,
+        num_key_value_heads=2,
+        head_dim=32,
+        query_pre_attn_scalar=48,
+        sliding_window=WINDOW,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        attn_logit_softcapping=2.0,
     ),
     "gpt2": GPT2Config(**{k: v for k, v in SMALL.items() if k != "max_position_embeddings"}),
     "neox": GPTNeoXConfig(**(WIDE | {"hidden_size": 64, "num_attention_heads": 4})),

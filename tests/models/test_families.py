@@ -14,6 +14,7 @@ from transformers import (
     Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
+    GptOssConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
@@ -44,6 +45,7 @@ FAMILIES: dict[str, PreTrainedConfig] = {
     "qwen2": Qwen2Config(**SIZES),
     "qwen3": Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True),
     "gemma3": Gemma3TextConfig(**SIZES, head_dim=8, sliding_window=16),
+    "gemma2": Gemma2Config(**SIZES, head_dim=8, sliding_window=16, attn_logit_softcapping=2.0),
     "mistral": MistralConfig(**SIZES, sliding_window=16),
     "mixtral": MixtralConfig(**SIZES, **EXPERTS),
     "qwen3 experts": Qwen3MoeConfig(
@@ -51,7 +53,10 @@ FAMILIES: dict[str, PreTrainedConfig] = {
     ),
 }
 REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
-    "gemma2": (Gemma2Config(**SIZES, head_dim=8), r"E308.*softcap(.|\n)*Gemma2"),
+    "gpt_oss": (
+        GptOssConfig(**SIZES, head_dim=8, num_local_experts=4, num_experts_per_tok=2),
+        r"E308.*sinks(.|\n)*GptOss(.|\n)*Gemma 3",
+    ),
     "phi": (PhiConfig(**{**SIZES, "num_key_value_heads": 4}), r"E305.*bias(.|\n)*Phi"),
 }
 RUN: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, Gemma2Config
+from transformers import AutoModelForCausalLM, GptOssConfig
 
 from gnomon.engines import sample_all
 from gnomon.engines.embedded import Embedded
@@ -130,11 +130,11 @@ def test_the_window_ends_where_it_should(tmp_path: Path) -> None:
     assert torch.equal(one[1:], other[1:])
 
 
-def test_an_attention_with_a_cap_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gemma 2 bends its scores; computing them straight would be silently wrong."""
-    config = Gemma2Config(**WIDE, num_key_value_heads=2, head_dim=32)
-    monkeypatch.setitem(KINDS, "gemma2", config)
-    policy = Policy.load(save("gemma2", tmp_path))
+def test_an_attention_with_sinks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gpt-oss divides by more than the scores of its keys; leaving that out would be silently wrong."""
+    config = GptOssConfig(**WIDE, num_key_value_heads=2, head_dim=32, num_local_experts=2, num_experts_per_tok=1)
+    monkeypatch.setitem(KINDS, "gpt_oss", config)
+    policy = Policy.load(save("gpt_oss", tmp_path))
     with pytest.raises(ModelError) as caught:
         score(policy, [text(0, 4)], [(0, text(1, 4))])
     assert caught.value.code == "E308"

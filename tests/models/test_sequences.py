@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,10 @@ def played(policy: Policy, seed: int, *, turns: int = 3, players: int = 2, sampl
     return [talk for talk in [*ended, *(talk for table in tables for talk in table)] if talk.logps]
 
 
+def longest(talks: Sequence[Talk]) -> int:
+    return max(len(talk.ids) for talk in talks)
+
+
 def asked(talk: Talk, seed: int, turn: int, place: int, rng: random.Random) -> Request:
     return Request(
         prompt_ids=tuple(talk.ids),
@@ -140,9 +145,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_what_was_sampled_turn_by_turn_is_read_whole_with_the_same_bits(folder: Path, dtype: torch.dtype) -> None:
     """In float32; in bfloat16 wherever the engine measures no difference, as it is here and now."""
     policy, rng = Policy.load(folder, Precision.only(dtype)), random.Random(0)
-    talks = played(policy, seed=len(str(policy.model)))
+    talks = next(talks for seed in count(len(str(policy.model))) if longest(talks := played(policy, seed)) > 2 * SPAN)
     texts, expected = texts_of(talks), told(talks)
-    assert max(len(talk.ids) for talk in talks) > 2 * SPAN and len(texts) > 18
+    assert len(texts) > 18
     assert torch.equal(text_logp(policy, texts), expected)
     sizes = [len(talk.logps) for talk in talks]
     for size in (1, 5):

@@ -36,6 +36,7 @@ LOSSES = objective_losses.LOSSES | token_losses.LOSSES
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "dr_grpo": [{"clip_low": 0.1, "clip_high": 0.3}],
     "grpo": [{"clip_low": 0.1, "clip_high": 0.3}, {"epsilon": 0.0}],
+    "echo": [{"observation": 1.0, "clip_low": 0.1, "clip_high": 0.3}],
     "grpo_sample_std": [{"epsilon": 0.1}],
     "cispo": [{"clip_high": 0.1}],
     "cispo_cap": [{"cap": 1.2}],
@@ -103,7 +104,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bootstrap": "limit"},
         {"gamma": 0.9, "lam": 0.7, "bootstrap": "reply"},
     ],
-    "vapo": [{"alpha": 0.8}, {"clip_low": 0.1, "clip_high": 0.3}, {"alpha": 0.8, "bootstrap": "reply"}],
+    "vapo": [
+        {"alpha": 0.8},
+        {"clip_low": 0.1, "clip_high": 0.3},
+        {"alpha": 0.8, "bootstrap": "reply"},
+        {"likelihood": 0.3},
+    ],
     "vc_ppo": [
         {"lam": 0.7, "lam_critic": 0.9},
         {"clip_low": 0.1, "clip_high": 0.3},

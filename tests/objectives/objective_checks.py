@@ -31,6 +31,7 @@ from gnomon.objectives import (
     constant,
     drift_of_share,
     group_sum,
+    likelihood_of_right,
     sequence_mean,
     sequence_sum,
     squared_sequence_log_ratio,
@@ -352,6 +353,10 @@ class Lag:
     def weighted(self, reward: Reward) -> Tensor:
         """[T] what every token can expect by the weight of the row's own, over all company that an answer can have."""
         row, place, possible = self.case.row, self.place, self.possible(reward)
+        if row.penalty is likelihood_of_right:  # The ratio weighs the credit, not the likelihood beside it.
+            liked = row.penalty_weight * (possible.reward >= 1)[place.answer] / place.max_tokens
+            apart = place.logp(self.policy) - place.logp(self.behavior)
+            return (self.shape(reward) - liked) * apart.exp() + liked
         assert row.name in WEIGHTS, "it has no weight of its own"
         law = WEIGHTS[row.name](row)
         sizes = place.lengths.tolist()
@@ -659,6 +664,7 @@ def check_finite(case: Case) -> None:
             advantage=torch.tensor([-1.0, 0.0, 1.0], dtype=dtype).repeat_interleave(len(grid)),
             sequence=torch.arange(count),
             group=torch.arange(count),
+            right=torch.arange(count) % 2 == 0,
         )
         sizes = Denominators(groups=count, sequences=count, tokens=count, max_tokens=1, group_tokens=(1,) * count)
         kappa = case.row.coefficients(tokens, sizes)

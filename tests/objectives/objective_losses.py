@@ -71,6 +71,13 @@ def grpo_loss(
     return total / len(step.rollouts())
 
 
+def echo_loss(
+    step: Step, logp: Tensor, observation: float, clip_low: float, clip_high: float, epsilon: float
+) -> Tensor:
+    """These answers have one turn, so nothing is observed."""
+    return grpo_loss(step, logp, clip_low, clip_high, epsilon)
+
+
 def dr_grpo_loss(step: Step, logp: Tensor, clip_low: float, clip_high: float, cap: float | None = None) -> Tensor:
     total = logp.new_zeros(())
     for g, i, tokens in step.rollouts():

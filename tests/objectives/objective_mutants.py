@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 from context_mutants import context_mutants
+from distillation_mutants import distillation_mutants
 from entropy_mutants import entropy_mutants
 from likelihood_mutants import likelihood_mutants
 from objective_cases import CASES, Case
@@ -204,6 +205,7 @@ KINDS = (
     outcome_mutants,
     trust_region_mutants,
     context_mutants,
+    distillation_mutants,
     entropy_mutants,
     position_mutants,
     state_mutants,
@@ -259,6 +261,7 @@ def mutants() -> dict[str, Case]:
     add("epsilon too large", "grpo", replace(grpo, advantage=partial(standardised, epsilon=1e-4)))
     add("zero over zero", "grpo,epsilon=0.0", replace(CASES["grpo,epsilon=0.0"].row, advantage=unguarded))
     add("length of the group", "grpo", replace(grpo, aggregate=per_group_length))
+    add("deviation missing", "echo", replace(CASES["echo"].row, advantage=mean_centred))
     add("unbiased claimed", "grpo", replace(grpo, target=dr_grpo.target))
     add("deviation added", "dr_grpo", replace(dr_grpo, advantage=partial(standardised, epsilon=1e-6)))
     add("leave-one-out", "dr_grpo", replace(dr_grpo, advantage=leave_one_out))

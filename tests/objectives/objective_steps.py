@@ -131,6 +131,7 @@ class Step:
             group=sequence // len(self.rewards[0]),
             position=torch.tensor([place for _, _, row in self.rollouts() for place in range(len(row))]).long(),
             demonstrated=torch.tensor(self.demonstrated).flatten()[sequence],
+            right=torch.tensor(self.rewards).flatten()[sequence] >= 1,
         )
 
     def denominators(self) -> Denominators:

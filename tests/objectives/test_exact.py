@@ -69,7 +69,7 @@ def test_an_answer_with_several_rewards_is_declared_once() -> None:
     assert torch.allclose(found.mean, truth, atol=1e-14)
 
 
-MEAN_OF_OWN_TOKENS = ("grpo", "gpg", "grpo_sample_std", "gspo", "gspo_token", "gmpo", "sapo")
+MEAN_OF_OWN_TOKENS = ("grpo", "echo", "gpg", "grpo_sample_std", "gspo", "gspo_token", "gmpo", "sapo")
 MEAN_OF_ALL_TOKENS = (
     "bapo",
     "dapo",
@@ -119,6 +119,8 @@ BENT = {
     "online_orpo": dict.fromkeys((2, 3, 4), 0.990306),
     "vc_ppo": dict.fromkeys((2, 3, 4), 0.998099),
     "vapo": dict.fromkeys((2, 3, 4), 0.802419),
+    **{name: dict.fromkeys((2, 3, 4), 0.82529) for name in ("opd", "opsd")},
+    "opd_sequence": dict.fromkeys((2, 3, 4), 0.832264),
     "rft": {2: 0.996187, 3: 0.998163, 4: 0.998932},
 }
 """Rows that do not climb the expected reward, or not it alone, with the cosine of the two in this world, by group.

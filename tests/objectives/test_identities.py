@@ -511,14 +511,15 @@ def test_trajectory_balance_maximises_reward_less_divergence() -> None:
 
 
 def test_distillation_by_tokens_is_not_distillation_by_answers() -> None:
-    """A teacher as the reference, no reward. The penalty k2 draws every next-token distribution to the teacher's, the
-    states held still: −Σ_s P(s)·∇KL(π(·|s)‖π_T(·|s)). −∇KL(π‖π_T) of answers also leads away from states where the two
-    disagree, and takes the log-ratios of all tokens to come."""
+    """`opd` moves every next-token distribution toward the teacher's, the states held still:
+    −Σ_s P(s)·∇KL(π(·|s)‖π_T(·|s)). `opd_sequence` follows −∇KL(π‖π_T) of answers, which also leads away from states
+    where the two disagree, and takes the log-ratios of all tokens to come. The first is also the penalty k2 without a
+    reward, and the sum over all tokens of a distribution that `regularize.estimator=full` has."""
     place = world()
     policy, teacher = place.logits(), place.anchor()
     possible = outcomes(place, policy, correct)
     step = step_of(place, possible, torch.arange(15)[:, None])
-    row = replace(reinforce(), penalty=k2, penalty_weight=1.0)
+    chance = possible.chance[place.answer]
     nothing = torch.zeros_like(place.logp(policy))
     tokens = Tokens(
         logp=place.logp(policy),
@@ -529,10 +530,18 @@ def test_distillation_by_tokens_is_not_distillation_by_answers() -> None:
         group=place.answer,
     )
     sizes = Denominators(groups=15, sequences=1, tokens=len(nothing), max_tokens=3)
-    chance = possible.chance[place.answer]
-    by_token = (chance * row.coefficients(tokens, sizes)) @ place.scores(policy)
+
+    def expected(name: str) -> Tensor:
+        row = objective(name)
+        kappa = row.coefficients(replace(tokens, advantage=row.credits(step)), sizes)
+        return 3 * (chance * kappa) @ place.scores(policy)
+
+    by_token, by_answer = expected("opd"), expected("opd_sequence")
+    penalised = replace(reinforce(), penalty=k2, penalty_weight=1.0)
+    assert close(by_token, (chance * penalised.coefficients(tokens, sizes)) @ place.scores(policy))
+    assert close(by_token, expected("opsd"))
     to_go = reward_to_go(replace(step, rewards=0 * step.rewards), raw, beta=1.0)
-    by_answer = (chance * to_go) @ place.scores(policy)
+    assert close(by_answer, (chance * to_go) @ place.scores(policy))
     logits = policy.clone().requires_grad_()
     visits = torch.zeros(place.prefixes, dtype=F64).index_add(0, place.prefix, chance)
     ahead = (logits.log_softmax(1).exp() * (logits.log_softmax(1) - teacher.log_softmax(1))).sum(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.objectives import OPTIONS, OptionError, objective
-from gnomon.objectives.options import REFUSED
+from gnomon.objectives.options import ELSEWHERE, REFUSED
 
 PAGE = Path(__file__).parents[2] / "docs/objective-names.md"
 
@@ -46,11 +46,13 @@ METHODS = {
     "token-entropy masking (80/20)": "entropy_mask",
     "GiGPO and HGPO": "gigpo hgpo",
     "KTO, CPO, ORPO and TPO online": "online_kto online_cpo online_orpo tpo",
+    "ECHO": "echo",
     "a critic with a λ of its own": "vc_ppo vapo",
+    "on-policy distillation by tokens and by answers, and of oneself": "opd opd_sequence opsd",
 }
 """Rows of published methods, by what they are called there."""
 
-NONE = {"KL-Cov": "kl_cov", "BNPO": "bnpo", "ECHO": "echo", "hierarchical GRPO": "hierarchical_grpo"}
+NONE = {"KL-Cov": "kl_cov", "BNPO": "bnpo", "hierarchical GRPO": "hierarchical_grpo"}
 """Published methods without a row, by the name that is refused with the reason."""
 
 REGISTRIES = {
@@ -97,6 +99,18 @@ def test_a_method_without_a_row_is_refused_with_the_reason(method: str) -> None:
     assert instead in OPTIONS
     with pytest.raises(OptionError, match=re.escape(reason)):
         objective(NONE[method])
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_name_of_another_trainer_suggests_the_row_of_the_page(name: str) -> None:
+    """And not the row whose name looks most like it, such as `sft` for SDFT."""
+    row = ELSEWHERE[name]
+    rows = [each for table in tables().values() for each in table]
+    on_page = [each for each in rows if re.search(rf"(?<!\w){re.escape(name)}(?![\w+])", each[0], re.IGNORECASE)]
+    assert any(f"`{row}`" in each[1] for each in on_page)
+    for spelled in (name, name.upper()):
+        with pytest.raises(OptionError, match=rf"did you mean {row}\?"):
+            objective(spelled)
 
 
 def test_every_refused_name_is_a_known_method() -> None:

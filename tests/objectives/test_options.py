@@ -158,7 +158,8 @@ def test_an_objective_that_no_row_can_be_is_refused_with_the_reason() -> None:
 
 def test_a_run_builds_every_row_with_what_comes_with_it() -> None:
     for name, row in OPTIONS.items():
-        words = [f"objective={name}", *(SHOWN if row.demonstrated else [])]
+        teacher = ["policy.reference=teacher"] if Need.TEACHER in row.needs else []
+        words = [f"objective={name}", *(SHOWN if row.demonstrated else []), *teacher]
         if Need.BUDGETS in row.needs:
             with pytest.raises(ConfigErrors, match="no environment has one"):
                 resolve([overrides(words)])

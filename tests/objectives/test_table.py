@@ -24,6 +24,8 @@ from gnomon.objectives import (
     counts,
     credit,
     declaration,
+    distillation,
+    distillation_rows,
     entropy_credit,
     entropy_rows,
     group_credit,
@@ -116,6 +118,7 @@ def test_a_function_that_declares_no_reach_needs_the_whole_step() -> None:
 
 def test_a_reference_is_needed_by_penalties_and_by_margins() -> None:
     measured = {"a_star_po", "online_dpo", "online_ipo", "online_kto", "online_slic", "tba", "xpo"}
+    measured |= {"opd", "opd_sequence", "opsd"}
     assert {name for name, build in TABLE.items() if build().needs_reference} == measured
     row = replace(grpo(), penalty=penalties.k3, penalty_weight=0.1)
     assert row.needs_reference
@@ -140,6 +143,8 @@ def test_the_public_names_are_all_that_the_formulas_offer() -> None:
         turn_rows,
     )
     likely = (
+        distillation,
+        distillation_rows,
         likelihood,
         likelihood_rows,
         outcome_rows,

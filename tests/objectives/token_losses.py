@@ -88,6 +88,7 @@ def vapo_loss(
     step: Step,
     logp: Tensor,
     alpha: float,
+    likelihood: float,
     clip_low: float,
     clip_high: float,
     bootstrap: str = "none",
@@ -106,7 +107,8 @@ def vapo_loss(
             t: sum(trace ** (later - k) * surprise[later] for later in range(k, len(tokens)))
             for k, t in enumerate(tokens)
         }
-    return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+    right = [t for g, i, tokens in step.rollouts() for t in tokens if step.rewards[g][i] >= 1]
+    return (_clipped(step, logp, credit, clip_low, clip_high) + likelihood * logp[right].sum()) / _share(step)
 
 
 def ppo_whitened_loss(
@@ -153,6 +155,31 @@ def reinforce_pp_loo_loss(
 
     credit = {t: value / scale for t, value in _to_go(step, beta, outcome).items()}
     return _clipped(step, logp, credit, clip_low, clip_high) / _share(step)
+
+
+def _distilled(step: Step, logp: Tensor, reward: Callable[[list[int], int], float]) -> Tensor:
+    """Importance-weighted tokens, each with a reward of its own: by the tokens of its rollout and its place there."""
+    total = logp.new_zeros(())
+    for _, _, tokens in step.rollouts():
+        for place, t in enumerate(tokens):
+            total = total + (logp[t] - step.proximal[t]).exp() * reward(tokens, place)
+    return total / _share(step)
+
+
+def opd_loss(step: Step, logp: Tensor) -> Tensor:
+    return _distilled(step, logp, lambda tokens, place: step.reference[tokens[place]] - step.proximal[tokens[place]])
+
+
+def opd_sequence_loss(step: Step, logp: Tensor) -> Tensor:
+    def rest(tokens: list[int], place: int) -> float:
+        return sum(step.reference[t] for t in tokens[place:]) - sum(step.proximal[t] for t in tokens[place:])
+
+    return _distilled(step, logp, rest)
+
+
+def opsd_loss(step: Step, logp: Tensor) -> Tensor:
+    """The reference of a step has read the answer; the loss is the same."""
+    return opd_loss(step, logp)
 
 
 def _turns(step: Step) -> list[tuple[int, int, list[list[int]]]]:

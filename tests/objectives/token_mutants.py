@@ -18,12 +18,15 @@ from gnomon.objectives import (
     Need,
     Noise,
     Objective,
+    OffPolicy,
+    Penalty,
     Rewards,
     Rollouts,
     Scope,
     gae,
     leave_one_out,
     length_gae,
+    likelihood_of_right,
     mean_centred,
     raw,
     reward_to_go,
@@ -38,6 +41,7 @@ SHORT = "ppo,lam=0.7"
 NEAR = "ppo,gamma=0.9,lam=0.0"
 ANCHORED = ("reinforce_pp,beta=0.2,epsilon=0.1", "reinforce_pp_baseline,beta=0.2,epsilon=0.1")
 LONG = "vapo,alpha=0.8"
+LIKED = "vapo,likelihood=0.3"
 LIMITED = (
     "ppo,bootstrap=limit",
     "ppo,gamma=0.9,lam=0.7,bootstrap=reply",
@@ -148,6 +152,17 @@ def token_mutants() -> Iterator[tuple[str, str, Objective]]:
         row = replace(CASES[LONG].row, credit=partial(length_gae, alpha=alpha))
         yield f"an alpha of {alpha}", LONG, row
     yield "one λ for all lengths", LONG, replace(CASES[LONG].row, credit=partial(gae, gamma=1.0, lam=0.5))
+    liked = CASES[LIKED].row
+    penalties: dict[str, Penalty | None] = {
+        "no likelihood": None,
+        "likelihood of all": lambda tokens: torch.ones_like(tokens.logp),
+        "likelihood under the ratio": lambda tokens: likelihood_of_right(tokens) * tokens.log_ratio.exp(),
+        "likelihood of the wrong": lambda tokens: 1 - likelihood_of_right(tokens),
+        "likelihood per token of the answer": lambda tokens: likelihood_of_right(tokens) / tokens.lengths,
+    }
+    for label, penalty in penalties.items():
+        yield label, LIKED, replace(liked, penalty=penalty)
+    yield "every action corrected", LIKED, replace(liked, off_policy=OffPolicy.TOKEN)
     yield "exactness claimed", LONG, replace(CASES[LONG].row, target=CASES["ppo"].row.target)
     yield "a mean over tokens", LONG, replace(CASES[LONG].row, aggregate=token_mean)
     yield "λ of the critic", "vc_ppo", replace(CASES["vc_ppo"].row, credit=partial(gae, gamma=1.0, lam=1.0))

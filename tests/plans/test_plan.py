@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from gnomon.plans.devices import GPUS, Device, device
 from gnomon.plans.fit import require_fitting
 from gnomon.plans.lengths import Lengths, supposed_lengths
 from gnomon.plans.passes import decoding, drawing, meta_policy, texts, training
-from gnomon.plans.plan import planned
+from gnomon.plans.plan import Plan, planned
 from gnomon.plans.text import plan_text
 from gnomon.types import Request, Sampling
 
@@ -170,6 +171,26 @@ def test_a_plan_adds_up(folder: Path) -> None:
     assert plan.memory["gradients"] == 4 * plan.trained == plan.memory["optimiser"] / 2 == plan.memory["reference"]
     assert plan.evaluations == 3
     assert plan.hours == pytest.approx((10 * sum(plan.seconds.values()) + 3 * plan.evaluation) / 3600)
+
+
+def test_a_teacher_counts_with_its_own_size(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Also where an adapter is trained, whose reference takes no memory else; a shown answer makes prompts longer."""
+    teacher = tmp_path_factory.mktemp("teacher")
+    (teacher / "config.json").write_text(json.dumps(QWEN | {"num_hidden_layers": 4}))
+    own = ("prompts=2", "group=4", f"policy={folder}")
+    lengths = Lengths(prompts=(2000, 3000), reply=16, held_out=(20,) * 4)
+
+    def plan(*words: str) -> Plan:
+        return planned(settings(*own, *words), L4, lengths)
+
+    weights = sum(4 * value.numel() for value in meta_policy(teacher, Precision()).model.parameters())
+    named = ("objective=opd", f"policy.reference={teacher}")
+    assert plan(*named).memory["reference"] == weights == plan(*named, "policy.lora.rank=4").memory["reference"]
+    assert plan(*named, "policy.dtype=bfloat16").memory["reference"] == weights / 2
+    alike = plan("objective=opd", f"policy.reference={shutil.copytree(folder, teacher / 'alike')}")
+    assert 1.5 * alike.seconds["reference"] < plan(*named).seconds["reference"]
+    assert 1.5 * alike.seconds["reference"] < plan("objective=opsd").seconds["reference"]
+    assert "reference" not in plan("objective=opsd", "policy.lora.rank=4").memory
 
 
 def test_processes_of_the_learner_share_what_is_kept(folder: Path) -> None:

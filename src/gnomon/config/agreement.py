@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from gnomon.config.sections import RunConfig
 from gnomon.config.sources import Origins
+from gnomon.config.tinker import tinker
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Data, Need, Rewards
 from gnomon.objectives.options import OBJECT, in_family
@@ -27,9 +28,11 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     yield from ranks(config, origins)
     yield from served(config, origins)
     yield from launch(config, origins)
+    yield from tinker(config, origins)
     if config.objective.type.startswith(OBJECT):
         yield from sizes(config, origins)
         return
+    yield from reference(config, origins)
     for check in (group_size, budget_rewards, demonstrations, shaping, choice_of_tasks, offline, sizes):
         yield from check(config, origins)
 
@@ -183,6 +186,36 @@ def address(url: str) -> bool:
         return bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         return False
+
+
+def reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """An objective without its teacher, a reference that nothing reads, or two that read different prompts."""
+    name, needs, named = config.objective.type, config.objective.needs, config.policy.reference
+    if Need.TEACHER in needs and named in ("", config.policy.path):
+        key = "policy.reference" if named else "objective.type"
+        yield ConfigError(
+            "E055",
+            f"{name} learns from a teacher, and {'it is the policy itself' if named else 'none is set'}",
+            where=origins.get(key, key),
+            why="policy and teacher would give every token the same probability, so there would be nothing to learn",
+            fix="policy.reference=FOLDER of a model with the same tokenizer, or objective=opsd",
+        )
+    if named and Need.REFERENCE not in needs and not config.regularize.kl:
+        yield ConfigError(
+            "E055",
+            f"{name} does not read a reference policy",
+            where=origins.get("policy.reference", "policy.reference"),
+            why="policy.reference is read by objectives with a teacher, such as opd, and by a KL penalty",
+            fix="leave out policy.reference, or set objective=opd or regularize.kl",
+        )
+    if Need.SOLUTION in needs and config.regularize.kl:
+        yield ConfigError(
+            "E041",
+            f"{name} cannot be combined with regularize.kl",
+            where=origins.get("regularize.kl", "regularize.kl"),
+            why="its reference reads the answer in its prompt, and a KL penalty needs one prompt for both policies",
+            fix="leave out regularize.kl, or objective=opd",
+        )
 
 
 def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gnomon.objectives.declaration import Declaration
+from gnomon.objectives.declaration import Declaration, Need
 from gnomon.objectives.options import declared
 
 __all__ = [
@@ -62,6 +62,9 @@ class Policy(Section):
     are float32. `float16` scales the loss; models that overflow in it, such as Gemma, are refused."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the policy, its reference and its critic are computed. `auto` is `cuda` where torch finds a CUDA device."""
+    reference: str = ""
+    """The teacher of `opd`, and the policy that a KL penalty compares with: `tiny` or a model folder with the same
+    tokenizer. Empty means the policy as the run begins."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
     activation_checkpointing: bool = False
@@ -172,7 +175,7 @@ class Regularize(Section):
     """Terms beside the objective, for any objective."""
 
     kl: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Weight of the KL penalty to the initial policy, per token."""
+    """Weight of the KL penalty to the initial policy, or to `policy.reference`, per token."""
     estimator: Literal["k1_in_return", "k2", "k3", "ratio_weighted_k3", "full"] = "k3"
     """Estimator of the KL penalty. `full` sums over the vocabulary; the others use the sampled token."""
     entropy: Annotated[float, Field(allow_inf_nan=False)] = 0.0
@@ -291,12 +294,18 @@ class Objective(Section):
         """The smallest group that can move the policy."""
         return self.declared.least_group(self.options)
 
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Everything that a learner must provide for the objective with these options."""
+        return self.declared.needs_with(self.options)
+
 
 class Engine(Section):
     """What samples."""
 
-    type: Annotated[str, Field(pattern="^(embedded|vllm|object:.+)$")] = "embedded"
-    """`embedded`: this process. `vllm`: vLLM, in a process and an environment of its own. `object:NAME` was passed to
+    type: Annotated[str, Field(pattern="^(embedded|vllm|tinker|object:.+)$")] = "embedded"
+    """`embedded`: this process. `vllm`: vLLM, in a process and an environment of its own. `tinker`: the Tinker service,
+    for a learner there. `object:NAME` was passed to
     `gnomon.train` as a Python object."""
     dtype: Literal["policy", "float32", "bfloat16", "float16"] = "policy"
     """Precision of the engine. `policy` is that of the learner, `policy.dtype`."""
@@ -369,9 +378,9 @@ class RunConfig(Section):
     audit: Audit = Audit()
     engine: Engine = Engine()
     launch: Launch = Launch()
-    learner: Annotated[str, Field(pattern="^(local|https?://.+|object:.+)$")] = "local"
-    """What trains: `local`, in this process; or the address that `gnomon serve-learner` printed. `object:NAME` was
-    passed to `gnomon.train` as a Python object."""
+    learner: Annotated[str, Field(pattern="^(local|https?://.+|tinker:.+|object:.+)$")] = "local"
+    """What trains: `local`, in this process; the address that `gnomon serve-learner` printed; or `tinker:MODEL`, an
+    adapter of this base model on the Tinker service. `object:NAME` was passed to `gnomon.train` as a Python object."""
 
     def env_of(self, name: str) -> Env:
         """The environment of an evaluation set."""

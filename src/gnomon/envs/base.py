@@ -13,12 +13,14 @@ from itertools import islice
 from typing import ClassVar, Protocol, runtime_checkable
 
 from gnomon.envs import offers
+from gnomon.envs.wording import SLOT, Wording, user
 from gnomon.keys import Key
 from gnomon.sandbox import capabilities
 from gnomon.types import Message, Task, Verdict
 from gnomon.verifiers import Slot
 
 __all__ = [
+    "SLOT",
     "Env",
     "Episode",
     "SingleTurn",
@@ -32,8 +34,6 @@ __all__ = [
     "user",
 ]
 
-SLOT = "<answer>...</answer>"
-"""The answer format, shown once at the end of every prompt."""
 SPLITS = ("train", "test")
 TEST_SHARE = 8
 """One task in this many belongs to the test split."""
@@ -119,13 +119,8 @@ def split_of(identity: str) -> str:
     return "test" if int(identity, 16) % TEST_SHARE == 0 else "train"
 
 
-def user(text: str) -> tuple[Message, ...]:
-    """A text as one user message; no message for an empty text."""
-    return (Message(role="user", content=text),) if text else ()
-
-
 @dataclass(frozen=True, kw_only=True)
-class SingleTurn(Slot, ABC):
+class SingleTurn(Slot, Wording, ABC):
     """An environment with one question and one answer. The answer is in the reply's one slot."""
 
     shots: int = 0
@@ -141,6 +136,7 @@ class SingleTurn(Slot, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        Wording.__post_init__(self)
         if self.shots < 0 or self.mutations < 0:
             raise ValueError(f"shots is {self.shots} and mutations {self.mutations}; both must be 0 or more")
         if self.mutations and type(self).neighbour is SingleTurn.neighbour:
@@ -184,7 +180,8 @@ class SingleTurn(Slot, ABC):
             other = self.neighbour(start, key.at("mutate", task=task.id, attempt=attempt).random())
             start = other if attempt >= DIRECT else task
             if other.id != task.id and split_of(other.id) == split_of(task.id):
-                return replace(other, messages=(*task.messages[: -len(other.messages)], *other.messages))
+                asked = self.worded(other).messages
+                return replace(other, messages=(*task.messages[: -len(asked)], *asked))
         raise ValueError(f"{self!r} found no neighbour of the task {task.id}")
 
     @property
@@ -252,7 +249,7 @@ class Tasks(Sequence[Task]):
         for attempt in range(10_000):
             task = self.env.make(key.at(purpose, index=index, attempt=attempt).random())
             if split_of(task.id) == self.split:
-                return task
+                return self.env.worded(task) if isinstance(self.env, Wording) else task
         raise ValueError(f"{self.env!r} makes no task of the {self.split} split: it has too few different tasks")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gnomon.envs.base import SLOT, identity, user
 from gnomon.envs.dataset import Dataset
@@ -25,6 +26,7 @@ class CountdownRows(Dataset):
     """Column of the target."""
     template: str = "Make {target} from {numbers}. Use each number once, and + - * / and parentheses. " + SLOT
     """The question, with numbers and target inserted."""
+    question: ClassVar[str] = "{numbers}"
 
     def rows_of(self, split: str) -> tuple[Row, ...]:
         """The rows, with the numbers in rising order and the target as the text of the question."""

@@ -131,6 +131,10 @@ class Dataset(SingleTurn):
         own = str(self.column(row, self.id, place)) if self.id else identity("dataset", question(written), gold)
         return Task(id=own, messages=messages, answer=gold, info={"row": place})
 
+    def worded(self, task: Task) -> Task:
+        # `task` has inserted the question into the template.
+        return replace(task, messages=self.hinted(task.messages))
+
     def gold(self, row: Row, place: int) -> str | list[str]:
         """The reference answer or answers of a row."""
         gold = self.column(row, self.answer, place)
@@ -187,7 +191,7 @@ class Rows(Sequence[Task]):
 
     def plain(self, index: int) -> Task:
         """A task without examples before it."""
-        return self.env.task(*self.rows[index % len(self.rows)])
+        return self.env.worded(self.env.task(*self.rows[index % len(self.rows)]))
 
 
 Placed = list[tuple[int, Row]]
@@ -229,7 +233,7 @@ def refuse_other_rows(env: Dataset) -> None:
 def refuse_without(env: Dataset, rows: Placed) -> None:
     """Raises: ConfigError E153, with row numbers, if rows are empty in a required column."""
     for name in filter(None, (env.prompt, env.answer, env.id)):
-        if missing := [place for place, row in rows if row.get(name) is None]:
+        if missing := [place for place, row in rows if row.get(name) is None or row[name] == []]:
             columns = dict.fromkeys(column for _, row in rows for column in row)
             raise ConfigError(
                 "E153", f"the column {name!r} is empty in {numbered(missing)} of {len(rows)}", where=env.path,

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gnomon.envs.base import Step, Tasks, user
+from gnomon.envs.wording import Wording
 from gnomon.keys import Key
-from gnomon.types import Part, Status, Task, Verdict
+from gnomon.types import Message, Part, Status, Task, Verdict
 from gnomon.verifiers import Extraction, Strictness, extract
 
 __all__ = ["Ask", "MultiTurn", "Play", "Playing"]
@@ -37,7 +38,7 @@ Play = Generator[Ask, str, Sequence[float | Verdict]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiTurn(ABC):
+class MultiTurn(Wording, ABC):
     """An environment of several turns. The action is in the one answer slot of a reply.
 
     After a reply without a legal action, the player is asked again, up to `retries` times per episode. The next such
@@ -56,6 +57,7 @@ class MultiTurn(ABC):
     """Name of the tasks' random stream. Empty: that of the environment's class, also in a class derived from it."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         # A recipe gives the strictness as text.
         object.__setattr__(self, "strictness", Strictness(self.strictness))
         if self.retries < 0 or self.speed < 0:
@@ -120,7 +122,8 @@ class Playing:
         """The current request: the player and its legal actions."""
         if self.ask.player != 0:
             raise ValueError(f"{type(env).__name__} asks player {self.ask.player} first; player 0 acts first")
-        self.messages = (*task.messages, *user(self.ask.text))
+        self.messages = (*task.messages, *env.hinted(user(self.ask.text)))
+        self._asked = {0}
         self._retries = [env.retries] * env.players
         self._turns = 0
         self._over = False
@@ -138,10 +141,16 @@ class Playing:
             self.ask = self._play.send(move)
         except StopIteration as end:
             return self._end(end.value, player, found)
-        return Step(messages=user(self.ask.text), done=False, player=self.ask.player)
+        return Step(messages=self._observed(user(self.ask.text)), done=False, player=self.ask.player)
 
     def close(self) -> None:
         self._play.close()
+
+    def _observed(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The observation of the player who acts next. Only the first one of each player is put into the template."""
+        first = self.ask.player not in self._asked
+        self._asked.add(self.ask.player)
+        return self.env.asking(messages) if first else self.env.hinted(messages)
 
     def _illegal(self, player: int, found: Extraction) -> Step:
         if self._retries[player]:

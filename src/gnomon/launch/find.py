@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,7 @@ from gnomon.errors import ConfigError, GnomonError, ModelError
 from gnomon.integrations.environments import ADAPTERS, adapter
 from gnomon.integrations.rewards import named
 from gnomon.launch.objects import OBJECT, by_object
+from gnomon.launch.teacher import reference_folder
 from gnomon.models.folder import TINY, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
 from gnomon.objectives.declaration import Rewards
@@ -188,7 +190,11 @@ def check_one_env(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
         )
         where = origins.get(f"env.{key}", f"env.{key}")
         yield ConfigError("E012", f"unknown key env.{key}: {config.env.type} has no such option", where=where, fix=fix)
-    if not wrong:
+    switches = {key for key, field in fields.items() if isinstance(field.default, bool)}
+    unclear = [key for key, value in config.env.options.items() if key in switches and not isinstance(value, bool)]
+    for key in unclear:
+        yield refused_option(config.env, origins, key, fields[key].default, "it must be true or false")
+    if not wrong and not unclear:
         try:
             env = tried(config.env)
             counts = config.objective.declared.rewards is Rewards.BINARY
@@ -216,12 +222,16 @@ def no_task(config: EnvConfig, origins: Origins, fields: Mapping[str, Any], why:
             tried(EnvConfig(type=config.type, **rest))
         except Exception:
             continue
-        where = origins.get(f"env.{key}", f"env.{key}")
-        what = f"{config.type} cannot make a task with env.{key}={config.options[key]!r}"
-        default = fields[key].default
-        fix = f"env.{key}={json.dumps(default)}" if isinstance(default, str | int | float | tuple) else "leave it out"
-        return ConfigError("E024", what, where=where, why=why, fix=fix)
+        return refused_option(config, origins, key, fields[key].default, why)
     return ConfigError("E024", f"{config.type} cannot make a task with these options", where="env", why=why)
+
+
+def refused_option(config: EnvConfig, origins: Origins, key: str, default: object, why: str) -> ConfigError:
+    """An option with a value that the environment cannot use."""
+    where = origins.get(f"env.{key}", f"env.{key}")
+    what = f"{config.type} cannot make a task with env.{key}={config.options[key]!r}"
+    fix = f"env.{key}={json.dumps(default)}" if isinstance(default, str | int | float | tuple) else "leave it out"
+    return ConfigError("E024", what, where=where, why=why, fix=fix)
 
 
 def not_binary(config: RunConfig, origins: Origins, env: Env) -> ConfigError:
@@ -246,13 +256,16 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
     folders = {"policy.path": config.policy.path}
     if config.players.opponent not in ("", "past"):
         folders["players.opponent"] = config.players.opponent
+    if config.policy.reference:
+        folders["policy.reference"] = config.policy.reference
     for key, path in folders.items():
         try:
             if (folder := model_folder(path)) != TINY:
                 require_fitting(folder)
         except ModelError as error:
             where = origins.get(key, key)
-            yield ConfigError(error.code, f"{error.what}: {error.where}", where=where, why=error.why, fix=error.fix)
+            fix = error.fix if key == "policy.path" else error.fix.replace("policy=", f"{key}=")
+            yield ConfigError(error.code, f"{error.what}: {error.where}", where=where, why=error.why, fix=fix)
             continue
         if key == "policy.path" and not (end_tokens(folder) or config.rollout.stop):
             yield ConfigError(
@@ -261,10 +274,22 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
                 why="every reply would be truncated at rollout.max_tokens",
                 fix='set "eos_token_id" in generation_config.json of the folder, or rollout.stop=["</answer>"]',
             )  # fmt: skip
+        if key == "policy.reference":
+            yield from unfit_reference(config, origins)
     shown = config.rollout.demonstrations
     if shown and config.objective.declared.demonstrated and not Path(shown).is_file():
         where = origins.get("rollout.demonstrations", "rollout.demonstrations")
         yield ConfigError("E035", f"there is no file {shown}", where=where, fix="give a path relative to this folder")
+
+
+def unfit_reference(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """A reference that does not read the tokens of the policy."""
+    with suppress(ModelError):  # A fault of the policy's own folder, which is reported by itself.
+        try:
+            reference_folder(config)
+        except ConfigError as error:
+            where = f"{origins.get('policy.reference', 'policy.reference')} ({error.where})"
+            yield ConfigError(error.code, error.what, where=where, why=error.why, fix=error.fix)
 
 
 def make_env(config: EnvConfig) -> Env:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gnomon.config import RunConfig, Source, recorded, resolve, to_toml
+from gnomon.config.tinker import TINKER
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
@@ -32,6 +33,7 @@ from gnomon.launch.makers import (
     engine_facts,
     make_actor,
     make_batches,
+    make_credit,
     make_engine,
     make_learner,
     make_objective,
@@ -43,6 +45,7 @@ from gnomon.launch.makers import (
 )
 from gnomon.launch.makers.held_out import close_sets, make_sets
 from gnomon.launch.makers.served import make_served
+from gnomon.launch.makers.tinker import make_tinker_learner
 from gnomon.launch.manifest import changes, manifest, opening
 from gnomon.launch.memory import memory_errors
 from gnomon.launch.objects import require_same_object
@@ -137,6 +140,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         workers = make_workers(config, env)
         actor = make_actor(config, tasks, row, engine, tokenizer, renderer, learner, workers=workers, progress=progress)
         batches = make_batches(config, tasks, row, actor, learner)
+        credit = make_credit(config, tasks, row, renderer)
         sets = make_sets(config, env, actor)
         undo.pop_all()
     return Parts(
@@ -145,7 +149,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         batches=batches,
         learner=learner,
         objective=row,
-        credit=Crediting(row, shared=config.players.baseline == "shared"),
+        credit=credit,
         schedule=make_schedule(config),
         mismatch=mismatch,
         fleet=fleet,
@@ -154,16 +158,19 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
 
 
 def make_trainer(config: RunConfig, row: Objective) -> Learner:
-    """The learner of the settings: in this process, spread over processes of its own, or on a server."""
+    """The learner of the settings: in this process, spread over processes of its own, on a server, or on a service."""
     if config.learner.startswith("http"):
         return make_served(config)
+    if config.learner.startswith(TINKER):
+        return make_tinker_learner(config, row)
     return start_ranks(config, row) if config.ranks else make_learner(config, row)
 
 
 def here(config: RunConfig) -> RunConfig:
     """The settings with learner and sampler in this process."""
     launch = config.launch.model_copy(update={"type": "local"})
-    return config.model_copy(update={"learner": "local", "ranks": 0, "launch": launch})
+    engine = config.engine.model_copy(update={"type": "embedded"} if config.engine.type == "tinker" else {})
+    return config.model_copy(update={"learner": "local", "ranks": 0, "launch": launch, "engine": engine})
 
 
 def close(learner: Learner) -> None:

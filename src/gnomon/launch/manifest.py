@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from gnomon.config import DEFAULTS, RunConfig
+from gnomon.config.tinker import TINKER
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.launch.data import data_hashes, digest
@@ -77,11 +78,15 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         del body["rollout"]["entropy"]
     if config.optim.micro_batch == DEFAULTS["optim"]["micro_batch"]:
         del body["optim"]["micro_batch"]
+    if config.policy.reference:
+        body["policy"]["reference"] = hashes(model_folder(config.policy.reference))
+    else:
+        del body["policy"]["reference"]
     body["objective"] = objective_body(body["objective"])
     body["ranks"] = rank_group(config.ranks)
     if not config.ranks:
         del body["ranks"]
-    if not config.learner.startswith("object:"):
+    if not config.learner.startswith(("object:", TINKER)):
         body["learner"] = "local"
     if not config.policy.lora.rank:
         del body["policy"]["lora"]

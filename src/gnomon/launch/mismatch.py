@@ -51,7 +51,7 @@ class Line:
 def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     """One line for each dtype and engine: the embedded one, and the one that the settings name.
 
-    The learner is that of a run: in this process, in several (`ranks`), or on a server, whose dtype is the only one.
+    The learner is that of a run: in this process, in several (`ranks`), or elsewhere, whose dtype is the only one.
     Every line scores `rollout.prompts` × `rollout.group` completions of first prompts. Args: tell: takes what is being
     measured.
     """
@@ -63,9 +63,9 @@ def lines(config: RunConfig, tell: Callable[[str], None]) -> Iterator[Line]:
     tasks = [task for _, task in first(env.tasks("train"), config.rollout.prompts)]
     prompts = [joined(renderer.start(task.messages)) for task in tasks for _ in range(config.rollout.group)]
     sampling = replace(make_sampling(config), stop_ids=renderer.stop)
-    served = config.learner.startswith("http")
-    for dtype in [config.policy.dtype] if served else get_args(Policy.model_fields["dtype"].annotation):
-        for engine in dict.fromkeys(["embedded", config.engine.type]):
+    elsewhere, own = config.learner != "local", config.engine.type
+    for dtype in [config.policy.dtype] if elsewhere else get_args(Policy.model_fields["dtype"].annotation):
+        for engine in dict.fromkeys(["embedded", own] if own != "tinker" else [own]):
             tell(f"{engine} {dtype}")
             yield line(chosen(config, dtype, engine), prompts, sampling, tokenizer)
 
@@ -87,7 +87,7 @@ def line(config: RunConfig, prompts: Sequence[tuple[int, ...]], sampling: Sampli
             engine.load(learner.publish())
             stats = sampled(engine, learner, prompts, sampling, Key(config.seed).at("mismatch"))
     except GnomonError as error:
-        if config.learner.startswith("http"):  # Its only line: the error has the fix.
+        if config.learner != "local":  # Its only line: the error has the fix.
             raise
         return Line(**known, tokens=0, metrics={}, text="", advice="", failed=error.what)
     metrics = {name: stat.value for name, stat in stats.items()}

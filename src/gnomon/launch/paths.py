@@ -19,6 +19,8 @@ def anchored(config: RunConfig, env: Env) -> RunConfig:
         players = players.model_copy(update={"opponent": str(Path(players.opponent).resolve())})
     if policy.path != "tiny":
         policy = policy.model_copy(update={"path": str(Path(policy.path).resolve())})
+    if policy.reference not in ("", "tiny"):
+        policy = policy.model_copy(update={"reference": str(Path(policy.reference).resolve())})
     spec = spec.model_copy(update={"type": anchored_type(spec.type)})
     sets = {
         name: own.model_copy(update={"env": {**own.env, "type": anchored_type(own.env["type"])}})

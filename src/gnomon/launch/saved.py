@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnomon.config import RunConfig, recorded, resolve
+from gnomon.config.tinker import TINKER
 from gnomon.errors import RunError
 from gnomon.launch.makers.policy import make_policy
 from gnomon.launch.manifest import hashes
@@ -41,8 +42,16 @@ def saved_policy(name: str, precision: Precision) -> Policy:
 def trained_policy(reader: RunReader, config: RunConfig, place: Path, precision: Precision) -> Policy:
     """The policy of a run's checkpoint: its model folder, or the run's base model with its adapter.
 
-    Raises: RunError E186.
+    Raises: RunError E185 for weights that are not on this machine, E186.
     """
+    if config.learner.startswith(TINKER):
+        raise RunError(
+            "E185",
+            "the weights of the checkpoint are on the Tinker service",
+            where=str(place),
+            why="tinker.json of the checkpoint has their name and nothing more",
+            fix="download them with the SDK of Tinker",
+        )
     if not config.policy.lora.rank:
         return Policy.load(place, precision)
     base = model_folder(config.policy.path)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,15 @@ from gnomon.models.trie import reading_order, shared
 from gnomon.objectives import Denominators, Rollouts, places_in
 
 __all__ = ["Batch", "Sequence", "pieces"]
+
+
+class Likely(NamedTuple):
+    """A sequence whose observed tokens are scored as well as those of its completions."""
+
+    token_ids: Tensor
+    """[L] int64."""
+    trainable: Tensor
+    """[L] bool, whether a token is scored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,10 +46,24 @@ class Sequence:
     group: int
     """Index in the step."""
     player: int
+    observed: Tensor | None = None
+    """[L] bool, whether a token is text of the environment after the first reply of the rollout. False for tokens of
+    the chat template, and for text in a rewritten history that an earlier sequence already contains. None: no token."""
 
     def __len__(self) -> int:
         """T."""
         return len(self.behavior_logp)
+
+    @property
+    def observations(self) -> int:
+        """Number of observed tokens."""
+        return 0 if self.observed is None else int(self.observed.sum())
+
+    @property
+    def likely(self) -> Likely:
+        """The tokens whose likelihood can be trained: trainable and observed ones."""
+        read = self.trainable if self.observed is None else self.trainable | self.observed
+        return Likely(token_ids=self.token_ids, trainable=read)
 
     @property
     def inputs(self) -> Tensor:
@@ -172,7 +196,9 @@ class Batch:
         tokens = sum(size for group, size in enumerate(sizes.group_tokens) if group in groups)
         share = sizes.sequences // sizes.groups * len(groups)
         part = self.take([place for place, sequence in enumerate(self.sequences) if sequence.group in groups])
-        return replace(part, denominators=replace(sizes, groups=len(groups), sequences=share, tokens=tokens))
+        observed = sum(sequence.observations for sequence in part.sequences)
+        sizes = replace(sizes, groups=len(groups), sequences=share, tokens=tokens, observed=observed)
+        return replace(part, denominators=sizes)
 
     def micro_batches(self, tokens: int) -> list[list[int]]:
         """Places of the sequences, as `pieces`."""

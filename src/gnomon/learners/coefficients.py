@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,18 +16,20 @@ __all__ = ["Coefficients", "coefficients", "cut", "units"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """What an objective makes of the tokens of a batch, each [T]."""
+    """The coefficients that an objective gives to the tokens of a batch."""
 
     kappa: Tensor
-    """Of ∇log π."""
+    """[T] κ, the factor of ∇log π of each token."""
     weight: Tensor
-    """Of the aggregate alone, for the terms that stand beside the objective."""
+    """[T] the factor of each token by the aggregate alone, for the terms beside it: entropy bonus and full KL."""
     clipped: Tensor
-    """bool, whether the ratio took the credit of the token away."""
+    """[T] bool, whether the clip or mask of the ratio removed the credit of the token."""
+    observation: float = 0.0
+    """Weight of the mean log-likelihood of the observed tokens, at least 0."""
 
     def take(self, tokens: Tensor) -> Coefficients:
-        """Those of some tokens."""
-        return Coefficients(kappa=self.kappa[tokens], weight=self.weight[tokens], clipped=self.clipped[tokens])
+        """The coefficients of some of the tokens."""
+        return replace(self, kappa=self.kappa[tokens], weight=self.weight[tokens], clipped=self.clipped[tokens])
 
 
 def coefficients(batch: Batch, logp: Tensor, objective: Objective) -> Coefficients:
@@ -40,6 +42,7 @@ def coefficients(batch: Batch, logp: Tensor, objective: Objective) -> Coefficien
         kappa=objective.coefficients(tokens, batch.denominators),
         weight=objective.aggregate(tokens, batch.denominators),
         clipped=(objective.ratio(tokens) == 0) & (tokens.advantage != 0),
+        observation=objective.observation,
     )
 
 
@@ -80,6 +83,7 @@ def tokens_of(batch: Batch, logp: Tensor, objective: Objective) -> Tokens:
         sequence=rollout,
         group=batch.group,
         demonstrated=None if supplied is None else supplied.flatten()[rollout],
+        right=batch.rollouts.rewards.flatten()[rollout] >= 1,
         length=batch.rollouts.lengths.flatten()[rollout],
         position=batch.position,
     )

@@ -13,29 +13,26 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gnomon.errors import NumericsError
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, Sequence, pieces
 from gnomon.learners.coefficients import Coefficients, coefficients, cut, units
 from gnomon.learners.critic import Critic
-from gnomon.learners.mismatch import mismatch
+from gnomon.learners.mismatch import compared, drift
 from gnomon.learners.not_finite import not_finite, only_overflows
 from gnomon.learners.scaling import LossScale
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.kernels import add_in_order
-from gnomon.models.policy import Policy
+from gnomon.models.policy import Policy, Scored
 from gnomon.models.scoring import score, text_collision, text_entropy, text_logp, text_pass
-from gnomon.models.weights import WeightsRef
+from gnomon.models.weights import WeightsRef, probe_of
 from gnomon.objectives import Need, Objective, Rewards
-from gnomon.stats import Max, Mean, Stats, Sum, merge
+from gnomon.stats import Mean, Stats, Sum, merge
 
 __all__ = ["Adam", "LocalLearner", "Terms"]
 
 TOKENS = 3072
 """Usual size of a micro-batch: what fits the cache of a CPU core."""
 STATE = "optimizer.safetensors"
-PROBE = 24
-"""Tokens of the sequence by which an engine proves that it holds the weights."""
 
 Places = Several[int]
 """Where the sequences of a micro-batch are in its batch."""
@@ -157,7 +154,8 @@ class LocalLearner:
 
         Returns: `logp_mismatch`, the largest |sampler − learner| log-probability; `entropy`, nats per
             trained token; `trained`, tokens of sequences with a gradient; with `full_kl` also `kl`, nats per trained
-            token; of rows that count successes, `score_signal` and `score_scatter` of `SuccessScatter`. After the
+            token; of rows with `observation` also `observation_nll`, nats per observed token; of rows that count
+            successes, `score_signal` and `score_scatter` of `SuccessScatter`. After the
             first of several updates also `drift`, the k3 estimate of KL(proximal‖policy) per token, and `clipped`,
             the share of tokens whose credit the ratio took away.
         """
@@ -182,7 +180,8 @@ class LocalLearner:
         if self.terms.some or (isinstance(objective, Objective) and objective.penalty is not None):
             return list(range(len(batch.sequences)))
         parts = torch.split(credit, [len(sequence) for sequence in batch.sequences])
-        return [place for place, part in enumerate(parts) if part.any()]
+        watched = [bool(objective.observation and sequence.observations) for sequence in batch.sequences]
+        return [place for place, part in enumerate(parts) if watched[place] or part.any()]
 
     def _known(
         self, batch: Batch, moving: Several[int], parts: Collection[Batch], objective: Objective | Coefficients
@@ -239,9 +238,10 @@ class LocalLearner:
         share: float = 1.0,
     ) -> Stats:
         """Add the gradient of a micro-batch, times a share of it."""
-        work = text_pass(self.policy, batch.sequences)
+        work = text_pass(self.policy, [s.likely for s in batch.sequences] if objective.observation else batch.sequences)
         anchor = self.reference.anchor(work) if self.terms.full_kl and self.reference else None
-        logp, entropy, hidden, kl = self.policy(work, batch.temperature, anchor)
+        scored: Scored = self.policy(work, batch.temperature, anchor)
+        (logp, entropy, hidden, kl), observed = split(scored, batch) if objective.observation else (scored, None)
         if isinstance(objective, Coefficients):
             found = objective
         else:
@@ -254,15 +254,15 @@ class LocalLearner:
         if kl is not None:
             gain = gain - self.terms.full_kl * (weight * kl).sum()
             stats["kl"] = Mean(float(kl.detach().sum()), len(kl))
-        (-share * self.scale.value * gain).backward()
+        if observed is not None and len(observed):
+            gain = gain + objective.observation / batch.denominators.observed * observed.sum()
+            stats["observation_nll"] = Mean(-float(observed.detach().sum()), len(observed))
+        (-share * self.scale.value * gain).backward()  # type: ignore[no-untyped-call]
         if scatter:
             stats |= scatter.add(hidden, logp, batch)
         logp, entropy = logp.detach().cpu(), entropy.detach().cpu()
-        if batch.proximal_logp is not None:
-            ahead = logp - batch.proximal_logp.to(logp.dtype)
-            stats["drift"] = Mean(float((ahead.exp() - 1 - ahead).sum()), len(ahead))
-            stats["clipped"] = Mean(float(found.clipped.sum()), len(found.clipped))
-        return merge(stats, compared(logp, entropy, batch, self.version))
+        stats |= drift(logp, batch, found.clipped) | {"entropy": Mean(float(entropy.sum()), len(entropy))}
+        return merge(stats, compared(logp, batch, self.version))
 
     def _compare(self, batch: Batch) -> Stats:
         """A step without a gradient is still compared with the sampler, on its first sequence."""
@@ -271,7 +271,9 @@ class LocalLearner:
         first = batch.take([0])
         with torch.no_grad():
             found = self.policy(text_pass(self.policy, first.sequences), batch.temperature)
-        return compared(found.logp.cpu(), found.entropy.cpu(), first, self.version)
+        entropy = found.entropy.cpu()
+        stats = compared(found.logp.cpu(), first, self.version)
+        return stats | {"entropy": Mean(float(entropy.sum()), len(entropy))}
 
     def optim_step(self, lr: float) -> Stats:
         """One AdamW step, and one of the critic at its own rate.
@@ -352,8 +354,7 @@ class LocalLearner:
 
     def _described(self, tensors: Mapping[str, Tensor] | Path) -> WeightsRef:
         """The present version, whose tensors are these, with its probe."""
-        stride = max(7, self.policy.vocabulary // PROBE)  # Over the whole vocabulary, so that rare tokens are among it.
-        probe = tuple((stride * place + 3) % self.policy.vocabulary for place in range(PROBE))
+        probe = probe_of(self.policy.vocabulary)
         logp = score(self.policy, [probe[:1]], [(0, probe[1:])])
         if not isinstance(tensors, Path):
             tensors = {name: value.detach() for name, value in tensors.items()}
@@ -392,6 +393,17 @@ class LocalLearner:
             self.critic.load_state(folder)
 
 
+def split(scored: Scored, batch: Batch) -> tuple[Scored, Tensor]:
+    """The scores of the trainable tokens of a batch, and [O] the log-probabilities of its observed tokens.
+
+    Args: scored: the scores of the tokens of `Sequence.likely`, of all sequences of the batch.
+    """
+    own = torch.cat([s.trainable[s.likely.trainable] for s in batch.sequences]).to(scored.logp.device)
+    logp, entropy, hidden, kl = scored
+    found = Scored(logp[own], entropy[own], hidden[own], None if kl is None else kl[own])
+    return found, logp[~own]
+
+
 def part(objective: Objective | Coefficients, batch: Batch, places: Places) -> Objective | Coefficients:
     """What an objective is for a micro-batch: the row itself, or the coefficients of its tokens."""
     if isinstance(objective, Coefficients):
@@ -404,27 +416,3 @@ def fresh_file(folder: Path, version: int) -> Path:
     for older in folder.glob("weights-*.safetensors"):
         older.unlink(missing_ok=True)
     return folder / f"weights-{version:08d}.safetensors"
-
-
-def compared(logp: Tensor, entropy: Tensor, batch: Batch, version: int) -> Stats:
-    """How far sampler and learner are apart on what was sampled, before any update.
-
-    Raises: NumericsError E202 where they must not be.
-    """
-    behavior = batch.behavior_logp.to(logp.dtype)
-    sampled = ~behavior.isnan()
-    logp, behavior = (
-        (logp if batch.proximal_logp is None else batch.proximal_logp.to(logp.dtype))[sampled],
-        behavior[sampled],
-    )
-    gap = float((logp - behavior).abs().max()) if len(logp) else 0.0
-    if batch.exact and gap != 0.0:
-        raise NumericsError(
-            "E202",
-            f"log-probabilities of sampler and learner differ by {gap:.3g} and must be equal",
-            where=f"version {version} of the weights, {int((logp != behavior).sum())} of {len(logp)} tokens",
-            why="they were equal when the run began, so the machine, the threads or the libraries changed since",
-            fix="resume with the threads= and the library versions in the manifest",
-        )
-    found: Stats = {"logp_mismatch": Max(gap), "entropy": Mean(float(entropy.sum()), len(entropy))}
-    return found if batch.exact else found | mismatch(behavior, logp, batch.targets[sampled])

@@ -1,4 +1,4 @@
-"""How far the log-probabilities of a sampler are from a learner's, where they need not be equal."""
+"""How far a learner's log-probabilities are from a sampler's, and from the policy as the step began."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from array import array
 import torch
 from torch import Tensor
 
-from gnomon.stats import At, Mean, Quantile, Stats
+from gnomon.errors import NumericsError
+from gnomon.learners.batch import Batch
+from gnomon.stats import At, Max, Mean, Quantile, Stats
 
-__all__ = ["BAND", "mismatch"]
+__all__ = ["BAND", "compared", "drift", "mismatch"]
 
 BAND = (0.5, 2.0)
 """Ratios of learner to sampler outside of it are counted."""
@@ -36,3 +38,40 @@ def mismatch(behavior: Tensor, logp: Tensor, tokens: Tensor) -> Stats:
         "mismatch/outside": Mean(float(outside.sum()), len(ahead)),
         "mismatch/token": At(float(gaps[worst]), float(tokens[worst])),
     }
+
+
+def compared(logp: Tensor, batch: Batch, version: int) -> Stats:
+    """How far sampler and learner are apart on what was sampled, before any update.
+
+    Args: logp: [T] under the policy as it is; version: of its weights.
+    Raises: NumericsError E202 where they must not be.
+    """
+    behavior = batch.behavior_logp.to(logp.dtype)
+    sampled = ~behavior.isnan()
+    logp, behavior = (
+        (logp if batch.proximal_logp is None else batch.proximal_logp.to(logp.dtype))[sampled],
+        behavior[sampled],
+    )
+    gap = float((logp - behavior).abs().max()) if len(logp) else 0.0
+    if batch.exact and gap != 0.0:
+        raise NumericsError(
+            "E202",
+            f"log-probabilities of sampler and learner differ by {gap:.3g} and must be equal",
+            where=f"version {version} of the weights, {int((logp != behavior).sum())} of {len(logp)} tokens",
+            why="they were equal when the run began, so the machine, the threads or the libraries changed since",
+            fix="resume with the threads= and the library versions in the manifest",
+        )
+    found: Stats = {"logp_mismatch": Max(gap)}
+    return found if batch.exact else found | mismatch(behavior, logp, batch.targets[sampled])
+
+
+def drift(logp: Tensor, batch: Batch, clipped: Tensor) -> Stats:
+    """How far the policy has moved since the step began; none where it has not moved yet.
+
+    Args: logp: [T] under the policy as it is; clipped: [T] whether the ratio took a token's credit away.
+    """
+    if batch.proximal_logp is None:
+        return {}
+    ahead = logp - batch.proximal_logp.to(logp.dtype)
+    divergence = float((ahead.exp() - 1 - ahead).sum())
+    return {"drift": Mean(divergence, len(ahead)), "clipped": Mean(float(clipped.sum()), len(clipped))}

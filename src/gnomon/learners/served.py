@@ -49,9 +49,10 @@ class ServedLearner:
     Args:
         url: of the server.
         token: that the server printed.
-        settings: what decides a learner's numbers. The server begins a new learner if it has the same.
-        objective: the run's own, which travels by name.
-    Raises: ConfigError E048 for other settings; ResourceError E508 where the server cannot be reached or refuses.
+        settings: all that the learner's numbers depend on. The server creates a new learner if its own are equal.
+        objective: that of the run, which is sent by name.
+    Raises: ConfigError E048 if the server has other settings; ResourceError E508 where the server cannot be
+        reached or refuses.
     """
 
     def __init__(self, url: str, token: str, settings: Mapping[str, Any], objective: Named) -> None:

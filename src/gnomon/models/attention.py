@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gnomon.errors import ModelError
+from gnomon.models.precision import at_least
 
-__all__ = ["BLOCK", "MIN_ROWS", "NAME", "SPAN", "additive", "attend_by_layout"]
+__all__ = ["BLOCK", "MIN_ROWS", "NAME", "SPAN", "additive", "attend_by_layout", "capped"]
 
 NAME = "gnomon"
 """Name of this attention in transformers' registry."""
@@ -31,8 +32,6 @@ MIN_ROWS = 16
 """Fewest tokens of a pass; linear layers take other kernels for fewer."""
 QUERIES = 4
 """Fewest query rows of a product; zero rows are put under fewer."""
-BEYOND = ("softcap", "s_aux")
-"""What models may pass to an attention that changes its scores and is not computed here."""
 Device = torch.device | str
 NEVER = -1e30
 """Added to a score that must not count; its exponential is exactly zero."""
@@ -44,8 +43,13 @@ class Layout(Protocol):
     positions: Tensor
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None
-    ) -> Tensor: ...
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+    ) -> Tensor:
+        """[T, heads, size] of queries [T, heads, size], keys and values [T, kv_heads, size] of the flat tokens.
+
+        Args: window: the last positions that a query sees, its own among them; cap: as `capped`.
+        """
+        ...
 
 
 def attend_by_layout(
@@ -56,28 +60,29 @@ def attend_by_layout(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """The function behind `NAME` in transformers' attention registry; the pass's `layout` does the work.
 
     Args: query [1, heads, T, size]; key and value [1, kv_heads, T, size], of the flat tokens.
     Returns: [1, T, heads, size].
-    Raises: ModelError E308 when the model bends its scores in a way that is not computed here.
+    Raises: ModelError E308 for attention sinks (`s_aux`), which no layout computes.
     """
-    for name in BEYOND:
-        if kwargs.get(name) is not None:
-            raise ModelError(
-                "E308",
-                f"the model's attention uses {name}, which is not supported",
-                where=type(module).__name__,
-                why="without it, every probability would be wrong",
-                fix="use a model of another family, such as Llama, Qwen3 or Gemma 3",
-            )
+    if s_aux is not None:
+        raise ModelError(
+            "E308",
+            "the model's attention has sinks (s_aux), which are not supported",
+            where=type(module).__name__,
+            why="without them, every probability would be wrong",
+            fix="use a model of another family, such as Llama, Qwen3 or Gemma 3",
+        )
     layout: Layout = kwargs["layout"]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer: int = module.layer_idx  # type: ignore[assignment]
     q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
-    return layout.attend(layer, q, k, v, scale, sliding_window)[None], None
+    return layout.attend(layer, q, k, v, scale, sliding_window, softcap)[None], None
 
 
 class Prefix:
@@ -93,14 +98,17 @@ class Prefix:
         """Flat prompt tokens [T, …] as [P, S, …]."""
         return spread(flat, self.place, tuple(self.real.shape))
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+    ) -> Tensor:
         """Causal attention of every prompt to itself: padded [P, S, heads, size] in, flat tokens out."""
         heads, kv_heads = query.shape[2], key.shape[2]
         # Laid out as a whole pass has them: in bfloat16 a product sums in another order over transposed rows.
         k, v = (states.transpose(1, 2).contiguous() for states in (key, value))
         q = heads_first(query, kv_heads)
         place = torch.arange(self.real.shape[1], device=query.device)
-        scores = (q * scale) @ k.transpose(2, 3) + additive(causal(place, place, window)).repeat(heads // kv_heads, 1)
+        seen = additive(causal(place, place, window)).repeat(heads // kv_heads, 1)
+        scores = capped((q * scale) @ k.transpose(2, 3), cap) + seen
         return gather(tokens_first(weighed(torch.softmax(scores, -1).to(v.dtype), v), heads).flatten(0, 1), self.place)
 
 
@@ -177,6 +185,14 @@ def causal(query: Tensor, key: Tensor, window: int | None) -> Tensor:
     """[Q, K]: may the query at this place see the key at that place."""
     distance = query[:, None] - key
     return distance >= 0 if window is None else (distance >= 0) & (distance < window)
+
+
+def capped(scores: Tensor, cap: float | None) -> Tensor:
+    """cap · tanh(scores / cap), in at least float32; the scores as they are without a cap.
+
+    Source: Gemma Team 2024 (Gemma 2), arXiv 2408.00118, §2.
+    """
+    return scores if cap is None else at_least(scores).div(cap).tanh_().mul_(cap)
 
 
 def additive(seen: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import QUERIES, SPAN, Prefix, additive, blocks, weighed
+from gnomon.models.attention import QUERIES, SPAN, Prefix, additive, blocks, capped, weighed
 
 __all__ = ["Decode", "Plan"]
 
@@ -87,7 +87,9 @@ class Decode:
             self.positions = torch.cat([self.prefix.place % self.prefix.real.shape[1], positions])
         self._aside: tuple[Tensor, Tensor] | None = None
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+    ) -> Tensor:
         if layer == len(self._own):
             self._prompts.append(Slots(key))
             self._own.append(Slots(key))
@@ -97,13 +99,13 @@ class Decode:
         own.room(self.most, self.near_size)
         if self.prefix is None:
             self._remember(prompts, own, key, value)
-            return self._rows(query, prompts, own, scale, window)
+            return self._rows(query, prompts, own, scale, window, cap)
         q, k, v = (self.prefix.padded(states[:cut]) for states in (query, key, value))
         for kept, states in ((prompts.keys, k), (prompts.values, v)):
             kept[self.new, :, : states.shape[1]] = states.transpose(1, 2)
         self._remember(prompts, own, key[cut:], value[cut:])
-        begun = self.prefix.attend(q, k, v, scale, window)
-        return torch.cat([begun, self._rows(query[cut:], prompts, own, scale, window)])
+        begun = self.prefix.attend(q, k, v, scale, window, cap)
+        return torch.cat([begun, self._rows(query[cut:], prompts, own, scale, window, cap)])
 
     def _remember(self, prompts: Slots, own: Slots, key: Tensor, value: Tensor) -> None:
         """Write the tokens of the rows, and in front of a row's first one the end of its prompt behind whole spans."""
@@ -115,17 +117,19 @@ class Decode:
                 kept[self.begun, :, : self.tail] = states.transpose(1, 2)[group[:, None], at].transpose(1, 2)
         own.write(self.place, key, value)
 
-    def _rows(self, query: Tensor, prompts: Slots, own: Slots, scale: float, window: int | None) -> Tensor:
+    def _rows(
+        self, query: Tensor, prompts: Slots, own: Slots, scale: float, window: int | None, cap: float | None
+    ) -> Tensor:
         """One query of every row, [B, heads, size], to the whole spans of its prompt and to its own keys."""
         keys, values = own.first(len(query), self.near_size)
         q = query.reshape(len(query), keys.shape[1], -1, query.shape[-1]) * scale
-        near = (self._filled(q) @ keys.transpose(2, 3))[:, :, : q.shape[2]] + self.near
+        near = capped((self._filled(q) @ keys.transpose(2, 3))[:, :, : q.shape[2]], cap) + self.near
         if window is not None:
             near = near + additive(self.place[:, None] - self._upto(self.near_size) < window)[:, None, None]
         if not self.far_size:
             return self._summed(torch.softmax(near, -1).to(values.dtype), values, None)
         far_keys, far_values = prompts.first(len(self.prompts), self.far_size)
-        far = self._apart(self._together(q) @ far_keys.transpose(2, 3) + self.far)
+        far = self._apart(capped(self._together(q) @ far_keys.transpose(2, 3), cap) + self.far)
         if window is not None:
             far = far + additive(self.back < window)[:, None, None]
         weights = torch.softmax(torch.cat([far, near], -1), -1).to(values.dtype)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import SPAN
+from gnomon.models.attention import SPAN, capped
+from gnomon.models.precision import at_least
 from gnomon.models.tiles import Band, Rows, bands
 from gnomon.models.trie import Trie
 
@@ -27,8 +28,10 @@ class Packed:
         self._rows: dict[tuple[int, int], Rows] = {}
         self._masks: dict[int | None, list[tuple[Tensor, Tensor | None]]] = {}
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
-        return Attention.apply(query, key, value, self, scale, window)  # type: ignore[no-any-return, no-untyped-call]
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
+    ) -> Tensor:
+        return Attention.apply(query, key, value, self, scale, window, cap)  # type: ignore[no-any-return, no-untyped-call]
 
     def rows(self, heads: int, kv_heads: int) -> Rows:
         """Where the vectors of tiles lie in a layer with so many heads."""
@@ -62,12 +65,20 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: Packed, scale: float, window: int | None
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        layout: Packed,
+        scale: float,
+        window: int | None,
+        cap: float | None,
     ) -> Tensor:
         heads, kv_heads, size = query.shape[1], key.shape[1], value.shape[2]
         rows = layout.rows(heads, kv_heads)
         q, k, v = (states.reshape(-1, states.shape[2]) for states in (query, key, value))
-        out, saved = v.new_empty(rows.queries, size), []
+        out = v.new_empty(rows.queries, size)
+        saved: list[Tensor | None] = []
         pieces = split(out, rows.query)
         for at, (band, masks, piece) in enumerate(zip(layout.bands, layout.masks(window), pieces, strict=True)):
             seen = Seen(
@@ -78,27 +89,27 @@ class Attention(torch.autograd.Function):
                     for x in (k, v)
                 ),
             )
-            weights = weigh(band, seen, masks)
+            weights, slope = weigh(band, seen, masks, cap)
             summed(band, weights, seen, piece.view(len(seen.query), -1, size))
-            saved += [*seen, weights]
+            saved += [*seen, weights, slope]
         ctx.rows, ctx.bands, ctx.scale, ctx.shapes = rows, layout.bands, scale, (query.shape, key.shape, value.shape)
         ctx.save_for_backward(*saved)
         return out.index_select(0, rows.out).view(*query.shape[:2], size)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None, None]:
         rows: Rows = ctx.rows
         found = grads[0].reshape(-1, grads[0].shape[2])
         by_query = found.new_empty(rows.queries, ctx.shapes[0][2])
         near = [found.new_empty(rows.keys, shape[2]) for shape in ctx.shapes[1:]]
         far: list[tuple[Tensor, Tensor]] = []
         pieces = zip(split(by_query, rows.query), *(split(x, rows.key) for x in near), strict=True)
-        for at, (band, (seen, weights), out) in enumerate(
+        for at, (band, (seen, weights, slope), out) in enumerate(
             zip(ctx.bands, of_bands(ctx.saved_tensors), pieces, strict=True)
         ):
             grad = found.index_select(0, rows.query[at]).index_fill_(0, rows.padding[at], 0)
             views = [x.view(like.shape) for x, like in zip(out, seen[:3], strict=True)]
-            far.append(gradients(band, seen, weights, grad.view(*seen.query.shape[:2], -1), *views))
+            far.append(gradients(band, seen, weights, slope, grad.view(*seen.query.shape[:2], -1), *views))
         by_key, by_value = (
             together(rows, ctx.bands, x, [pair[at] for pair in far], shape)
             for at, (x, shape) in enumerate(zip(near, ctx.shapes[1:], strict=True))
@@ -110,22 +121,26 @@ class Attention(torch.autograd.Function):
             None,
             None,
             None,
+            None,
         )
 
 
-def weigh(band: Band, seen: Seen, masks: tuple[Tensor, Tensor | None]) -> Tensor:
-    """[N, Q', S + K] the weights of earlier keys and of those of the span."""
+def weigh(
+    band: Band, seen: Seen, masks: tuple[Tensor, Tensor | None], cap: float | None
+) -> tuple[Tensor, Tensor | None]:
+    """[N, Q', S + K] the weights of earlier keys and of those of the span, and the derivatives of capped scores."""
     count, queries, _ = seen.query.shape
     scores = seen.query.new_empty(count, queries, band.before + band.keys)
     torch.bmm(seen.query, seen.key.transpose(1, 2), out=scores[..., band.before :])
     if band.before:
         scores[..., : band.before] = band.apart(torch.bmm(band.aside(seen.query), seen.far_key.transpose(1, 2)))
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = capped(at_least(scores), cap)
+    slope = None if cap is None else 1 - (scores / cap).square()
     by_tile = scores.view(-1, band.tiles, queries // band.queries, band.queries, scores.shape[2])
     by_tile[..., band.before :] += masks[0]
     if masks[1] is not None:
         by_tile[..., : band.before] += masks[1]
-    return torch.softmax(scores, -1).to(seen.value.dtype)
+    return torch.softmax(scores, -1).to(seen.value.dtype), None if slope is None else slope.to(seen.value.dtype)
 
 
 def summed(band: Band, weights: Tensor, seen: Seen, out: Tensor) -> None:
@@ -140,7 +155,14 @@ def summed(band: Band, weights: Tensor, seen: Seen, out: Tensor) -> None:
 
 
 def gradients(
-    band: Band, seen: Seen, weights: Tensor, grad: Tensor, by_query: Tensor, by_key: Tensor, by_value: Tensor
+    band: Band,
+    seen: Seen,
+    weights: Tensor,
+    slope: Tensor | None,
+    grad: Tensor,
+    by_query: Tensor,
+    by_key: Tensor,
+    by_value: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Write the gradients of the queries, and of keys and values of the span. Returns: those of the stems.
 
@@ -155,6 +177,8 @@ def gradients(
         by_score[..., :before] = band.apart(torch.bmm(aside, seen.far_value.transpose(1, 2)))
         far_by_value = torch.bmm(band.aside(weights[..., :before]).transpose(1, 2), aside)
     by_score = torch._softmax_backward_data(by_score, weights, -1, weights.dtype)
+    if slope is not None:
+        by_score *= slope
     torch.bmm(by_score[..., before:], seen.key, out=by_query)
     torch.bmm(by_score[..., before:].transpose(1, 2), seen.query, out=by_key)
     if not before:
@@ -179,7 +203,7 @@ def split(rows: Tensor, parts: Sequence[Tensor]) -> Sequence[Tensor]:
     return torch.split(rows, [len(part) for part in parts])
 
 
-def of_bands(saved: Sequence[Tensor]) -> Iterator[tuple[Seen, Tensor]]:
-    """What every band computed from, and its weights."""
-    for at in range(0, len(saved), 6):
-        yield Seen(*saved[at : at + 5]), saved[at + 5]
+def of_bands(saved: Sequence[Tensor]) -> Iterator[tuple[Seen, Tensor, Tensor | None]]:
+    """What every band computed from, its weights, and the derivatives of capped scores."""
+    for at in range(0, len(saved), 7):
+        yield Seen(*saved[at : at + 5]), saved[at + 5], saved[at + 6]

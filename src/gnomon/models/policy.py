@@ -38,6 +38,10 @@ AttentionInterface.register(NAME, attend_by_layout)
 settle()
 
 
+Whole = Callable[[Trie, torch.device], Layout]
+"""Makes the layout of a whole pass."""
+
+
 class Pass(NamedTuple):
     """Flat tokens on their way through a policy, and those of them whose log-probabilities are asked for."""
 
@@ -83,6 +87,7 @@ class Policy(torch.nn.Module):
         precision: the model's own dtype throughout unless given.
         folder: that it was read from.
         adapter: is trained in the place of the model's parameters, in at least float32.
+        whole: makes the layout of a whole pass: `Packed`, which every device computes, or `Flex` on a CUDA device.
     """
 
     def __init__(
@@ -92,9 +97,10 @@ class Policy(torch.nn.Module):
         precision: Precision | None = None,
         folder: Path | None = None,
         adapter: Adapter | None = None,
+        whole: Whole = Packed,
     ) -> None:
         super().__init__()
-        self.model, self.tokenizer, self.folder = model, tokenizer, folder
+        self.model, self.tokenizer, self.folder, self.whole = model, tokenizer, folder, whole
         output = model.get_output_embeddings()
         if not isinstance(getattr(output, "weight", None), Tensor):
             raise ModelError("E303", "the model has no vocabulary projection", where=type(model).__name__)
@@ -127,12 +133,14 @@ class Policy(torch.nn.Module):
         precision: Precision | None = None,
         device: torch.device | str = "cpu",
         adapter: Adapter | None = None,
+        whole: Whole = Packed,
     ) -> Policy:
         """Read a model folder, or `tiny`; nothing is ever fetched from a network.
 
         Nothing in the folder is run: no code of its own, no pickle, no kernel from a hub.
 
-        Args: precision, float32 throughout unless given; adapter, which is trained in the place of what is read.
+        Args: precision, float32 throughout unless given; adapter, which is trained in the place of what is read; whole,
+            as of `Policy`.
         Raises: ModelError, as `model_folder`; E302 without a tokenizer, E303 for what cannot be read; those of
             `Adapter.inject`.
         """
@@ -149,7 +157,7 @@ class Policy(torch.nn.Module):
                 use_safetensors=True,
                 output_loading_info=True,
             )
-            policy = cls(model.to(device).eval(), tokenizer, precision, folder, adapter)
+            policy = cls(model.to(device).eval(), tokenizer, precision, folder, adapter, whole)
         except GnomonError:
             raise
         except Exception as error:  # A folder may hold anything, and its reader raises whatever that leads to.
@@ -233,9 +241,9 @@ class Policy(torch.nn.Module):
         """Token ids or places, on the policy's device."""
         return torch.tensor(values, dtype=torch.int64, device=self.device)
 
-    def packed(self, trie: Trie) -> Packed:
-        """The layout of a whole pass, as `Packed`."""
-        return Packed(trie, self.device)
+    def packed(self, trie: Trie) -> Layout:
+        """The layout of a whole pass."""
+        return self.whole(trie, self.device)
 
     def decode(self) -> Decode:
         """The layout of decoding, as `Decode`."""

@@ -15,7 +15,10 @@ from torch import Tensor
 
 from gnomon.errors import ModelError
 
-__all__ = ["Kind", "WeightsRef", "require_loadable"]
+__all__ = ["Kind", "WeightsRef", "probe_of", "require_loadable"]
+
+PROBE = 24
+"""Tokens of the sequence by which an engine proves that it holds the weights."""
 
 
 class Kind(StrEnum):
@@ -25,6 +28,8 @@ class Kind(StrEnum):
     """Every parameter of the model."""
     ADAPTER = "adapter"
     """What is added to the parameters of the base."""
+    SERVICE = "service"
+    """None: a training service keeps them, and `service` is their name there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,8 @@ class WeightsRef:
     """A short token sequence."""
     probe_logp: tuple[float, ...]
     """The learner's natural log-probability of every probe token but the first."""
+    service: str = ""
+    """Name of the weights on the service that keeps them."""
 
     @property
     def identity(self) -> str:
@@ -68,6 +75,12 @@ class WeightsRef:
         return replace(self, tensors=path)
 
 
+def probe_of(vocabulary: int) -> tuple[int, ...]:
+    """A token sequence over the whole vocabulary, so that rare tokens are among it."""
+    stride = max(7, vocabulary // PROBE)
+    return tuple((stride * place + 3) % vocabulary for place in range(PROBE))
+
+
 def require_loadable(weights: WeightsRef, base: str, rank: int) -> None:
     """Args: base: hash of the model that a holder has; rank: of its adapter, 0 for every parameter.
 
@@ -75,7 +88,7 @@ def require_loadable(weights: WeightsRef, base: str, rank: int) -> None:
     """
     same = weights.base == base or not (weights.base and base)
     holds = f"an adapter of rank {rank}" if rank else "every parameter"
-    fits = (weights.kind is Kind.ADAPTER) == bool(rank)
+    fits = weights.kind is (Kind.ADAPTER if rank else Kind.FULL)
     if fits and same:
         return
     raise ModelError(

@@ -460,15 +460,17 @@ def lambda_return(
     *,
     turns: bool = False,
     beyond: Callable[[Seen], float] = nothing_beyond,
+    likelihood: float = 0.0,
 ) -> ClosedForm:
     """The λ-return of every token over the length limit, without a baseline: what a prefix knows averages out.
 
-    Equation: hₜ = [(γλ)^{T−t}·γ·V_end + Σ_{k≥t} (γλ)^{k−t}·(r_k + γ(1−λ)·V_{k+1})] / L_max, V = 0 after the last
-        token T within the sum.
+    Equation: hₜ = [(γλ)^{T−t}·γ·V_end + Σ_{k≥t} (γλ)^{k−t}·(r_k + γ(1−λ)·V_{k+1}) + μ·1[r ≥ 1]] / L_max, V = 0 after
+        the last token T within the sum.
     Args: lam, λ, or λ by the length of the answer; turns, whether every token is a turn that pays, or the last token
-        alone pays; beyond, V_end, what is expected after the last token.
+        alone pays; beyond, V_end, what is expected after the last token; likelihood, μ.
     """
-    return ClosedForm(shape=partial(_lambda_return, gamma=gamma, lam=lam, turns=turns, beyond=beyond), text=text)
+    shape = partial(_lambda_return, gamma=gamma, lam=lam, turns=turns, beyond=beyond, likelihood=likelihood)
+    return ClosedForm(shape=shape, text=text)
 
 
 def _lambda_return(
@@ -480,14 +482,16 @@ def _lambda_return(
     lam: float | Callable[[int], float],
     turns: bool,
     beyond: Callable[[Seen], float],
+    likelihood: float,
 ) -> Shape:
     def h(own: Seen) -> Sequence[float]:
+        liked = likelihood * (own.reward >= 1)
         trace = lam(own.length) if callable(lam) else lam
         paid = own.early if turns else (*[0.0] * (own.length - 1), own.reward + gamma * beyond(own))
         ahead = (*own.values[1:], 0.0)
         earned = [paid[k] + gamma * (1 - trace) * ahead[k] for k in range(own.length)]
         return [
-            math.fsum((gamma * trace) ** (k - t) * earned[k] for k in range(t, own.length)) / max_tokens
+            (math.fsum((gamma * trace) ** (k - t) * earned[k] for k in range(t, own.length)) + liked) / max_tokens
             for t in range(own.length)
         ]
 

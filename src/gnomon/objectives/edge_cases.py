@@ -58,6 +58,7 @@ def on_policy(row: Objective, rewards: Sequence[float], lengths: Sequence[int], 
         advantage=row.credits(seen),
         sequence=seen.sequence,
         group=nothing.long(),
+        right=seen.rewards.flatten()[seen.sequence] >= 1,
     )
     sizes = Denominators(groups=1, sequences=len(rewards), tokens=total, max_tokens=max_tokens, group_tokens=(total,))
     return row.coefficients(tokens, sizes)

@@ -81,6 +81,7 @@ def moments(
     policy_logp, behavior_logp = place.logp(policy)[token], place.logp(behavior)[token]
     proximal_logp = behavior_logp if proximal is None else place.logp(proximal)[token]
     supplied = None if possible.demonstrated is None else possible.demonstrated[members].flatten()[sequence]
+    right = possible.reward[members].flatten()[sequence] >= 1
     totals = lengths.reshape(-1, group).sum(dim=1)
     kappa = torch.zeros_like(advantage)
     for total, part in _alike(totals, sequence // group, alone=row.reach is Reach.STEP):
@@ -93,6 +94,7 @@ def moments(
             sequence=sequence[part],
             group=sequence[part] // group,
             demonstrated=None if supplied is None else supplied[part],
+            right=right[part],
         )
         sizes = Denominators(
             groups=1, sequences=group, tokens=total, max_tokens=place.max_tokens, group_tokens=tuple(totals.tolist())

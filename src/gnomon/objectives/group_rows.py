@@ -11,7 +11,7 @@ from gnomon.objectives import advantages, aggregate, closed, ratios
 from gnomon.objectives.row import Baseline, Objective, OffPolicy, Singleton, row
 from gnomon.objectives.target import FrozenShape, PolicyGradient
 
-__all__ = ["dr_grpo", "grpo", "grpo_sample_std", "reinforce", "reinforce_centred", "rloo"]
+__all__ = ["dr_grpo", "echo", "grpo", "grpo_sample_std", "reinforce", "reinforce_centred", "rloo"]
 
 
 @row
@@ -64,20 +64,28 @@ def grpo(*, clip_low: float, clip_high: float, epsilon: float) -> Objective:
         ratio=partial(ratios.ppo_clip, low=clip_low, high=clip_high),
         correction=ratios.no_correction,
         aggregate=aggregate.sequence_mean,
-        target=FrozenShape(
-            advantage=partial(standard_score, epsilon=epsilon),
-            share=closed.over_length,
-            text="Σ π h ∇log π, h = E[(r − r̄)/(σ + ε)] / |y|",
-            closed=closed.standardised(
-                partial(closed.population, epsilon=epsilon),
-                closed.over_length,
-                "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M",
-            ),
-        ),
+        target=_standardised(epsilon),
         off_policy=OffPolicy.TOKEN,
         singleton=Singleton.ZERO,
         baseline=Baseline.GROUP,
         equation="κ = clip(ρ; A)·A / (S·|oᵢ|), A = (rᵢ − r̄)/(σ + ε)",
+    )
+
+
+@row
+def echo(*, observation: float, clip_low: float, clip_high: float, epsilon: float) -> Objective:
+    """The second term also teaches in groups of equal rewards. It is computed at the temperature of the samples, from
+    observations and tool results without the template around them; the first prompt is left out. In an environment of
+    one turn the row is `grpo`.
+
+    Differs: prime-rl trains on the results of tools alone, unless other roles are set; its advantages are those of
+        `reinforce_centred`, in a mean over all tokens of the step.
+    """
+    return replace(
+        grpo(clip_low, clip_high, epsilon),
+        observation=observation,
+        target=_standardised(epsilon, "; beside it λ·E[mean ∇log π(o)] over the observed tokens o"),
+        equation="κ = clip(ρ; A)·A / (S·|oᵢ|), A = (rᵢ − r̄)/(σ + ε); beside it λ / O of each of the O observed tokens",
     )
 
 
@@ -112,6 +120,20 @@ def dr_grpo(*, clip_low: float, clip_high: float) -> Objective:
         singleton=Singleton.ZERO,
         baseline=Baseline.GROUP,
         equation="κ = clip(ρ; A)·A / (S·L_max), A = rᵢ − r̄",
+    )
+
+
+def _standardised(epsilon: float, beside: str = "") -> FrozenShape:
+    """Args: beside: words on terms beside κ, which answers of one turn do not have."""
+    return FrozenShape(
+        advantage=partial(standard_score, epsilon=epsilon),
+        share=closed.over_length,
+        text=f"Σ π h ∇log π, h = E[(r − r̄)/(σ + ε)] / |y|{beside}",
+        closed=closed.standardised(
+            partial(closed.population, epsilon=epsilon),
+            closed.over_length,
+            "w(p)·(∇E[r/|y|] − p·∇E[1/|y|]), w = E[√(F/(1+M)) + √(M/(1+F))], M ~ Bin(N−1, p), F = N−1−M" + beside,
+        ),
     )
 
 

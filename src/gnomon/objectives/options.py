@@ -86,6 +86,8 @@ DIAL = {
 SQUARES = frozenset({Need.LOGP, Need.COLLISION})
 UNCERTAIN = frozenset({Need.ENTROPY})
 REFERENCE, VALUES = frozenset({Need.REFERENCE}), frozenset({Need.VALUES})
+SCORED = frozenset({Need.LOGP, Need.REFERENCE})
+TEACHER = SCORED | {Need.TEACHER}
 BINARY, SHOWN, BUDGETS = Rewards.BINARY, frozenset({Need.DEMONSTRATIONS}), frozenset({Need.BUDGETS})
 
 TABLE = (
@@ -98,6 +100,11 @@ TABLE = (
         "Liu et al. 2025, arXiv 2503.20783, without its division by length"),
     Declaration("grpo", "GRPO: standardised rewards, clipped token ratios, mean over the tokens of each rollout.",
         "Shao et al. 2024, arXiv 2402.03300", CLIP | epsilon(1e-6)),
+    Declaration("echo",
+        "ECHO: GRPO, and the mean log-likelihood of the tokens that the environment wrote after the first reply.",
+        "Shrivastava et al. 2026, arXiv 2605.24517; prime-rl, echo",
+        {"observation": Option(0.1, "λ, weight of the mean log-likelihood of observed tokens; 0 is `grpo`", least=0)}
+        | CLIP | epsilon(1e-6)),
     Declaration("grpo_sample_std",
         "GRPO as trainers release it: divided by the sample deviation, √((N−1)/N) times GRPO.",
         "verl, compute_grpo_outcome_advantage", CLIP | epsilon(1e-6)),
@@ -304,8 +311,9 @@ TABLE = (
     Declaration("vapo",
         "VAPO: PPO whose λ grows with the length of the rollout, and a critic that learns what rollouts earn.",
         "VAPO 2025, arXiv 2504.05118",
-        {"alpha": Option(0.05, "α of λ = 1 − 1/(α·length), at least 0", above=0)} | clip(0.2, 0.28)
-        | CRITIC, min_group=1, needs=VALUES),
+        {"alpha": Option(0.05, "α of λ = 1 − 1/(α·length), at least 0", above=0),
+         "likelihood": Option(0.0, "μ, weight of the log-likelihood of rollouts with a reward of at least 1; 0.1 in "
+         "the source", least=0)} | clip(0.2, 0.28) | CRITIC, min_group=1, needs=VALUES),
     Declaration("ppo_whitened",
         "PPO with advantages whitened over the tokens of the step, as trainers release it.",
         "verl, compute_gae_advantage_return", discount(1.0, "token") | LAM | CLIP | epsilon(1e-8, "variance"),
@@ -472,6 +480,18 @@ TABLE = (
         "VeriFree with its baseline on the answer too, which is biased: by −E[R]·E[∇log π(y*|x, z)].",
         "sail-sg/VeriFree, sft_coef_source = adv", data=Data.SPLICED, rewards=Rewards.NONE,
         needs=frozenset({Need.LOGP})),
+    Declaration("opd",
+        "On-policy distillation by tokens: each token is credited with log(π_T/π), where π_T is the teacher.",
+        "Lu & Thinking Machines 2025, thinkingmachines.ai/blog/on-policy-distillation", min_group=1,
+        rewards=Rewards.NONE, needs=TEACHER),
+    Declaration("opd_sequence",
+        "On-policy distillation by answers: a token is credited with the sum of log(π_T/π) to the end of the answer.",
+        "Gu et al. 2023 (MiniLLM), arXiv 2306.08543, without its length normalisation and mixed sampling", min_group=1,
+        rewards=Rewards.NONE, needs=TEACHER),
+    Declaration("opsd",
+        "On-policy self-distillation: the teacher is the policy that the run begins with, shown the reference answer.",
+        "Zhao et al. 2026 (OPSD), arXiv 2601.18734", min_group=1, rewards=Rewards.NONE,
+        needs=SCORED | {Need.SOLUTION}),
     Declaration("online_dpo",
         "Online DPO: the logistic loss on the margin between the best and the worst rollout of a group.",
         "Rafailov et al. 2023, arXiv 2305.18290; online as in Guo et al. 2024, arXiv 2402.04792",
@@ -522,11 +542,8 @@ reference and learns a value; these rows draw it to the sampler."""
 REFUSED = {
     "kl_cov": (
         "clip_cov",
-        "the penalty of KL-Cov has its full slope as soon as a probability moves at all, either way",
-    ),
-    "echo": (
-        "reinforce_centred",
-        "ECHO adds the log-likelihood of tool results, which are not sampled, and a row weighs sampled tokens alone",
+        "the penalty of KL-Cov has its full slope, either way, as soon as a probability moves at all: rounding decides "
+        "its sign, and its error does not shrink with the lag",
     ),
     "hierarchical_grpo": (
         "reinforce_centred",
@@ -536,6 +553,23 @@ REFUSED = {
     "bnpo": ("dapo", "BNPO divides by the tokens of each micro-batch, so its gradient depends on how a step is split"),
 }
 """Objectives of other trainers that no row can be: the row to take instead, and the reason."""
+
+
+ELSEWHERE = {
+    "cpo": "online_cpo",
+    "gae": "ppo_whitened",
+    "geo_mean": "gmpo",
+    "gkd": "opd",
+    "grpo_passk": "pass_at_all",
+    "ipo": "prime_ipo",
+    "kto": "online_kto",
+    "max_rl": "maxrl_released",
+    "optimal_token_baseline": "otb",
+    "orpo": "online_orpo",
+    "reinforce++": "reinforce_pp",
+    "sdft": "opsd",
+}
+"""Names in other trainers that resemble no row, or another one: the row, as on the page of names."""
 
 
 def declared(name: str) -> Declaration:
@@ -557,7 +591,7 @@ def declared(name: str) -> Declaration:
 
 def meant(name: object) -> str:
     """What was meant by the name of a row that does not exist."""
-    near = nearest(str(name), OPTIONS)
+    near = ELSEWHERE.get(str(name).lower()) or nearest(str(name), OPTIONS)
     return f"did you mean {near}?" if near else f"one of {', '.join(sorted(OPTIONS))}"
 
 

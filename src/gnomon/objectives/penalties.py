@@ -1,7 +1,7 @@
 """Penalties toward an anchor policy: coefficient of ∇log π per token, from l = log(policy/reference).
 
 Added to a maximised objective with a weight λ > 0, each lowers the probability of tokens that the
-policy favours more than the anchor does. Zero where the two agree.
+policy favours more than the anchor does. Zero where the two agree. `likelihood_of_right` has no anchor: it is a bonus.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ __all__ = [
     "k1_in_return",
     "k2",
     "k3",
+    "likelihood_of_right",
     "ratio_weighted_k3",
     "squared_log_ratio",
     "squared_sequence_log_ratio",
@@ -144,5 +145,20 @@ def drift_of_share(tokens: Tokens) -> Tensor:
     return ordered_sums(before[own] * now[other] - now[own] * before[other], own, len(first))[place]
 
 
-OF_BEHAVIOR = (squared_log_ratio, squared_sequence_log_ratio, capped_drift, drift_of_share)
+@reaches(Reach.TOKEN)
+def likelihood_of_right(tokens: Tokens) -> Tensor:
+    """The log-likelihood of the rollouts with a reward of at least one, as a bonus; it needs no reference.
+
+    Equation: 1[r ≥ 1].
+    Returns: coefficient per token, 0 or 1. Under a sum over tokens its mean gradient is ∇p, p the chance
+        of such a reward.
+    Raises: ValueError for tokens that do not tell which rollouts are right.
+    Source: VAPO 2025, arXiv 2504.05118, §4.3 (positive example LM loss).
+    """
+    if tokens.right is None:
+        raise ValueError("the likelihood of right rollouts needs `right` on the tokens")
+    return tokens.right.to(tokens.logp.dtype)
+
+
+OF_BEHAVIOR = (squared_log_ratio, squared_sequence_log_ratio, capped_drift, drift_of_share, likelihood_of_right)
 """Penalties that look at no reference."""

@@ -116,7 +116,12 @@ def online_cpo(*, beta: float, alpha: float) -> Objective:
 
 @row
 def online_orpo(*, weight: float) -> Objective:
-    """Short answers weigh more, as in SimPO, and the better ones are learnt by heart beside the comparison."""
+    """Short answers weigh more, as in SimPO, and the better ones are learnt by heart beside the comparison.
+
+    Differs: the source compares answers of a data set, this row the policy's own. Where right answers are the longer
+        ones, means per token weigh them least: on `char_count` the cosine of the expected gradient with ∇p is 0.53 at
+        the start, and nothing is learned; it is 0.71 with λ = 10 (0.99 of `online_cpo`, which sums over tokens).
+    """
     return replace(
         online_dpo(),
         ratio=partial(pairs.odds_pairs, weight=weight),

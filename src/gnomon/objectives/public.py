@@ -68,6 +68,8 @@ from gnomon.objectives.counts import (
 from gnomon.objectives.credit import Credit, Ended, Rollouts, across_players, terminal
 from gnomon.objectives.curves import GRID, Curve, count_weight, curve
 from gnomon.objectives.declaration import Data, Declaration, Mistake, Need, Option, OptionError, Rewards, Value, nearest
+from gnomon.objectives.distillation import toward_reference
+from gnomon.objectives.distillation_rows import opd, opd_sequence, opsd
 from gnomon.objectives.edge_cases import edges
 from gnomon.objectives.entropy_credit import most_uncertain, most_uncertain_alone, zero_variance
 from gnomon.objectives.entropy_rows import entropy_mask, rl_zvp
@@ -88,7 +90,7 @@ from gnomon.objectives.group_credit import (
     semantic_entropy,
     target_less_share,
 )
-from gnomon.objectives.group_rows import dr_grpo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
+from gnomon.objectives.group_rows import dr_grpo, echo, grpo, grpo_sample_std, reinforce, reinforce_centred, rloo
 from gnomon.objectives.length import (
     LengthBias,
     decay_bias,
@@ -136,6 +138,7 @@ from gnomon.objectives.penalties import (
     k1_in_return,
     k2,
     k3,
+    likelihood_of_right,
     ratio_weighted_k3,
     squared_log_ratio,
     squared_sequence_log_ratio,
@@ -453,6 +456,7 @@ __all__ = [
     "dual_clip",
     "dual_clip_ppo",
     "each",
+    "echo",
     "edges",
     "entropy_mask",
     "entropy_weighted",
@@ -511,6 +515,7 @@ __all__ = [
     "length_centred",
     "length_gae",
     "less_overlong",
+    "likelihood_of_right",
     "likelihood_on_answer",
     "likelihood_throughout",
     "lite_ppo",
@@ -551,8 +556,11 @@ __all__ = [
     "online_orpo",
     "online_simpo",
     "online_slic",
+    "opd",
+    "opd_sequence",
     "opo",
     "opo_loo",
+    "opsd",
     "opsm",
     "optimal_gauge",
     "optimal_value_per_task",
@@ -662,6 +670,7 @@ __all__ = [
     "tis",
     "token_mean",
     "topr",
+    "toward_reference",
     "tpo",
     "truncated",
     "turn_gae",

@@ -157,6 +157,9 @@ class Objective:
     penalty: Penalty | None = None
     penalty_weight: float = 0.0
     """λ, per token and before the aggregate, ≥ 0."""
+    observation: float = 0.0
+    """Weight of the mean log-likelihood of the text that the environment wrote after the first reply, ≥ 0. These tokens
+    are not sampled, so they have no κ. The learner adds this term; its mean is over all such tokens of the step."""
     target: Target
     """Expected gradient of one group, on policy, where policy and reference agree."""
     off_policy: OffPolicy

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gnomon.objectives import advantages, aggregate, closed, ratios, token_credit
+from gnomon.objectives import advantages, aggregate, closed, penalties, ratios, token_credit
 from gnomon.objectives.row import Baseline, Noise, Objective, OffPolicy, Scope, Singleton, row
 from gnomon.objectives.target import Seen, TokenShape
 
@@ -91,30 +91,43 @@ def vc_ppo(
 
 @row
 def vapo(
-    *, alpha: float, clip_low: float, clip_high: float, value_clip: float, value_steps: int, bootstrap: str
+    *,
+    alpha: float,
+    likelihood: float,
+    clip_low: float,
+    clip_high: float,
+    value_clip: float,
+    value_steps: int,
+    bootstrap: str,
 ) -> Objective:
     """Long rollouts use the critic as a baseline nearly alone, short ones take its word for what follows.
 
-    Differs: a sum over tokens by a constant in place of their mean, which would weigh answers by their length; and
-        without the likelihood of right answers that the source adds with a weight of 0.1.
+    Differs: sums over tokens by a constant in place of their means, which would weigh answers by their length; and the
+        likelihood of right answers is left out unless `likelihood` has a weight.
     """
     beyond, limited = token_credit.BEYOND[bootstrap], LIMITED * (bootstrap != "none")
+    opened, closed_by = ("(", " + μ·1[r ≥ 1])") if likelihood else ("", "")
     return replace(
         ppo(clip_low=clip_low, clip_high=clip_high, value_clip=value_clip, value_steps=value_steps),
         credit=partial(token_credit.length_gae, alpha=alpha, beyond=beyond),
         returns=partial(token_credit.gae_returns, gamma=1.0, lam=1.0, beyond=beyond),
+        penalty=penalties.likelihood_of_right if likelihood else None,
+        penalty_weight=likelihood,
         target=TokenShape(
-            credit=partial(_constant_length_gae, alpha=alpha, beyond=_BEYOND[bootstrap]),
-            text="Σ π hₜ ∇log π, hₜ = Aₜ / L_max",
+            credit=partial(_constant_length_gae, alpha=alpha, likelihood=likelihood, beyond=_BEYOND[bootstrap]),
+            text=f"Σ π hₜ ∇log π, hₜ = {opened}Aₜ{closed_by} / L_max",
             closed=closed.lambda_return(
                 1.0,
                 partial(_trace, alpha=alpha),
-                "Σ π hₜ ∇log π, hₜ = Σ_{k≥t} λ^{k−t}·(r_k + (1−λ)V_{k+1}) / L_max, λ = max(0, 1 − 1/(α·|y|))" + limited,
+                f"Σ π hₜ ∇log π, hₜ = {opened}Σ_{{k≥t}} λ^{{k−t}}·(r_k + (1−λ)V_{{k+1}}){closed_by} / L_max, "
+                "λ = max(0, 1 − 1/(α·|y|))" + limited,
                 beyond=_BEYOND[bootstrap],
+                likelihood=likelihood,
             ),
         ),
+        off_policy=OffPolicy.WEIGHTED if likelihood else OffPolicy.TOKEN,
         noise=Noise.MOVES,
-        equation="κ = clip(ρ; A)·A / (S·L_max), Aₜ = Σ_l λˡ δ_{t+l}, δₜ = rₜ + V_{t+1} − Vₜ, "
+        equation=f"κ = {opened}clip(ρ; A)·A{closed_by} / (S·L_max), Aₜ = Σ_l λˡ δ_{{t+l}}, δₜ = rₜ + V_{{t+1}} − Vₜ, "
         "λ = max(0, 1 − 1/(α·|oᵢ|))" + limited,
     )
 
@@ -266,10 +279,10 @@ def _trace(length: int, *, alpha: float) -> float:
 
 
 def _constant_length_gae(
-    own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, beyond: _Beyond
+    own: Seen, others: Sequence[Seen], max_tokens: int, *, alpha: float, likelihood: float, beyond: _Beyond
 ) -> list[float]:
     found = _gae(own, 1.0, _trace(own.length, alpha=alpha), beyond)
-    return [value / (max_tokens * (1 + len(others))) for value in found]
+    return [(value + likelihood * (own.reward >= 1)) / (max_tokens * (1 + len(others))) for value in found]
 
 
 def _constant_whitened_gae(

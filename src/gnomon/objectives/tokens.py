@@ -34,6 +34,8 @@ class Tokens:
     """[T] log-probability under the anchor of a KL penalty."""
     demonstrated: Tensor | None = None
     """[T] bool, whether the rollout was given rather than sampled. None: none was."""
+    right: Tensor | None = None
+    """[T] bool, whether the rollout has a reward of at least one."""
     length: Tensor | None = None
     """[T] int64, trainable tokens of the whole rollout, of all its turns. None: all of them are here."""
     position: Tensor | None = None
@@ -50,6 +52,7 @@ class Tokens:
             "proximal_logp",
             "reference_logp",
             "demonstrated",
+            "right",
             "length",
             "position",
         ):
@@ -143,6 +146,8 @@ class Denominators:
     """Length limit of one rollout, in trainable tokens, all its turns together."""
     group_tokens: tuple[int, ...] = ()
     """Trainable tokens of each group of the step, by its index. Only a mean over prompts asks for them."""
+    observed: int = 0
+    """Tokens that the environment wrote after the first replies. Only `Objective.observation` asks for them."""
 
     def __post_init__(self) -> None:
         for name, least in (("groups", 1), ("sequences", 1), ("tokens", 0), ("max_tokens", 1)):

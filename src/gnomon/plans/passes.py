@@ -15,7 +15,7 @@ from gnomon.engines.embedded import ROWS
 from gnomon.engines.noise import Noise, rows_at_once, sampled
 from gnomon.learners import Sequence as Text
 from gnomon.learners.batch import pieces
-from gnomon.learners.local import PROBE, TOKENS
+from gnomon.learners.local import TOKENS
 from gnomon.models.adapter import Adapter
 from gnomon.models.attention import BLOCK, MIN_ROWS, NAME, SPAN, blocks
 from gnomon.models.decode import Decode
@@ -24,6 +24,7 @@ from gnomon.models.policy import Policy, configuration
 from gnomon.models.precision import Precision
 from gnomon.models.projection import logp_of
 from gnomon.models.scoring import text_pass
+from gnomon.models.weights import PROBE
 from gnomon.plans.count import Count
 from gnomon.plans.devices import Device
 

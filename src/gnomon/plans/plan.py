@@ -9,12 +9,14 @@ from typing import Any
 import torch
 
 from gnomon.config import RunConfig
+from gnomon.config.tinker import TINKER
+from gnomon.errors import ConfigError
 from gnomon.launch.makers.engine import apart, engine_dtype
 from gnomon.launch.makers.objective import full_kl, make_objective
 from gnomon.launch.makers.policy import make_adapter, make_precision
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
-from gnomon.objectives import Need
+from gnomon.objectives import Need, Objective
 from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GIB, Device
 from gnomon.plans.lengths import Lengths
@@ -117,7 +119,13 @@ class Plan:
 
 
 def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
-    """The plan of a run, from its settings and the `config.json` of its model."""
+    """The plan of a run, from its settings and the `config.json` of its model.
+
+    Raises: ConfigError E073 for a run on the Tinker service, whose machines are not known.
+    """
+    if config.learner.startswith(TINKER):
+        what, fix = "a run on the Tinker service cannot be planned", "learner=local engine=embedded"
+        raise ConfigError("E073", what, where="learner", why="its machines are not known", fix=fix)
     folder = described(config.policy.path)
     sampling_precision = Precision.only(getattr(torch, engine_dtype(config)))
 
@@ -129,6 +137,10 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
 
     trained_model = Deep(trainable)
     sampling_model = Deep(lambda layers: meta_policy(folder, sampling_precision, make_adapter(config, True), layers))
+    reference = sampling_model
+    if config.policy.reference:
+        teacher = described(config.policy.reference)
+        reference = Deep(lambda layers: meta_policy(teacher, sampling_precision, None, layers))
     learner, sampler = trained_model.whole, sampling_model.whole
     row = make_objective(config)
     sequences = texts(lengths.prompts, config.rollout.group, lengths.reply)
@@ -147,7 +159,8 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         + 2 * trained_model.cost(lambda policy: probing(policy, device)).seconds,
     }
     if asked:
-        scored = sampling_model.cost(lambda policy: scoring(policy.unadapted, sequences, device, micro_batch=size))
+        read = texts(read_by_reference(lengths.prompts, row), config.rollout.group, lengths.reply)
+        scored = reference.cost(lambda policy: scoring(policy.unadapted, read, device, micro_batch=size))
         seconds["reference"] = share * scored.seconds
     if Need.VALUES in row.asks:
         seconds["critic"] = seconds["training"] + seconds["optimiser"]
@@ -157,8 +170,8 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     state = rank_memory(config, learner, sequences) if config.ranks else whole_memory(learner)
     train = replace(train, peak=max(train.peak, sum_memory(learner) if config.ranks else 0.0))
     if asked:
-        of_reference = bytes_of(sampler.model.parameters()) / max(1, config.ranks)
-        state["reference"] = 0.0 if learner.adapter else of_reference
+        of_reference = bytes_of(reference.whole.model.parameters()) / max(1, config.ranks)
+        state["reference"] = 0.0 if learner.adapter and not config.policy.reference else of_reference
     if Need.VALUES in row.asks:
         state["critic"] = state["weights"] + 3 * masters
     engines = 1 if config.rollout.in_flight else config.rollout.lag + 1
@@ -182,6 +195,11 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         steps=config.budget.steps,
         evaluations=-(-config.budget.steps // config.eval.every) + 1,
     )
+
+
+def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:
+    """Tokens of the prompts that the reference reads: with a solved example of the task, about twice as many."""
+    return [(1 + (Need.SOLUTION in row.asks)) * tokens for tokens in prompts]
 
 
 def whole_memory(policy: Policy) -> dict[str, float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from collections.abc import Sequence as Several
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from gnomon.objectives import CreditState, Ended, Need, Objective, across_player
 __all__ = ["Crediting", "credit", "players_merged"]
 
 FILE = "credit.safetensors"
+Shown = Callable[[Batch], Several[Sequence]]
+"""The sequences of a batch as a model reads them that sees more than the policy did: the same trainable tokens."""
 
 
 def credit(
@@ -87,23 +91,29 @@ class Crediting:
 
     Args: shared: compare rewards across the players of a game, in groups and in the running mean, instead of for each
         player separately.
+        shown: the sequences of a batch as the reference reads them, for an objective whose reference sees more than the
+            policy did. None: as they are.
+    Raises: ValueError for such an objective without `shown`.
     """
 
-    def __init__(self, objective: Objective, *, shared: bool = False) -> None:
-        self.objective, self.shared, self.state = objective, shared, CreditState()
+    def __init__(self, objective: Objective, *, shared: bool = False, shown: Shown | None = None) -> None:
+        if Need.SOLUTION in objective.asks and shown is None:
+            raise ValueError(f"the reference of {objective.name} reads sequences of its own, and there are none")
+        self.objective, self.shared, self.shown, self.state = objective, shared, shown, CreditState()
 
     def __call__(self, batch: Batch, learner: Learner, *, updates: int = 1) -> Batch:
         """The batch with credit.
 
         Args: updates: number of optimiser steps on the batch. For more than one, the policy's log-probabilities are
-            stored as the centre of the trust region.
+            stored as the centre of the trust region. For one, the centre is the sampler, also where credit reads the
+            policy's log-probabilities, so the ratio corrects for what the policy has moved since it sampled.
         """
         if self.shared:
             batch = players_merged(batch)
         asks = self.objective.asks
 
-        def scored(model: Model) -> Tensor:
-            found = learner.score(batch.sequences, batch.temperature, model)
+        def scored(model: Model, sequences: Several[Sequence] = batch.sequences) -> Tensor:
+            found = learner.score(sequences, batch.temperature, model)
             parts = [torch.from_numpy(values).double() for values in found]
             return torch.cat([torch.zeros(0, dtype=torch.float64), *parts])
 
@@ -111,14 +121,17 @@ class Crediting:
             batch,
             self.objective,
             logp=scored(Model.POLICY) if updates > 1 or Need.LOGP in asks else None,
-            reference_logp=scored(Model.REFERENCE) if Need.REFERENCE in asks else None,
+            reference_logp=scored(Model.REFERENCE, self._read_by_reference(batch)) if Need.REFERENCE in asks else None,
             values=scored(Model.CRITIC) if Need.VALUES in asks else None,
             entropy=scored(Model.ENTROPY) if Need.ENTROPY in asks else None,
             collision=scored(Model.COLLISION) if Need.COLLISION in asks else None,
             beyond=values_beyond(batch, learner) if Need.BEYOND in asks else None,
             state=self.state,
         )
-        return found
+        return found if updates > 1 else replace(found, proximal_logp=None)
+
+    def _read_by_reference(self, batch: Batch) -> Several[Sequence]:
+        return batch.sequences if self.shown is None else self.shown(batch)
 
     def save_state(self, folder: Path) -> None:
         means = self.state.means

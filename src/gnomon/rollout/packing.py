@@ -10,7 +10,7 @@ import torch
 
 from gnomon.learners import batch as learning
 from gnomon.objectives import Denominators, Ended, Rollouts
-from gnomon.types import Finish, Group, Message, Rollout, Sampling, Stop, Turn, Verdict
+from gnomon.types import Finish, Group, Message, Origin, Rollout, Sampling, Stop, Turn, Verdict
 
 __all__ = ["pack"]
 
@@ -23,6 +23,8 @@ ENDED = {
     Stop.TIME: Ended.BETWEEN,
 }
 """Stop reasons that are limits."""
+OBSERVED = frozenset({Origin.ENVIRONMENT, Origin.TOOL})
+"""Who writes observations: the environment and its tools, and not the template around them."""
 
 
 def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int | None = None) -> learning.Batch:
@@ -41,12 +43,18 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
     groups = [group for group in groups if not group.spare]
     rollouts = [(place, rollout) for place, group in enumerate(groups) for rollout in group.rollouts]
     lengths = torch.tensor([[rollout.tokens for rollout in group.rollouts] for group in groups])
+    found = tuple(
+        sequence
+        for number, (place, rollout) in enumerate(rollouts)
+        for sequence in sequences(rollout, number=number, group=place)
+    )
     sizes = Denominators(
         groups=len(groups),
         sequences=len(rollouts),
         tokens=int(lengths.sum()),
         max_tokens=limit or sampling.max_tokens,
         group_tokens=tuple(lengths.sum(1).tolist()),
+        observed=sum(sequence.observations for sequence in found),
     )
     seen = Rollouts(
         rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
@@ -64,11 +72,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
         segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
     )
     return learning.Batch(
-        sequences=tuple(
-            found
-            for number, (place, rollout) in enumerate(rollouts)
-            for found in sequences(rollout, number=number, group=place)
-        ),
+        sequences=found,
         rollouts=seen,
         denominators=sizes,
         temperature=sampling.temperature,
@@ -78,19 +82,22 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
 
 def sequences(rollout: Rollout, *, number: int, group: int) -> Iterator[learning.Sequence]:
     """Yield the sequences of a rollout, one per rewrite of its history. Args: number, group: indices in the step."""
-    spoken = ((place, turn) for place, turn in enumerate(rollout.turns) if turn.completion.token_ids)
-    for _, turns in groupby(spoken, key=lambda found: found[1].fork):
-        yield conversation(list(turns), number=number, group=group, player=rollout.player)
+    for _, several in groupby(enumerate(rollout.turns), key=lambda found: found[1].fork):
+        turns = list(several)
+        spoken = max((end for end, (_, turn) in enumerate(turns, 1) if turn.completion.token_ids), default=0)
+        if spoken:
+            yield conversation(turns[:spoken], number=number, group=group, player=rollout.player)
 
 
 def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, player: int) -> learning.Sequence:
-    """One sequence from consecutive turns, each with its index in the rollout."""
+    """One sequence from consecutive turns, each with its index in the rollout; the last one has tokens."""
     last = turns[-1][1]
     token_ids = torch.tensor(last.prompt_ids + last.completion.token_ids)
-    trainable = torch.zeros(len(token_ids), dtype=torch.bool)
-    for _, turn in turns:
-        start = len(turn.prompt_ids)
+    trainable, observed = torch.zeros(2, len(token_ids), dtype=torch.bool)
+    for place, turn in turns:
+        start, marks = len(turn.prompt_ids), observation(turn) if place else []
         trainable[start : start + len(turn.completion.token_ids)] = True
+        observed[start - len(marks) : start] = torch.tensor(marks, dtype=torch.bool)
     sizes = torch.tensor([len(turn.completion.token_ids) for _, turn in turns])
     return learning.Sequence(
         token_ids=token_ids,
@@ -101,7 +108,14 @@ def conversation(turns: Sequence[tuple[int, Turn]], *, number: int, group: int, 
         rollout=number,
         group=group,
         player=player,
+        observed=observed,
     )
+
+
+def observation(turn: Turn) -> list[bool]:
+    """Of every token between the reply before a turn and the turn's own, whether the environment wrote it."""
+    last = max((end for end, part in enumerate(turn.segments, 1) if part.origin is Origin.POLICY), default=0)
+    return [part.origin in OBSERVED for part in turn.segments[last:] for _ in part.token_ids]
 
 
 def greedy_rewards(groups: Sequence[Group]) -> torch.Tensor | None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import Protocol
 
-from gnomon.envs.base import Env, SingleTurn
-from gnomon.errors import ConfigError
+from gnomon.envs.base import Env
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.conversation import Begin, Conversation
+from gnomon.rollout.solutions import with_solutions
 from gnomon.types import Message, Rollout, Sampling, Status, Verdict
 
 __all__ = ["WISH", "AsSampled", "BehindFeedback", "Relabel", "WithSolution", "condition"]
@@ -48,15 +48,8 @@ class WithSolution:
     """
 
     def __init__(self, env: Env, tokenizer: Tokenizer) -> None:
-        if not isinstance(env, SingleTurn):
-            raise ConfigError(
-                "E037",
-                "the environment has no reference answers",
-                where=type(env).__name__,
-                why="this objective scores a reference answer after the policy's own reasoning",
-                fix="use an environment with `solution(task)` (a SingleTurn), or objective=rloo",
-            )
-        self.solution, self.tokenizer = env.solution, tokenizer
+        known = with_solutions(env, "this objective scores a reference answer after the policy's own reasoning")
+        self.solution, self.tokenizer = known.solution, tokenizer
 
     def sampling(self, own: Sampling) -> Sampling:
         return replace(own, stop=(OPEN,))

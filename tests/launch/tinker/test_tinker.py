@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from importlib.util import find_spec
@@ -41,11 +41,15 @@ TOKENS, REPLY = [5, 6, 7, 8, 9, 10, 11], 3
 
 
 @contextmanager
-def serving(monkeypatch: pytest.MonkeyPatch, record: list[dict[str, Any]] | None = None) -> Iterator[LearnerServer]:
-    """A server whose names are numbered. Args: record: takes requests and answers."""
+def serving(
+    monkeypatch: pytest.MonkeyPatch,
+    record: list[dict[str, Any]] | None = None,
+    words: Sequence[str] = ("env=char_count",),
+) -> Iterator[LearnerServer]:
+    """A server whose names are numbered. Args: record: takes requests and answers; words: settings."""
     numbers = count()
     monkeypatch.setattr(service, "token_hex", lambda size: f"{next(numbers):08x}")
-    server = LearnerServer(resolve([Source({}, {}), overrides(["env=char_count"])])[0], token="secret")
+    server = LearnerServer(resolve([Source({}, {}), overrides([*words])])[0], token="secret")
     app = server._server.config.app
 
     async def recording(scope: Any, receive: Any, send: Any) -> None:

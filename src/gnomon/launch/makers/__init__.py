@@ -1,6 +1,6 @@
 """The parts of a run, each made from its settings: the only place that names concrete classes."""
 
-from gnomon.launch.makers.actor import make_actor
+from gnomon.launch.makers.actor import make_actor, make_credit
 from gnomon.launch.makers.batches import make_batches
 from gnomon.launch.makers.engine import engine_facts, make_engine, measured
 from gnomon.launch.makers.learner import make_learner, make_schedule
@@ -13,6 +13,7 @@ __all__ = [
     "engine_facts",
     "make_actor",
     "make_batches",
+    "make_credit",
     "make_engine",
     "make_learner",
     "make_objective",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from gnomon.config import RunConfig
 from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
 from gnomon.envs.base import Env
 from gnomon.envs.workers import EnvWorkers
-from gnomon.errors import ConfigError
 from gnomon.launch.makers.policy import make_device, make_policy, make_precision
+from gnomon.launch.teacher import require_same_tokens
 from gnomon.learners.base import Learner
 from gnomon.models.folder import model_folder
 from gnomon.models.past import Past
@@ -21,16 +19,18 @@ from gnomon.objectives import Data, Need, Objective
 from gnomon.rendering import Renderer
 from gnomon.rollout.actor import Actor, Limits, Progress, unseen
 from gnomon.rollout.conversation import beginning
+from gnomon.rollout.credit import Crediting
 from gnomon.rollout.demonstrations import Demonstrated, Shown
 from gnomon.rollout.elsewhere import Elsewhere
 from gnomon.rollout.feedback import Asked
 from gnomon.rollout.opponents import Against
 from gnomon.rollout.relabel import AsSampled, BehindFeedback, Relabel, WithSolution
 from gnomon.rollout.select import All, Candidates, Refill, Selector
+from gnomon.rollout.solutions import SolutionShown
 from gnomon.rollout.speakers import Own, Speakers
 from gnomon.types import Sampling
 
-__all__ = ["make_actor"]
+__all__ = ["make_actor", "make_credit"]
 
 
 def make_actor(
@@ -104,13 +104,19 @@ def make_relabel(env: Env, row: Objective, tokenizer: Tokenizer, renderer: Rende
             return AsSampled()
 
 
+def make_credit(config: RunConfig, env: Env, row: Objective, renderer: Renderer) -> Crediting:
+    """Credit, with the answers that the reference reads. Raises: ConfigError E037 for an environment without any."""
+    shown = SolutionShown(env, beginning(env, renderer)) if Need.SOLUTION in row.asks else None
+    return Crediting(row, shared=config.players.baseline == "shared", shown=shown)
+
+
 def make_opponent(config: RunConfig, past: Past | None) -> Embedded:
     """An engine that is never trained. Raises: ConfigError E180."""
     precision = make_precision(config).alone
     if past is not None:
         return Embedded(make_policy(config, precision))
     folder = model_folder(config.players.opponent)
-    require_same_tokens(model_folder(config.policy.path), folder)
+    require_same_tokens(model_folder(config.policy.path), folder, "its opponent", "a game is stored as tokens")
     return Embedded(Policy.load(folder, precision, make_device(config.policy.device)))
 
 
@@ -138,15 +144,3 @@ def make_past(config: RunConfig) -> Past | None:
     if config.players.opponent != "past":
         return None
     return Past(every=config.players.every, keep=config.players.keep)
-
-
-def require_same_tokens(ours: Path, theirs: Path) -> None:
-    """Raises: ConfigError E180, where two policies have not the same tokens."""
-    if (ours / "tokenizer.json").read_bytes() != (theirs / "tokenizer.json").read_bytes():
-        raise ConfigError(
-            "E180",
-            "the policy and its opponent have different tokenizers",
-            where=f"{ours} and {theirs}",
-            why="a game is stored as tokens, which each tokenizer would decode to different text",
-            fix="use policies that were trained from the same base",
-        )

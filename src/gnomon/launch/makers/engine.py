@@ -10,6 +10,7 @@ from gnomon.config import RunConfig
 from gnomon.engines.base import Engine, Tier, Versioned
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
+from gnomon.engines.tinker import TinkerEngine
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
 from gnomon.envs.base import Env
@@ -41,11 +42,13 @@ COARSE = 0.5
 """The same for every other dtype."""
 
 
-def make_engine(config: RunConfig) -> Embedded | VLLM:
+def make_engine(config: RunConfig) -> Embedded | VLLM | TinkerEngine:
     """An engine with a policy of its own. Raises: ModelError E306, E326."""
     tokenizer = Tokenizer(model_folder(config.policy.path))
     if not tokenizer.encode("0"):
         raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(tokenizer.folder))
+    if config.engine.type == "tinker":
+        return TinkerEngine(tokenizer, COARSE)
     where = "policy.dtype" if config.engine.dtype == "policy" else "engine.dtype"
     require_range(table(tokenizer.folder / "config.json").get("model_type", ""), engine_dtype(config), where)
     return make_vllm(config) if config.engine.type == "vllm" else make_embedded(config)
@@ -105,7 +108,11 @@ def engine_facts(engine: Engine) -> dict[str, Any]:
 
 
 def measured(
-    engine: Embedded | VLLM | RemoteEngine, learner: Learner, renderer: Renderer, env: Env, config: RunConfig
+    engine: Embedded | VLLM | TinkerEngine | RemoteEngine,
+    learner: Learner,
+    renderer: Renderer,
+    env: Env,
+    config: RunConfig,
 ) -> float:
     """The largest difference between a sampled and a scored log-probability, in nats; it decides the engine's tier.
 
@@ -129,7 +136,11 @@ def measured(
         elif isinstance(engine, RemoteEngine) and not apart(config):
             mismatch = max(mismatch, finished(engine.measure(prompts)))
             engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
-    bound = COARSE if apart(config) else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
+    bound = (
+        COARSE
+        if apart(config) or isinstance(engine, TinkerEngine)
+        else ROUNDING.get(getattr(torch, config.policy.dtype), COARSE)
+    )
     if not mismatch <= bound:
         raise NumericsError(
             "E204",

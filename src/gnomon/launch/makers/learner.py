@@ -8,7 +8,8 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from gnomon.config import RunConfig
 from gnomon.launch.makers.objective import full_kl
-from gnomon.launch.makers.policy import make_policy, make_precision
+from gnomon.launch.makers.policy import make_device, make_policy, make_precision
+from gnomon.launch.teacher import reference_folder
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import Adam, LocalLearner, Terms
 from gnomon.learners.sharded import ShardedLearner
@@ -47,7 +48,7 @@ def make_sharded(config: RunConfig, row: Objective, mesh: DeviceMesh, published:
     shard(policy, mesh, precision)
     if row.needs_reference or full:
         reference = make_reference(config, policy)
-        if not policy.adapter:
+        if config.policy.reference or not policy.adapter:
             shard(reference, mesh, reference.precision, trained=False)
     return ShardedLearner(
         policy,
@@ -72,7 +73,13 @@ def make_trained(config: RunConfig, precision: Precision) -> Policy:
 
 
 def make_reference(config: RunConfig, policy: Policy) -> Policy:
-    """The policy as the run began. Where an adapter is trained, it is the policy without the adapter."""
+    """The policy that `policy.reference` names, else the policy as the run began.
+
+    Where an adapter is trained, the latter is the policy without the adapter.
+    Raises: as `reference_folder`.
+    """
+    if config.policy.reference:
+        return Policy.load(reference_folder(config), make_precision(config).alone, make_device(config.policy.device))
     if policy.adapter:
         return policy.unadapted
     return make_policy(config, make_precision(config).alone)

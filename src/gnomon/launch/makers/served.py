@@ -26,7 +26,10 @@ def of_learner(config: RunConfig) -> dict[str, Any]:
     policy = {name: body["policy"][name] for name in ("dtype", "lora")}
     kept = {name: body[name] for name in ("seed", "threads", "objective", "regularize", "critic")}
     kept["ranks"] = rank_group(config.ranks)
-    return {**kept, "optim": optim, "policy": {**policy, "files": hashes(model_folder(config.policy.path))}}
+    policy["files"] = hashes(model_folder(config.policy.path))
+    if config.policy.reference:
+        policy["reference"] = hashes(model_folder(config.policy.reference))
+    return {**kept, "optim": optim, "policy": policy}
 
 
 def named_objective(config: RunConfig) -> Named:
@@ -53,7 +56,7 @@ def make_served(config: RunConfig) -> ServedLearner:
             "E048",
             f"the environment variable {TOKEN} is not set",
             where=f"learner={config.learner}",
-            why="the server answers only to the token that it printed when it started",
+            why="the server refuses requests without the token that it printed when it started",
             fix=f"export {TOKEN}=…",
         )
     return ServedLearner(config.learner, token, of_learner(config), named_objective(config))

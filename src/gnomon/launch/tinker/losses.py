@@ -4,7 +4,7 @@ Equation: the gradient of a loss is −Σ κ_t ∇log π(y_t), with r_t = exp(lo
 
 cross_entropy        κ = weights
 importance_sampling  κ = r · advantages
-ppo                  κ = r · advantages, 0 where the clipped term is the smaller one
+ppo                  κ = r · advantages, or 0 where the clipped term is smaller
 
 Source: the documentation of the SDK, tinker 0.38.0.
 """
@@ -24,12 +24,12 @@ LOSSES: Mapping[str, tuple[str, ...]] = {
     "importance_sampling": ("logprobs", "advantages"),
     "ppo": ("logprobs", "advantages"),
 }
-"""Every loss with the arrays that it needs beside the targets."""
+"""The arrays that each loss needs in addition to the targets."""
 OPTIONS = {"ppo": {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}}
 
 
 def loss(name: str, options: Mapping[str, float], logp: Values, inputs: Mapping[str, Values]) -> tuple[Values, float]:
-    """Args: logp: [T] under the policy as it is; inputs: [T] by name. Returns: κ [T], and the loss, a sum.
+    """Args: logp: [T] under the present policy; inputs: [T] by name. Returns: κ [T], and the loss, a sum over tokens.
 
     Raises: ValueError for an unknown loss or option, or a missing input.
     """

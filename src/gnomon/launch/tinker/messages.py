@@ -37,7 +37,7 @@ class Pass:
 
     model: str
     number: int
-    """Of the request, among those of the model."""
+    """Number of the request among those of the model."""
     data: tuple[Example, ...]
     loss: str
     options: Mapping[str, float]
@@ -45,7 +45,7 @@ class Pass:
 
 
 def read_pass(body: bytes) -> Pass:
-    """Raises: ValueError for what is no such message, or for images, audio and sparse tensors."""
+    """Raises: ValueError for bytes that are not this message, and for images, audio and sparse tensors."""
     found = fields(body)
     options = {}
     for entry in found[7]:
@@ -85,14 +85,14 @@ def read_tensor(body: bytes) -> Array:
 
 
 def inner(body: int | bytes, field: int) -> bytes:
-    """A field of a message, which is a message or bytes; empty where there is none."""
+    """The bytes of a field of a message; empty if the message lacks the field."""
     values = fields(as_bytes(body))[field]
     return as_bytes(values[-1]) if values else b""
 
 
 def as_bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise ValueError("no message: a number stands where a message must be")
+        raise ValueError("not a protobuf message: it has a number where a message must be")
     return value
 
 

@@ -16,7 +16,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 def fields(data: bytes) -> dict[int, list[int | bytes]]:
     """The values of every field, in order: an integer of a varint, the bytes of any other.
 
-    Raises: ValueError for bytes that are no message.
+    Raises: ValueError for bytes that are not a message.
     """
     found, place = defaultdict[int, list[int | bytes]](list), 0
     while place < len(data):
@@ -31,9 +31,9 @@ def fields(data: bytes) -> dict[int, list[int | bytes]]:
         elif kind in (FIXED64, FIXED32):
             size = 8 if kind == FIXED64 else 4
         else:
-            raise ValueError(f"no message: it has a field of wire type {kind}")
+            raise ValueError(f"not a protobuf message: it has a field of wire type {kind}")
         if place + size > len(data):
-            raise ValueError("no message: it is cut off")
+            raise ValueError("not a protobuf message: it is cut off")
         found[tag >> 3].append(data[place : place + size])
         place += size
     return found
@@ -44,12 +44,12 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if place >= len(data):
-            raise ValueError("no message: it is cut off")
+            raise ValueError("not a protobuf message: it is cut off")
         byte = data[place]
         value, place = value | (byte & 127) << shift, place + 1
         if byte < 128:
             return value, place
-    raise ValueError("no message: a number is too long")
+    raise ValueError("not a protobuf message: a number is too long")
 
 
 def text(values: list[int | bytes]) -> str:

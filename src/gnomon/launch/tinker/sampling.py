@@ -1,4 +1,4 @@
-"""Completions for the official SDK, from any of the weights that it has saved."""
+"""Completions for the official SDK, sampled from the base model or from weights that a client saved."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Sampler:
     def sample(
         self, name: str, weights: WeightsRef | None, body: Mapping[str, Any], key: Key
     ) -> tuple[list[Completion], list[float]]:
-        """Completions of a prompt, and the log-probabilities of its tokens where they were asked for.
+        """Completions of a prompt, and the log-probabilities of the prompt's tokens if the request asks for them.
 
         Args: name: of the weights; weights: None for those of the base model; body: the request, as the SDK sends it.
-        Raises: ValueError for what this engine does not do.
+        Raises: ValueError for a request that this engine does not support.
         """
         if weights is not None and name != self._loaded:
             self._engine.load(weights)
@@ -70,9 +70,9 @@ def prompt_of(body: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def sampling_of(body: Mapping[str, Any]) -> Sampling:
-    """Raises: ValueError for a distribution that is cut, which this engine does not sample from."""
+    """Raises: ValueError for `top_k`, `top_p` or an empty `stop`, which this engine does not support."""
     if body.get("top_k", -1) != -1 or body.get("top_p", 1) != 1:
-        raise ValueError("top_k and top_p are not sampled from; leave them at -1 and 1")
+        raise ValueError("top_k and top_p are not supported; leave them at -1 and 1")
     found, stop = (
         Sampling(max_tokens=body.get("max_tokens") or 256, temperature=body.get("temperature", 1.0)),
         body.get("stop"),

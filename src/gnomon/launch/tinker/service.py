@@ -1,7 +1,7 @@
-"""Routes of the Tinker API: what its official SDK sends, answered by a learner of this process.
+"""Routes of the Tinker API: a learner in this process answers the requests of the official SDK.
 
-Every request of a model has a number and is carried out once, in order, however often it is sent. The SDK asks for its
-result until there is one.
+Every request of a model has a number. It is carried out once, in order, even if the SDK sends it several times. The SDK
+asks for the result until there is one.
 
 Source: the SDK, tinker 0.38.0.
 """
@@ -32,9 +32,9 @@ from gnomon.models.weights import WeightsRef
 __all__ = ["TinkerService"]
 
 WAIT = 20.0
-"""Seconds for which a question for a result is kept open."""
+"""Seconds for which a request for a result waits before it is answered with "try again"."""
 KEPT = 4096
-"""Results that are kept."""
+"""Number of results that are kept."""
 PROTOBUF = "application/x-protobuf"
 Body = Mapping[str, Any]
 
@@ -80,6 +80,8 @@ class TinkerService:
             *(Route(f"/api/v1/{name}", self._at_once(act), methods=["POST"]) for name, act in now.items()),
             *(Route(f"/api/v1/{verb.__name__}", self._later(verb), methods=["POST"]) for verb in verbs),
             Route("/api/v1/forward_backward", self._pass, methods=["POST"]),
+            Route("/api/v1/samplers/{name}", self._of_sampler),
+            Route("/api/v1/sessions/{name}/finish", self._at_once(lambda body: {"accepted": True}), methods=["POST"]),
             Route("/api/v1/retrieve_future", self._retrieve, methods=["POST"]),
             Route("/api/v1/healthz", lambda request: JSONResponse({"status": "ok"})),
             Route("/api/v1/get_server_capabilities", self._at_once(self.capabilities)),
@@ -105,7 +107,7 @@ class TinkerService:
 
     def optim_step(self, body: Body) -> Body:
         if "adam_params" not in body:
-            raise ValueError("only adam_params are known")
+            raise ValueError("optim_step needs adam_params; no other optimiser is supported")
         return {"metrics": self._model(body["model_id"]).step(body["adam_params"])}
 
     def save_weights(self, body: Body) -> Body:
@@ -130,7 +132,7 @@ class TinkerService:
 
     def save_weights_for_sampler(self, body: Body) -> Body:
         if body.get("kind", "snapshot") != "snapshot":
-            raise ValueError("a sampling client keeps its weights here: kind must be 'snapshot'")
+            raise ValueError("kind must be 'snapshot': saved weights do not change with the model here")
         model, path = self._model(body["model_id"]), self._path(body, "sampler_weights")
         self._saved[path] = Saved(model.rank, weights=model.publish())
         found = {"type": "save_weights_for_sampler", "path": path}
@@ -193,7 +195,7 @@ class TinkerService:
     # Requests.
 
     def _allowed(self, request: Request) -> bool:
-        """The SDK demands that a key begins with `tml-`, so the token may have this before it."""
+        """Whether the key is the token, with or without the prefix `tml-`, which the SDK demands of a key."""
         sent = request.headers.get("x-api-key", "").removeprefix("tml-").encode()
         return compare_digest(sent, self._token.removeprefix("tml-").encode())
 
@@ -219,6 +221,16 @@ class TinkerService:
             return JSONResponse(promise)
 
         return answer
+
+    async def _of_sampler(self, request: Request) -> Response:
+        """The base model and the path of the weights that a sampling session uses."""
+        if not self._allowed(request):
+            return forbidden()
+        name = request.path_params["name"]
+        if name not in self._sessions:
+            return JSONResponse({"error": f"there is no sampling session {name}"}, 404)
+        path = self._sessions[name] or None
+        return JSONResponse({"sampler_id": name, "base_model": self.config.policy.path, "model_path": path})
 
     async def _pass(self, request: Request) -> Response:
         if not self._allowed(request):

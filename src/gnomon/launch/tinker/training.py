@@ -24,7 +24,7 @@ __all__ = ["Model"]
 
 
 class Model:
-    """Args: config: of the server; rank: of the adapter, 0 to train all weights; seed: of the adapter's beginning."""
+    """Args: config: of the server; rank: of the adapter, 0 to train all weights; seed: of its initial weights."""
 
     def __init__(self, config: RunConfig, rank: int, seed: int | None) -> None:
         lora = config.policy.lora.model_copy(update={"rank": rank})
@@ -71,7 +71,7 @@ class Model:
         self._learner.save_state(folder)
 
     def load(self, folder: Path, *, optimizer: bool) -> None:
-        """Args: optimizer: whether its state is loaded too; else it begins anew."""
+        """Args: optimizer: whether the state of the optimiser is loaded, too; if not, the optimiser starts anew."""
         self._learner.load_state(folder)
         if not optimizer:
             self._learner.optimizer.state.clear()
@@ -87,7 +87,7 @@ def sequence_of(place: int, example: Example) -> Sequence:
     if targets is None or len(targets) != count or not count:
         raise ValueError("every example needs target_tokens, one for each token of model_input")
     if tuple(targets[:-1].tolist()) != example.tokens[1:]:
-        raise ValueError("target_tokens must be the tokens of model_input, moved by one")
+        raise ValueError("target_tokens must be the next token at each place of model_input")
     if wrong := [name for name, values in example.inputs.items() if len(values) != count]:
         raise ValueError(f"{wrong[0]} must have one value for each token of model_input")
     zeros = torch.zeros(count, dtype=torch.int64)
@@ -108,7 +108,7 @@ def inputs_of(example: Example) -> dict[str, NDArray[np.float64]]:
 
 
 def batch_of(sequences: list[Sequence]) -> Batch:
-    """Sequences as a batch. Its coefficients are known, so nothing of credit is used."""
+    """Sequences as a batch. Its coefficients are known, so the zero rewards and the denominators are not used."""
     lengths = [len(each) for each in sequences]
     return Batch(
         sequences=tuple(sequences),

@@ -1,0 +1,81 @@
+"""What a run whose learner is on the Tinker service cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gnomon.config.sections import Lora, RunConfig
+from gnomon.config.sources import Origins
+from gnomon.errors import ConfigError
+from gnomon.objectives.declaration import Need
+from gnomon.objectives.options import OBJECT
+
+__all__ = ["TINKER", "tinker"]
+
+TINKER = "tinker:"
+"""Beginning of the setting `learner` for a learner on the service; the base model follows."""
+UNKNOWN = frozenset({Need.VALUES, Need.BEYOND, Need.ENTROPY, Need.COLLISION})
+"""What the service cannot compute for an objective."""
+SAMPLED = "the service returns log-probabilities of single tokens, not the whole distribution"
+HERE = "weights on the service cannot be loaded on this machine"
+
+
+def tinker(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Every setting whose value the service does not support, with the reason."""
+    there, samples = config.learner.startswith(TINKER), config.engine.type == "tinker"
+    if there != samples:
+        name = "engine.type" if there else "learner"
+        yield ConfigError(
+            "E048",
+            "a learner on the Tinker service needs engine=tinker"
+            if there
+            else "engine=tinker needs a learner on the Tinker service",
+            where=origins.get(name, name),
+            why=HERE if there else "the service samples only from weights that it stores",
+            fix="engine=tinker" if there else "learner=tinker:MODEL, such as learner=tinker:Qwen/Qwen3-8B",
+        )
+    for name, why, fix in refused(config) if there else ():
+        yield ConfigError(
+            "E048",
+            f"{name} has a value that the Tinker service does not support",
+            where=origins.get(name, name),
+            why=why,
+            fix=fix,
+        )
+
+
+def refused(config: RunConfig) -> Iterator[tuple[str, str, str]]:
+    """Name of a setting, why the service does not support its value, and a setting to use instead."""
+    lora, usual, rollout = config.policy.lora, Lora(), config.rollout
+    if not lora.rank:
+        yield "policy.lora.rank", "the service trains adapters only", "policy.lora.rank=32"
+    for name in ("alpha", "targets"):
+        if getattr(lora, name) != getattr(usual, name):
+            yield f"policy.lora.{name}", "the service chooses it", f"leave out policy.lora.{name}"
+    if config.policy.reference:
+        yield (
+            "policy.reference",
+            "the only reference that the service scores with is the base model",
+            'policy.reference=""',
+        )
+    if rollout.temperature != 1:
+        yield "rollout.temperature", "the service scores at temperature 1", "rollout.temperature=1"
+    if rollout.entropy:
+        yield "rollout.entropy", SAMPLED, "rollout.entropy=false"
+    if rollout.lag:
+        yield "rollout.lag", "sampling ahead on the service is not implemented", "rollout.lag=0"
+    if rollout.offline:
+        yield "rollout.offline", "sampling from initial weights on the service is not implemented", "rollout.offline=0"
+    if config.regularize.entropy:
+        yield "regularize.entropy", SAMPLED, "regularize.entropy=0"
+    if config.regularize.kl and config.regularize.estimator == "full":
+        yield "regularize.estimator", SAMPLED, "regularize.estimator=k3"
+    if config.players.opponent:
+        yield "players.opponent", HERE, 'players.opponent=""'
+    if config.ranks:
+        yield "ranks", "the service decides on how many devices it trains", "ranks=0"
+    if config.launch.type != "local":
+        yield "launch.type", "the service samples, so a cluster of samplers has no use", "launch=local"
+    row = config.objective
+    if not row.type.startswith(OBJECT) and UNKNOWN & row.declared.needs:
+        yield "objective.type", f"{row.type} needs a critic or the whole distribution", "objective=grpo"
