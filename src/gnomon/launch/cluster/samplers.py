@@ -150,7 +150,7 @@ class Samplers:
         return [self._losses.popleft() for _ in range(len(self._losses))]
 
     def close(self) -> None:
-        """End the samplers, and free what is reserved for them."""
+        """End the samplers, and free what is reserved for them. Ray does not wait until the processes are gone."""
         self._events.put(self._ended.set)
         self._watch.join()
         with suppress(Exception):  # The cluster may be gone.
