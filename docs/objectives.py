@@ -25,7 +25,7 @@ from gnomon.viewer.objective import CARDS
 DOCS = Path(__file__).parent
 
 INDEX = """\
-# What objective are you really climbing?
+# What does each objective maximise?
 
 Every row of the table `gnomon.objectives.TABLE`, with what enumeration and derivation say of it. This page and those
 it leads to are written by `python docs/objectives.py`; `gnomon objective NAME` prints the same card for any group.
@@ -220,7 +220,7 @@ def plot(path: Path) -> None:
     axes.set(
         yscale="log", ylim=(0.02, 14), xlabel="p, how often the policy solves the prompt",
         ylabel="w(p) / w(½), what the prompt weighs",
-        title=f"What objective are you really climbing? Default options, groups of {LARGEST}",
+        title=f"What each objective maximises. Default options, groups of {LARGEST}",
     )  # fmt: skip
     axes.set_yticks([0.05, 0.1, 0.25, 0.5, 1, 2, 4, 10], labels=["1/20", "1/10", "1/4", "1/2", "1", "2", "4", "10"])
     axes.minorticks_off()

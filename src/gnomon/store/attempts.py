@@ -47,6 +47,8 @@ NAMES = "attempt, at, failed, seq, step, previous, head, records, why"
 class Source(StrEnum):
     """The cause of a difference between a record and the one that it repeats."""
 
+    START = "start"
+    """The run does not begin with the same recipe, policy, reference or environment."""
     JUDGE = "judge"
     """The same reply got another verdict."""
     ENVIRONMENT = "environment"
@@ -58,6 +60,7 @@ class Source(StrEnum):
 
 
 SENTENCES = {
+    Source.START: "the recipe, the policy, its reference or the environment has changed since the run began",
     Source.JUDGE: "the verifier gave another verdict on the same reply",
     Source.ENVIRONMENT: "the environment gave another task or observation",
     Source.POLICY: "the policy sampled other tokens or log-probabilities",
@@ -104,7 +107,7 @@ def source(pairs: Sequence[tuple[Record, Record]]) -> tuple[Source, Record, Reco
             break
         if (kind := _source(old, new)) is not None:
             found.setdefault(kind, (old, new))
-    order = (Source.POLICY, Source.ENVIRONMENT, Source.JUDGE, Source.LEARNER)
+    order = (Source.START, Source.POLICY, Source.ENVIRONMENT, Source.JUDGE, Source.LEARNER)
     kind = next((each for each in order if each in found), Source.POLICY)
     return kind, *found.get(kind, pairs[0])
 
@@ -114,6 +117,8 @@ def _source(old: Record, new: Record) -> Source | None:
     keys = {key for key in old.body.keys() | new.body.keys() if old.body.get(key) != new.body.get(key)}
     if not keys:
         return None
+    if old.kind == "genesis":
+        return Source.START
     if old.kind == "task":
         return Source.POLICY if keys <= {"prompt_ids", "origins"} else Source.ENVIRONMENT
     if not is_rollout(old.kind) or keys <= CREDIT:
