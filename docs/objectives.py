@@ -36,8 +36,8 @@ The expected gradient of one prompt is compared with ∇p, the gradient of its s
 E[g] = w(p)·∇p maximises ∫w: expected reward if w is constant, log-likelihood of success if w = 1/p. So **w is what a
 prompt weighs when the policy solves it with probability p**. A learning rate makes up for its size, so only its shape
 counts: w(p)/w(½). Rows that leave the direction of ∇p have a cosine below one; there w is the part along ∇p, measured
-in a small world, and where it is below one half the row maximises something else: no shape is given. Rows of one line
-in the chart share a shape, whatever their names.
+in a small world, and where it is below one half the row maximises something else: no shape is given. The chart names
+eleven shapes; the page of each row has its own.
 
 **Closed form.** *Target* is derived from the distribution of one rollout, without the code of the advantage, so a
 wrong advantage does not match it. K and F are the right and the wrong rollouts of a group of N, M ~ Bin(N−1, p). Some
@@ -198,24 +198,31 @@ def digest() -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+NAMED = ("rloo", "grpo", "dapo", "maxrl", "pkpo", "pass_at_all", "reinforce_pp", "rft", "gepo", "tpo", "vapo")
+"""Rows whose shapes the chart names. The other shapes are drawn in grey."""
+
+
 def plot(path: Path) -> None:
-    """One line for each shape of w, named by the rows that have it."""
+    """One line for each shape of w. A shape of `NAMED` has a colour and is named by the rows that have it."""
     import matplotlib
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
     plt.rcParams |= {"svg.hashsalt": "gnomon", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
-    figure, axes = plt.subplots(figsize=(12, 7), layout="constrained")
+    figure, axes = plt.subplots(figsize=(11, 6), layout="constrained")
     axes.plot(GRID, [0.5 / p for p in GRID], color="black", linestyle=":", label="maximum likelihood, 1/p")
     axes.plot(GRID, [1.0] * len(GRID), color="black", linestyle="--", linewidth=0.8, label="expected reward, 1")
-    colours = plt.get_cmap("tab20").colors
-    for place, (names, relative) in enumerate(classes()):
-        if all(map(math.isnan, relative)):
-            continue
-        label = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        style = ("-", (0, (5, 1)), (0, (1, 1)))[place // len(colours) % 3]
-        axes.plot(GRID, relative, marker="o", markersize=2.5, linewidth=1.2, linestyle=style, label=label,
+    shapes = [(names, relative) for names, relative in classes() if not all(map(math.isnan, relative))]
+    named = [entry for entry in shapes if set(entry[0]) & set(NAMED)]
+    for place, (_, relative) in enumerate(entry for entry in shapes if entry not in named):
+        axes.plot(GRID, relative, color="0.8", linewidth=0.7, label=None if place else "other shapes")
+    colours = plt.get_cmap("tab10").colors
+    for place, (names, relative) in enumerate(sorted(named, key=lambda entry: -entry[1][0])):
+        first = sorted(names, key=lambda name: (name not in NAMED, name))[:3]
+        label = ", ".join(first) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        style = ("-", (0, (5, 1)))[place // len(colours) % 2]
+        axes.plot(GRID, relative, marker="o", markersize=3, linewidth=1.6, linestyle=style, label=label,
                   color=colours[place % len(colours)])  # fmt: skip
     axes.set(
         yscale="log", ylim=(0.02, 14), xlabel="p, how often the policy solves the prompt",
@@ -224,7 +231,7 @@ def plot(path: Path) -> None:
     )  # fmt: skip
     axes.set_yticks([0.05, 0.1, 0.25, 0.5, 1, 2, 4, 10], labels=["1/20", "1/10", "1/4", "1/2", "1", "2", "4", "10"])
     axes.minorticks_off()
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), ncols=2, frameon=False)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     figure.savefig(path, metadata={"Date": None, "Description": digest()})
     path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
 
