@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+import gnomon
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import GuessNumber, Nim
 from gnomon.envs.base import Env
@@ -261,3 +262,16 @@ def test_in_every_dtype_they_get_likelier(batch: Batch, compute: torch.dtype, ad
         seen.append(stats["observation_nll"].value)
         mind.optim_step(1e-3)
     assert seen[-1] < seen[0] - 0.05
+
+
+@pytest.mark.parametrize(
+    ("env", "row", "turns", "said"),
+    [("char_count", "echo", 0, True), ("calculator", "echo", 1, True), ("calculator", "echo", 0, False),
+     ("char_count", "grpo", 0, False)],
+)  # fmt: skip
+def test_a_run_says_that_one_turn_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], env: str, row: str, turns: int, said: bool
+) -> None:
+    rollout = {"prompts": 1, "group": 2, "turns": turns, "max_tokens": 4}
+    gnomon.train(env, objective=row, steps=1, rollout=rollout, eval={"tasks": 1}, run=tmp_path / "run").close()
+    assert ("there are no observations to train on" in capsys.readouterr().out) == said

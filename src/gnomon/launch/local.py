@@ -229,6 +229,8 @@ def start(
     teller = Guarded(console)
     announce(config, env, teller)
     with built(config, env, teller.progress, passed) as parts:  # Before the audit, which takes longer.
+        if parts.objective.observation and 1 in (env.max_turns, config.rollout.turns):
+            teller.message(f"{parts.objective.name}: in episodes of one turn there are no observations to train on.")
         try:
             receipt = audited(config, env, teller)
         except BaseException:
