@@ -55,7 +55,7 @@ METRICS: Mapping[str, str] = {
 
 EVALUATION: Mapping[str, str] = {
     "version": "Optimiser steps behind the weights that were measured.",
-    "pass_at": "By k: probability that at least one of k rollouts is right, with its 95 % interval over tasks.",
+    "pass_at": "By k: probability that at least one of k rollouts is right. The 95 % interval is over different tasks.",
     "reward": METRICS["reward"],
     "length": METRICS["length"],
     "truncated": METRICS["truncated"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from array import array
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -105,7 +105,7 @@ class Interval:
     low: float
     high: float
     n: int
-    """Number of independent units (tasks) behind it."""
+    """Number of independent units (different tasks) behind it."""
 
     def __str__(self) -> str:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
@@ -124,25 +124,33 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     return 1.0 - math.comb(n - correct, k) / math.comb(n, k)
 
 
-def mean_interval(values: Sequence[float]) -> Interval:
-    """Mean over tasks of a score in 0 … 1, with a 95 % interval.
+def mean_interval(values: Sequence[float], units: Sequence[Hashable] = ()) -> Interval:
+    """Mean of scores in 0 … 1, with a 95 % interval over the units that were scored.
 
-    Equation: Wilson's score interval at the effective sample size p(1−p)/se², which is n for
-    yes-or-no scores (then it is Wilson's own) and larger where each task's score is itself a mean.
-    Source: Wilson 1927, JASA 22; effective size as in Korn & Graubard 1998.
+    Equation: Wilson's score interval at the effective sample size m·p(1−p)/s², where s² is the variance of the
+    units' mean scores around p, weighted by their numbers of values n_u, and m = (Σ n_u)²/Σ n_u². With units that were
+    all scored once, m is their number. With yes-or-no scores too, the interval is Wilson's own; it is
+    narrower where each value is itself a mean.
+    Args: units: of each value, the unit that was scored, such as the id of a task. Values of one unit are not
+        independent. Default: every value has a unit of its own.
+    Source: Wilson 1927, JASA 22; m: Kish 1965, Survey Sampling; effective size as in Korn & Graubard 1998.
     """
     n = len(values)
     if n == 0:
         raise ValueError("an interval needs at least one value")
     if not all(0 <= value <= 1 for value in values):
         raise ValueError("an interval of scores outside 0 … 1")
+    scores: dict[Hashable, list[float]] = {}
+    for unit, value in zip(units or range(n), values, strict=True):
+        scores.setdefault(unit, []).append(value)
     p = math.fsum(values) / n
-    spread = math.fsum((v - p) ** 2 for v in values) / n
-    size = n if spread <= 0 else max(n, n * p * (1 - p) / spread)
+    spread = math.fsum(len(own) * (math.fsum(own) / len(own) - p) ** 2 for own in scores.values()) / n
+    m = n * n / sum(len(own) ** 2 for own in scores.values())
+    size = m if spread <= 0 else max(m, m * p * (1 - p) / spread)
     z = 1.959963984540054
     centre = (p + z * z / (2 * size)) / (1 + z * z / size)
     half = z / (1 + z * z / size) * math.sqrt(max(p * (1 - p) / size + z * z / (4 * size * size), 0.0))
-    return Interval(value=p, low=max(0.0, centre - half), high=min(1.0, centre + half), n=n)
+    return Interval(value=p, low=max(0.0, centre - half), high=min(1.0, centre + half), n=len(scores))
 
 
 def difference_interval(values: Sequence[float]) -> Interval:

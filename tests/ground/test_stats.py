@@ -2,6 +2,7 @@
 
 import math
 from itertools import combinations
+from random import Random
 from statistics import NormalDist, fmean
 
 import pytest
@@ -103,6 +104,41 @@ def test_the_interval_covers_the_truth() -> None:
         if found.low <= rate <= found.high:
             covered += math.comb(n, hits) * rate**hits * (1 - rate) ** (n - hits)
     assert 0.92 < covered < 0.98
+
+
+@pytest.mark.parametrize("copies", [1, 2, 5])
+def test_a_unit_scored_several_times_is_not_several_units(copies: int) -> None:
+    """Every unit `copies` times, in any order: the interval of the units, with Kish's size."""
+    values = [1.0, 0.0, 0.25, 1.0, 0.5, 0.0, 1.0]
+    once, several = mean_interval(values), mean_interval(values * copies, list(range(7)) * copies)
+    assert several.n == once.n == 7
+    assert (several.value, several.low, several.high) == pytest.approx((once.value, once.low, once.high), abs=1e-12)
+
+
+def test_one_unit_with_most_of_the_values_says_little() -> None:
+    """By hand: 10 values, 7 of one unit and 3 of others, so m = 100 / (49 + 3); all right, so the size is m."""
+    found, z2 = mean_interval([1.0] * 10, ["a"] * 7 + ["b", "c", "d"]), NormalDist().inv_cdf(0.975) ** 2
+    assert found.n == 4 and found.high == 1 and found.low == pytest.approx((100 / 52) / (100 / 52 + z2))
+
+
+@pytest.mark.parametrize(("units", "at_least"), [(True, 0.92), (False, 0.0)])
+def test_the_interval_covers_the_truth_where_tasks_repeat(units: bool, at_least: float) -> None:
+    """A task is right with chance 0.4 and always answered alike; 120 draws of 40 tasks, some drawn far more often.
+
+    Without units the interval is far too narrow: that is the fault which they mend.
+    """
+    rng, rounds, covered = Random(0), 2000, 0
+    for _ in range(rounds):
+        right = [float(rng.random() < 0.4) for _ in range(40)]
+        drawn = [int(40 * rng.random() ** 1.5) for _ in range(120)]
+        found = mean_interval([right[task] for task in drawn], drawn if units else ())
+        covered += found.low <= 0.4 <= found.high
+    assert at_least <= covered / rounds <= (0.99 if units else 0.75)
+
+
+def test_values_need_a_unit_each() -> None:
+    with pytest.raises(ValueError):
+        mean_interval([0.0, 1.0], ["a"])
 
 
 @pytest.mark.parametrize("values", [[], [1.1], [-0.1, 0.5], [math.nan]])

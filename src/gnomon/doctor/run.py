@@ -33,7 +33,7 @@ class Change:
     before: float
     after: float
     error: float
-    """Standard error of the difference, over tasks."""
+    """Standard error of the difference, over different tasks."""
 
     @property
     def flat(self) -> bool:
@@ -118,11 +118,15 @@ def change(evidence: Evidence) -> Change | None:
         for step in (steps[0], steps[-1])
     )
     tasks = [task for task in first if task in last]
-    if len(tasks) < 2:
-        return None
     gains = [last[task] - first[task] for task in tasks]
-    mean = math.fsum(gains) / len(gains)
-    variance = math.fsum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1) / len(gains)
+    mean = math.fsum(gains) / max(1, len(gains))
+    apart: dict[str, float] = {}
+    for task, gain in zip(tasks, gains, strict=True):
+        name = evidence.tasks["test", task]["id"]
+        apart[name] = apart.get(name, 0.0) + gain - mean
+    if len(apart) < 2:
+        return None
+    variance = math.fsum(own**2 for own in apart.values()) * len(apart) / (len(apart) - 1) / len(gains) ** 2
     before, after = (mean_interval([found[task] for task in tasks]).value for found in (first, last))
     return Change(before=before, after=after, error=math.sqrt(variance))
 

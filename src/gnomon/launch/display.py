@@ -176,4 +176,4 @@ def evaluation_text(result: Mapping[str, Any]) -> str:
     rates = "   ".join(f"pass@{k} {interval}" for k, interval in intervals.items())
     tasks = next(iter(intervals.values())).n
     sizes = f"length {result['length']:.1f}   truncated {result['truncated']:.0%}{unjudged_text(result)}"
-    return f"{rates}   {sizes}   (95 % over {tasks} tasks)"
+    return f"{rates}   {sizes}   (95 % over {tasks} different tasks)"

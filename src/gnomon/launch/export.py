@@ -257,7 +257,7 @@ def card(reader: RunReader, config: RunConfig, saved: Checkpoint, policy: Policy
             "|---|---:|" + "---:|" * (len(config.eval.pass_at) + 1),
             *evaluations(reader, config, saved.step),
             "",
-            "Intervals are 95 %, over tasks.",
+            "Intervals are 95 %, over different tasks.",
             "",
             "## Use",
             "",

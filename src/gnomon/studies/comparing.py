@@ -1,7 +1,7 @@
 """Compare finished runs: which settings differ, and by how much held-out pass@1 does.
 
-The unit is the seed. Where two groups of runs share one seed alone, the held-out tasks are the units, and the interval
-holds for these two runs only.
+The unit is the seed. Where two groups of runs share one seed alone, the different held-out tasks are the units, each
+with the same weight, and the interval holds for these two runs only.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Runs:
     """By seed."""
     finals: Mapping[int, float]
     """Held-out pass@1 after training, by seed."""
-    correct: Mapping[int, Mapping[int, float]]
-    """By seed and held-out task, the fraction of correct replies."""
+    correct: Mapping[int, Mapping[str, float]]
+    """By seed and id of a held-out task, the fraction of correct replies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def grouped(folders: Sequence[Path], name: str = "") -> list[Runs]:
 
     Raises: RunError E429 for a run without a final evaluation, and for two runs of equal settings and seed.
     """
-    found: dict[str, dict[int, tuple[Path, float, dict[int, float]]]] = {}
+    found: dict[str, dict[int, tuple[Path, float, dict[str, float]]]] = {}
     settings: dict[str, dict[str, Any]] = {}
     for folder in folders:
         with RunReader(folder) as reader:
@@ -87,13 +87,16 @@ def grouped(folders: Sequence[Path], name: str = "") -> list[Runs]:
     ]
 
 
-def correct_by_task(reader: RunReader, name: str = "") -> dict[int, float]:
-    """Fraction of correct replies at the last evaluation, by held-out task."""
-    rows = reader.rollout_rows(kind=of_set("held_out", name))
-    replies: dict[int, list[bool]] = {}
+def correct_by_task(reader: RunReader, name: str = "") -> dict[str, float]:
+    """Fraction of correct replies at the last evaluation, by id of the held-out task."""
+    kind = of_set("held_out", name)
+    rows = reader.rollout_rows(kind=kind)
+    last = rows[-1].step if rows else None
+    ids = {record.task: record.body["id"] for record in reader.records("task", last) if record.body["of"] == kind}
+    replies: dict[str, list[bool]] = {}
     for row in rows:
-        if row.step == rows[-1].step and row.task is not None:
-            replies.setdefault(row.task, []).append(row.status == "correct")
+        if row.step == last and row.task is not None:
+            replies.setdefault(ids[row.task], []).append(row.status == "correct")
     return {task: statistics.fmean(right) for task, right in replies.items()}
 
 
@@ -149,7 +152,7 @@ def difference_text(other: Compared) -> str:
     what = f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}], {100 * found.level:.4g} % interval over"
     if other.unit == "seeds":
         return f"{what} {found.seeds} seeds"
-    return f"{what} {found.seeds} tasks, for this seed alone: another seed may differ by more"
+    return f"{what} {found.seeds} different tasks, for this seed alone: another seed may differ by more"
 
 
 def shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Measure a policy on held-out tasks: unbiased pass@k, with intervals over tasks."""
+"""Measure a policy on held-out tasks: unbiased pass@k, with intervals over different tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Evaluation:
     version: int
     """Version of the evaluated weights."""
     pass_at: Mapping[int, Interval]
-    """pass@k by k, with intervals over tasks."""
+    """pass@k by k: means over the tasks that were played, with intervals over the different ones among them."""
     reward: float
     """Mean over rollouts."""
     length: float
@@ -85,12 +85,12 @@ async def evaluate(actor: Actor, tasks: Sequence[tuple[int, Task]], key: Key, co
     rollouts = [rollout for group in counted for rollout in group.rollouts]
     right = [sum(rollout.verdict.correct for rollout in group.rollouts) for group in counted]
     statuses = Counter(rollout.verdict.status.value for group in groups for rollout in group.rollouts)
-    ks = sorted({1, *config.pass_at})
+    ks, ids = sorted({1, *config.pass_at}), [group.task.id for group in counted]
     return Evaluation(
         groups=tuple(groups),
         kind=actor.kind,
         version=actor.engine.version,
-        pass_at={k: mean_interval([pass_at_k(config.samples, c, k) for c in right]) for k in ks},
+        pass_at={k: mean_interval([pass_at_k(config.samples, c, k) for c in right], ids) for k in ks},
         reward=sum(rollout.reward for rollout in rollouts) / len(rollouts),
         length=sum(rollout.tokens for rollout in rollouts) / len(rollouts),
         truncated=sum(rollout.stop is Stop.TRUNCATED for rollout in rollouts) / len(rollouts),

@@ -149,13 +149,14 @@ def rights(group: Group) -> list[bool]:
 def result(groups: Sequence[Group], rollouts: Sequence[Foreign]) -> dict[str, Any]:
     """The body of an evaluation. Without a rule for right and wrong, `pass_at` is empty."""
     found = metrics(groups, rollouts)
-    right = [each for group in groups if (each := rights(group))]
+    counted = [(group.task.id, each) for group in groups if (each := rights(group))]
+    ids, right = [name for name, _ in counted], [each for _, each in counted]
     least = min(map(len, right), default=0)
     statuses = Counter(r.verdict.status.value for group in groups for r in group.rollouts)
     return {
         "version": -1,
         "pass_at": {
-            str(k): asdict(mean_interval([pass_at_k(len(each), sum(each), k) for each in right]))
+            str(k): asdict(mean_interval([pass_at_k(len(each), sum(each), k) for each in right], ids))
             for k in sorted({1, least} - {0} if right else ())
         },
         **{name: found.get(name) for name in ("reward", "length", "truncated")},
