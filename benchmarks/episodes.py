@@ -1,11 +1,13 @@
-"""How much of a step the engine has work, where tools answer after random times: lockstep and coroutines.
+"""How much of the time the engine has work, where tools answer after random times: lockstep, coroutines, sampled ahead.
 
     python benchmarks/episodes.py
 
-Every episode has several turns, and after each of them its environment sleeps for a random time, as a tool would that
-runs elsewhere. In lockstep nobody replies before every episode of the step has its observation, and no tool is called
-before the slowest reply is done. As coroutines nobody waits for anybody. Both play the same episodes to the same bytes.
-`busy` is the fraction of the step's wall-clock time in which at least one request waits for the engine or is decoded.
+Every episode has several turns, and after each of them but the last its environment sleeps for a log-normal time, as a
+tool would that runs elsewhere. In lockstep nobody replies before every episode of the step has its observation, and no
+tool is called before the slowest reply is done. As coroutines no episode waits for another. Sampled ahead, the episodes
+of the next step begin together with those of this one. All play the same episodes to the same bytes, with the same
+waiting times. `busy` is the fraction of the wall-clock time in which at least one request waits for the engine or is
+decoded. Training takes no time here.
 """
 
 from __future__ import annotations
@@ -29,15 +31,17 @@ from gnomon.keys import Key
 from gnomon.models.policy import Policy
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout import Actor
-from gnomon.types import Completion, Part, Request, Sampling, Status, Task, Verdict
+from gnomon.types import Completion, Group, Part, Request, Sampling, Status, Task, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """Episodes of a number of turns; each ends in a call that takes a random time, exponential with this mean."""
+    """Episodes of a number of turns, with calls between them. The time of a call is log-normal."""
 
     turns: int
-    mean: float
+    median: float
+    spread: float
+    """Its σ."""
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -62,7 +66,7 @@ class WaitingEpisode:
         self.turn += 1
         if self.turn == self.env.turns:
             return Step(done=True, verdict=Verdict(status=Status.CORRECT, parts=(Part(name="end", value=1.0),)))
-        time.sleep(self.rng.expovariate(1 / self.env.mean))
+        time.sleep(self.env.median * self.rng.lognormvariate(0.0, self.env.spread))
         return Step(messages=user("Go on."), done=False)
 
     def close(self) -> None:
@@ -138,30 +142,43 @@ class Counted(EnvWorkers):
         return step
 
 
-def play(options: argparse.Namespace, policy: Policy, kind: type[Watched]) -> tuple[float, float, int, object]:
-    """Seconds of a step, the busy fraction of it, tokens, and what was sampled."""
-    env, engine = Waiting(turns=options.turns, mean=options.mean), kind(Embedded(policy))
-    workers = Counted(env, workers=options.workers, kept=options.episodes)
-    workers.engine = engine
-    sampling = Sampling(max_tokens=options.tokens)
-    actor = Actor(env, policy.tokenizer, engine, group=options.group, sampling=sampling, workers=workers)
+async def sampled(options: argparse.Namespace, actors: Sequence[Actor], lag: int, first: int) -> list[object]:
+    """What is played in the steps from `first` on. Each is begun `lag` steps before it is needed."""
+    env, engine = actors[0].env, actors[0].engine
     tasks = list(enumerate(env.tasks("train")[: options.episodes // options.group]))
-
-    def step(key: Key) -> object:
+    found: list[object] = []
+    begun: list[asyncio.Task[list[Group]]] = []
+    for step in range(options.steps):
         if isinstance(engine, Lockstep):
             engine.live = options.episodes
-        groups = asyncio.run(actor.collect(tasks, key))
-        return [[rollout.turns for rollout in group.rollouts] for group in groups]
+        for k in range(len(begun), min(step + lag + 1, options.steps)):
+            begun.append(asyncio.ensure_future(actors[k % len(actors)].collect(tasks, Key(first + k))))
+        groups = await begun[step]
+        found.append([[rollout.turns for rollout in group.rollouts] for group in groups])
+    return found
 
+
+def play(options: argparse.Namespace, policy: Policy, kind: type[Watched], lag: int) -> tuple[float, Watched, object]:
+    """Seconds of all steps, the engine, and what was sampled."""
+    env = Waiting(turns=options.turns, median=options.median, spread=options.spread)
+    engine = kind(Embedded(policy))
+    workers = Counted(env, workers=options.workers, kept=(lag + 1) * options.episodes)
+    workers.engine = engine
+    sampling = Sampling(max_tokens=options.tokens)
+    actors = [
+        Actor(env, policy.tokenizer, engine, group=options.group, sampling=sampling, workers=workers)
+        for _ in range(lag + 1)
+    ]
     try:
-        step(Key(1))  # The workers are started.
+        quick = argparse.Namespace(**{**vars(options), "steps": 1})
+        asyncio.run(sampled(quick, actors, 0, options.steps))  # The workers are started.
         engine.busy, engine.tokens = 0.0, 0
         began = time.perf_counter()
-        found = step(Key(0))
+        found = asyncio.run(sampled(options, actors, lag, 0))
         seconds = time.perf_counter() - began
     finally:
         workers.close()
-    return seconds, engine.busy / seconds, engine.tokens, found
+    return seconds, engine, found
 
 
 def main() -> None:
@@ -170,8 +187,10 @@ def main() -> None:
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=24, help="tokens of every reply")
-    parser.add_argument("--mean", type=float, default=0.3, help="mean seconds of a call")
-    parser.add_argument("--workers", type=int, default=32)
+    parser.add_argument("--median", type=float, default=0.3, help="median seconds of a call")
+    parser.add_argument("--spread", type=float, default=1.0, help="σ of the log-normal distribution of these seconds")
+    parser.add_argument("--workers", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -179,17 +198,27 @@ def main() -> None:
     policy.tokenizer.eos = frozenset()
     print(f"{platform.platform()}, {os.cpu_count()} cores, 1 thread, load {os.getloadavg()[0]:.1f}")
     print(
-        f"{options.episodes} episodes, {options.turns} turns of {options.tokens} tokens, "
-        f"{options.turns - 1} calls of {options.mean:g} s on average, {options.workers} processes"
+        f"{options.steps} steps of {options.episodes} episodes, {options.turns} turns of {options.tokens} tokens, "
+        f"{options.turns - 1} calls of {options.median:g} s at the median (σ {options.spread:g}), "
+        f"{options.workers} processes"
     )
+    arms: list[tuple[str, type[Watched], int]] = [
+        ("lockstep", Lockstep, 0),
+        ("coroutines", Watched, 0),
+        ("sampled ahead", Watched, 1),
+    ]
     for _ in range(options.rounds):
-        sampled = []
-        for name, kind in (("lockstep", Lockstep), ("coroutines", Watched)):
-            seconds, busy, tokens, found = play(options, policy, kind)
-            sampled.append(found)
-            print(f"{name:<11} {seconds:6.2f} s a step   busy {busy:4.0%}   {tokens / seconds:6.0f} tokens/s")
-        if sampled[0] != sampled[1]:
-            raise SystemExit("the two sampled different episodes")
+        played = []
+        for name, kind, lag in arms:
+            seconds, engine, found = play(options, policy, kind, lag)
+            played.append(found)
+            print(
+                f"{name:<13} {seconds / options.steps:6.2f} s a step   busy {engine.busy / seconds:4.0%}   "
+                f"{engine.tokens / seconds:6.0f} tokens/s",
+                flush=True,
+            )
+        if any(found != played[0] for found in played):
+            raise SystemExit("they sampled different episodes")
 
 
 if __name__ == "__main__":
