@@ -1,10 +1,12 @@
 """Seconds per step with and without sampling ahead, measured and simulated, where verdicts take heavy-tailed times.
 
     python benchmarks/lag.py
+    python benchmarks/lag.py --samplers 2
 
 Each verdict of training sleeps for a log-normal time, as that of a remote judge would; those of the audit before it do
-not. The time depends on the task alone, so it is the same in every run. The arms take turns. A step's
-seconds are the mean over the whole run, evaluations included.
+not. The time depends on the task alone, so it is the same in every run. The arms take turns. A step's seconds are the
+mean over the whole run, without evaluations. With `--samplers`, the episodes are played by so many samplers in a Ray
+cluster on this machine, which share the processes that wait for verdicts.
 """
 
 from __future__ import annotations
@@ -94,12 +96,21 @@ def chosen(arm: Arm, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def placed(options: argparse.Namespace) -> dict[str, Any]:
+    """Settings that say where a run samples."""
+    if not options.samplers:
+        return {}
+    each = options.workers // options.samplers
+    return {"launch": {"type": "ray", "samplers": options.samplers}, "workers": {"count": each}}
+
+
 def steps(folder: Path, arm: Arm, options: argparse.Namespace) -> float:
-    """Mean seconds of a step over the whole run, without its last evaluation."""
+    """Mean seconds of a step over the whole run, without evaluations."""
     mark = folder.with_suffix(".started")
     env, observers = Judged(median=options.median, mark=mark), [Started(mark)]
-    with gnomon.train(env, observers=observers, run=folder, quiet=True, **chosen(arm, options)) as run:
-        return statistics.fmean(timing["seconds"] for timing in run.timings())
+    settings = {**chosen(arm, options), **placed(options)}
+    with gnomon.train(env, observers=observers, run=folder, quiet=True, **settings) as run:
+        return statistics.fmean(timing["training"] for timing in run.timings())
 
 
 def simulated(arm: Arm, options: argparse.Namespace) -> float:
@@ -107,8 +118,8 @@ def simulated(arm: Arm, options: argparse.Namespace) -> float:
     config, _ = resolve([Source({**chosen(arm, options), "objective": {"type": "tis"}}, {})])
     load = Load(speed=Speed(token=options.token), reply=14.0, train=options.train)
     found = simulate(config, load, lambda task, key, turn: seconds_of(task, options.median), Same())
-    last = max(seconds_of(task, options.median) for _, task in first(Same().tasks("test"), 8))
-    return found.step_seconds - last / options.steps
+    held_out = max(seconds_of(task, options.median) for _, task in first(Same().tasks("test"), 8))
+    return found.step_seconds - 2 * held_out / options.steps  # There is an evaluation before the steps and one after.
 
 
 def main() -> None:
@@ -119,10 +130,12 @@ def main() -> None:
     parser.add_argument("--token", type=float, default=0.005, help="seconds of a token of all rows, for the simulation")
     parser.add_argument("--train", type=float, default=0.3, help="seconds of an update, for the simulation")
     parser.add_argument("--workers", type=int, default=64, help="processes that wait for verdicts")
+    parser.add_argument("--samplers", type=int, default=0, help="of a Ray cluster; 0 samples in the process of the run")
     parser.add_argument("--lags", type=int, nargs="+", default=[0, 1, 2, 4])
     options = parser.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    arms = [Arm(lag) for lag in options.lags] + [Arm(lag, in_flight=True) for lag in options.lags if lag]
+    in_flight = [] if options.samplers else [Arm(lag, in_flight=True) for lag in options.lags if lag]
+    arms = [Arm(lag) for lag in options.lags] + in_flight
     found: dict[Arm, list[float]] = {arm: [] for arm in arms}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(options.rounds):

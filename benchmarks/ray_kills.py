@@ -1,6 +1,7 @@
 """Kill random processes of runs that sample in a Ray cluster, and compare fingerprints.
 
     python benchmarks/ray_kills.py --kills 50
+    python benchmarks/ray_kills.py --kills 50 --learner
     python benchmarks/ray_kills.py --fault stop --kills 10
     python benchmarks/ray_kills.py --fault node --kills 5
 
@@ -11,7 +12,8 @@ kill    SIGKILL of a sampler, of a worker process of its environment, or of the 
 stop    SIGSTOP of a sampler, which must be replaced after `launch.seconds`
 node    SIGKILL of a node: the samplers have a resource that only the second node has. Another one joins 3 s later
 
-After every run, no process of it may be left: neither a sampler or a worker nor one of Ray.
+With `--learner` the learner is in the cluster, too, and is killed, stopped or lost with its node like a sampler. After
+every run, no process of it may be left: neither a sampler, a learner or a worker nor one of Ray.
 """
 
 from __future__ import annotations
@@ -60,6 +62,10 @@ def samplers(mark: str) -> list[int]:
     return [pid for pid, words in processes(mark).items() if words.startswith("ray::Sampler")]
 
 
+def learners(mark: str) -> list[int]:
+    return [pid for pid, words in processes(mark).items() if words.startswith("ray::Trainer")]
+
+
 def workers(mark: str) -> list[int]:
     """Processes below samplers."""
     above, found = set(samplers(mark)), list[int]()
@@ -102,8 +108,9 @@ class Trial:
 
 def strike(trial: Trial, run: subprocess.Popen[bytes], fault: str, rng: random.Random) -> str:
     """Strike a process. Returns: its role; empty if there was none."""
-    roles = {"sampler": samplers, "worker": workers, "run": lambda _: [run.pid]}
-    role = "sampler" if fault == "stop" else rng.choice(sorted(roles))
+    roles = {"sampler": samplers, "worker": workers, "run": lambda _: [run.pid], "learner": learners}
+    struck = ["sampler"] if fault == "stop" else ["run", "sampler", "worker"]
+    role = rng.choice([*struck, "learner"] if "learner=ray" in trial.words else struck)
     pids = roles[role](trial.mark)
     if run.poll() is not None or not pids:
         return ""
@@ -159,6 +166,7 @@ def ended(trial: Trial, options: argparse.Namespace, rng: random.Random, left: i
     nodes = Nodes(trial.environment, rng.randrange(20000, 30000)) if options.fault == "node" else None
     if nodes:
         trial.words += [f"launch.address={nodes.address}", "launch.resources.sampler=1"]
+        trial.words += ["launch.learner.resources.sampler=1"]
     found, repeated, run = Counter[str](), 0, trial.begin()
     try:
         while run.poll() is None:
@@ -197,6 +205,7 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=8.0, help="longest time between two strikes, in seconds")
     parser.add_argument("--fault", choices=["kill", "stop", "node"], default="kill")
     parser.add_argument("--samplers", type=int, default=2)
+    parser.add_argument("--learner", action="store_true", help="the learner is in the cluster, too")
     parser.add_argument("--env", default="char_count")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -210,6 +219,7 @@ def main() -> int:
         print(f"without Ray: {sum(float(row['seconds']) for row in reader.timings()):.1f} s of steps; {wanted[:16]}")
     cluster = ["launch=ray", f"launch.samplers={options.samplers}", "launch.episodes=16"]
     cluster += [f"launch.seconds={HUNG}"] if options.fault == "stop" else []
+    cluster += ["learner=ray"] if options.learner else []
     good, roles, runs, lost, repeated, orphans = 0, Counter[str](), 0, 0, 0, 0
     while roles.total() < options.kills:
         trial, began = Trial(home / f"run-{runs}", [*recipe, *cluster]), time.monotonic()
@@ -217,9 +227,12 @@ def main() -> int:
         remains = trial.left()
         with RunReader(trial.folder) as reader:
             equal = reader.fingerprint == wanted and bool(verify(trial.folder))
-            losses = reader.events("sampler_died")
+            losses, learner = reader.events("sampler_died"), reader.events("learner_died")
         episodes = sum(loss["episodes"] for loss in losses)
         facts = f"struck {dict(found)}, {len(losses)} samplers died with {episodes} episodes, {again} steps repeated"
+        facts += f", the learner died {len(learner)} times after {[loss['calls'] for loss in learner]} calls" * bool(
+            learner
+        )
         took = f"{time.monotonic() - began:.0f} s, {len(remains)} processes left"
         print(f"run {runs + 1}: {'same' if equal else 'DIFFERENT'}; {facts}; {took}", flush=True)
         if remains:

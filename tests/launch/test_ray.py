@@ -1,4 +1,4 @@
-"""Samplers in a Ray cluster: the same bytes as in one process, whatever dies.
+"""Samplers and a learner in a Ray cluster: the same bytes as in one process, whatever dies.
 
 `benchmarks/ray_kills.py` has more: it kills any process at random moments, the run's own too, and tries two nodes.
 """
@@ -39,41 +39,44 @@ def cluster() -> Iterator[OwnCluster]:
     yield own
     ray.shutdown()
     own.close()
-    assert not samplers()
+    assert not actors()
 
 
-def samplers() -> list[int]:
-    """The processes of samplers in a cluster that this process started."""
+def actors(kind: str = "") -> list[int]:
+    """The processes of samplers and trainers in a cluster that this process started."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             ours = os.environ["RAY_AUTH_TOKEN"].encode() in (path / "environ").read_bytes()
-            if ours and (path / "cmdline").read_bytes().startswith(b"ray::Sampler"):
+            words = (path / "cmdline").read_bytes().decode(errors="replace")
+            if ours and words.startswith(f"ray::{kind}") and words.startswith(("ray::Sampler", "ray::Trainer")):
                 found.append(int(path.name))
     return sorted(found)
 
 
 def ended() -> bool:
-    """Whether all samplers end. Ray kills a process without waiting for its end; that took up to 21 ms in twelve trials
-    and may take ten seconds here."""
+    """Whether all samplers and trainers end. Ray kills a process without waiting for its end; that took up to 21 ms in
+    twelve trials and may take ten seconds here."""
     deadline = time.monotonic() + 10.0
-    while samplers() and time.monotonic() < deadline:
+    while actors() and time.monotonic() < deadline:
         time.sleep(0.01)
-    return not samplers()
+    return not actors()
 
 
 class Killer:
-    """An observer that kills a sampler after the first step."""
+    """An observer that kills an actor after a step. Args: kind: its class; interrupt: the step that ends the run."""
 
-    def __init__(self) -> None:
-        self.killed = 0
+    def __init__(self, kind: str = "Sampler", step: int = 0, interrupt: int = -1) -> None:
+        self.kind, self.at, self.interrupt, self.killed = kind, step, interrupt, 0
 
     def start(self, manifest: object) -> None: ...
 
     def step(self, record: StepRecord) -> None:
-        if record.step == 0:
-            self.killed = samplers()[0]
+        if record.step == self.at:
+            self.killed = actors(self.kind)[0]
             os.kill(self.killed, signal.SIGKILL)
+        if record.step == self.interrupt:
+            os.kill(os.getpid(), signal.SIGINT)
 
     def evaluation(self, record: object) -> None: ...
 
@@ -115,6 +118,52 @@ def test_any_number_of_samplers_gives_the_bytes_of_one_process(tmp_path, cluster
     """Players × adapter; prefaces and weights that are loaded again."""
     local = trained(tmp_path / "local", env, **more)
     assert trained(tmp_path / "ray", env, **more, launch=ray_of(number)) == local
+
+
+@pytest.mark.needs("ray")
+@pytest.mark.parametrize("every", [1, 100])
+def test_a_killed_learner_changes_no_byte(tmp_path, cluster, every):
+    """The new process loads the last saved state, if there is one, and repeats the calls after it."""
+    more = {"rollout": {"lag": 1}, "optim": {"minibatches": 2}, "save": {"every": every}, "steps": 4}
+    local, killer = trained(tmp_path / "local", "calculator", **more), Killer("Trainer", step=2)
+    place = {"learner": "ray", "launch": ray_of(1)}
+    assert trained(tmp_path / "ray", "calculator", **more, **place, observers=[killer]) == local
+    with gnomon.store.RunReader(tmp_path / "ray") as run:
+        (loss,) = run.events("learner_died")
+    # Each of the two updates of a step is a gradient and an optimiser step. A step is observed before it is saved.
+    assert killer.killed and loss["calls"] == 4 * (1 if every == 1 else 3)
+    assert ended()
+
+
+@pytest.mark.needs("ray")
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"objective": "ppo"},
+        {"policy": {"lora": {"rank": 2}}, "objective": "grpo", "regularize": {"kl": 0.01}},
+        {"ranks": 2},
+    ],
+    ids=["critic", "adapter and reference", "ranks"],
+)
+def test_a_learner_in_the_cluster_gives_the_bytes_of_one_in_the_process(tmp_path, cluster, more):
+    """It may die between two steps, and a run that was interrupted goes on with it."""
+    folder, local = tmp_path / "ray", trained(tmp_path / "local", "char_count", **more)
+    place = {"learner": "ray", "launch": ray_of(1)}
+    killer = Killer("Trainer", step=0, interrupt=1)
+    with gnomon.train("char_count", run=folder, **SMALL, **more, **place, observers=[killer]) as run:
+        assert killer.killed and ended() and not run.complete
+    with gnomon.resume(folder, quiet=True) as run:
+        assert run.fingerprint == local
+    assert ended()
+
+
+@pytest.mark.needs("ray")
+def test_no_room_for_the_learner_is_an_error(tmp_path, cluster):
+    launch = ray_of(1, learner={"resources": {"nowhere": 1.0}}, seconds=0.5)
+    with pytest.raises(ResourceError, match=r"(?s)E511.*no room for the learner.*nowhere 1.*have CPU 4"):
+        trained(tmp_path / "r", "char_count", learner="ray", launch=launch)
+    assert ended()
 
 
 @pytest.mark.needs("ray")
@@ -195,3 +244,8 @@ VLLM = {"type": "vllm", "python": "p"}
 def test_what_samplers_cannot_do_is_refused(more, code):
     with pytest.raises(ConfigErrors, match=code):
         resolve([Source({"env": "kuhn_poker", "launch": "ray", **more}, {})])
+
+
+def test_a_learner_in_a_cluster_needs_the_cluster():
+    with pytest.raises(ConfigErrors, match=r"(?s)E049.*launch.type=ray, or learner=local"):
+        resolve([Source({"env": "char_count", "learner": "ray"}, {})])

@@ -27,7 +27,8 @@ from gnomon.launch.mismatch import lines
 from gnomon.learners import served
 from gnomon.learners.base import Model, Named
 from gnomon.learners.coefficients import Coefficients
-from gnomon.learners.served import ALIVE, ServedLearner, write_files
+from gnomon.learners.served import ALIVE, ServedLearner
+from gnomon.learners.verbs import write_files
 from gnomon.learners.wire import loads, written
 from gnomon.models.weights import Kind, WeightsRef
 from gnomon.stats import At, Max, Mean, Quantile, Sum

@@ -165,8 +165,16 @@ def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 
 def launch(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """Samplers in a cluster with what only the process of the run has."""
+    """Samplers in a cluster with what only the process of the run has; a learner in a cluster that there is not."""
     if config.launch.type == "local":
+        if config.learner == "ray":
+            yield ConfigError(
+                "E049",
+                "learner=ray needs launch.type=ray",
+                where=origins.get("learner", "learner"),
+                why="the learner would be in the Ray cluster of the samplers, and this run has none",
+                fix="launch.type=ray, or learner=local",
+            )
         return
     where = origins.get("launch.type", "launch.type")
     if config.players.opponent:

@@ -326,6 +326,15 @@ class Engine(Section):
     """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
 
 
+class Reserved(Section):
+    """What Ray reserves for the learner."""
+
+    cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    resources: dict[str, float] = {}
+    """Other resources of the cluster, such as `launch.learner.resources.learner=1`."""
+
+
 class Launch(Section):
     """Where a run samples."""
 
@@ -349,7 +358,10 @@ class Launch(Section):
     """Time without any answer, in seconds, after which a sampler counts as hung and is replaced; and the time to wait
     for room in the cluster while there is no sampler."""
     restarts: Annotated[int, Field(ge=0)] = 3
-    """Most replacements of a sampler in a row without a finished episode between them."""
+    """Most replacements of a sampler in a row without a finished episode between them, and of the learner without a
+    finished call."""
+    learner: Reserved = Reserved()
+    """What is reserved for the learner with `learner=ray`."""
 
 
 class RunConfig(Section):
@@ -378,9 +390,10 @@ class RunConfig(Section):
     audit: Audit = Audit()
     engine: Engine = Engine()
     launch: Launch = Launch()
-    learner: Annotated[str, Field(pattern="^(local|https?://.+|tinker:.+|object:.+)$")] = "local"
-    """What trains: `local`, in this process; the address that `gnomon serve-learner` printed; or `tinker:MODEL`, an
-    adapter of this base model on the Tinker service. `object:NAME` was passed to `gnomon.train` as a Python object."""
+    learner: Annotated[str, Field(pattern="^(local|ray|https?://.+|tinker:.+|object:.+)$")] = "local"
+    """What trains: `local`, in this process; `ray`, in a process of the Ray cluster of `launch.type=ray`; the address
+    that `gnomon serve-learner` printed; or `tinker:MODEL`, an adapter of this base model on the Tinker service.
+    `object:NAME` was passed to `gnomon.train` as a Python object."""
 
     def env_of(self, name: str) -> Env:
         """The environment of an evaluation set."""

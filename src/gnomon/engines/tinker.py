@@ -7,7 +7,7 @@ from typing import Any
 
 from gnomon.engines.base import Tier
 from gnomon.engines.endings import Endings
-from gnomon.engines.vllm.probe import require_equal
+from gnomon.engines.probe import require_equal
 from gnomon.errors import ModelError
 from gnomon.models.tinker import answer, failed, opened, sdk
 from gnomon.models.tokenizer import Tokenizer

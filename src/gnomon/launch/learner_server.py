@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-import tempfile
 from asyncio import get_running_loop
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from secrets import compare_digest, token_urlsafe
 from typing import Any
 
@@ -25,9 +23,9 @@ from gnomon.launch.local import make_trainer
 from gnomon.launch.makers import make_objective
 from gnomon.launch.makers.served import TOKEN, of_learner
 from gnomon.launch.tinker import TinkerService
-from gnomon.learners.base import Learner
-from gnomon.learners.remote import RemoteLearner
-from gnomon.learners.served import AGAIN, ALIVE, CALL, SESSION, files_of, in_memory, write_files
+from gnomon.learners.base import Closing, Learner
+from gnomon.learners.served import AGAIN, ALIVE, CALL, SESSION
+from gnomon.learners.verbs import carried_out
 from gnomon.learners.wire import loads, written
 
 __all__ = ["LearnerServer"]
@@ -141,27 +139,9 @@ class LearnerServer:
         return self._session
 
     def _drop(self) -> None:
-        if isinstance(self._learner, RemoteLearner):
+        if isinstance(self._learner, Closing):
             self._learner.close()
         self._learner = None
-
-
-def carried_out(learner: Learner, verb: str, arguments: tuple[Any, ...]) -> Any:
-    """What a verb returns. Raises: ValueError for a verb that there is not; what the learner raises."""
-    with tempfile.TemporaryDirectory(prefix="gnomon-learner-") as name:
-        folder = Path(name)
-        match verb:
-            case "score" | "forward_backward" | "optim_step":
-                return getattr(learner, verb)(*arguments)
-            case "publish":
-                return in_memory(learner.publish())
-            case "save_state":
-                learner.save_state(folder)
-                return files_of(folder)
-            case "load_state":
-                write_files(folder, *arguments)
-                return learner.load_state(folder)
-    raise ValueError(f"there is no verb {verb!r}")
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

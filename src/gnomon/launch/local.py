@@ -21,8 +21,8 @@ from gnomon.engines.vllm import VLLM
 from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
-from gnomon.launch.cluster.fleet import RayFleet
-from gnomon.launch.cluster.losses import Losses
+from gnomon.launch.cluster.fleet import RayFleet, require_ray
+from gnomon.launch.cluster.losses import Losing, Losses
 from gnomon.launch.data import require_same_data
 from gnomon.launch.display import Console, Guarded, Teller
 from gnomon.launch.exactness import reasons, tolerated
@@ -55,9 +55,8 @@ from gnomon.launch.preflight import audited
 from gnomon.launch.ranks import start_ranks
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
-from gnomon.learners.base import Learner
+from gnomon.learners.base import Closing, Learner
 from gnomon.learners.local import LocalLearner
-from gnomon.learners.remote import RemoteLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective
@@ -128,7 +127,8 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     tasks = make_tasks(config, env, row)
     learner = passed.learner or make_trainer(config, row)
     with ExitStack() as undo:
-        undo.callback(close, learner)
+        if not passed.learner:
+            undo.callback(close, learner)
         fleet = RayFleet(config, env, tasks) if config.launch.type == "ray" else None
         if fleet:
             undo.callback(fleet.close)
@@ -158,11 +158,16 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
 
 
 def make_trainer(config: RunConfig, row: Objective) -> Learner:
-    """The learner of the settings: in this process, spread over processes of its own, on a server, or on a service."""
+    """The learner of the settings: in this process or processes of its own, in a cluster, on a server or a service."""
     if config.learner.startswith("http"):
         return make_served(config)
     if config.learner.startswith(TINKER):
         return make_tinker_learner(config, row)
+    if config.learner == "ray":
+        require_ray()
+        from gnomon.launch.cluster.learner import RayLearner
+
+        return RayLearner(config, row)
     return start_ranks(config, row) if config.ranks else make_learner(config, row)
 
 
@@ -175,7 +180,7 @@ def here(config: RunConfig) -> RunConfig:
 
 def close(learner: Learner) -> None:
     """End the processes of a learner that has any."""
-    if isinstance(learner, RemoteLearner):
+    if isinstance(learner, Closing):
         learner.close()
 
 
@@ -342,8 +347,8 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
     """The page, recorded and observed, until it ends or is stopped."""
     tell = Guarded(console).message
     tokenizer = parts.actor.tokenizer
-    if parts.fleet is not None:
-        observers = [*observers, Losses(parts.fleet, tell, store.note)]
+    if there := [part for part in (parts.fleet, parts.learner) if isinstance(part, Losing)]:
+        observers = [*observers, Losses(there, tell, store.note)]
     watching = make_observers(store, parts.env, parts.objective, tokenizer, console, tell, observers)
     recorder = Recorder(store, config, watching, tell)
     for actor in (parts.actor, *parts.batches.actors):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Objective, objective, penalties
 from gnomon.stats import Stats
 
-__all__ = ["FloatArray", "Learner", "Model", "Named"]
+__all__ = ["Closing", "FloatArray", "Learner", "Model", "Named"]
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -87,4 +87,13 @@ class Learner(Protocol):
 
     def publish(self) -> WeightsRef:
         """The present version, for engines."""
+        ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A learner that has processes of its own."""
+
+    def close(self) -> None:
+        """End them."""
         ...

@@ -7,13 +7,10 @@ import select
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-import torch
 
 from gnomon import errors
 from gnomon.errors import GnomonError, ResourceError
@@ -21,12 +18,13 @@ from gnomon.learners import batch as learning
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch
 from gnomon.learners.coefficients import Coefficients
+from gnomon.learners.verbs import files_of, write_files
 from gnomon.learners.wire import loads, written
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Objective
 from gnomon.stats import Stats
 
-__all__ = ["AGAIN", "ALIVE", "CALL", "SESSION", "ServedLearner", "files_of", "write_files"]
+__all__ = ["AGAIN", "ALIVE", "CALL", "SESSION", "ServedLearner"]
 
 SESSION = "x-gnomon-session"
 """Header with the number that the server gave to this client's learner."""
@@ -146,26 +144,3 @@ def refusal(status: int, data: bytes, where: str) -> GnomonError:
         pass
     why = f"HTTP {status}: {data[:300].decode('utf-8', 'replace')}"
     return ResourceError("E508", "the learner's server refused the request", where=where, why=why, fix=AGAIN)
-
-
-def files_of(folder: Path) -> dict[str, torch.Tensor]:
-    """The files of a folder by name, as bytes."""
-    return {
-        path.name: torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path.stat().st_size
-    }
-
-
-def write_files(folder: Path, files: Mapping[str, torch.Tensor]) -> None:
-    """Write files of other machines into a folder. Raises: ValueError for a name that leads out of it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        if name != Path(name).name or name in ("", ".", ".."):
-            raise ValueError(f"not the name of a file: {name!r}")
-        (folder / name).write_bytes(content.numpy().tobytes())
-
-
-def in_memory(weights: WeightsRef) -> WeightsRef:
-    """The same version, with tensors in the place of a file."""
-    return replace(weights, tensors=dict(weights.read()))

@@ -15,10 +15,10 @@ from typing import Any
 
 from gnomon.engines.base import Tier
 from gnomon.engines.endings import Endings
+from gnomon.engines.probe import require_equal
 from gnomon.engines.vllm.environment import require_fit, worker_environment
 from gnomon.engines.vllm.files import adapter_folder, linked, own_folder, remove, weights_file
 from gnomon.engines.vllm.frames import Arrays
-from gnomon.engines.vllm.probe import require_equal
 from gnomon.engines.vllm.process import Gone, Refused, WorkerProcess
 from gnomon.errors import ResourceError
 from gnomon.models.adapter import Adapter

@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gnomon.config import RunConfig
 from gnomon.envs.base import Env
 from gnomon.errors import ResourceError
+from gnomon.launch.cluster.losses import SamplerLoss
 from gnomon.launch.cluster.own import OwnCluster
 from gnomon.models.weights import WeightsRef
 from gnomon.workers import Carried, packed
-
-if TYPE_CHECKING:
-    from gnomon.launch.cluster.samplers import Loss
 
 __all__ = ["RayFleet"]
 
@@ -36,7 +34,6 @@ class RayFleet:
     """
 
     def __init__(self, config: RunConfig, env: Env, tasks: Env) -> None:
-        require_ray()
         with ExitStack() as undo:
             connect(config, undo)
             from gnomon.launch.cluster.samplers import Samplers
@@ -51,7 +48,7 @@ class RayFleet:
     async def call(self, verb: str, *arguments: Any) -> Any:
         return await self._samplers.call(verb, *arguments)
 
-    def losses(self) -> Sequence[Loss]:
+    def losses(self) -> Sequence[SamplerLoss]:
         """The samplers that died since the last call."""
         return self._samplers.losses()
 
@@ -72,14 +69,19 @@ def require_ray() -> None:
 
 
 def connect(config: RunConfig, undo: ExitStack) -> None:
-    """Connect this process with the cluster. Args: undo: takes what ends the connection."""
+    """Connect this process with the cluster. Args: undo: takes what ends the connection.
+
+    Raises: ResourceError E505 without Ray, E510 for a cluster that cannot be reached or started.
+    """
+    require_ray()
     import ray
 
     if ray.is_initialized():
         return
     address = config.launch.address
     if not address:
-        own = OwnCluster(math.ceil(config.launch.samplers * max(config.launch.cpus, 1.0)))
+        learner = config.launch.learner.cpus if config.learner == "ray" else 0.0
+        own = OwnCluster(math.ceil(config.launch.samplers * max(config.launch.cpus, 1.0) + learner))
         undo.callback(own.close)
         address = own.address
         refresh_token()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Awaitable, Callable, Sequence
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -14,7 +13,7 @@ from gnomon.config import RunConfig
 from gnomon.engines.base import Versioned
 from gnomon.engines.remote import Loaded
 from gnomon.engines.vllm import VLLM
-from gnomon.errors import GnomonError
+from gnomon.launch.cluster.answering import answering
 from gnomon.launch.makers.actor import make_limits, make_sampling
 from gnomon.launch.makers.engine import make_engine
 from gnomon.launch.makers.workers import make_workers
@@ -26,22 +25,6 @@ from gnomon.rollout.elsewhere import played
 from gnomon.types import Completion, Request
 
 __all__ = ["Sampler"]
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def answering(verb: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T | GnomonError]]:
-    """Returns an error for a user as a value, since Ray would wrap it in one of its own."""
-
-    @wraps(verb)
-    async def answered(*args: P.args, **kwargs: P.kwargs) -> T | GnomonError:
-        try:
-            return await verb(*args, **kwargs)
-        except GnomonError as error:
-            return error
-
-    return answered
 
 
 class Sampler:

@@ -21,40 +21,20 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
-from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from gnomon.config.sections import Launch
-from gnomon.errors import GnomonError, ResourceError
+from gnomon.errors import GnomonError
+from gnomon.launch.cluster.losses import SamplerLoss
+from gnomon.launch.cluster.places import GONE, PING, START, Place, dead, pause
 from gnomon.launch.cluster.sampler import Sampler
 from gnomon.models.weights import WeightsRef
 
-__all__ = ["Loss", "Samplers"]
+__all__ = ["Samplers"]
 
 TICK = 0.1
 """Seconds between two rounds of the watch."""
-PING = 1.0
-"""Seconds between two pings of a sampler."""
-START = 300.0
-"""Least seconds that a process may take to start."""
 END = 10.0
 """Seconds for the samplers to end their engines."""
-PAUSE = 2.0
-"""Seconds before a sampler is started again after its second death in a row; it doubles with each."""
-LEAST = 0.001
-"""CPUs that are reserved for a sampler that needs nothing: a placement group cannot be empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """A sampler that died, was lost or hung."""
-
-    sampler: int
-    """Its number, from 0."""
-    why: str
-    episodes: int
-    """Episodes in progress, which are played again."""
 
 
 @dataclass(eq=False, slots=True)
@@ -88,14 +68,14 @@ class Slot:
     """A sampler, whichever process it is."""
 
     number: int
-    group: PlacementGroup
+    place: Place
     life: Life | None = None
     deaths: int = 0
     """In a row, without an answered call between them."""
     why: str = ""
     """Of the last death."""
     after: float = 0.0
-    """Monotonic time of its next start. A dead node may still hold its placement group for some seconds."""
+    """Monotonic time of its next start."""
 
 
 class Samplers:
@@ -107,13 +87,11 @@ class Samplers:
 
     def __init__(self, parts: bytes, launch: Launch) -> None:
         self.launch, self._parts = launch, ray.put(parts)
-        wanted = {"CPU": launch.cpus, "GPU": launch.gpus, **launch.resources}
-        self._bundle = {name: amount for name, amount in wanted.items() if amount} or {"CPU": LEAST}
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         """What the watch has to do. Only its thread changes samplers and calls Ray: Ray waits for ever if a callback of
         its own calls it."""
         self._waiting: deque[Call] = deque()
-        self._losses: deque[Loss] = deque()
+        self._losses: deque[SamplerLoss] = deque()
         self._ended, self._numbers = threading.Event(), itertools.count()
         self._error: Exception | None = None
         """What ended the samplers."""
@@ -121,7 +99,7 @@ class Samplers:
         """Set when the first sampler is ready, or none will be."""
         self._seen = time.monotonic()
         """When there was a process of a sampler."""
-        self._slots = [Slot(number, placement_group([self._bundle])) for number in range(launch.samplers)]
+        self._slots = [Slot(number, Place("a sampler", launch)) for number in range(launch.samplers)]
         self._watch = threading.Thread(target=self._watching, name="gnomon-samplers", daemon=True)
         self._watch.start()
         try:
@@ -145,7 +123,7 @@ class Samplers:
         self._events.put(partial(self._waiting.append, call))
         return await asyncio.wrap_future(call.answer)
 
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[SamplerLoss]:
         """Those since the last call."""
         return [self._losses.popleft() for _ in range(len(self._losses))]
 
@@ -160,7 +138,7 @@ class Samplers:
             with suppress(Exception):
                 if slot.life:
                     ray.kill(slot.life.actor)
-                remove_placement_group(slot.group)
+            slot.place.remove()
 
     def _serve(self) -> None:
         """Send calls that wait, in order, each to the least busy sampler."""
@@ -187,7 +165,7 @@ class Samplers:
     def _answered(self, slot: Slot, life: Life, number: int, done: Future[Any]) -> None:
         """A call has an answer, or its sampler died."""
         error = done.exception()
-        if isinstance(error, RayActorError):
+        if isinstance(error, GONE):
             self._lose(slot, life, str(error))
         elif call := life.open.pop(number, None):  # Else it was sent to another sampler.
             slot.deaths, life.seen = 0, time.monotonic()
@@ -199,10 +177,10 @@ class Samplers:
         if slot.life is not life:
             return
         slot.life, slot.deaths, slot.why = None, slot.deaths + 1, why
-        slot.after = time.monotonic() + (PAUSE * 2.0 ** (slot.deaths - 2) if slot.deaths > 1 else 0.0)
+        slot.after = time.monotonic() + pause(slot.deaths)
         with suppress(Exception):
             ray.kill(life.actor)
-        self._losses.append(Loss(sampler=slot.number, why=why, episodes=len(life.open)))
+        self._losses.append(SamplerLoss(sampler=slot.number, why=why, episodes=len(life.open)))
         for call in reversed(life.open.values()):
             call.deaths += 1
             if call.deaths > self.launch.restarts:
@@ -243,7 +221,9 @@ class Samplers:
     def _check(self, slot: Slot) -> None:
         life = slot.life
         if life is None:
-            if slot.deaths <= self.launch.restarts and time.monotonic() >= slot.after and placed(slot.group):
+            if not slot.place.placed:
+                slot.deaths = 0  # When there is room again, it is on another node.
+            elif slot.deaths <= self.launch.restarts and time.monotonic() >= slot.after:
                 self._start(slot)
             return
         now = time.monotonic()
@@ -254,7 +234,7 @@ class Samplers:
         elif ray.wait([waits], timeout=0)[0]:
             try:
                 error = ray.get(waits)
-            except RayActorError as lost:
+            except GONE as lost:
                 return self._lose(slot, life, str(lost))
             if isinstance(error, GnomonError):
                 raise error
@@ -264,11 +244,7 @@ class Samplers:
             self._lose(slot, life, f"no answer for {limit:g} s")
 
     def _start(self, slot: Slot) -> None:
-        strategy = PlacementGroupSchedulingStrategy(slot.group, placement_group_bundle_index=0)
-        options = {"num_cpus": self._bundle.get("CPU", 0), "num_gpus": self._bundle.get("GPU", 0)}
-        others = {name: amount for name, amount in self._bundle.items() if name not in ("CPU", "GPU")}
-        kind = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=4 + self.launch.episodes)(Sampler)
-        actor = kind.options(**options, resources=others, scheduling_strategy=strategy).remote(self._parts)
+        actor = slot.place.actor(Sampler, self._parts, 4 + self.launch.episodes)
         slot.life = Life(actor, actor.start.remote(), time.monotonic())
 
     def _require_any(self) -> None:
@@ -280,35 +256,9 @@ class Samplers:
             last = self._slots[-1]
             raise dead(f"no sampler stays alive (deaths in a row: {last.deaths})", last.why)
         elif now - self._seen > self.launch.seconds:
-            own = ("node:", "memory", "object_store")  # Ray counts these by itself.
-            have = {name: value for name, value in ray.cluster_resources().items() if not name.startswith(own)}
-            shown = ", ".join(f"{name} {amount:g}" for name, amount in sorted(have.items())) or "nothing"
-            raise ResourceError(
-                "E511",
-                "the Ray cluster has no room for a sampler",
-                where=", ".join(f"{name} {amount:g}" for name, amount in self._bundle.items()),
-                why=f"no node had this free for {self.launch.seconds:g} s; all nodes together have {shown}",
-                fix="lower launch.cpus, launch.gpus or launch.resources, or add a node: ray start --address=HOST:PORT",
-            )
-
-
-def placed(group: PlacementGroup) -> bool:
-    """Whether the cluster holds what a group reserves."""
-    return bool(placement_group_table(group).get("state") == "CREATED")
+            raise self._slots[0].place.no_room(self.launch.seconds)
 
 
 def resolve(call: Call, found: Any = None, error: BaseException | None = None) -> None:
     if call.answer.set_running_or_notify_cancel():
         call.answer.set_exception(error) if error else call.answer.set_result(found)
-
-
-def dead(what: str, why: str) -> ResourceError:
-    lines = [line for line in why.strip().splitlines() if line.strip()]
-    return ResourceError(
-        "E512",
-        what,
-        where="launch",
-        why="\n   ".join(lines[:8]),
-        fix="read the log of the sampler's node (ray logs); for lack of memory, lower launch.episodes or "
-        "launch.samplers; then gnomon resume RUN",
-    )

@@ -1,0 +1,90 @@
+"""Places in a Ray cluster: what a process needs stays reserved while the process is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError
+from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from gnomon.config.sections import Launch, Reserved
+from gnomon.errors import ResourceError
+
+__all__ = ["GONE", "PING", "START", "Place", "dead", "pause"]
+
+PING = 1.0
+"""Seconds between two questions whether a process still answers."""
+START = 300.0
+"""Least seconds that a process may take to start."""
+GONE = (RayActorError, OutOfMemoryError, ObjectLostError)
+"""What Ray raises where a process died before it answered, or its node died with the answer."""
+PAUSE = 2.0
+"""Seconds before a process is started again after its second death in a row; they double with each."""
+LEAST = 0.001
+"""CPUs that are reserved for a process that needs nothing: a placement group cannot be empty."""
+
+
+class Place:
+    """A placement group for one process. Args: what: the process, for errors; needs: what it needs."""
+
+    def __init__(self, what: str, needs: Launch | Reserved) -> None:
+        self._what = what
+        wanted = {"CPU": needs.cpus, "GPU": needs.gpus, **needs.resources}
+        self._bundle = {name: amount for name, amount in wanted.items() if amount} or {"CPU": LEAST}
+        self._group = placement_group([self._bundle])
+
+    @property
+    def placed(self) -> bool:
+        """Whether the cluster holds what is reserved."""
+        return bool(placement_group_table(self._group).get("state") == "CREATED")
+
+    def actor(self, kind: type, parts: Any, concurrency: int) -> Any:
+        """A new actor in this place. Ray restarts it never. Args: parts: what the class is called with."""
+        strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=0)
+        options = {"num_cpus": self._bundle.get("CPU", 0), "num_gpus": self._bundle.get("GPU", 0)}
+        others = {name: amount for name, amount in self._bundle.items() if name not in ("CPU", "GPU")}
+        remote: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=concurrency)(kind)
+        return remote.options(**options, resources=others, scheduling_strategy=strategy).remote(parts)
+
+    def no_room(self, seconds: float) -> ResourceError:
+        """E511, after this time without room."""
+        own = ("node:", "memory", "object_store")  # Ray counts these by itself.
+        have = {name: value for name, value in ray.cluster_resources().items() if not name.startswith(own)}
+        return ResourceError(
+            "E511",
+            f"the Ray cluster has no room for {self._what}",
+            where=written(self._bundle),
+            why=f"no node had this free for {seconds:g} s; all nodes together have {written(have) or 'nothing'}",
+            fix="lower what launch reserves (cpus, gpus, resources), or add a node: ray start --address=HOST:PORT",
+        )
+
+    def remove(self) -> None:
+        """Free what is reserved, if there still is a cluster."""
+        with suppress(Exception):
+            remove_placement_group(self._group)
+
+
+def pause(deaths: int) -> float:
+    """Seconds before a process is started again. Args: deaths: in a row. A dead node may hold a place for some time."""
+    return PAUSE * 2.0 ** (deaths - 2) if deaths > 1 else 0.0
+
+
+def written(amounts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {amount:g}" for name, amount in sorted(amounts.items()))
+
+
+def dead(what: str, why: str) -> ResourceError:
+    """E512. Args: why: as Ray says it; the first lines are shown."""
+    lines = [line for line in why.strip().splitlines() if line.strip()]
+    return ResourceError(
+        "E512",
+        what,
+        where="launch",
+        why="\n   ".join(lines[:8]),
+        fix="read the log of its node (ray logs); for lack of memory, lower launch.episodes or launch.samplers; then "
+        "gnomon resume RUN",
+    )

@@ -1,0 +1,55 @@
+"""The verbs of a learner for a process that shares no files with it: folders become dictionaries of bytes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnomon.learners.base import Learner
+
+__all__ = ["carried_out", "files_of", "write_files"]
+
+
+def carried_out(learner: Learner, verb: str, arguments: tuple[Any, ...]) -> Any:
+    """What a verb returns. A published version has its tensors in memory, and a state is the files of its folder.
+
+    Raises: ValueError for a verb that there is not; what the learner raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="gnomon-learner-") as name:
+        folder = Path(name)
+        match verb:
+            case "score" | "forward_backward" | "optim_step":
+                return getattr(learner, verb)(*arguments)
+            case "publish":
+                weights = learner.publish()
+                return replace(weights, tensors=dict(weights.read()))
+            case "save_state":
+                learner.save_state(folder)
+                return files_of(folder)
+            case "load_state":
+                write_files(folder, *arguments)
+                return learner.load_state(folder)
+    raise ValueError(f"there is no verb {verb!r}")
+
+
+def files_of(folder: Path) -> dict[str, torch.Tensor]:
+    """The files of a folder by name, as bytes."""
+    return {
+        path.name: torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.stat().st_size
+    }
+
+
+def write_files(folder: Path, files: Mapping[str, torch.Tensor]) -> None:
+    """Write files of other machines into a folder. Raises: ValueError for a name that leads out of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        if name != Path(name).name or name in ("", ".", ".."):
+            raise ValueError(f"not the name of a file: {name!r}")
+        (folder / name).write_bytes(content.numpy().tobytes())
