@@ -166,7 +166,7 @@ def ended(trial: Trial, options: argparse.Namespace, rng: random.Random, left: i
     nodes = Nodes(trial.environment, rng.randrange(20000, 30000)) if options.fault == "node" else None
     if nodes:
         trial.words += [f"launch.address={nodes.address}", "launch.resources.sampler=1"]
-        trial.words += ["launch.learner.resources.sampler=1"]
+        trial.words += ["launch.learner.sampler=1"]
     found, repeated, run = Counter[str](), 0, trial.begin()
     try:
         while run.poll() is None:

@@ -160,7 +160,7 @@ def test_a_learner_in_the_cluster_gives_the_bytes_of_one_in_the_process(tmp_path
 
 @pytest.mark.needs("ray")
 def test_no_room_for_the_learner_is_an_error(tmp_path, cluster):
-    launch = ray_of(1, learner={"resources": {"nowhere": 1.0}}, seconds=0.5)
+    launch = ray_of(1, learner={"nowhere": 1.0}, seconds=0.5)
     with pytest.raises(ResourceError, match=r"(?s)E511.*no room for the learner.*nowhere 1.*have CPU 4"):
         trained(tmp_path / "r", "char_count", learner="ray", launch=launch)
     assert ended()

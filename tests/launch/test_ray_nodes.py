@@ -118,7 +118,7 @@ def test_a_learner_moves_to_another_node(tmp_path, cluster):
     """Its node dies, and no other has room for it until one joins."""
     assert begun(tmp_path / "local", "steps=12").wait() == 0
     nodes = {pid: node for node in (cluster.join(), cluster.join()) for pid in node}
-    words = ["steps=12", "launch.samplers=1", "learner=ray", "launch.learner.resources.place=1"]
+    words = ["steps=12", "launch.samplers=1", "learner=ray", "launch.learner.place=1"]
     run = cluster.run(tmp_path / "ray", *words)
     until(lambda: steps(tmp_path / "ray") > 2, run)
     (trainer,) = cluster.processes("ray::Trainer")

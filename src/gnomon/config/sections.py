@@ -326,15 +326,6 @@ class Engine(Section):
     """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
 
 
-class Reserved(Section):
-    """What Ray reserves for the learner."""
-
-    cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    resources: dict[str, float] = {}
-    """Other resources of the cluster, such as `launch.learner.resources.learner=1`."""
-
-
 class Launch(Section):
     """Where a run samples."""
 
@@ -360,8 +351,8 @@ class Launch(Section):
     restarts: Annotated[int, Field(ge=0)] = 3
     """Most replacements of a sampler in a row without a finished episode between them, and of the learner without a
     finished call."""
-    learner: Reserved = Reserved()
-    """What is reserved for the learner with `learner=ray`."""
+    learner: dict[str, float] = {}
+    """What Ray reserves for the learner with `learner=ray`, such as `launch.learner.GPU=1`; one CPU if it is empty."""
 
 
 class RunConfig(Section):

@@ -80,7 +80,7 @@ def connect(config: RunConfig, undo: ExitStack) -> None:
         return
     address = config.launch.address
     if not address:
-        learner = config.launch.learner.cpus if config.learner == "ray" else 0.0
+        learner = config.launch.learner.get("CPU", 1.0) if config.learner == "ray" else 0.0
         own = OwnCluster(math.ceil(config.launch.samplers * max(config.launch.cpus, 1.0) + learner))
         undo.callback(own.close)
         address = own.address

@@ -59,7 +59,7 @@ class RayLearner:
         with ExitStack() as undo:
             connect(config, undo)
             self._parts = ray.put(packed(Carried.of((there, row))))
-            self._place = Place("the learner", config.launch.learner)
+            self._place = Place("the learner", config.launch.learner or {"CPU": 1.0})
             undo.callback(self._place.remove)
             undo.callback(self._end)
             self._require()

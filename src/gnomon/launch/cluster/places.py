@@ -11,7 +11,6 @@ from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from gnomon.config.sections import Launch, Reserved
 from gnomon.errors import ResourceError
 
 __all__ = ["GONE", "PING", "START", "Place", "dead", "pause"]
@@ -29,12 +28,11 @@ LEAST = 0.001
 
 
 class Place:
-    """A placement group for one process. Args: what: the process, for errors; needs: what it needs."""
+    """A placement group for one process. Args: what: the process, for errors; needs: amounts, by resource."""
 
-    def __init__(self, what: str, needs: Launch | Reserved) -> None:
+    def __init__(self, what: str, needs: Mapping[str, float]) -> None:
         self._what = what
-        wanted = {"CPU": needs.cpus, "GPU": needs.gpus, **needs.resources}
-        self._bundle = {name: amount for name, amount in wanted.items() if amount} or {"CPU": LEAST}
+        self._bundle = {name: amount for name, amount in needs.items() if amount} or {"CPU": LEAST}
         self._group = placement_group([self._bundle])
 
     @property

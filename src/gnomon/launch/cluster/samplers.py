@@ -99,7 +99,8 @@ class Samplers:
         """Set when the first sampler is ready, or none will be."""
         self._seen = time.monotonic()
         """When there was a process of a sampler."""
-        self._slots = [Slot(number, Place("a sampler", launch)) for number in range(launch.samplers)]
+        needs = {"CPU": launch.cpus, "GPU": launch.gpus, **launch.resources}
+        self._slots = [Slot(number, Place("a sampler", needs)) for number in range(launch.samplers)]
         self._watch = threading.Thread(target=self._watching, name="gnomon-samplers", daemon=True)
         self._watch.start()
         try:
