@@ -42,6 +42,24 @@ def test_every_page_shows_what_was_recorded(written):
         assert curves["charts"][0]["x"] == [0, 1] and curves["charts"][0]["series"][0]["values"] == [0.5, 0.5]
 
 
+def test_the_page_of_a_run_leads_to_the_best_and_the_worst_rollouts_of_its_newest_step(tmp_path):
+    rewards = [0.5, 0.1, 0.9, 0.4, 0.8, 0.2, None, 0.6]
+    records = [Record(kind="task", step=3, task=0, body=task("what?"))]
+    records += [
+        Record(kind="rollout", step=3, task=0, sample=sample, body=body(f"reply {reward}") | {"reward": reward})
+        for sample, reward in enumerate(rewards)
+    ]
+    records.append(Record(kind="step", step=3, body={"metrics": {"reward": 0.5}, "statuses": {}}))
+    with Run.create(tmp_path / "a", recipe="", manifest={}, genesis={"config": {}}) as run:
+        run.append(step_records(2, ["older"]))
+        run.append(records)
+    with served(tmp_path / "a") as viewer:
+        text = asked(viewer, "/run/a/-/")[2]
+        assert re.findall(r'href="/run/a/-/rollout/3:0:(\d)"', text) == ["2", "4", "7", "5", "1", "6"]
+        assert 'href="/run/a/-/task/0"' in text and "reply 0.9" in text and "reply 0.5" not in text
+        assert "older" not in text and asked(viewer, "/run/a/-/rollout/3:0:2")[0] == 200
+
+
 def test_a_list_of_rollouts_is_filtered_by_status_and_text(written):
     with served(written("a", ["needle one", "needle two", "hay", "hay needle"])) as viewer:
         page = asked(viewer, "/run/a/-/step/0?status=wrong&text=NEEDLE")[2]

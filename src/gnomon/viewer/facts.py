@@ -30,6 +30,8 @@ POINTS = 1000
 """Points of a curve."""
 MOST = 256
 """Rollouts on the page of a task."""
+ENDS = 3
+"""Rollouts with the highest rewards, and with the lowest, on the page of a run."""
 BESIDE = {"low": "interval", "high": "interval", "baseline": "baseline"}
 """Series that are drawn dashed, beside the measured one: what each is."""
 MEASURED = ("baseline", "evaluation")
@@ -88,6 +90,7 @@ def overview(name: str, reader: RunReader, steps: Steps) -> dict[str, Any]:
         "seq": reader.length,
         "recipe": reader.recipe,
         "newest": steps[-1][0] if steps else None,
+        "rollouts": extreme_rows(reader, steps[-1][0]) if steps else [],
         "imported": reader.imported,
         "rule": reader.genesis.get("imported", {}).get("correct", ""),
         "objective": objective_of(reader.recipe),
@@ -216,6 +219,13 @@ def group_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
         }
         for record in records
     ]
+
+
+def extreme_rows(reader: RunReader, step: int) -> list[dict[str, Any]]:
+    """The rollouts of a step with the highest rewards, then those with the lowest; all of a small step."""
+    rows = sorted(reader.rollout_rows(step), key=lambda row: math.inf if row.reward is None else -row.reward)
+    chosen = rows if len(rows) <= 2 * ENDS else rows[:ENDS] + rows[-ENDS:]
+    return group_rows([reader.record(row.seq) for row in chosen])
 
 
 def task_facts(folder: Path, kind: str, task: int, before: int | None = None) -> dict[str, Any]:
