@@ -1,6 +1,6 @@
-"""Write the pages on the studies that ship, from what came out of them: one page each, and an index.
+"""Write the pages on the studies that ship, from what came out of them: one page each, an index, and a list of claims.
 
-    python docs/study_pages.py           # docs/study-results.md and docs/studies/*
+    python docs/study_pages.py           # docs/study-results.md, docs/claims.md and docs/studies/*
     python docs/study_pages.py studies   # first take over the studies that were finished in this folder
 
 A test holds the committed pages to what this writes.
@@ -9,9 +9,12 @@ A test holds the committed pages to what this writes.
 from __future__ import annotations
 
 import sys
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from gnomon.studies.listing import Listed, by_chance, listed, publish
+from gnomon.studies.listing import NOT_RUN, Listed, by_chance, listed, publish
 from gnomon.studies.page import page_text, planned_text, write_plots
 
 DOCS = Path(__file__).parent
@@ -30,6 +33,21 @@ list. `python docs/study_pages.py` writes this page and the pages that it links 
 |---|---|---|---|---|
 {rows}
 """
+CLAIMS = """\
+# Claims and their verdicts
+
+What papers, documentation and guides say about reinforcement learning of language models, and the studies that test it
+here, with the [tiny policy](base.md) or by calculation. PASS means that every pass line of the study was met, FAIL that
+one was not, INCONCLUSIVE that these seeds cannot decide. A FAIL means that the claim was not found here. It does not
+refute a result with another model. `docs/claims.toml` lists the claims, and `python docs/study_pages.py` writes this
+page from it and from the [results](study-results.md).
+
+{counts}
+
+| claim | source | verdict of each study |
+|---|---|---|
+{rows}
+"""
 
 
 def pages() -> dict[str, str]:
@@ -37,7 +55,22 @@ def pages() -> dict[str, str]:
     rows = listed(NOWHERE)
     table = "\n".join(map(line, rows))
     index = INDEX.format(by_chance=by_chance(rows), rows=table)
-    return {"study-results.md": index, **{f"studies/{row.name}.md": page(row) for row in rows}}
+    claims = tomllib.loads((DOCS / "claims.toml").read_text())["claim"]
+    lists = {"study-results.md": index, "claims.md": claims_text(claims, rows)}
+    return lists | {f"studies/{row.name}.md": page(row) for row in rows}
+
+
+def claims_text(claims: Sequence[Mapping[str, Any]], rows: Sequence[Listed]) -> str:
+    """The page on the claims. Raises: KeyError for a claim with a study that does not ship."""
+    named = {row.name: row for row in rows}
+    lines, decided = [], 0
+    for claim in claims:
+        studies = [named[name] for name in claim["studies"]]
+        decided += any(study.verdict != NOT_RUN for study in studies)
+        cells = [f"{study.verdict}: [{study.study.question}](studies/{study.name}.md)" for study in studies]
+        lines.append(f"| {claim['says']} | {claim['source']} | {'<br>'.join(cells) or 'no study'} |")
+    counts = f"{decided} of {len(claims)} claims have a study with a verdict."
+    return CLAIMS.format(counts=counts, rows="\n".join(lines))
 
 
 def line(row: Listed) -> str:

@@ -17,7 +17,7 @@ from gnomon.studies.outcome import outcome
 DOCS = Path(__file__).parents[2] / "docs"
 NOWHERE = Path("/nonexistent")
 SLOW = {"batch-mates", "bombs", "changed-verifier", "kill-and-resume", "light-start", "locked-predictions"}
-SLOW |= {"one-file-task", "one-script"}
+SLOW |= {"one-file-task", "one-script", "one-task-through-time"}
 """Their subjects have tests of their own: they start interpreters, load models, or train."""
 EXACT = [row.name for row in listed(NOWHERE) if row.study.exact and row.name not in SLOW]
 
@@ -78,7 +78,16 @@ def writer() -> ModuleType:
 
 def test_the_committed_pages_are_what_the_results_say(writer: ModuleType) -> None:
     written = writer.pages()
-    there = {f"studies/{page.name}" for page in (DOCS / "studies").glob("*.md")} | {"study-results.md"}
+    there = {f"studies/{page.name}" for page in (DOCS / "studies").glob("*.md")} | {"study-results.md", "claims.md"}
     assert there == set(written), "run python docs/study_pages.py"
     old = [path for path, text in written.items() if (DOCS / path).read_text() != text]
     assert not old, f"out of date, run python docs/study_pages.py: {old}"
+
+
+def test_a_claim_shows_the_verdict_of_its_studies_and_a_study_that_does_not_ship_is_found(writer: ModuleType) -> None:
+    rows = listed(NOWHERE)
+    said = {"says": "It grows.", "source": "A paper"}
+    page = writer.claims_text([{**said, "studies": ["difficulty-bias"]}, {**said, "studies": []}], rows)
+    assert "1 of 2 claims" in page and "| It grows. | A paper | FAIL: [" in page and "| A paper | no study |" in page
+    with pytest.raises(KeyError, match="nonexistent"):
+        writer.claims_text([{**said, "studies": ["nonexistent"]}], rows)

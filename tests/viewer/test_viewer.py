@@ -43,11 +43,12 @@ def test_every_page_shows_what_was_recorded(written):
 
 
 def test_the_page_of_a_run_leads_to_the_best_and_the_worst_rollouts_of_its_newest_step(tmp_path):
-    rewards = [0.5, 0.1, 0.9, 0.4, 0.8, 0.2, None, 0.6]
-    records = [Record(kind="task", step=3, task=0, body=task("what?"))]
+    rewards = [[0.5, 0.1], [0.9, 0.4], [0.95, 0.2], [None, 0.6], [0.7, 0.7]]
+    records = [Record(kind="task", step=3, task=place, body=task("what?")) for place in range(5)]
     records += [
-        Record(kind="rollout", step=3, task=0, sample=sample, body=body(f"reply {reward}") | {"reward": reward})
-        for sample, reward in enumerate(rewards)
+        Record(kind="rollout", step=3, task=place, sample=sample, body=body(f"reply {reward}") | {"reward": reward})
+        for place, group in enumerate(rewards)
+        for sample, reward in enumerate(group)
     ]
     records.append(Record(kind="step", step=3, body={"metrics": {"reward": 0.5}, "statuses": {}}))
     with Run.create(tmp_path / "a", recipe="", manifest={}, genesis={"config": {}}) as run:
@@ -55,9 +56,10 @@ def test_the_page_of_a_run_leads_to_the_best_and_the_worst_rollouts_of_its_newes
         run.append(records)
     with served(tmp_path / "a") as viewer:
         text = asked(viewer, "/run/a/-/")[2]
-        assert re.findall(r'href="/run/a/-/rollout/3:0:(\d)"', text) == ["2", "4", "7", "5", "1", "6"]
-        assert 'href="/run/a/-/task/0"' in text and "reply 0.9" in text and "reply 0.5" not in text
-        assert "older" not in text and asked(viewer, "/run/a/-/rollout/3:0:2")[0] == 200
+        listed = ["3:2:0", "3:1:0", "3:4:0", "3:2:1", "3:0:1", "3:3:0"]
+        assert re.findall(r'href="/run/a/-/rollout/(.*?)"', text) == listed
+        assert 'href="/run/a/-/task/0"' in text and "reply 0.95" in text and "reply 0.5" not in text
+        assert "older" not in text and asked(viewer, "/run/a/-/rollout/3:2:0")[0] == 200
 
 
 def test_a_list_of_rollouts_is_filtered_by_status_and_text(written):

@@ -31,7 +31,7 @@ POINTS = 1000
 MOST = 256
 """Rollouts on the page of a task."""
 ENDS = 3
-"""Rollouts with the highest rewards, and with the lowest, on the page of a run."""
+"""Rollouts with the highest rewards, and as many with the lowest, on the page of a run."""
 BESIDE = {"low": "interval", "high": "interval", "baseline": "baseline"}
 """Series that are drawn dashed, beside the measured one: what each is."""
 MEASURED = ("baseline", "evaluation")
@@ -222,10 +222,13 @@ def group_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def extreme_rows(reader: RunReader, step: int) -> list[dict[str, Any]]:
-    """The rollouts of a step with the highest rewards, then those with the lowest; all of a small step."""
+    """The rollouts of a step with the highest rewards, then those with the lowest; at most one of a task in each."""
     rows = sorted(reader.rollout_rows(step), key=lambda row: math.inf if row.reward is None else -row.reward)
-    chosen = rows if len(rows) <= 2 * ENDS else rows[:ENDS] + rows[-ENDS:]
-    return group_rows([reader.record(row.seq) for row in chosen])
+    best = {row.task: row for row in reversed(rows)}
+    worst = {row.task: row for row in rows}
+    high = sorted(best.values(), key=rows.index)[:ENDS]
+    low = [row for row in sorted(worst.values(), key=rows.index)[-ENDS:] if row not in high]
+    return group_rows([reader.record(row.seq) for row in (*high, *low)])
 
 
 def task_facts(folder: Path, kind: str, task: int, before: int | None = None) -> dict[str, Any]:
