@@ -4,10 +4,10 @@
     python benchmarks/faults.py --only server/           those of one actor; or driver/gradient/, /partition …
 
 Actors: the process of the run (driver), a worker of its environment, one of two processes of its learner (rank), a
-learner's server, a sampler in a Ray cluster. Faults:
+learner's server, a sampler and a learner in a Ray cluster. Faults:
 
 kill       SIGKILL
-stop       SIGSTOP, and SIGCONT after some seconds; for workers and samplers never
+stop       SIGSTOP, and SIGCONT after some seconds; for workers, samplers and a learner in a cluster never
 slow       four fifths of three seconds are spent stopped
 partition  a proxy between the run and the server drops a request, drops the answer after the work, delays, or is silent
 disk       the file system of the run folder, or of temporary files, is full
@@ -54,6 +54,7 @@ PLACES = {
     "rank": ["ranks=2"],
     "server": [],
     "sampler": ["launch=ray", "launch.samplers=2", "launch.episodes=4", "launch.seconds=5"],
+    "learner": ["launch=ray", "launch.samplers=1", "learner=ray", "launch.episodes=4", "launch.seconds=5"],
 }
 """Settings by actor."""
 FORKS = multiprocessing.get_context("forkserver")
@@ -119,7 +120,9 @@ def cells() -> list[Cell]:
     server += [Cell("server", phase, f"partition: {how}") for how in parted for phase in verbs]
     sampler = [Cell("sampler", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", "gradient")]
     sampler += [Cell("sampler", "rollout", "memory")]
-    return [*driver, *worker, *rank, *server, *sampler]
+    learner = [Cell("learner", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", *verbs)]
+    learner += [Cell("learner", "gradient", "memory")]
+    return [*driver, *worker, *rank, *server, *sampler, *learner]
 
 
 class Board:
@@ -203,7 +206,12 @@ def child(folder: Path, board: Board, words: list[str]) -> None:
 
     for place in (Actor, Elsewhere):
         noting(place, "play", "rollout")
-    for learner in (LocalLearner, RemoteLearner, ServedLearner):
+    learners: list[Any] = [LocalLearner, RemoteLearner, ServedLearner]
+    if "learner=ray" in words:
+        from gnomon.launch.cluster.learner import RayLearner
+
+        learners.append(RayLearner)
+    for learner in learners:
         noting(learner, "forward_backward", "gradient")
         noting(learner, "optim_step", "update")
     clock = time.time
@@ -244,6 +252,10 @@ def ranks(mark: str) -> list[int]:
 
 def samplers(mark: str) -> list[int]:
     return [pid for pid, (_, words) in processes(mark).items() if words.startswith("ray::Sampler")]
+
+
+def learners(mark: str) -> list[int]:
+    return [pid for pid, (_, words) in processes(mark).items() if words.startswith("ray::Trainer")]
 
 
 def send(pid: int, number: int) -> None:
@@ -383,7 +395,7 @@ class Trial:
 
     def target(self, run: Process) -> int:
         """The process to strike."""
-        of = {"worker": workers, "rank": ranks, "sampler": samplers}
+        of = {"worker": workers, "rank": ranks, "sampler": samplers, "learner": learners}
         if self.cell.actor in of:
             return sorted(of[self.cell.actor](self.mark))[-1]
         return self.server.pid if self.server else run.pid
@@ -405,7 +417,7 @@ class Trial:
                 send(pid, signal.SIGKILL)
             case "stop":
                 send(pid, signal.SIGSTOP)
-                if self.cell.actor not in ("worker", "sampler"):
+                if self.cell.actor not in ("worker", "sampler", "learner"):
                     threading.Timer(HELD, send, (pid, signal.SIGCONT)).start()
             case "slow":
                 threading.Thread(target=slow, args=(pid,)).start()
