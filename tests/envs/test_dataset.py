@@ -89,6 +89,18 @@ def test_one_row_many_times_is_one_shot_training(tmp_path: Path) -> None:
         tasks[64]
 
 
+def test_rows_are_kept_by_the_values_of_a_column(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", [{**row, "level": place % 5 + 1} for place, row in enumerate(sums(80))])
+    env = Dataset(path=path, where={"level": (3, 5)}, **COLUMNS)
+    whole = Dataset(path=path, **COLUMNS)
+    rows = [task.info["row"] for task in env.tasks("train")]
+    assert {row % 5 + 1 for row in rows} == {3, 5} and set(rows) <= {task.info["row"] for task in whole.tasks("train")}
+    assert prompts(env, "test") == prompts(whole, "test"), "the held-out rows stay as they were"
+    for wrong, code in (({"level": (9,)}, "E155(.|\n)*9"), ({"grade": (3,)}, "E153")):
+        with pytest.raises(ConfigError, match=code):
+            Dataset(path=path, where=wrong, **COLUMNS).tasks("train")
+
+
 def test_a_ranking_keeps_the_first_rows_in_its_order(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", sums(80))
     ids = [task.id for task in Dataset(path=path, **COLUMNS).tasks("train")]

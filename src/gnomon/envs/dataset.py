@@ -62,6 +62,8 @@ class Dataset(SingleTurn):
     """Options of the verifier."""
     rows: tuple[int, ...] = ()
     """Train rows to keep, by index from 0 in the file; empty keeps all."""
+    where: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Train rows to keep, by column and the values allowed in it, such as `{level = [3, 4, 5]}`; empty keeps all."""
     ranked: str = ""
     """A file of `gnomon rank`. The train rows are those of the file, in its order."""
     first: int = 0
@@ -306,6 +308,11 @@ def chosen(env: Dataset, rows: Placed) -> Placed:
             why = f"{env.path} has {len(rows)} train rows"
             raise ConfigError("E155", f"train row {missing[0]} does not exist", where="env.rows", why=why)
         rows = [(place, there[place]) for place in env.rows]
+    for name, values in env.where.items():
+        rows = [(place, row) for place, row in rows if env.column(row, name, place) in values]
+        if not rows:
+            why = f"no train row has one of the values {', '.join(map(repr, values))} in the column {name!r}"
+            raise ConfigError("E155", "the data set has no train rows", where="env.where", why=why)
     if env.ranked:
         by_id = {env.task(place, row).id: (place, row) for place, row in rows}
         rows = [by_id[name] for name in ranking(env.ranked) if name in by_id]
