@@ -17,7 +17,7 @@ from gnomon.studies.outcome import outcome
 DOCS = Path(__file__).parents[2] / "docs"
 NOWHERE = Path("/nonexistent")
 SLOW = {"batch-mates", "bombs", "changed-verifier", "kill-and-resume", "light-start", "locked-predictions"}
-SLOW |= {"one-file-task", "one-script", "one-task-through-time"}
+SLOW |= {"fresh-install", "minimal-recipe", "one-file-task", "one-script", "one-task-through-time"}
 """Their subjects have tests of their own: they start interpreters, load models, or train."""
 EXACT = [row.name for row in listed(NOWHERE) if row.study.exact and row.name not in SLOW]
 
