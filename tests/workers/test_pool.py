@@ -160,6 +160,32 @@ def test_a_killed_base_server_is_replaced_and_an_ended_one_is_gone():
             assert not alive(other) and second.map([()])[0].value["words"]
 
 
+def test_a_base_server_that_is_killed_before_it_is_ready_is_replaced(monkeypatch):
+    started, begin = [], subprocess.Popen
+
+    def struck(*words, **settings):
+        started.append(begin(*words, **settings))
+        if len(started) == 1:
+            started[0].kill()
+        return started[-1]
+
+    fork_server.end_base_servers()
+    monkeypatch.setattr(fork_server.subprocess, "Popen", struck)
+    with Pool(pool_jobs.parents, workers=1) as pool:
+        assert pool.map([()])[0].value["base server"] == started[1].pid
+
+
+def test_a_server_that_is_killed_while_it_imports_is_replaced(tmp_path, monkeypatch):
+    note = tmp_path / "killed"
+    (tmp_path / "struck_guest.py").write_text(
+        f"import os, pathlib, signal\nnote = pathlib.Path({str(note)!r})\n"
+        "if not note.exists():\n    note.touch()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Pool(pool_jobs.pid, imports=["struck_guest"]) as pool:
+        assert isinstance(pool.map([()])[0], Returned)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("raise ValueError('not today')", "ValueError: not today"), ("import os; os._exit(3)", "it died"),

@@ -28,7 +28,7 @@ __all__ = ["WORKER", "ForkServer", "end_base_servers"]
 WORKER = "GNOMON_WORKER"
 """Environment variable that is set in workers, so that imported code can detect them."""
 TRIES = 8
-"""Number of tries to start a worker. The worker or the server may be killed before it is ready."""
+"""Number of tries to start a process that may be killed before it is ready."""
 START_SECONDS = 60.0
 """Seconds that a new process may take for its imports."""
 END_SECONDS = 5.0
@@ -59,17 +59,22 @@ class ForkServer:
     def _start(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), WORKER: "1", **self._variables}
         own = [name for name in self._modules if name.partition(".")[0] == "gnomon"]
-        self._channel, self.pid, self._pidfd = forked_by_base(own, environment)
-        self._channel.settimeout(START_SECONDS)
-        answer = b"it died"
-        with suppress(OSError, EOFError), self._channel.makefile("rb") as stream:
-            self._channel.sendall(pickle.dumps((environment, os.getcwd(), sys.path, self._modules, self._task)))
-            answer = framed(stream)
-        if answer:
+        for _ in range(2):  # The first may have been killed.
+            self._channel, self.pid, self._pidfd = forked_by_base(own, environment)
+            self._channel.settimeout(START_SECONDS)
+            answer = b"it died"
+            with suppress(OSError, EOFError), self._channel.makefile("rb") as stream:
+                self._channel.sendall(pickle.dumps((environment, os.getcwd(), sys.path, self._modules, self._task)))
+                answer = framed(stream)
+            if not answer:
+                return
+            ended = bool(wait([self._pidfd], 1.0))
             self.kill()
             self.close()
-            what = " or ".join(self._modules)
-            raise ImportError(f"a fresh process cannot import {what}: {answer.decode(errors='replace')}")
+            if not ended:
+                break
+        what = " or ".join(self._modules)
+        raise ImportError(f"a fresh process cannot import {what}: {answer.decode(errors='replace')}")
 
     def worker(self) -> Worker:
         """A new worker. Raises: OSError if none can be started."""
@@ -110,7 +115,10 @@ class ForkServer:
 
 
 class BaseServer:
-    """An interpreter with modules of Gnomon and without the user's code. It forks the servers of pools."""
+    """An interpreter with modules of Gnomon and without the user's code. It forks the servers of pools.
+
+    Raises: ImportError if it cannot start; OSError if it was killed before it was ready.
+    """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._channel, theirs = socket.socketpair()
@@ -128,6 +136,8 @@ class BaseServer:
         if self._channel.recv(1) != b"!":
             self._channel.close()
             errors = self._process.communicate()[1].decode(errors="replace").strip().splitlines()
+            if self._process.returncode < 0:
+                raise OSError(f"a fresh process was ended by signal {-self._process.returncode}")
             raise ImportError(f"a fresh process cannot start: {errors[-1] if errors else 'it died'}")
         assert self._process.stderr is not None
         self._process.stderr.close()
@@ -166,16 +176,17 @@ def forked_by_base(modules: Sequence[str], environment: Mapping[str, str]) -> Pr
     read = tuple(sorted((name, value) for name, value in environment.items() if name.startswith(READ)))
     kind = os.getpid(), sys.executable, read
     with changing:
-        for _ in range(2):
-            if kind not in base_servers:
-                base_servers[kind] = BaseServer(environment)
-                while len(base_servers) > KEPT:
-                    base_servers.popitem(last=False)[1].close()
-            base_servers.move_to_end(kind)
+        for _ in range(TRIES):
             try:
+                if kind not in base_servers:
+                    base_servers[kind] = BaseServer(environment)
+                    while len(base_servers) > KEPT:
+                        base_servers.popitem(last=False)[1].close()
+                base_servers.move_to_end(kind)
                 return base_servers[kind].fork(modules)
             except OSError:  # Somebody killed it.
-                base_servers.pop(kind).close()
+                if kind in base_servers:
+                    base_servers.pop(kind).close()
     raise OSError("a process that forks others cannot be kept alive")
 
 

@@ -20,7 +20,7 @@ from gnomon.config import RunConfig
 from gnomon.errors import GnomonError, ResourceError
 from gnomon.launch.cluster.fleet import connect
 from gnomon.launch.cluster.losses import LearnerLoss
-from gnomon.launch.cluster.places import GONE, PING, START, Place, dead, pause
+from gnomon.launch.cluster.places import FAILED, GONE, PING, START, Place, dead, pause, reason
 from gnomon.launch.cluster.trainer import Trainer
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch
@@ -149,8 +149,8 @@ class RayLearner:
                 again = [("load_state", self._state)] if self._state is not None else []
                 for verb, arguments in again + self._since:
                     self._answer(actor.call.remote(verb, arguments), self._launch.seconds)
-            except GONE as error:
-                self._lose(str(error))
+            except FAILED as error:
+                self._lose(reason(error))
         return self._actor
 
     def _wait_for_room(self) -> None:

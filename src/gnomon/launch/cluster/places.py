@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 import ray
-from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError
+from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, RayTaskError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from gnomon.errors import ResourceError
 
-__all__ = ["GONE", "PING", "START", "Place", "dead", "pause"]
+__all__ = ["FAILED", "GONE", "PING", "START", "Place", "dead", "pause", "reason"]
 
 PING = 1.0
 """Seconds between two questions whether a process still answers."""
@@ -23,6 +23,8 @@ GONE = (RayActorError, OutOfMemoryError, ObjectLostError)
 """What Ray raises where a process died before it answered, or its node died with the answer."""
 PAUSE = 2.0
 """Seconds before a process is started again after its second death in a row; they double with each."""
+FAILED = (*GONE, RayTaskError)
+"""The same where a process starts. It may also have failed because one of its own processes was killed."""
 LEAST = 0.001
 """CPUs that are reserved for a process that needs nothing: a placement group cannot be empty."""
 
@@ -73,6 +75,12 @@ def pause(deaths: int) -> float:
 
 def written(amounts: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {amount:g}" for name, amount in sorted(amounts.items()))
+
+
+def reason(error: Exception) -> str:
+    """What Ray says of a death, or the error that ended a process."""
+    cause = error.cause if isinstance(error, RayTaskError) else None
+    return f"{type(cause).__name__}: {cause}" if cause else str(error)
 
 
 def dead(what: str, why: str) -> ResourceError:

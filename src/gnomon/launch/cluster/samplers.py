@@ -25,7 +25,7 @@ import ray
 from gnomon.config.sections import Launch
 from gnomon.errors import GnomonError
 from gnomon.launch.cluster.losses import SamplerLoss
-from gnomon.launch.cluster.places import GONE, PING, START, Place, dead, pause
+from gnomon.launch.cluster.places import FAILED, GONE, PING, START, Place, dead, pause, reason
 from gnomon.launch.cluster.sampler import Sampler
 from gnomon.models.weights import WeightsRef
 
@@ -235,8 +235,8 @@ class Samplers:
         elif ray.wait([waits], timeout=0)[0]:
             try:
                 error = ray.get(waits)
-            except GONE as lost:
-                return self._lose(slot, life, str(lost))
+            except FAILED as lost:
+                return self._lose(slot, life, reason(lost))
             if isinstance(error, GnomonError):
                 raise error
             life.seen, life.ping, life.ready = now, None, True
