@@ -20,12 +20,13 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,55 @@ class Shape:
     fixed: bool
     prompt_tokens: int
     """Prompts are padded in front to this many tokens; 0 leaves them as they are."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is trained, and how."""
+
+    folder: str = "tiny"
+    rank: int = 0
+    """Of a LoRA adapter on every linear layer; 0 trains all weights."""
+    alpha: int = 32
+    checkpointing: bool = False
+    """Whether activations are computed again in the backward pass."""
+    threads: int = 2
+    batch: int = 0
+    """Rows of one backward pass in TRL; 0 takes all at once."""
+
+
+TINY = Model()
+
+
+class Meter:
+    """Time and memory of steps."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.processor: list[float] = []
+        self.loaded = 0
+        """Bytes in memory before the first step."""
+
+    def begin(self) -> None:
+        if not self.seconds:
+            self.loaded = status("VmRSS")
+            Path("/proc/self/clear_refs").write_text("5")  # The peak of loading is over.
+        self._wall, self._processor = time.perf_counter(), time.process_time()
+
+    def end(self) -> None:
+        self.seconds.append(time.perf_counter() - self._wall)
+        self.processor.append(time.process_time() - self._processor)
+
+    def found(self) -> dict[str, Any]:
+        whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        memory = {"loaded": self.loaded, "peak": status("VmHWM"), "whole": whole}
+        return {"seconds": self.seconds, "processor": self.processor, **memory}
+
+
+def status(name: str) -> int:
+    """Bytes of a line of this process's status."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
 
 
 SHAPES = {
@@ -72,18 +122,15 @@ def reward(shape: Shape, task: Any, reply: str) -> float:
     return ENVS[TASK]().verify(task, reply).reward
 
 
-def ours(shape: Shape, steps: int) -> dict[str, Any]:
+def ours(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     import asyncio
 
     import torch
 
-    from gnomon.config import RunConfig, to_toml
+    from gnomon.config import overrides, resolve, to_toml
     from gnomon.engines.base import Tier, sample_all
-    from gnomon.engines.embedded import Embedded
     from gnomon.keys import Key
-    from gnomon.learners.local import LocalLearner
-    from gnomon.models.folder import model_folder
-    from gnomon.models.policy import Policy
+    from gnomon.launch.makers import make_engine, make_learner
     from gnomon.objectives import objective
     from gnomon.rollout import pack
     from gnomon.rollout.credit import Crediting
@@ -91,16 +138,18 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
     from gnomon.training.record import Recorder
     from gnomon.types import Completion, Group, Part, Request, Rollout, Sampling, Status, Stop, Turn, Verdict
 
-    torch.set_num_threads(2)
-    learner = LocalLearner(Policy.load(model_folder("tiny")))
-    engine = Embedded(Policy.load(model_folder("tiny")))
+    torch.set_num_threads(model.threads)
+    settings = [f"policy={model.folder}", f"policy.lora.rank={model.rank}", f"policy.lora.alpha={model.alpha}"]
+    settings += [f"policy.activation_checkpointing={str(model.checkpointing).lower()}"]
+    config, _ = resolve([overrides(settings)])
+    row, sampling = objective("dr_grpo"), Sampling(max_tokens=shape.limit)
+    learner = make_learner(config, row)
+    engine = make_engine(config, learner)
     exact = engine.measure([engine.policy.tokenizer.encode("Use 1, 2, 3\n")]) == 0.0
     engine.tier = Tier.EXACT if exact else Tier.MEASURED
     if shape.fixed:
         engine.policy.tokenizer.eos = frozenset()
-    row, sampling = objective("dr_grpo"), Sampling(max_tokens=shape.limit)
     asked = questions(shape, shape.prompts * steps)
-    config = RunConfig()
     store = Run.create(Path(tempfile.mkdtemp()) / "run", recipe=to_toml(config), manifest={}, genesis={})
 
     recorder = Recorder(store, config)
@@ -146,17 +195,23 @@ def ours(shape: Shape, steps: int) -> dict[str, Any]:
         tokens = sum(len(c.token_ids) for c in done)
         return tokens, stats["trained"].value / tokens
 
-    seconds, tokens, trained = [], [], []
+    meter, tokens, trained = Meter(), [], []
     for step in range(steps):
-        began = time.perf_counter()
+        meter.begin()
         count, share = one(step)
-        seconds.append(time.perf_counter() - began)
+        meter.end()
         tokens.append(count / (shape.prompts * shape.group))
         trained.append(share)
-    return {"seconds": seconds[1:], "length": statistics.mean(tokens), "trained": statistics.mean(trained)}
+    prompt = statistics.mean(len(engine.policy.tokenizer.encode(text)) for text, _ in asked)
+    return {
+        "length": statistics.mean(tokens),
+        "prompt": prompt,
+        "trained": statistics.mean(trained),
+        **meter.found(),
+    }
 
 
-def theirs(shape: Shape, steps: int) -> dict[str, Any]:
+def theirs(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     import logging
 
     import torch
@@ -167,15 +222,20 @@ def theirs(shape: Shape, steps: int) -> dict[str, Any]:
     from gnomon.models.folder import model_folder
 
     logging.disable(logging.WARNING)
-    torch.set_num_threads(2)
-    asked = questions(shape, shape.prompts * steps)
+    torch.set_num_threads(model.threads)
+    asked, folder = questions(shape, shape.prompts * steps), model_folder(model.folder)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(model_folder("tiny") / "tokenizer.json"),
+        tokenizer_file=str(folder / "tokenizer.json"),
         eos_token="<eos>",
         pad_token="<pad>",
         padding_side="left",
     )
-    model = AutoModelForCausalLM.from_pretrained(model_folder("tiny"), dtype=torch.float32)
+    whole = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    adapter = None
+    if model.rank:
+        from peft import LoraConfig
+
+        adapter = LoraConfig(r=model.rank, lora_alpha=model.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
     tasks = [task for _, task in asked]
     lengths: list[int] = []
 
@@ -184,24 +244,21 @@ def theirs(shape: Shape, steps: int) -> dict[str, Any]:
         return [reward(shape, tasks[i], reply) for i, reply in zip(index, completions, strict=True)]
 
     class Clock(TrainerCallback):
-        def __init__(self) -> None:
-            self.seconds: list[float] = []
-
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            self.began = time.perf_counter()
+            meter.begin()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.seconds.append(time.perf_counter() - self.began)
+            meter.end()
 
-    clock = Clock()
+    meter, rows = Meter(), shape.prompts * shape.group
     config = GRPOConfig(
         output_dir=tempfile.mkdtemp(),
         use_cpu=True,
         bf16=False,
         max_steps=steps,
         num_generations=shape.group,
-        per_device_train_batch_size=shape.prompts * shape.group,
-        gradient_accumulation_steps=1,
+        per_device_train_batch_size=model.batch or rows,
+        gradient_accumulation_steps=rows // (model.batch or rows),
         max_completion_length=shape.limit,
         temperature=1.0,
         top_k=0,
@@ -209,7 +266,7 @@ def theirs(shape: Shape, steps: int) -> dict[str, Any]:
         loss_type="dr_grpo",
         scale_rewards="none",
         learning_rate=1e-6,
-        gradient_checkpointing=False,
+        gradient_checkpointing=model.checkpointing,
         report_to=[],
         save_strategy="no",
         logging_strategy="no",
@@ -219,10 +276,17 @@ def theirs(shape: Shape, steps: int) -> dict[str, Any]:
     )
     data = Dataset.from_dict({"prompt": [text for text, _ in asked], "index": list(range(len(asked)))})
     trainer = GRPOTrainer(
-        model=model, reward_funcs=score, args=config, train_dataset=data, processing_class=tokenizer, callbacks=[clock]
+        model=whole,
+        reward_funcs=score,
+        args=config,
+        train_dataset=data,
+        processing_class=tokenizer,
+        callbacks=[Clock()],
+        peft_config=adapter,
     )
     trainer.train()
-    return {"seconds": clock.seconds[1:], "length": statistics.mean(lengths), "trained": 1.0}
+    prompt = statistics.mean(len(tokenizer(text)["input_ids"]) for text, _ in asked)
+    return {"length": statistics.mean(lengths), "prompt": prompt, "trained": 1.0, **meter.found()}
 
 
 def products(shape: Shape) -> tuple[float, float]:
@@ -256,12 +320,19 @@ def products(shape: Shape) -> tuple[float, float]:
     return shape.limit * seconds(rows, False), rows * shape.limit / TOKENS * seconds(TOKENS, True)
 
 
-def measure(system: str, shape: str, steps: int) -> dict[str, Any]:
-    words = [sys.executable, __file__, "--one", system, "--shapes", shape, "--steps", str(steps)]
-    done = subprocess.run(words, capture_output=True, text=True)
+def measure(system: str, shape: Shape, steps: int, model: Model = TINY) -> dict[str, Any]:
+    """What one side needs, in a process of its own."""
+    work = json.dumps({"shape": asdict(shape), "steps": steps, "model": asdict(model)})
+    done = subprocess.run([sys.executable, __file__, "--one", system, work], capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{system} on {shape} failed:\n{done.stderr[-3000:]}")
+        raise SystemExit(f"{system} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def one(system: str, work: str) -> dict[str, Any]:
+    values = json.loads(work)
+    side = ours if system == "gnomon" else theirs
+    return side(Shape(**values["shape"]), values["steps"], Model(**values["model"]))
 
 
 def main() -> int:
@@ -269,18 +340,18 @@ def main() -> int:
     parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6, help="per run; the first is not counted")
-    parser.add_argument("--one", choices=["gnomon", "trl"], help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        (name,) = options.shapes
-        print(json.dumps((ours if options.one == "gnomon" else theirs)(SHAPES[name], options.steps)))
+        print(json.dumps(one(*options.one)))
         return 0
     print(f"{platform.platform()}, {os.cpu_count()} cores, 2 threads each, load before: {os.getloadavg()[0]:.2f}")
     for name in options.shapes:
         pairs = [
-            (measure("gnomon", name, options.steps), measure("trl", name, options.steps)) for _ in range(options.runs)
+            (measure("gnomon", SHAPES[name], options.steps), measure("trl", SHAPES[name], options.steps))
+            for _ in range(options.runs)
         ]
-        mine, other = ([statistics.median(p[i]["seconds"]) for p in pairs] for i in (0, 1))
+        mine, other = ([statistics.median(p[i]["seconds"][1:]) for p in pairs] for i in (0, 1))
         ratios = sorted(b / a for a, b in zip(mine, other, strict=True))
         sizes = " / ".join(f"{statistics.mean(p[i]['length'] for p in pairs):.1f}" for i in (0, 1))
         spread = f"{ratios[0]:.2f} / {statistics.median(ratios):.2f} / {ratios[-1]:.2f}"

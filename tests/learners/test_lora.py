@@ -20,7 +20,7 @@ from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.errors import ModelError, ResourceError
 from gnomon.keys import Key
-from gnomon.launch.makers import make_learner, make_objective
+from gnomon.launch.makers import make_engine, make_learner, make_objective
 from gnomon.launch.manifest import opening
 from gnomon.learners import Batch
 from gnomon.learners.local import LocalLearner
@@ -160,6 +160,36 @@ def test_an_engine_takes_the_adapter_alone_and_nothing_else() -> None:
             holder.load(weights)
     with pytest.raises(ModelError, match="E304"):
         Embedded(policy(rank=3)).load(learner.publish())
+
+
+@pytest.mark.parametrize("checkpointing", ["false", "true"])
+def test_an_engine_beside_the_learner_holds_its_frozen_weights_and_an_adapter_of_its_own(checkpointing: str) -> None:
+    words = ["policy.lora.rank=4", f"policy.activation_checkpointing={checkpointing}"]
+    config, _ = resolve([overrides(words)])
+    learner = make_learner(config, make_objective(config))
+    before = {name: value.clone() for name, value in learner.policy.model.named_parameters()}
+    engine, alone = make_engine(config, learner), make_engine(config)
+    assert isinstance(engine, Embedded) and isinstance(alone, Embedded)
+    theirs = dict(learner.policy.model.named_parameters())
+    for name, value in engine.policy.model.named_parameters():
+        assert (value is theirs[name]) != value.requires_grad, name
+    assert engine.measure(PROMPTS, rows=2, tokens=8) == 0.0
+    for one, other in zip(engine.policy.state().values(), alone.policy.state().values(), strict=True):
+        assert torch.equal(one, other)  # Random in both factors, as the measurement needs it.
+    engine.load(learner.publish())
+    for name, value in learner.policy.model.named_parameters():
+        assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize("word", ["policy.lora.rank=2", "policy.lora.alpha=4", "engine.round_weights=bfloat16"])
+def test_an_engine_of_other_settings_than_the_learners_has_weights_of_its_own(word: str) -> None:
+    learner_config, _ = resolve([overrides(["policy.lora.rank=4"])])
+    learner = make_learner(learner_config, make_objective(learner_config))
+    config, _ = resolve([overrides(["policy.lora.rank=4", word])])
+    engine = make_engine(config, learner)
+    assert isinstance(engine, Embedded)
+    theirs = {id(value) for value in learner.policy.model.parameters()}
+    assert not any(id(value) in theirs for value in engine.policy.model.parameters())
 
 
 def test_first_values_follow_the_seed_and_nothing_else() -> None:

@@ -207,7 +207,7 @@ def sampler(
     config: RunConfig, env: Env, renderer: Renderer, learner: Learner, fleet: RayFleet | None = None
 ) -> tuple[Engine, float]:
     """The engine, and the largest difference in log-probability between it and the learner."""
-    engine = make_engine(config) if fleet is None else RemoteEngine(fleet)
+    engine = make_engine(config, learner) if fleet is None else RemoteEngine(fleet)
     try:
         return engine, measured(engine, learner, renderer, env, config)
     except BaseException:

@@ -82,7 +82,7 @@ def line(config: RunConfig, prompts: Sequence[tuple[int, ...]], sampling: Sampli
         with ExitStack() as undo:
             learner = make_trainer(config, make_objective(config))
             undo.callback(close, learner)
-            engine = make_engine(config)
+            engine = make_engine(config, learner)
             undo.callback(engine.close)
             engine.load(learner.publish())
             stats = sampled(engine, learner, prompts, sampling, Key(config.seed).at("mismatch"))

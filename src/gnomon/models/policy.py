@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from copy import deepcopy
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -226,13 +227,27 @@ class Policy(torch.nn.Module):
             self.adapter = None
             self.masters = Masters(self.state(), self.precision)
 
+    def twin(self, adapter: Adapter) -> Policy:
+        """A policy that is not trained, with an adapter of its own and with the frozen weights of this one, not copied.
+
+        Args: adapter: of the same rank and targets as the one of this policy.
+        """
+        assert self.adapter is not None
+        shared = [self.tokenizer, *(value for value in self.model.parameters() if not value.requires_grad)]
+        found = deepcopy(self, {id(value): value for value in shared})
+        found.precision = self.precision.alone
+        assert found.adapter is not None
+        found.adapter.adapter = adapter
+        found.adapter.begin()
+        return found
+
     @torch.no_grad()
     def share_base(self, other: Policy) -> None:
         """Hold the frozen weights of another policy in the place of own copies that are equal to them."""
         theirs = dict(other.model.named_parameters())
         for name, own in self.model.named_parameters():
             like = theirs.get(name)
-            if like is None or own.requires_grad or like.requires_grad or own.dtype != like.dtype:
+            if like is None or like is own or own.requires_grad or like.requires_grad or own.dtype != like.dtype:
                 continue
             if own.device == like.device and torch.equal(own, like):
                 own.data = like.data

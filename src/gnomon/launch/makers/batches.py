@@ -51,7 +51,7 @@ def twin(engine: Embedded | RemoteEngine, number: int, config: RunConfig, learne
     """Another engine with the same settings, on the tier that was measured. Args: number: of it, from 1."""
     if isinstance(engine, RemoteEngine):
         return engine.twin(number)
-    found = make_embedded(config)
+    found = make_embedded(config, learner)
     found.tier = engine.tier
     if isinstance(learner, LocalLearner):
         found.policy.share_base(learner.policy)

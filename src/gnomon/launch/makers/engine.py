@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,11 +18,14 @@ from gnomon.envs.base import Env
 from gnomon.errors import ModelError, NumericsError
 from gnomon.keys import Key
 from gnomon.launch.loops import finished
-from gnomon.launch.makers.policy import make_adapter, make_device, make_policy
+from gnomon.launch.makers.policy import make_adapter, make_device, make_policy, make_precision
 from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
+from gnomon.learners.local import LocalLearner
 from gnomon.learners.served import ServedLearner
 from gnomon.models.folder import model_folder, table
+from gnomon.models.packed import Packed
+from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision, require_range
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Renderer, joined
@@ -42,8 +46,12 @@ COARSE = 0.5
 """The same for every other dtype."""
 
 
-def make_engine(config: RunConfig) -> Embedded | VLLM | TinkerEngine:
-    """An engine with a policy of its own. Raises: ModelError E306, E326."""
+def make_engine(config: RunConfig, learner: Learner | None = None) -> Embedded | VLLM | TinkerEngine:
+    """An engine with a policy of its own.
+
+    Args: learner: whose frozen weights the engine may hold too.
+    Raises: ModelError E306, E326.
+    """
     tokenizer = Tokenizer(model_folder(config.policy.path))
     if not tokenizer.encode("0"):
         raise ModelError("E306", "the tokenizer turns a digit into nothing", where=str(tokenizer.folder))
@@ -51,11 +59,16 @@ def make_engine(config: RunConfig) -> Embedded | VLLM | TinkerEngine:
         return TinkerEngine(tokenizer, COARSE)
     where = "policy.dtype" if config.engine.dtype == "policy" else "engine.dtype"
     require_range(table(tokenizer.folder / "config.json").get("model_type", ""), engine_dtype(config), where)
-    return make_vllm(config) if config.engine.type == "vllm" else make_embedded(config)
+    return make_vllm(config) if config.engine.type == "vllm" else make_embedded(config, learner)
 
 
-def make_embedded(config: RunConfig) -> Embedded:
-    """An engine in this process, whose adapter adds noise until it loads weights."""
+def make_embedded(config: RunConfig, learner: Learner | None = None) -> Embedded:
+    """An engine in this process, whose adapter adds noise until it loads weights.
+
+    Beside a learner in this process that trains an adapter, the frozen weights are in memory once.
+    """
+    if policy := beside(config, learner):
+        return Embedded(policy)
     engine, rounding = config.engine, None if config.engine.round_weights == "no" else config.engine.round_weights
     precision = Precision.only(getattr(torch, engine_dtype(config)))
     device = "" if engine.device == "policy" else engine.device
@@ -63,6 +76,17 @@ def make_embedded(config: RunConfig) -> Embedded:
     if not apart(config):
         return Embedded(policy)
     return Embedded(policy, rounding=getattr(torch, rounding) if rounding else None, bound=COARSE)
+
+
+def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
+    """A policy with the frozen weights of a learner that has the model and the adapter of the settings; else None."""
+    adapter = make_adapter(config, blank=False)
+    if adapter is None or apart(config) or not isinstance(learner, LocalLearner) or not learner.policy.adapter:
+        return None
+    policy, folder, blank = learner.policy, model_folder(config.policy.path), replace(adapter, blank=True)
+    wanted = (folder, make_precision(config), make_device(config.policy.device), Packed, blank)
+    has = (policy.folder, policy.precision, policy.device, policy.whole, learner.policy.adapter.adapter)
+    return policy.twin(adapter) if has == wanted else None
 
 
 def engine_dtype(config: RunConfig) -> str:
