@@ -26,9 +26,7 @@ from against_trl import Model, Shape, measure
 
 GIB = 2**30
 RANK = 8
-SHAPES = {"gemma": Shape(2, 8, 64, True, 400), "qwen3": Shape(1, 4, 128, True, 384)}
-SIDES = [("gnomon", False), ("trl", False), ("gnomon", True), ("trl", True)]
-"""Who runs, and whether activations are computed again."""
+SHAPES = {"gemma": Shape(2, 8, 32, True, 400), "qwen3": Shape(1, 4, 64, True, 448)}
 
 
 def qwen3(at: Path) -> Path:
@@ -82,6 +80,8 @@ def main() -> None:
     parser.add_argument("model", choices=list(SHAPES))
     parser.add_argument("--folder", type=Path, help="of the model; made and deleted for qwen3 where it is not given")
     parser.add_argument("--rounds", type=int, default=2)
+    kinds = {"kept": False, "recomputed": True}
+    parser.add_argument("--activations", nargs="*", choices=list(kinds), default=list(kinds))
     chosen = parser.parse_args()
     if chosen.model == "gemma" and not chosen.folder:
         parser.error("gemma needs --folder")
@@ -90,7 +90,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = chosen.folder or qwen3(Path(scratch))
         for _ in range(chosen.rounds):
-            for system, again in SIDES:
+            for system, again in [(system, kinds[kind]) for kind in chosen.activations for system in ("gnomon", "trl")]:
                 model = Model(folder=str(folder), rank=RANK, checkpointing=again, threads=1)
                 found.setdefault((system, again), []).append(measure(system, shape, 1, model))
                 print(system, again, line(found[system, again][-1:]), file=sys.stderr, flush=True)
@@ -98,9 +98,9 @@ def main() -> None:
     print(f"{'':32} {'processor':>9} {'wall':>9} {'peak':>7} {'above':>7} {'prompt':>8} {'reply':>7}")
     for (system, again), rounds in found.items():
         print(f"{system + (', activations recomputed' if again else ''):32} {line(rounds)}")
-    for again in (False, True):
-        words = "recomputed" if again else "kept"
-        print(f"TRL / Gnomon, activations {words}: {ratios(found['gnomon', again], found['trl', again])}")
+    for kind in chosen.activations:
+        sides = found["gnomon", kinds[kind]], found["trl", kinds[kind]]
+        print(f"TRL / Gnomon, activations {kind}: {ratios(*sides)}")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,13 @@ def test_products_take_the_time_of_their_operations() -> None:
     assert count.time == pytest.approx(2 * 10 * 20 * 30 / 1e6)
 
 
+def test_a_product_on_a_cpu_also_takes_the_time_of_reordering_its_factors() -> None:
+    cpu = replace(L4, per_operation=0.0, flops={"float32": 1e6}, bandwidth=1e15, reordering=1e3)
+    with Count(cpu) as count:
+        torch.zeros(10, 20, device="meta") @ torch.zeros(20, 30, device="meta")
+    assert count.time == pytest.approx(2 * 10 * 20 * 30 / 1e6 + 4 * (10 * 20 + 20 * 30) / 1e3)
+
+
 @pytest.mark.parametrize("adapter", [None, Adapter(rank=4, key=Key(0))], ids=["full", "lora"])
 @pytest.mark.parametrize("compute", [torch.float32, torch.bfloat16])
 def test_a_policy_without_numbers_has_the_parameters_of_a_real_one(
@@ -237,4 +244,5 @@ def test_this_machine_is_measured() -> None:
     found: Device = device("cpu", 1.0)
     assert found.measured
     assert 1e8 < found.bandwidth < 1e13
+    assert 1e8 < found.reordering < 1e13
     assert all(1e8 < rate < 1e15 for rate in found.flops.values())

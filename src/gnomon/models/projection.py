@@ -44,8 +44,12 @@ class Projection(NamedTuple):
 
 
 def logp_of(scores: Tensor, temperature: float | Tensor) -> Tensor:
-    """Natural log-probabilities of the tempered distribution; the one formula of sampler and learner."""
-    return torch.log_softmax(scores / temperature, -1)
+    """Natural log-probabilities of the tempered distribution; the one formula of sampler and learner.
+
+    A division by 1 changes no bit and is left out, since its result is as large as the scores.
+    """
+    tempered = scores if isinstance(temperature, float) and temperature == 1.0 else scores / temperature
+    return torch.log_softmax(tempered, -1)
 
 
 def entropy_of(logp: Tensor) -> Tensor:

@@ -23,7 +23,8 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context that counts what the operations inside it would need on a device.
 
     An operation takes the device's time per operation, and beside it the longer of two times: that of its products, and
-    that of reading its inputs and writing its outputs. Memory is that of the tensors which are alive.
+    that of reading its inputs and writing its outputs. On a CPU a product takes their sum, since its factors are put
+    into another order first. Memory is that of the tensors which are alive.
     """
 
     def __init__(self, device: Device) -> None:
@@ -64,7 +65,11 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         flops: Callable[..., int] | None = flop_registry.get(function.overloadpacket)
         if flops is None:
             return found
-        return max(found, flops(*args, **kwargs, out_val=out) / self.device.rate(made[0].dtype))
+        products = flops(*args, **kwargs, out_val=out) / self.device.rate(made[0].dtype)
+        if self.device.reordering:
+            factors = sum(tensor.numel() * tensor.itemsize for tensor in tensors((args, kwargs)))
+            return products + factors / self.device.reordering
+        return max(found, products)
 
     def _hold(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()

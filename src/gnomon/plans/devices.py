@@ -43,6 +43,9 @@ class Device:
     traffic: tuple[tuple[float, float], ...] = ()
     """Bytes of an operation, and bytes per second of operations of that size, in rising order; empty where all move
     `bandwidth`. Caches make small ones faster; fresh pages make large ones slower."""
+    reordering: float = 0.0
+    """Bytes per second in which a matrix product reads its factors and puts them into the order that it computes in; 0
+    where it does so while it computes. Decoding a few rows takes hardly any other time."""
     per_function: float = 0.0
     """Seconds of one number of a function such as the exponential, beside those of its bytes."""
     per_operation: float
@@ -124,12 +127,14 @@ def resident() -> float:
 
 def this_cpu(program: float) -> Device:
     """This machine, with as many threads as torch has now."""
+    flops = {name: product_rate(getattr(torch, name)) for name in ("float32", "bfloat16", "float16")}
     return Device(
         name="cpu",
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        flops={name: product_rate(getattr(torch, name)) for name in ("float32", "bfloat16", "float16")},
+        flops=flops,
         bandwidth=sum_rate(NUMBERS[-2]),
         traffic=tuple((12.0 * count, sum_rate(count)) for count in NUMBERS),
+        reordering=reordering_rate(flops["float32"]),
         per_function=function_seconds(),
         per_operation=0.0,
         program=program,
@@ -154,11 +159,30 @@ def fastest(work: Callable[[], object], repetitions: int = 3) -> float:
     return min(found)
 
 
+SIZE, WEIGHTS = 1024, 16
+"""Rows and columns of the weights that products are measured with, and how many of them: more than a cache holds."""
+
+
+def product_seconds(rows: int, dtype: torch.dtype) -> float:
+    """Seconds of a product with the weights of a layer, each time of other weights; the mean over many."""
+    left = torch.ones(rows, SIZE, dtype=dtype)
+    weights = torch.ones(WEIGHTS, SIZE, SIZE, dtype=dtype)
+    return fastest(lambda: [left @ weight for weight in weights]) / WEIGHTS
+
+
 def product_rate(dtype: torch.dtype) -> float:
     """Floating-point operations per second of a product of the size of a layer's."""
-    rows, size = 512, 1024
-    left, right = torch.ones(rows, size, dtype=dtype), torch.ones(size, size, dtype=dtype)
-    return 2 * rows * size * size / fastest(lambda: left @ right)
+    return 2 * 512 * SIZE * SIZE / product_seconds(512, dtype)
+
+
+def reordering_rate(flops: float) -> float:
+    """Bytes per second of the factors of a product of few rows, beside the time of its operations.
+
+    Args: flops: operations per second of a large product.
+    """
+    rows = 16
+    seconds = product_seconds(rows, torch.float32) - 2 * rows * SIZE * SIZE / flops
+    return 4 * (SIZE * SIZE + 2 * rows * SIZE) / max(seconds, 1e-9)
 
 
 NUMBERS = (2**14, 2**18, 2**20, 2**22, 2**24)

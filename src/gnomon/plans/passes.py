@@ -204,6 +204,7 @@ def slots(lengths: Sequence[int], owners: Sequence[int], depth: int) -> Slots:
 def draw(policy: Policy, hidden: Tensor) -> Tensor:
     """What is computed to draw a token of every row."""
     logits = policy.logits(hidden)
-    logp = logp_of(logits[torch.zeros(len(logits), dtype=torch.int64, device="meta")], 1.0)
+    temperature = logits.new_ones(len(logits), 1)
+    logp = logp_of(logits[torch.zeros(len(logits), dtype=torch.int64, device="meta")], temperature)
     token = (logp.double() + logp).argmax(-1)
     return logp.gather(1, token[:, None])
