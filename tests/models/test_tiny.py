@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from gnomon.config import Env, Eval, RunConfig
 from gnomon.launch.find import env_class
 from gnomon.launch.local import measure
-from gnomon.models.folder import model_folder
+from gnomon.models.folder import TINY, model_folder
+from gnomon.models.tokenizer import Tokenizer
 from gnomon.tiny_policy.build import TASKS, Recipe, build, keep, trial
 
 FOLDER = model_folder("tiny")
@@ -66,3 +68,13 @@ def test_a_build_that_is_stopped_goes_on_to_the_same_weights(tmp_path, monkeypat
 
 def weights(folder: Path) -> str:
     return sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_a_tokenizer_is_read_once_and_again_when_its_file_has_changed(tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(TINY / name, tmp_path)
+    first = Tokenizer(tmp_path)
+    assert Tokenizer(tmp_path)._encoder is first._encoder
+    path = tmp_path / "tokenizer.json"
+    path.write_text(path.read_text() + "\n")
+    assert Tokenizer(tmp_path)._encoder is not first._encoder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from shutil import copyfile
 
@@ -13,6 +14,15 @@ from gnomon.errors import ModelError
 from gnomon.models.folder import table
 
 __all__ = ["Tokenizer"]
+
+
+@lru_cache(maxsize=2)
+def encoder(path: Path, changed: int, size: int) -> Encoder:
+    """The encoder of a file, read once while it is as it was: one of 262,144 tokens takes more than 100 MiB.
+
+    Args: changed, size: of the file.
+    """
+    return Encoder.from_file(str(path))
 
 
 class Tokenizer:
@@ -30,7 +40,8 @@ class Tokenizer:
             )
         self.folder = folder
         try:
-            self._encoder = Encoder.from_file(str(path))
+            changed = path.stat()
+            self._encoder = encoder(path.resolve(), changed.st_mtime_ns, changed.st_size)
         except Exception as error:  # The library raises nothing more particular.
             raise ModelError("E302", "tokenizer.json cannot be read", where=str(path), why=str(error)) from error
         config = table(folder / "config.json") | table(folder / "generation_config.json")

@@ -27,12 +27,12 @@ def made(config: RunConfig, name: str, prompt: int | None, reply: int | None, ru
     Raises: ResourceError E507 where the run cannot fit; those of `device` and `supposed_lengths`.
     """
     torch.set_num_threads(config.threads)
-    chosen = device(name, resident())
     if run:
         with RunReader(run) as reader:
             lengths = recorded_lengths(config, reader)
     else:
         lengths = supposed_lengths(config, prompt, reply)
+    chosen = device(name, resident())  # Now the program holds the tokenizer, as it does in a run.
     found = planned(config, calibrated(chosen) if chosen.measured else chosen, lengths)
     require_fitting(config, found)
     return found
