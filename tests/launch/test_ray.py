@@ -21,7 +21,7 @@ import gnomon
 from gnomon.config import Source, resolve
 from gnomon.envs.char_count import CharCount
 from gnomon.errors import ConfigErrors, ResourceError
-from gnomon.launch.cluster import fleet
+from gnomon.launch.cluster import fleet, own
 from gnomon.launch.cluster.own import OwnCluster
 from gnomon.store import StepRecord
 
@@ -33,12 +33,12 @@ def cluster() -> Iterator[OwnCluster]:
     """One cluster for all tests of this file, with which this process is connected."""
     import ray
 
-    own = OwnCluster(4)
+    found = OwnCluster(4)
     fleet.refresh_token()
-    ray.init(address=own.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
-    yield own
+    ray.init(address=found.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
+    yield found
     ray.shutdown()
-    own.close()
+    found.close()
     assert not actors()
 
 
@@ -222,6 +222,16 @@ def test_an_address_without_a_cluster_is_an_error(monkeypatch, address):
     config, _ = resolve([Source({"env": "char_count", "launch": {"type": "ray", "address": address}}, {})])
     with pytest.raises(ResourceError, match=f"E510.*{address} cannot be reached"), ExitStack() as undo:
         fleet.connect(config, undo)
+
+
+@pytest.mark.needs("ray")
+def test_a_cluster_starts_where_the_usual_folder_has_a_long_path_or_says_why_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(own.tempfile, "tempdir", str(tmp_path))
+    OwnCluster(1).close()
+    monkeypatch.setattr(own, "LONGEST", 200)
+    with pytest.raises(ResourceError, match=r"(?s)E510.*could not start.*AF_UNIX path length"):
+        OwnCluster(1)
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):

@@ -27,6 +27,8 @@ SHOWN = 12
 """Lines at the end of the log that an error shows."""
 END = 10.0
 """Seconds for the processes to end."""
+LONGEST = 20
+"""Characters of a folder for temporary files. Ray adds 84 to the path of a socket, which may have 107."""
 
 
 class OwnCluster:
@@ -36,7 +38,8 @@ class OwnCluster:
     """
 
     def __init__(self, cpus: int) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="gnomon-ray-"))
+        usual = tempfile.gettempdir()
+        self._folder = Path(tempfile.mkdtemp(prefix="gnomon-ray-", dir=usual if len(usual) <= LONGEST else "/tmp"))
         ours, theirs = os.pipe()
         answers, answer = os.pipe()
         for name, value in ACCESS.items():
@@ -93,6 +96,7 @@ def launch() -> None:
     pipe, answer, cpus, folder = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    started = False
     try:
         import ray
 
@@ -100,11 +104,17 @@ def launch() -> None:
         ray.init(num_cpus=cpus, **quiet, _temp_dir=folder)
         os.write(answer, ray.get_runtime_context().gcs_address.encode())
         os.close(answer)
+        started = True
         os.read(pipe, 1)  # It closes when the process that trains has ended, however it ended.
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         end_children()
+        if not started:  # The process that trains reads the log.
+            os.close(answer)
+            os.read(pipe, 1)
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
