@@ -50,7 +50,7 @@ class Fault:
     loss: float = 0.0
     """Share of the packets that are dropped."""
     delay: float = 0.0
-    """Most seconds by which a packet is late; each is late by a random part of them."""
+    """Seconds by which every packet is late."""
     cut: float = 0.0
     """Seconds in which no packet arrives. Loss and delay last to the end of the run."""
     gone: bool = False
@@ -62,7 +62,7 @@ FAULTS = [
     Fault("symmetric"),
     Fault("loss of 1 %", loss=0.01),
     Fault("loss of 10 %", loss=0.1),
-    Fault("delay up to 0.2 s", delay=0.2),
+    Fault("delay of 0.1 s", delay=0.1),
     Fault("cut for 5 s", cut=5.0),
     Fault("cut for 90 s", cut=90.0, gone=True),
 ]
@@ -97,7 +97,7 @@ class Network:
                 if not self.cut and rng.random() >= self.loss:
                     number += 1
                     other = self._ends[1 - self._ends.index(end)]
-                    heapq.heappush(late, (time.monotonic() + rng.random() * self.delay, number, other, packet))
+                    heapq.heappush(late, (time.monotonic() + self.delay, number, other, packet))
             while late and late[0][0] <= time.monotonic():
                 *_, other, packet = heapq.heappop(late)
                 with suppress(OSError):
