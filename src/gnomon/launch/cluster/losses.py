@@ -22,7 +22,7 @@ class SamplerLoss:
     episodes: int
     """Episodes in progress, which are played again."""
 
-    def told(self, step: int) -> str:
+    def sentence(self, step: int) -> str:
         return f"Sampler {self.sampler} died in step {step}; its {self.episodes} episodes are played again."
 
 
@@ -35,7 +35,7 @@ class LearnerLoss:
     calls: int
     """Calls since its last saved state, which are repeated."""
 
-    def told(self, step: int) -> str:
+    def sentence(self, step: int) -> str:
         return f"The learner died in step {step}; {self.calls} calls since its last saved state are repeated."
 
 
@@ -75,4 +75,4 @@ class Losses:
     def _take(self, step: int) -> None:
         for loss in [loss for part in self.parts for loss in part.losses()]:
             self.note(loss.kind, {"step": step, **asdict(loss)})
-            self.tell(loss.told(step))
+            self.tell(loss.sentence(step))
