@@ -389,7 +389,10 @@ class LaunchSettings(TypedDict, total=False):
     """Time without any answer, in seconds, after which a sampler counts as hung and is replaced; and the time to wait
     for room in the cluster while there is no sampler."""
     restarts: int
-    """Most replacements of a sampler in a row without a finished episode between them."""
+    """Most replacements of a sampler in a row without a finished episode between them, and of the learner without a
+    finished call."""
+    learner: Mapping[str, Any]
+    """What Ray reserves for the learner with `learner=ray`, such as `launch.learner.GPU=1`; one CPU if it is empty."""
 
 
 class ObjectiveSettings(TypedDict, total=False):
@@ -541,8 +544,9 @@ class Settings(TypedDict, total=False):
     engine: str | EngineSettings | Engine
     launch: LaunchSettings
     learner: str | Learner
-    """What trains: `local`, in this process; the address that `gnomon serve-learner` printed; or `tinker:MODEL`, an
-    adapter of this base model on the Tinker service. `object:NAME` was passed to `gnomon.train` as a Python object."""
+    """What trains: `local`, in this process; `ray`, in a process of the Ray cluster of `launch.type=ray`; the address
+    that `gnomon serve-learner` printed; or `tinker:MODEL`, an adapter of this base model on the Tinker service.
+    `object:NAME` was passed to `gnomon.train` as a Python object."""
     prompts: int
     """`rollout.prompts`."""
     group: int

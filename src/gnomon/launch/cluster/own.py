@@ -107,7 +107,7 @@ def launch() -> None:
         started = True
         os.read(pipe, 1)  # It closes when the process that trains has ended, however it ended.
     except BaseException as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -34,6 +34,8 @@ from gnomon.types import Sampling
 
 __all__ = ["engine_facts", "make_engine", "measured"]
 
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+"""Names of their number in a model's configuration."""
 PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
 ROWS, TOKENS = 4, 32
@@ -150,7 +152,7 @@ def measured(
         if isinstance(learner, ServedLearner):  # Another machine may have other kernels.
             engine.tier = Tier.MEASURED
             mismatch = max(mismatch, by_the_learner(engine, learner, prompts, config))
-        engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
+        engine.tier = Tier.EXACT if mismatch == 0.0 and not has_experts(config) else Tier.MEASURED
     else:
         if not isinstance(engine, VLLM):
             engine.tier = Tier.MEASURED
@@ -159,7 +161,7 @@ def measured(
             finished(engine.ask_versions())
         elif isinstance(engine, RemoteEngine) and not apart(config):
             mismatch = max(mismatch, finished(engine.measure(prompts)))
-            engine.tier = Tier.EXACT if mismatch == 0.0 else Tier.MEASURED
+            engine.tier = Tier.EXACT if mismatch == 0.0 and not has_experts(config) else Tier.MEASURED
     bound = (
         COARSE
         if apart(config) or isinstance(engine, TinkerEngine)
@@ -174,6 +176,12 @@ def measured(
             fix="use a model whose layers are attention and feed-forward only",
         )
     return mismatch
+
+
+def has_experts(config: RunConfig) -> bool:
+    """Whether the model has experts: by rounding, their rows depend on others, which few prompts may not show."""
+    known = table(model_folder(config.policy.path) / "config.json")
+    return any(known.get(name) for name in EXPERTS)
 
 
 def by_the_learner(engine: Engine, learner: Learner, prompts: list[tuple[int, ...]], config: RunConfig) -> float:
