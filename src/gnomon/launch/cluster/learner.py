@@ -82,11 +82,11 @@ class RayLearner:
     def save_state(self, folder: Path) -> None:
         files = self._call("save_state")
         write_files(folder, files)
-        self._keep(files)
+        self._keep(ray.put(packed((files,))))
 
     def load_state(self, folder: Path) -> None:
-        files = files_of(folder)
-        self._call("load_state", files)
+        files = ray.put(packed((files_of(folder),)))
+        self._sent("load_state", files)
         self._keep(files)
 
     def publish(self) -> WeightsRef:
@@ -104,8 +104,8 @@ class RayLearner:
         self._undo.close()
 
     def _keep(self, files: Any) -> None:
-        """Go on from this state if the process dies. It lies in the object store of this process's node."""
-        self._state, self._since = ray.put(packed((files,))), []
+        """Go on from this state if the process dies. Args: files: reference to them, in this node's object store."""
+        self._state, self._since = files, []
 
     def _changed(self, verb: str, *arguments: Any) -> Any:
         """The answer to a call that changes the learner, also where the answer is an error."""

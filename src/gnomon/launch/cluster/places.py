@@ -43,7 +43,7 @@ class Place:
         return bool(placement_group_table(self._group).get("state") == "CREATED")
 
     def actor(self, kind: type, parts: Any, concurrency: int) -> Any:
-        """A new actor in this place. Ray restarts it never. Args: parts: what the class is called with."""
+        """A new actor in this place, which Ray never restarts. Args: parts: what the class is called with."""
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=0)
         options = {"num_cpus": self._bundle.get("CPU", 0), "num_gpus": self._bundle.get("GPU", 0)}
         others = {name: amount for name, amount in self._bundle.items() if name not in ("CPU", "GPU")}

@@ -152,7 +152,7 @@ def measured(
         if isinstance(learner, ServedLearner):  # Another machine may have other kernels.
             engine.tier = Tier.MEASURED
             mismatch = max(mismatch, by_the_learner(engine, learner, prompts, config))
-        engine.tier = Tier.EXACT if mismatch == 0.0 and not has_experts(config) else Tier.MEASURED
+        engine.tier = tier_of(mismatch, config)
     else:
         if not isinstance(engine, VLLM):
             engine.tier = Tier.MEASURED
@@ -161,7 +161,7 @@ def measured(
             finished(engine.ask_versions())
         elif isinstance(engine, RemoteEngine) and not apart(config):
             mismatch = max(mismatch, finished(engine.measure(prompts)))
-            engine.tier = Tier.EXACT if mismatch == 0.0 and not has_experts(config) else Tier.MEASURED
+            engine.tier = tier_of(mismatch, config)
     bound = (
         COARSE
         if apart(config) or isinstance(engine, TinkerEngine)
@@ -178,10 +178,10 @@ def measured(
     return mismatch
 
 
-def has_experts(config: RunConfig) -> bool:
-    """Whether the model has experts: by rounding, their rows depend on others, which few prompts may not show."""
+def tier_of(mismatch: float, config: RunConfig) -> Tier:
+    """A model with experts is never exact: by rounding, their rows depend on others, which few prompts may not show."""
     known = table(model_folder(config.policy.path) / "config.json")
-    return any(known.get(name) for name in EXPERTS)
+    return Tier.MEASURED if mismatch or any(known.get(name) for name in EXPERTS) else Tier.EXACT
 
 
 def by_the_learner(engine: Engine, learner: Learner, prompts: list[tuple[int, ...]], config: RunConfig) -> float:
