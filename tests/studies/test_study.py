@@ -16,6 +16,7 @@ import pytest
 from gnomon.errors import ConfigErrors, GnomonError, RunError
 from gnomon.studies import Claim, Study, load
 from gnomon.studies.command import EXIT, INTERRUPTED, run_study, verify_study
+from gnomon.studies.design import sha256
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.outcome import brier, outcome
 from gnomon.studies.statistics import Conclusion
@@ -154,6 +155,36 @@ def test_verify_finds_what_was_changed_after_the_fact(whole, tmp_path, capsys):
     assert "E405" in changed("runs/still/0/recipe.toml", "seed = 0", "seed = 3")
     other = json.loads((whole / "rates" / "registered.json").read_text())["sha256"]
     assert changed("registered.json", other, "0" * 64).count("E426") == 5  # The file, and four runs.
+
+
+@pytest.mark.parametrize("stale", ["numbers/fair-3.json", "crashes/fair-5.txt"])
+def test_verify_finds_a_study_that_was_registered_again_over_its_numbers(tmp_path, capsys, stale):
+    """The pass line changes after the runs, in the file and in its registration. One file still has the old hash."""
+    text = COIN.replace("SHIFT", "0").replace("    prediction", '    crashed={"heads": 0.0},\n    prediction')
+    folder, text = tmp_path / "coin", text.replace("def fair(seed):", "def fair(seed):\n    assert seed != 5")
+    run_study(str(written(tmp_path, text)), folder, jobs=2)
+    assert verify_study(folder) == 0
+    old = StudyFolder(folder).hash
+    (folder / "study.py").write_text(text.replace('than="fair"', 'than="fair", above=-9.0'))
+    (folder / "registered.json").write_text(json.dumps({"sha256": sha256(folder / "study.py"), "at": 0.0}))
+    (folder / "result.json").unlink()
+    assert verify_study(folder) == 1 and capsys.readouterr().out.count("E430") == 16
+    for path in [*folder.glob("numbers/*"), *folder.glob("crashes/*")]:
+        if path != folder / stale:
+            path.write_text(path.read_text().replace(old, StudyFolder(folder).hash))
+    assert verify_study(folder) == 1 and capsys.readouterr().out.count("E430") == 1
+    with pytest.raises(RunError, match="E430"):
+        run_study(str(folder / "study.py"), folder, jobs=2)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"heads": 1.0}', "{", '{"study": null, "numbers": {}}'])
+def test_numbers_without_the_hash_of_their_study_are_found(tmp_path, text):
+    """Such as those of an earlier version, or a file that was cut."""
+    folder = tmp_path / "coin"
+    run_study(str(written(tmp_path, COIN.replace("SHIFT", "0"))), folder, jobs=2)
+    (folder / "numbers" / "fair-0.json").write_text(text)
+    (found,) = StudyFolder(folder).problems()
+    assert found.code == "E430" and "fair-0.json" in str(found) and f"rm {folder}" in str(found)
 
 
 def test_looks_share_the_error_and_stop_early(tmp_path):

@@ -47,11 +47,13 @@ def cells_of(study: Study, seeds: Sequence[int]) -> list[Cell]:
 
 
 def measured_of(folder: StudyFolder, seeds: Sequence[int]) -> dict[str, dict[int, dict[str, float] | None]]:
-    """Raises: RunError E427, where a measure cannot be taken."""
+    """Raises: RunError E427 where a measure cannot be taken, E430 for numbers of another study."""
     found: dict[str, dict[int, dict[str, float] | None]] = {}
     for cell in cells_of(folder.study, seeds):
         try:
             found.setdefault(cell.arm, {})[cell.seed] = folder.measured(cell)
+        except RunError:
+            raise
         except Exception as error:  # A measure is the user's code.
             raise RunError(
                 "E427",

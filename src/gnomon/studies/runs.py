@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import multiprocessing
 import os
 import shutil
@@ -110,7 +109,7 @@ def run_cell(folder: Path, cell: Cell) -> None:
             made(here, cell)
         except Exception as error:
             text = str(error) if isinstance(error, GnomonError) else traceback.format_exc()
-            here.crash(cell).write_text(text + "\n")
+            here.write_crash(cell, text)
             sys.exit(CRASHED)
 
 
@@ -138,10 +137,7 @@ def made(folder: StudyFolder, cell: Cell) -> None:
     study = load(folder.file)
     function, run = numbers_of(study, cell.arm), folder.run(cell)
     if function is not None:
-        numbers = {name: float(value) for name, value in function(cell.seed).items()}
-        part = folder.numbers(cell).with_suffix(".part")
-        part.write_text(json.dumps(numbers, indent=2, sort_keys=True) + "\n")
-        part.rename(folder.numbers(cell))
+        folder.write_numbers(cell, {name: float(value) for name, value in function(cell.seed).items()})
     elif (run / JOURNAL).exists():
         resume(run, Silent()).close()
     else:
