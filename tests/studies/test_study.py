@@ -281,9 +281,7 @@ def test_the_study_of_the_documentation_runs_by_its_command(tmp_path):
     done = command("study", "bigger_groups.py", "--jobs", "2", cwd=tmp_path)
     result = StudyFolder(tmp_path / "studies" / "bigger-groups").result
     assert result and done.returncode == EXIT[Conclusion(result["verdict"])], done.stdout + done.stderr
-    assert {arm: sorted(seeds) for arm, seeds in result["measured"].items()} == dict.fromkeys(
-        ("eight", "two"), ["0", "1"]
-    )
+    assert all(sorted(result["measured"][arm]) == ["0", "1"] for arm in ("eight", "two"))
     assert command("verify", "studies/bigger-groups", cwd=tmp_path).returncode == 0
 
 
