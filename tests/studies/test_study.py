@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
+import re
 import shutil
 import signal
 import subprocess
@@ -13,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from commands import command
 from gnomon.errors import ConfigErrors, GnomonError, RunError
 from gnomon.store import RunReader
 from gnomon.studies import Claim, Study, load
 from gnomon.studies.command import EXIT, INTERRUPTED, run_study, verify_study
+from gnomon.studies.design import sha256
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.outcome import brier, outcome
 from gnomon.studies.statistics import Conclusion
@@ -135,8 +140,9 @@ def test_the_same_study_gives_the_same_bytes(tmp_path):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A study of runs that nobody touched."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder, began = tmp_path_factory.mktemp("whole"), time.monotonic()
     assert run_study(str(written(folder, RUNS)), folder / "rates", jobs=2) == EXIT[Conclusion.INCONCLUSIVE]
+    (folder / "seconds").write_text(str(time.monotonic() - began))
     return folder
 
 
@@ -195,6 +201,36 @@ def test_verify_finds_what_was_changed_after_the_fact(whole, tmp_path, capsys):
     assert changed("registered.json", other, "0" * 64).count("E426") == 5  # The file, and four runs.
 
 
+@pytest.mark.parametrize("stale", ["numbers/fair-3.json", "crashes/fair-5.txt"])
+def test_verify_finds_a_study_that_was_registered_again_over_its_numbers(tmp_path, capsys, stale):
+    """The pass line changes after the runs, in the file and in its registration. One file still has the old hash."""
+    text = COIN.replace("SHIFT", "0").replace("    prediction", '    crashed={"heads": 0.0},\n    prediction')
+    folder, text = tmp_path / "coin", text.replace("def fair(seed):", "def fair(seed):\n    assert seed != 5")
+    run_study(str(written(tmp_path, text)), folder, jobs=2)
+    assert verify_study(folder) == 0
+    old = StudyFolder(folder).hash
+    (folder / "study.py").write_text(text.replace('than="fair"', 'than="fair", above=-9.0'))
+    (folder / "registered.json").write_text(json.dumps({"sha256": sha256(folder / "study.py"), "at": 0.0}))
+    (folder / "result.json").unlink()
+    assert verify_study(folder) == 1 and capsys.readouterr().out.count("E430") == 16
+    for path in [*folder.glob("numbers/*"), *folder.glob("crashes/*")]:
+        if path != folder / stale:
+            path.write_text(path.read_text().replace(old, StudyFolder(folder).hash))
+    assert verify_study(folder) == 1 and capsys.readouterr().out.count("E430") == 1
+    with pytest.raises(RunError, match="E430"):
+        run_study(str(folder / "study.py"), folder, jobs=2)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"heads": 1.0}', "{", '{"study": null, "numbers": {}}'])
+def test_numbers_without_the_hash_of_their_study_are_found(tmp_path, text):
+    """Such as those of an earlier version, or a file that was cut."""
+    folder = tmp_path / "coin"
+    run_study(str(written(tmp_path, COIN.replace("SHIFT", "0"))), folder, jobs=2)
+    (folder / "numbers" / "fair-0.json").write_text(text)
+    (found,) = StudyFolder(folder).problems()
+    assert found.code == "E430" and "fair-0.json" in str(found) and f"rm {folder}" in str(found)
+
+
 def test_looks_share_the_error_and_stop_early(tmp_path):
     text = COIN.replace("SHIFT", "9").replace("    claims", "    looks=(4, 8),\n    claims")
     assert run_study(str(written(tmp_path, text)), tmp_path / "coin", jobs=2) == 0
@@ -231,25 +267,61 @@ def test_a_file_that_is_no_study_is_an_error_of_the_user(tmp_path, text):
 
 
 @pytest.mark.long
-def test_a_study_killed_at_any_point_goes_on_and_ends_the_same(whole, tmp_path):
-    """Killed with SIGKILL three times, its runs with it: no process is left, and the result has the same bytes."""
-    file = whole / "asked.py"
-    words = ["study", str(file), "--folder", str(tmp_path / "killed" / "rates"), "--jobs", "2"]
-    for seconds in (2.0, 5.0, 8.0):
-        process = subprocess.Popen([sys.executable, "-m", "gnomon", *words], stdout=subprocess.DEVNULL)
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+@pytest.mark.parametrize("number", range(10))
+def test_a_study_killed_at_any_point_goes_on_and_ends_the_same(whole, tmp_path, number):
+    """Killed with SIGKILL at a random moment of its duration: no process is left, and the rest gives the same bytes."""
+    file, folder = whole / "asked.py", tmp_path / "killed" / "rates"
+    delay = random.Random(number).uniform(0.0, float((whole / "seconds").read_text()))
+    while not killed(file, folder, delay):
+        shutil.rmtree(folder)
+        delay /= 2  # The machine is faster now than for the untouched study.
     deadline = time.monotonic() + 10
-    while (left := using(tmp_path / "killed")) and time.monotonic() < deadline:
+    while (left := using(folder)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
-    run_study(str(file), tmp_path / "killed" / "rates", jobs=2)
-    assert StudyFolder(tmp_path / "killed" / "rates").result == StudyFolder(whole / "rates").result
+    run_study(str(file), folder, jobs=2)
     for name in ("result.json", "page.md", "claim-0.svg"):
-        assert (tmp_path / "killed" / "rates" / name).read_bytes() == (whole / "rates" / name).read_bytes()
+        assert (folder / name).read_bytes() == (whole / "rates" / name).read_bytes()
+    assert verify_study(folder) == 0
+
+
+def killed(file: Path, folder: Path, delay: float) -> bool:
+    """Run a study in a process of its own, and kill it so many seconds after it wrote its first file.
+
+    Returns: whether it was still running.
+    """
+    words = [sys.executable, "-m", "gnomon", "study", str(file), "--folder", str(folder), "--jobs", "2"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
+        while not folder.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(delay)
+        process.kill()
+    return process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.long
+def test_the_study_of_the_documentation_runs_by_its_command(tmp_path):
+    """As on the page, with two steps in place of 40, two seeds in place of eight, and fewer rollouts and tasks."""
+    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
+    text = re.search(r"```python\n(# bigger_groups\.py\n.*?)```", page, re.S)[1]
+    assert len(text.splitlines()) <= 40
+    changes = {
+        '"steps": 40': '"steps": 2, "eval.tasks": 4, "workers.count": 1',
+        "range(8)": "range(2)",
+        '"prompts": 8': '"prompts": 1',
+        '"prompts": 32': '"prompts": 4',
+    }
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (tmp_path / "bigger_groups.py").write_text(text)
+    done = command("study", "bigger_groups.py", "--jobs", "2", cwd=tmp_path)
+    result = StudyFolder(tmp_path / "studies" / "bigger-groups").result
+    assert result and done.returncode == EXIT[Conclusion(result["verdict"])], done.stdout + done.stderr
+    assert all(sorted(result["measured"][arm]) == ["0", "1"] for arm in ("eight", "two"))
+    assert command("verify", "studies/bigger-groups", cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

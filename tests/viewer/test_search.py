@@ -18,15 +18,17 @@ from viewer.conftest import asked, body, served, task
 
 WORDS = ["sum", "Product", "ÄRGER", "x=3", "<answer>", "\ud800", "\0", "\u202e", "7", "ab", "needle"]
 
+SPLITS = {"rollout": "train", "held_out": "eval", "held_out.sums": "eval.sums"}
+
 
 @pytest.fixture
 def varied(tmp_path) -> Path:
-    """A run of 12 steps and 2 evaluations whose rollouts differ in every field that can be searched."""
+    """A run of 12 steps and 2 evaluations, with an evaluation set, whose rollouts differ in every field that can be searched."""
     draw = random.Random(0)
     folder = tmp_path / "run"
     with Run.create(folder, recipe="", manifest={}, genesis={"config": {}}) as run:
         for step in range(12):
-            for kind in ("held_out", "rollout") if step % 6 == 0 else ("rollout",):
+            for kind in ("held_out", "held_out.sums", "rollout") if step % 6 == 0 else ("rollout",):
                 for number in draw.sample(range(6), 3):
                     run.append(list(group(draw, kind, step, number)))
     return folder
@@ -69,9 +71,9 @@ def by_reading(folder: Path, query: Query) -> list[str]:
     with RunReader(folder) as reader:
         for record in reader.records():
             prompt = record if record.kind == "task" else prompt
-            if record.kind not in ("rollout", "held_out"):
+            if record.kind not in SPLITS:
                 continue
-            split, facts = "train" if record.kind == "rollout" else "eval", record.body
+            split, facts = SPLITS[record.kind], record.body
             text = [folded(each) for part in (record, prompt) for each in texts_of(part)]
             held = [
                 any(folded(query.text) in each for each in text),
@@ -94,8 +96,8 @@ def queries() -> list[Query]:
     draw = random.Random(1)
     values = {
         "text": ["needle", "ÄRGER", "ärger x", "sum product", "ab", "\ud800", "observed 7", "7", "nothing here"],
-        "task": ["3", "rollout-2", "held_out-1", "99", "unknown"],
-        "split": ["train", "eval"],
+        "task": ["3", "rollout-2", "held_out-1", "held_out.sums-1", "99", "unknown"],
+        "split": ["train", "eval", "eval.sums"],
         "status": ["correct", "several", "failed"],
         "finish": ["eos", "length"],
         "player": [0, 1, 7],
@@ -169,3 +171,13 @@ def test_the_page_of_a_search_can_be_sent_and_paged(written):
         assert status == 200 and text.count("<mark>needle</mark>") == 8 and "next (n)" not in text
         assert "hay &lt;b&gt;" in asked(viewer, "/run/a/-/search?status=wrong")[2]
         assert "No rollout found" in asked(viewer, "/run/a/-/search?text=straw&player=x&low=y&task=%00")[2]
+
+
+def test_a_rollout_of_an_evaluation_set_is_found_under_its_name_and_its_link_opens_it(varied):
+    with served(varied) as viewer:
+        status, _, text = asked(viewer, f"/run/{varied.name}/-/search?split=eval.sums&first=6")
+        assert status == 200 and "eval.sums (24)" in text and "eval (24)" in text and "train (144)" in text
+        links = re.findall(r'href="((?:rollout|group)/held-out\.sums:6:[\d:]+)"', text)
+        assert len(links) == 24
+        for link in links[:2]:
+            assert asked(viewer, f"/run/{varied.name}/-/{link}")[0] == 200

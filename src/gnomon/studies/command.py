@@ -9,13 +9,23 @@ from pathlib import Path
 from gnomon.errors import ConfigError, ResourceError, RunError
 from gnomon.launch.interrupt import interrupt_at_once
 from gnomon.launch.lines import say
+from gnomon.studies.design import Study
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.listing import LIBRARY
-from gnomon.studies.outcome import Outcome, cells_of, measured_of, outcome, result_of, write_result
+from gnomon.studies.outcome import (
+    Measured,
+    Outcome,
+    cells_of,
+    first_decided,
+    measured_of,
+    outcome,
+    result_of,
+    write_result,
+)  # fmt: skip
 from gnomon.studies.page import write_page
 from gnomon.studies.rates import chosen_rates, rate_cells
 from gnomon.studies.runs import Interrupted, run_cells
-from gnomon.studies.statistics import POWER, Conclusion, detectable
+from gnomon.studies.statistics import POWER, Conclusion, detectable, equivalent
 
 __all__ = ["EXIT", "INTERRUPTED", "carried_out", "require_libraries", "run_study", "source_of", "verify_study"]
 
@@ -75,28 +85,37 @@ def looked(folder: StudyFolder, jobs: int) -> Outcome:
         run_cells(folder, trials, jobs, Progress(folder, trials, jobs))
         for arm, rate in chosen_rates(folder).items():
             say(f"learning rate of {arm}: {rate:g}")
-    for count in study.looks or [len(study.seeds)]:
-        seeds = study.seeds[:count]
+
+    def measured(seeds: Sequence[int]) -> Measured:
         run_cells(folder, cells_of(study, seeds), jobs, Progress(folder, cells_of(study, study.seeds), jobs))
-        found = outcome(study, measured_of(folder, seeds), seeds)
-        if found.verdict is not Conclusion.INCONCLUSIVE:
-            break
-    return found
+        return measured_of(folder, seeds)
+
+    return first_decided(study, measured)
 
 
 def announce(folder: StudyFolder, jobs: int) -> None:
     """What is about to run, and what it can find."""
     study = folder.study
-    runs = len(study.arms) * len(study.seeds)
     seeds = counted(len(study.seeds), "seed")
     say(f"{study.question}\n{counted(len(study.arms), 'arm')} x {seeds}, {jobs} at a time; {folder.folder}")
     if not study.exact:
-        effect = detectable(len(study.seeds), study.alpha / len(study.claims))
-        say(
-            f"{runs} runs detect a difference of {effect:.2f} standard deviations between seeds with a chance of "
-            f"{100 * POWER:.0f} %."
-        )
+        say(detectable_text(study))
     say(f"registered sha256 {folder.hash}")
+
+
+def detectable_text(study: Study) -> str:
+    """What every claim of a study can detect, in standard deviations of its values between seeds."""
+    seeds, chance, found = len(study.seeds), f"a chance of {100 * POWER:.0f} %", list[str]()
+    if any(claim.within is None for claim in study.claims):
+        effect = detectable(seeds, study.share)
+        found.append(f"a difference of {effect:.2f} standard deviations between seeds with {chance}")
+    if any(claim.within is not None for claim in study.claims):
+        margin = equivalent(seeds, study.share)
+        found.append(
+            f"no difference within a margin of {margin:.2f} standard deviations, if there is none, with {chance}"
+        )
+    runs = counted(len(study.arms) * seeds, "run")
+    return f"{runs} can show, for each claim, {'; and '.join(found)}."
 
 
 def verify_study(folder: Path) -> int:

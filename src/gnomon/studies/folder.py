@@ -6,9 +6,9 @@ import json
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,7 @@ class StudyFolder:
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, folder / "study.py")
             registered = {"sha256": sha256(source), "at": time.time()}
-            part = registration.with_suffix(".part")  # A study may be killed while it writes.
-            part.write_text(json.dumps(registered, indent=2) + "\n")
-            part.rename(registration)
+            write_whole(registration, json.dumps(registered, indent=2) + "\n")
         found = cls(folder)
         found.require_unchanged(source)
         return found
@@ -100,7 +98,7 @@ class StudyFolder:
         return self.folder / "runs" / cell.arm / str(cell.seed)
 
     def numbers(self, cell: Cell) -> Path:
-        """What the function of an arm returned."""
+        """What the function of an arm returned, with the SHA-256 of the study."""
         return self.folder / "numbers" / f"{cell.stem}.json"
 
     def kept(self, cell: Cell) -> Path:
@@ -108,7 +106,7 @@ class StudyFolder:
         return self.folder / "kept" / cell.arm / str(cell.seed)
 
     def crash(self, cell: Cell) -> Path:
-        """Why a run ended without a result."""
+        """Why a run ended without a result, below a line with the SHA-256 of the study."""
         return self.folder / "crashes" / f"{cell.stem}.txt"
 
     def log(self, cell: Cell) -> Path:
@@ -127,11 +125,13 @@ class StudyFolder:
     def measured(self, cell: Cell) -> dict[str, float] | None:
         """Every measure; None for a run that crashed.
 
-        Raises: what a measure raises.
+        Raises: RunError E430 for numbers of another study, and what a measure raises.
         """
         if self.numbers(cell).exists():
-            return dict(json.loads(self.numbers(cell).read_text()))
+            self.require_own(self.numbers(cell))
+            return dict(json.loads(self.numbers(cell).read_text())["numbers"])
         if self.crash(cell).exists():
+            self.require_own(self.crash(cell))
             return None
         return {name: self.read(cell, measure) for name, measure in self.study.measures.items()}
 
@@ -140,12 +140,34 @@ class StudyFolder:
         with RunReader(self.run(cell)) as reader:
             return float(measure(reader))
 
+    def write_numbers(self, cell: Cell, numbers: Mapping[str, float]) -> None:
+        """Record what the function of an arm returned."""
+        text = json.dumps({"study": self.hash, "numbers": dict(numbers)}, indent=2, sort_keys=True)
+        write_whole(self.numbers(cell), text + "\n")
+
+    def write_crash(self, cell: Cell, text: str) -> None:
+        """Record why a run ended without a result."""
+        write_whole(self.crash(cell), f"study {self.hash}\n{text}\n")
+
+    def require_own(self, path: Path) -> None:
+        """Raises: RunError E430, where numbers or a crash were not recorded by the study as it is registered."""
+        if (found := study_of(path)) != self.hash:
+            raise RunError(
+                "E430",
+                f"{path.name} was not recorded by the study as it is registered",
+                where=str(path),
+                why=f"it holds the SHA-256 {found or '(none)'}, and the registered file has {self.hash}",
+                fix=f"rm {shlex.quote(str(path))}, then the same `gnomon study` again",
+            )
+
     def problems(self) -> Iterator[RunError]:
         """What was changed after the fact, in the registered file, the runs, or the result."""
-        try:
-            self.require_unchanged()
-        except RunError as error:
-            yield error
+        own = [*self.folder.glob("numbers/*.json"), *self.folder.glob("crashes/*.txt")]
+        for require in (self.require_unchanged, *(partial(self.require_own, path) for path in sorted(own))):
+            try:
+                require()
+            except RunError as error:
+                yield error
         for run in sorted([*(self.folder / "runs").glob("*/*/"), *(self.folder / "rates").glob("*/*/*/")]):
             yield from verify(run).problems
             with RunReader(run) as reader:
@@ -162,3 +184,22 @@ class StudyFolder:
         """What came out; None before the end."""
         path = self.folder / "result.json"
         return dict(json.loads(path.read_text())) if path.exists() else None
+
+
+def study_of(path: Path) -> str:
+    """The SHA-256 of the study in a file of numbers or of a crash; empty where there is none."""
+    text = path.read_text()
+    if path.suffix != ".json":
+        return text.partition("\n")[0].removeprefix("study ") if text.startswith("study ") else ""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return ""
+    return str(found.get("study", "")) if isinstance(found, dict) else ""
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is there as a whole or not at all, since a study may be killed while it writes."""
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.rename(path)

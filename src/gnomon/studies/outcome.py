@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.rates import chosen_rates
 from gnomon.studies.statistics import Conclusion, Estimate, estimate, judge_above, judge_within
 
-__all__ = ["Decided", "Outcome", "brier", "decided", "outcome", "result_of", "write_result"]
+__all__ = ["Decided", "Outcome", "brier", "decided", "first_decided", "outcome", "result_of", "write_result"]
 
 Measured = Mapping[str, Mapping[int, Mapping[str, float] | None]]
 """By arm and seed, every measure; None where the run crashed."""
@@ -47,11 +47,13 @@ def cells_of(study: Study, seeds: Sequence[int]) -> list[Cell]:
 
 
 def measured_of(folder: StudyFolder, seeds: Sequence[int]) -> dict[str, dict[int, dict[str, float] | None]]:
-    """Raises: RunError E427, where a measure cannot be taken."""
+    """Raises: RunError E427 where a measure cannot be taken, E430 for numbers of another study."""
     found: dict[str, dict[int, dict[str, float] | None]] = {}
     for cell in cells_of(folder.study, seeds):
         try:
             found.setdefault(cell.arm, {})[cell.seed] = folder.measured(cell)
+        except RunError:
+            raise
         except Exception as error:  # A measure is the user's code.
             raise RunError(
                 "E427",
@@ -59,6 +61,19 @@ def measured_of(folder: StudyFolder, seeds: Sequence[int]) -> dict[str, dict[int
                 where=str(folder.run(cell)),
                 why=f"{type(error).__name__}: {error}",
             ) from error
+    return found
+
+
+def first_decided(study: Study, measured: Callable[[Sequence[int]], Measured]) -> Outcome:
+    """The outcome at the first look that decides the study, or at the last.
+
+    Args: measured: called with the seeds of each look.
+    """
+    for count in study.looks or [len(study.seeds)]:
+        seeds = study.seeds[:count]
+        found = outcome(study, measured(seeds), seeds)
+        if found.verdict is not Conclusion.INCONCLUSIVE:
+            break
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import inspect
-import json
 import multiprocessing
 import os
 import shutil
@@ -111,7 +110,7 @@ def run_cell(folder: Path, cell: Cell) -> None:
             made(here, cell)
         except Exception as error:
             text = str(error) if isinstance(error, GnomonError) else traceback.format_exc()
-            here.crash(cell).write_text(text + "\n")
+            here.write_crash(cell, text)
             sys.exit(CRASHED)
 
 
@@ -139,10 +138,8 @@ def made(folder: StudyFolder, cell: Cell) -> None:
     study = load(folder.file)
     function, run = numbers_of(study, cell.arm), folder.run(cell)
     if function is not None:
-        numbers = {name: float(value) for name, value in called(function, cell.seed, folder.kept(cell)).items()}
-        part = folder.numbers(cell).with_suffix(".part")
-        part.write_text(json.dumps(numbers, indent=2, sort_keys=True) + "\n")
-        part.rename(folder.numbers(cell))
+        numbers = called(function, cell.seed, folder.kept(cell))
+        folder.write_numbers(cell, {name: float(value) for name, value in numbers.items()})
     elif (run / JOURNAL).exists():
         resume(run, Silent()).close()
     else:

@@ -11,8 +11,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
-__all__ = ["ALPHA", "POWER", "Conclusion", "Estimate", "detectable", "estimate", "judge_above", "judge_within", "power"]
+__all__ = [
+    "ALPHA", "POWER", "Conclusion", "Estimate", "detectable", "equivalent", "estimate", "judge_above", "judge_within",
+    "power", "power_within",
+]  # fmt: skip
 
 ALPHA = 0.05
 """Error rate of a whole study."""
@@ -50,11 +54,17 @@ def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate:
     count, mean = len(values), statistics.fmean(values)
     if count < 2:
         return Estimate(mean=mean, low=-math.inf, high=math.inf, deviation=math.nan, seeds=count, level=1 - alpha)
+    deviation = statistics.stdev(values)
+    half = quantile(1 - alpha / 2, count - 1) * deviation / math.sqrt(count)
+    return Estimate(mean=mean, low=mean - half, high=mean + half, deviation=deviation, seeds=count, level=1 - alpha)
+
+
+@cache
+def quantile(level: float, free: int) -> float:
+    """Of Student's t with so many degrees of freedom."""
     from scipy import stats
 
-    deviation = statistics.stdev(values)
-    half = float(stats.t.ppf(1 - alpha / 2, count - 1)) * deviation / math.sqrt(count)
-    return Estimate(mean=mean, low=mean - half, high=mean + half, deviation=deviation, seeds=count, level=1 - alpha)
+    return float(stats.t.ppf(level, free))
 
 
 def judge_above(values: Sequence[float], line: float, alpha: float = ALPHA) -> Conclusion:
@@ -85,7 +95,7 @@ def power(effect: float, seeds: int, alpha: float = ALPHA) -> float:
     """
     from scipy import stats
 
-    limit = stats.t.ppf(1 - alpha / 2, seeds - 1)
+    limit = quantile(1 - alpha / 2, seeds - 1)
     return float(stats.nct.sf(limit, seeds - 1, effect * math.sqrt(seeds)))
 
 
@@ -99,3 +109,34 @@ def detectable(seeds: int, alpha: float = ALPHA, at: float = POWER) -> float:
     from scipy import optimize
 
     return float(optimize.brentq(lambda effect: power(effect, seeds, alpha) - at, 0.0, 100.0, xtol=1e-6))
+
+
+def power_within(margin: float, seeds: int, alpha: float = ALPHA) -> float:
+    """Chance that two one-sided tests show a mean within ±margin, if it is 0.
+
+    Args: margin: in standard deviations of a difference.
+    Equation: ∫ max(0, 2 Φ(√n·margin − t·s) − 1) f(s) ds, t the quantile 1 − α of n − 1 degrees of freedom, f the
+        density of a standard deviation over n seeds, s = √(χ²/(n − 1)).
+    """
+    from scipy import integrate, stats
+
+    free, limit = seeds - 1, quantile(1 - alpha, seeds - 1)
+    widest = math.sqrt(seeds) * margin / limit  # Beyond it, the interval is wider than the margin.
+
+    def shown(s: float) -> float:
+        inside = 2 * stats.norm.cdf(math.sqrt(seeds) * margin - limit * s) - 1
+        return float(inside * stats.chi2.pdf(free * s * s, free) * 2 * free * s)
+
+    return float(integrate.quad(shown, 0.0, min(widest, 10.0))[0])
+
+
+def equivalent(seeds: int, alpha: float = ALPHA, at: float = POWER) -> float:
+    """The smallest margin within which so many seeds show no difference with a chance of `at`, if there is none.
+
+    In standard deviations of a difference; infinite below two seeds.
+    """
+    if seeds < 2:
+        return math.inf
+    from scipy import optimize
+
+    return float(optimize.brentq(lambda margin: power_within(margin, seeds, alpha) - at, 0.0, 100.0, xtol=1e-6))

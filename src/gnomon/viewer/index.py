@@ -22,11 +22,11 @@ from typing import Any
 
 from gnomon.errors import GnomonError
 from gnomon.store import Record, RunReader
-from gnomon.store.layout import unpack
+from gnomon.store.layout import is_rollout, of_set, set_of, unpack
 
-__all__ = ["SPLITS", "Index", "Progress", "folded", "texts_of"]
+__all__ = ["Index", "Progress", "folded", "split_of", "texts_of"]
 
-VERSION = 1
+VERSION = 2
 """Of the tables. An index of another version is rebuilt."""
 BATCH = 1000
 """Records that are fed in one transaction."""
@@ -34,8 +34,6 @@ LONGEST = 100_000
 """Characters of a text whose words are in the index, from its beginning."""
 UNUSED = 60 * 86400
 """Seconds after which an index that nobody opened is deleted."""
-SPLITS = {"rollout": "train", "held_out": "eval"}
-"""Kind of a record to the split of its task."""
 TABLES = f"""
 PRAGMA user_version = {VERSION};
 CREATE TABLE fed (records INTEGER NOT NULL, hash TEXT NOT NULL);
@@ -204,11 +202,11 @@ def store(db: sqlite3.Connection, records: list[Record]) -> None:
     seen: Counter[tuple[str, Any]] = Counter()
     for record in records:
         body = record.body
-        if record.kind == "task" and body.get("of") in SPLITS:
-            asked, split = record.seq, SPLITS[body["of"]]
+        if record.kind == "task" and is_rollout(body.get("of", "")):
+            asked, split = record.seq, split_of(body["of"])
             groups.append((record.seq, split, record.step, record.task))
             ids.append((storable(str(body["id"])), record.task, split))
-        elif record.kind in SPLITS and asked is not None:
+        elif is_rollout(record.kind) and asked is not None:
             row = glance(record, asked)
             rollouts.append(row)
             seen.update(
@@ -232,6 +230,11 @@ def store(db: sqlite3.Connection, records: list[Record]) -> None:
         db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
 
 
+def split_of(kind: str) -> str:
+    """Where the task of a rollout is from: `train`, `eval`, or `eval.NAME` of an evaluation set."""
+    return "train" if kind == "rollout" else of_set("eval", set_of(kind))
+
+
 def has_texts(db: sqlite3.Connection) -> bool:
     """Whether the words of the texts are in the index."""
     return bool(db.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchone())
@@ -243,13 +246,13 @@ def glance(record: Record, asked: int) -> tuple[Any, ...]:
     values = (body.get("reward"), body.get("status"), body.get("finish"), body.get("tokens"), body.get("advantage"))
     player = body.get("player", body.get("seat", 0))  # As earlier versions wrote it.
     place = (record.step, record.task, record.sample)
-    return (record.seq, asked, SPLITS[record.kind], *place, player, *map(storable, values))
+    return (record.seq, asked, split_of(record.kind), *place, player, *map(storable, values))
 
 
 def texts_of(record: Record) -> Iterator[str]:
     """What was written in a rollout, by the policy and by the environment; of a `task` record the prompt."""
     body: Mapping[str, Any] = record.body
-    if record.kind in SPLITS:
+    if is_rollout(record.kind):
         yield str(body["reply"])
     for turn in (body, *body.get("turns", ())):
         yield from (str(message["content"]) for message in turn.get("messages") or ())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from gnomon.store import Record, RunReader
-from gnomon.viewer.index import SPLITS, folded, has_texts, texts_of
+from gnomon.viewer.index import folded, has_texts, texts_of
 
 __all__ = ["Found", "Query", "search", "values_seen"]
 
@@ -164,7 +164,8 @@ def tasks_named(db: sqlite3.Connection, task: str) -> list[list[Any]]:
     """Split and index of the tasks with this index, or with this id."""
     found = [list(row) for row in db.execute("SELECT split, task FROM ids WHERE id = ? LIMIT 100", (task,))]
     if (number := whole(task)) is not None:
-        found += [[split, number] for split in SPLITS.values() if [split, number] not in found]
+        splits = [split for (split,) in db.execute("SELECT value FROM seen WHERE name = 'split' ORDER BY value")]
+        found += [[split, number] for split in splits if [split, number] not in found]
     return found
 
 
