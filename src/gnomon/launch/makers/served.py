@@ -22,7 +22,7 @@ TOKEN = "GNOMON_LEARNER_TOKEN"
 def of_learner(config: RunConfig) -> dict[str, Any]:
     """What of the settings decides the numbers of a learner."""
     body = config.model_dump(mode="json")
-    optim = {name: body["optim"][name] for name in ("weight_decay", "max_grad_norm", "micro_batch")}
+    optim = {name: body["optim"][name] for name in ("type", "weight_decay", "momentum", "max_grad_norm", "micro_batch")}
     policy = {name: body["policy"][name] for name in ("dtype", "lora")}
     kept = {name: body[name] for name in ("seed", "threads", "objective", "regularize", "critic")}
     kept["ranks"] = rank_group(config.ranks)
