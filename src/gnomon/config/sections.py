@@ -160,6 +160,9 @@ class Optim(Section):
     """Largest norm of the gradient. A larger gradient is scaled down to it."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """Decoupled weight decay. Only for `adamw`."""
+    states: Literal["float32", "8bit"] = "float32"
+    """Numbers in which AdamW keeps its two moments, a critic's too. `8bit` takes about a quarter of the memory, and
+    needs `gnomon[low-memory]`. Only for `adamw`."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Fraction of the last step that is added to the gradient in the next one. Only for `sgd`."""
     epochs: Annotated[int, Field(ge=1)] = 1

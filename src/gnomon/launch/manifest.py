@@ -76,7 +76,7 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         del body["rollout"]["in_flight"]
     if not config.rollout.entropy:
         del body["rollout"]["entropy"]
-    for name in ("type", "momentum", "micro_batch"):  # Runs of earlier versions did not have them.
+    for name in ("type", "states", "momentum", "micro_batch"):  # Runs of earlier versions did not have them.
         if body["optim"][name] == DEFAULTS["optim"][name]:
             del body["optim"][name]
     if config.policy.reference:

@@ -17,6 +17,7 @@ from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, Sequence, pieces
 from gnomon.learners.coefficients import Coefficients, coefficients, cut, units
 from gnomon.learners.critic import Critic
+from gnomon.learners.eight_bit import kept, taken
 from gnomon.learners.mismatch import compared, drift
 from gnomon.learners.not_finite import not_finite, only_overflows
 from gnomon.learners.optimisers import Adam, Sgd, optimizer_of
@@ -362,8 +363,8 @@ class LocalLearner:
         self.policy.save(folder)
         state = {"version": torch.tensor(self.version, device="cpu"), **self.scale.state()}
         for name, parameter in self.parameters.items():
-            for kind, value in self.optimizer.state.get(parameter, {}).items():
-                state[f"{name}/{kind}"] = value
+            own = kept(self.optimizer.state.get(parameter, {}))
+            state |= {f"{name}/{kind}": value for kind, value in own.items()}
         save_file(state, folder / STATE)
         if self.critic:
             self.critic.save_state(folder)
@@ -379,7 +380,7 @@ class LocalLearner:
         for name, parameter in self.parameters.items():
             held = {key.rpartition("/")[2]: value for key, value in state.items() if key.rpartition("/")[0] == name}
             if held:
-                self.optimizer.state[parameter] = held
+                self.optimizer.state[parameter] = taken(self.optimizer, held)
         if self.critic:
             self.critic.load_state(folder)
 

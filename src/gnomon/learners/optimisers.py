@@ -1,12 +1,15 @@
-"""The optimisers of a learner: their settings, and what a checkpoint keeps of each."""
+"""The optimisers of a learner and their settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+from gnomon.learners.eight_bit import adamw_8bit
 
 __all__ = ["Adam", "Sgd", "optimizer_of"]
 
@@ -20,6 +23,8 @@ class Adam:
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     """The gradient of all parameters together is shortened to this norm."""
+    states: Literal["float32", "8bit"] = "float32"
+    """In which numbers the two moments are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +41,14 @@ class Sgd:
 
 
 def optimizer_of(settings: Adam | Sgd, parameters: Iterable[Tensor], *, fused: bool) -> torch.optim.Optimizer:
-    """An optimiser with the learning rate 0. Args: fused: whether it is torch's fused one, which is faster."""
+    """An optimiser with the learning rate 0.
+
+    Args: fused: whether it is torch's fused one, which is faster.
+    Raises: ConfigError E058 for moments in 8 bits without bitsandbytes.
+    """
     if isinstance(settings, Sgd):
         return torch.optim.SGD(parameters, lr=0.0, momentum=settings.momentum, fused=fused)
-    return torch.optim.AdamW(
-        parameters,
-        lr=0.0,
-        betas=settings.betas,
-        eps=settings.eps,
-        weight_decay=settings.weight_decay,
-        fused=fused,
-    )
+    betas, eps, decay = settings.betas, settings.eps, settings.weight_decay
+    if settings.states == "8bit":
+        return adamw_8bit(parameters, betas=betas, eps=eps, weight_decay=decay)
+    return torch.optim.AdamW(parameters, lr=0.0, betas=betas, eps=eps, weight_decay=decay, fused=fused)

@@ -23,7 +23,7 @@ from gnomon.plans.lengths import Lengths
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
 from gnomon.plans.shapes import described
 from gnomon.plans.spread import bytes_of, micro_batch_counts, rank_memory, share_of_time, sum_memory
-from gnomon.plans.states import adam_bytes, state_bytes, step_passes
+from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_passes
 
 __all__ = ["Plan", "planned"]
 
@@ -167,12 +167,13 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         scored = trained_model.cost(lambda policy: scoring(policy, sequences, device, micro_batch=size))
         seconds["scoring before the first update"] = share * scored.seconds
     state = rank_memory(config, learner, sequences) if config.ranks else whole_memory(config, learner)
-    train = replace(train, peak=max(train.peak, sum_memory(learner) if config.ranks else 0.0))
+    stepping = step_bytes(config, device, learner.masters.parameters.values())
+    train = replace(train, peak=max(train.peak, stepping, sum_memory(learner) if config.ranks else 0.0))
     if asked:
         of_reference = bytes_of(reference.whole.model.parameters()) / max(1, config.ranks)
         state["reference"] = 0.0 if learner.adapter and not config.policy.reference else of_reference
     if Need.VALUES in row.asks:
-        state["critic"] = state["weights"] + masters + adam_bytes(learner.masters.parameters.values())
+        state["critic"] = state["weights"] + masters + adam_bytes(config, learner.masters.parameters.values())
     engines = 1 if config.rollout.in_flight else config.rollout.lag + 1
     weights = engines * engine_bytes(config, learner, sampler)
     phase, memory, beside = places(config, device, state, weights, max(sampling, held_out, key=peak_of), train)

@@ -70,7 +70,8 @@ def make_optimizer(config: RunConfig) -> Adam | Sgd:
 
 
 def make_adam(config: RunConfig) -> Adam:
-    return Adam(weight_decay=config.optim.weight_decay, max_grad_norm=config.optim.max_grad_norm)
+    optim = config.optim
+    return Adam(weight_decay=optim.weight_decay, max_grad_norm=optim.max_grad_norm, states=optim.states)
 
 
 def make_trained(config: RunConfig, precision: Precision) -> Policy:
@@ -96,7 +97,10 @@ def make_reference(config: RunConfig, policy: Policy) -> Policy:
 
 def make_critic(config: RunConfig) -> Critic:
     return Critic(
-        make_trained(config, make_precision(config)), lr=config.critic.lr, max_grad_norm=config.critic.max_grad_norm
+        make_trained(config, make_precision(config)),
+        lr=config.critic.lr,
+        max_grad_norm=config.critic.max_grad_norm,
+        states=config.optim.states,
     )
 
 
