@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gnomon.config.sections import RunConfig
 from gnomon.config.sources import Origins
@@ -10,7 +10,10 @@ from gnomon.errors import ConfigError
 
 __all__ = ["optimiser"]
 
-OWN = {"adamw": {"weight_decay": 0.0, "states": "float32"}, "sgd": {"momentum": 0.0}}
+OWN: Mapping[str, Mapping[str, object]] = {
+    "adamw": {"weight_decay": 0.0, "states": "float32"},
+    "sgd": {"momentum": 0.0},
+}
 """Settings that only one optimiser has, with the values that change nothing."""
 
 
