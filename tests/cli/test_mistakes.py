@@ -36,7 +36,7 @@ CASES = {
     "a task beyond the split": (["train", "char_count", "rollout.tasks=[2147483648]"], "E040", "from 0 to 2147483647"),
     "two penalties": (["train", "char_count", "objective=kimi_k15", "regularize.kl=0.1"], "E041", "leave out"),
     "more minibatches than prompts": (["train", "countdown", "prompts=2", "optim.minibatches=3"], "E034", "=2"),
-    "SGD without a learning rate": (["train", "countdown", "optim.type=sgd"], "E057", "optim.lr=0.3"),
+    "SGD without a learning rate": (["train", "countdown", "optim.type=sgd"], "E057", "optim.lr=10"),
     "momentum of AdamW": (["train", "countdown", "optim.momentum=0.9"], "E056", "optim.type=sgd"),
     "unknown environment": (["train", "cuntdown"], "E021", "env=countdown"),
     "missing env file": (["train", "nowhere.py:Env"], "E021", "dir/file.py:Class"),

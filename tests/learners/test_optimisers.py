@@ -217,7 +217,7 @@ def settings(*words: str) -> RunConfig:
 @pytest.mark.parametrize(
     ("words", "code", "fix"),
     [
-        (["optim.type=sgd"], "E057", "optim.lr=0.3"),
+        (["optim.type=sgd"], "E057", "optim.lr=10"),
         (["optim.type=sgd", "lr=0.3", "optim.weight_decay=0.1"], "E056", "optim.weight_decay=0.0, or optim.type=adamw"),
         (["optim.momentum=0.9"], "E056", "optim.momentum=0.0, or optim.type=sgd"),
         (["optim.type=adam"], "E011", "optim.type"),
