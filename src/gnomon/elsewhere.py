@@ -45,7 +45,8 @@ OURS = {
     # what is meant by its plain name
     "algorithm": "objective.type", "estimator": "objective.type", "task": "env.type",
     "max_new_tokens": "rollout.max_tokens",
-    "optimizer.lr": "optim.lr", "n_generations": "rollout.group", "epochs": "budget.steps",
+    "optimizer.lr": "optim.lr", "optimizer": "optim.type", "optimizer.type": "optim.type",
+    "n_generations": "rollout.group", "epochs": "budget.steps",
 }  # fmt: skip
 """Their key, whole or its end, to ours."""
 

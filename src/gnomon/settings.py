@@ -268,11 +268,14 @@ class RegularizeSettings(TypedDict, total=False):
 
 
 class OptimSettings(TypedDict, total=False):
-    """AdamW and its schedule."""
+    """The optimiser of the policy and its schedule. A critic is always trained by AdamW."""
 
+    type: Literal["adamw", "sgd"]
+    """`adamw`, or `sgd`: stochastic gradient descent, which keeps nothing beside the weights, or with `momentum` one
+    number per weight. Its steps grow with the gradient, so its `lr` has no default."""
     lr: float
-    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones;
-    ten times as much for an adapter (`policy.lora`)."""
+    """Peak learning rate. Its default for `adamw` is 1e-3 for models of up to ten million parameters, 1e-6 for larger
+    ones; ten times as much for an adapter (`policy.lora`)."""
     min_lr_ratio: float
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: int
@@ -280,7 +283,12 @@ class OptimSettings(TypedDict, total=False):
     max_grad_norm: float
     """Largest norm of the gradient. A larger gradient is scaled down to it."""
     weight_decay: float
-    """Decoupled weight decay of AdamW."""
+    """Decoupled weight decay. Only for `adamw`."""
+    states: Literal["float32", "8bit"]
+    """Numbers in which AdamW keeps its two moments, a critic's too. `8bit` takes about a quarter of the memory, and
+    needs `gnomon[low-memory]`. Only for `adamw`."""
+    momentum: float
+    """Fraction of the last step that is added to the gradient in the next one. Only for `sgd`."""
     epochs: int
     """How often the rollouts of a step are trained on."""
     minibatches: int

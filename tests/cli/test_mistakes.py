@@ -36,6 +36,8 @@ CASES = {
     "a task beyond the split": (["train", "char_count", "rollout.tasks=[2147483648]"], "E040", "from 0 to 2147483647"),
     "two penalties": (["train", "char_count", "objective=kimi_k15", "regularize.kl=0.1"], "E041", "leave out"),
     "more minibatches than prompts": (["train", "countdown", "prompts=2", "optim.minibatches=3"], "E034", "=2"),
+    "SGD without a learning rate": (["train", "countdown", "optim.type=sgd"], "E057", "optim.lr=10"),
+    "momentum of AdamW": (["train", "countdown", "optim.momentum=0.9"], "E056", "optim.type=sgd"),
     "unknown environment": (["train", "cuntdown"], "E021", "env=countdown"),
     "missing env file": (["train", "nowhere.py:Env"], "E021", "dir/file.py:Class"),
     "missing recipe": (["train", "nowhere.toml"], "E001", "nowhere.toml"),
@@ -77,7 +79,7 @@ def test_arguments_are_counted_as_they_stand(tmp_path):
 
 
 def test_the_line_of_a_recipe_is_named(tmp_path):
-    (tmp_path / "r.toml").write_text('[env]\ntype = "countdown"\n\n[optim]\nlr = 1e-3\nmomentum = 0.9\n')
+    (tmp_path / "r.toml").write_text('[env]\ntype = "countdown"\n\n[optim]\nlr = 1e-3\nbeta1 = 0.9\n')
     done = command("train", "r.toml", cwd=tmp_path)
     assert "r.toml, line 6" in done.stderr and "E012" in done.stderr, done.stderr
 

@@ -142,9 +142,9 @@ def test_a_killed_learner_changes_no_byte(tmp_path, cluster, every):
     [
         {"objective": "ppo"},
         {"policy": {"lora": {"rank": 2}}, "objective": "grpo", "regularize": {"kl": 0.01}},
-        {"ranks": 2},
+        {"ranks": 2, "optim": {"type": "sgd", "lr": 0.3, "momentum": 0.9}},
     ],
-    ids=["critic", "adapter and reference", "ranks"],
+    ids=["critic", "adapter and reference", "ranks and SGD"],
 )
 def test_a_learner_in_the_cluster_gives_the_bytes_of_one_in_the_process(tmp_path, cluster, more):
     """It may die between two steps, and a run that was interrupted goes on with it."""

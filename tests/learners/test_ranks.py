@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,14 +99,16 @@ def batches() -> dict[str, Batch]:
     return found
 
 
-def two_updates(learner: Learner, batch: Batch, name: str, begin: Path, folder: Path) -> dict[str, Tensor]:
+def two_updates(
+    learner: Learner, batch: Batch, name: str, begin: Path, folder: Path, lr: float = 1e-3
+) -> dict[str, Tensor]:
     """Files and statistics after credit and two optimiser steps on the same batch."""
     row = Named(name=name, penalty="k3" if name in PENALISED else "", penalty_weight=0.01).row()
     learner.load_state(begin)
     ready = credited(learner, batch, row, updates=2)
     stats = []
     for _ in range(2):
-        stats.append(learner.forward_backward(ready, row) | learner.optim_step(1e-3))
+        stats.append(learner.forward_backward(ready, row) | learner.optim_step(lr))
     learner.save_state(folder)
     shared = sorted(set(stats[0]) - {"score_signal", "score_scatter"})
     values = [float(found[key].value) for found in stats for key in shared]
@@ -199,6 +201,33 @@ def test_the_gradient_is_that_of_one_process(settings, tmp_path):
     coarse = settings["policy"].get("dtype") == "float16"
     assert not coarse or torch.equal(files[0]["loss_scale"], files[1]["loss_scale"])
     assert distance(files[1], files[0], "/exp_avg") < ROUNDING
+
+
+@pytest.mark.long
+def test_sgd_with_momentum_has_the_same_bits_for_any_number_of_ranks(batches, tmp_path):
+    """Two updates, saved and loaded between two more; and those of one process up to rounding."""
+    config = config_of(optim={"type": "sgd", "momentum": 0.9, "lr": 0.3, "micro_batch": 60})
+    row, found = make_objective(config), {}
+    batch = replace(batches["char_count"], exact=False)
+    for ranks in (0, 1, 2):
+        with closing_learner(make_trainer(config.model_copy(update={"ranks": ranks}), row)) as learner:
+            learner.save_state(tmp_path / "begin")
+            two_updates(learner, batch, "grpo", tmp_path / "begin", tmp_path / "middle", lr=0.3)
+            found[ranks] = two_updates(learner, batch, "grpo", tmp_path / "middle", tmp_path / str(ranks), lr=0.3)
+    assert len([key for key in found[1] if key.endswith("/momentum_buffer")]) > 10
+    assert found[1].keys() == found[2].keys()
+    assert not [key for key, value in found[1].items() if not torch.equal(value, found[2][key])]
+    assert distance(found[2], found[0], "/momentum_buffer") < 10 * ROUNDING
+
+
+@contextmanager
+def closing_learner(learner: Learner) -> Iterator[Learner]:
+    """Ends the processes of a learner that has some."""
+    try:
+        yield learner
+    finally:
+        if isinstance(learner, RemoteLearner):
+            learner.close()
 
 
 @pytest.mark.long

@@ -46,6 +46,7 @@ RUNS = {
         "env=char_count", "policy.lora.rank=1", "regularize.kl=0.1", "regularize.estimator=full"
     ],
     "a reference that reads the answer": ["env=char_count", "objective=opsd"],
+    "SGD with momentum": ["env=char_count", "optim.type=sgd", "optim.lr=0.3", "optim.momentum=0.9"],
     "a learner of two processes": ["env=char_count", "ranks=2", "optim.micro_batch=60"],
 }  # fmt: skip
 

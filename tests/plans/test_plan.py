@@ -200,6 +200,37 @@ def test_a_teacher_counts_with_its_own_size(folder: Path, tmp_path_factory: pyte
     assert "reference" not in plan("objective=opsd", "policy.lora.rank=4").memory
 
 
+def test_an_optimiser_counts_with_what_it_keeps(folder: Path) -> None:
+    """Beside 8 bytes per weight of AdamW: 2 and a scale per 256 weights, 4, or nothing."""
+    lengths = Lengths(prompts=(20,) * 2, reply=16, held_out=(20,))
+
+    def plan(*words: str) -> Plan:
+        return planned(settings(f"policy={folder}", "prompts=2", "group=4", *words), L4, lengths)
+
+    adamw, sgd = plan(), ("optim.type=sgd", "optim.lr=0.3")
+    assert adamw.memory["optimiser"] == 8 * adamw.trained
+    packed = plan("optim.states=8bit").memory["optimiser"]
+    assert packed == pytest.approx(2 * adamw.trained * (1 + 4 / 256), rel=1e-3)
+    assert plan(*sgd, "optim.momentum=0.9").memory["optimiser"] == 4 * adamw.trained
+    assert "optimiser" not in plan(*sgd).memory
+    assert plan(*sgd).seconds["optimiser"] < plan("optim.states=8bit").seconds["optimiser"] < adamw.seconds["optimiser"]
+    assert plan(*sgd, "optim.momentum=0.9", "ranks=2").memory["optimiser"] == 2 * adamw.trained
+    critics = [plan("objective=ppo", *words).memory["critic"] for words in ((), ("optim.states=8bit",))]
+    assert critics[0] - critics[1] == adamw.memory["optimiser"] - packed
+    assert plan("objective=ppo", *sgd).memory["critic"] == critics[0]
+    small = replace(L4, memory=plan("optim.states=8bit").most)
+    with pytest.raises(ResourceError, match=r"E507(.|\n)*fix: optim.states=8bit$"):
+        config = settings(f"policy={folder}", "prompts=2", "group=4")
+        require_fitting(config, planned(config, small, lengths))
+
+
+def test_a_step_with_states_in_8_bits_unpacks_one_tensor_at_a_time_on_a_cpu(folder: Path) -> None:
+    lengths = Lengths(prompts=(4,), reply=2, held_out=(4,))
+    words = (f"policy={folder}", "prompts=1", "group=1", "objective=reinforce", "optim.states=8bit")
+    gpu, cpu = (planned(settings(*words), device, lengths) for device in (L4, replace(L4, name="cpu")))
+    assert cpu.memory["activations"] == 20 * 32000 * 8192 > gpu.memory["activations"]
+
+
 def test_processes_of_the_learner_share_what_is_kept(folder: Path) -> None:
     """On GPUs each has a device, and the first has the engine too; on a CPU all lie in the memory of one machine."""
     small = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 8, "head_dim": 8, "vocab_size": 500}

@@ -13,6 +13,7 @@ from gnomon.studies import at_step, at_tokens, final, load
 from gnomon.studies.command import run_study, verify_study
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.measures import curve
+from gnomon.studies.page import rates
 from gnomon.studies.rates import chosen_rate, rate_cells
 
 TEXT = """
@@ -86,3 +87,18 @@ def test_pass_at_1_at_equal_tokens_lies_on_the_line_between_evaluations(swept: S
             at_tokens(sum(tokens) + 1)(reader)
         with pytest.raises(ValueError, match="after 0, 1, 2"):
             at_step(7)(reader)
+
+
+def test_each_arm_may_have_rates_of_its_own(tmp_path: Path) -> None:
+    """One of them an optimiser that has no default rate. An arm that there is not is refused."""
+    file = tmp_path / "two.py"
+    arms = TEXT.replace('{"arm": {}}', '{"arm": {}, "sgd": {"optim.type": "sgd"}, "usual": {}}')
+    file.write_text(arms.replace("(1e-9, 1e-2)", '{"arm": (1e-9, 1e-2), "sgd": (3.0,)}'))
+    study = load(file)
+    assert [(cell.arm, cell.rate) for cell in rate_cells(study)] == [("arm", 1e-9), ("arm", 1e-2), ("sgd", 3.0)]
+    assert study.config("sgd", 0, 3.0).optim.lr == 3.0 and not study.rates_of("usual")
+    chosen = {"arm": 1e-2, "sgd": 3.0}
+    assert "best of 1e-09, 0.01 for arm; 3 for sgd on seeds 5." in rates(study, chosen)
+    file.write_text(arms.replace("(1e-9, 1e-2)", '{"sdg": (3.0,)}'))
+    with pytest.raises(ConfigErrors, match="there is no arm 'sdg'"):
+        load(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from gnomon.config.optimiser import optimiser
 from gnomon.config.sections import RunConfig
 from gnomon.config.sources import Origins
 from gnomon.config.tinker import tinker
@@ -24,6 +25,7 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     Of an objective that was passed as an object nothing is known here.
     """
     yield from engine(config, origins)
+    yield from optimiser(config, origins)
     yield from lag(config, origins)
     yield from ranks(config, origins)
     yield from served(config, origins)

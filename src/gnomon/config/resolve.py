@@ -42,7 +42,8 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
     problems = without_mistakes(values, origins)
     bring(values, origins)
     found = rates(model_of(values), adapter=has_adapter(values))
-    for name, rate in (("optim.lr", found.policy), ("critic.lr", found.critic)):
+    known = {"critic.lr": found.critic} | ({"optim.lr": found.policy} if type_of(values, "optim") == "adamw" else {})
+    for name, rate in known.items():
         if name not in origins and isinstance(values.setdefault(name.partition(".")[0], {}), dict):
             put(values, name, rate)
             origins[name] = found.why

@@ -144,11 +144,14 @@ class Players(Section):
 
 
 class Optim(Section):
-    """AdamW and its schedule."""
+    """The optimiser of the policy and its schedule. A critic is always trained by AdamW."""
 
+    type: Literal["adamw", "sgd"] = "adamw"
+    """`adamw`, or `sgd`: stochastic gradient descent, which keeps nothing beside the weights, or with `momentum` one
+    number per weight. Its steps grow with the gradient, so its `lr` has no default."""
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    """Peak learning rate. Its default is 1e-3 for models of up to ten million parameters, 1e-6 for larger ones;
-    ten times as much for an adapter (`policy.lora`)."""
+    """Peak learning rate. Its default for `adamw` is 1e-3 for models of up to ten million parameters, 1e-6 for larger
+    ones; ten times as much for an adapter (`policy.lora`)."""
     min_lr_ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Learning rate at the last step, as a fraction of `lr`. The decay is linear; 1 keeps the rate constant."""
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -156,7 +159,12 @@ class Optim(Section):
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of the gradient. A larger gradient is scaled down to it."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """Decoupled weight decay of AdamW."""
+    """Decoupled weight decay. Only for `adamw`."""
+    states: Literal["float32", "8bit"] = "float32"
+    """Numbers in which AdamW keeps its two moments, a critic's too. `8bit` takes about a quarter of the memory, and
+    needs `gnomon[low-memory]`. Only for `adamw`."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Fraction of the last step that is added to the gradient in the next one. Only for `sgd`."""
     epochs: Annotated[int, Field(ge=1)] = 1
     """How often the rollouts of a step are trained on."""
     minibatches: Annotated[int, Field(ge=1)] = 1

@@ -52,6 +52,10 @@ def refused(config: RunConfig) -> Iterator[tuple[str, str, str]]:
     for name in ("alpha", "targets"):
         if getattr(lora, name) != getattr(usual, name):
             yield f"policy.lora.{name}", "the service chooses it", f"leave out policy.lora.{name}"
+    if config.optim.type != "adamw":
+        yield "optim.type", "the service trains with AdamW only", "optim.type=adamw"
+    if config.optim.states != "float32":
+        yield "optim.states", "the service chooses it", "optim.states=float32"
     if config.policy.reference:
         yield (
             "policy.reference",

@@ -125,9 +125,9 @@ def too_small(evidence: Evidence) -> Finding | None:
 
 
 def usual_rate(evidence: Evidence) -> float:
-    """The default learning rate for the model of the run; 0 where the recipe names no model."""
+    """The default learning rate for the model of the run; 0 where the recipe names no model, or SGD."""
     path = evidence.recipe.get("policy.path")
-    return rates(str(path)).policy if path else 0.0
+    return rates(str(path)).policy if path and evidence.recipe.get("optim.type", "adamw") == "adamw" else 0.0
 
 
 def entropy_collapse(evidence: Evidence) -> Finding | None:

@@ -277,8 +277,9 @@ def announce(config: RunConfig, env: Env, teller: Teller) -> None:
     for sentence in offers.remarks(env):
         teller.message(f"Data: {sentence}")
     teller.message(weigh(env, config.audit.acknowledge))
-    usual = rates(config.policy.path)
-    teller.message(f"Learning rate {config.optim.lr:g}: {usual.why if config.optim.lr == usual.policy else 'as set'}.")
+    usual = rates(config.policy.path, adapter=config.policy.lora.rank > 0)
+    default = config.optim.type == "adamw" and config.optim.lr == usual.policy
+    teller.message(f"Learning rate {config.optim.lr:g}: {usual.why if default else 'as set'}.")
 
 
 def resume(

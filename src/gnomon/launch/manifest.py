@@ -76,8 +76,9 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         del body["rollout"]["in_flight"]
     if not config.rollout.entropy:
         del body["rollout"]["entropy"]
-    if config.optim.micro_batch == DEFAULTS["optim"]["micro_batch"]:
-        del body["optim"]["micro_batch"]
+    for name in ("type", "states", "momentum", "micro_batch"):  # Runs of earlier versions did not have them.
+        if body["optim"][name] == DEFAULTS["optim"][name]:
+            del body["optim"][name]
     if config.policy.reference:
         body["policy"]["reference"] = hashes(model_folder(config.policy.reference))
     else:

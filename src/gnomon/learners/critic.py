@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gnomon.learners.batch import Batch
+from gnomon.learners.eight_bit import kept, taken
 from gnomon.learners.not_finite import not_finite, only_overflows
+from gnomon.learners.optimisers import Adam, optimizer_of
 from gnomon.learners.scaling import LossScale
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import Text, text_pass
@@ -20,6 +23,8 @@ from gnomon.stats import Mean, Stats
 __all__ = ["Critic"]
 
 FILE = "critic.safetensors"
+BETAS = (0.9, 0.999)
+"""Of the critic's AdamW."""
 
 
 class Critic:
@@ -31,16 +36,27 @@ class Critic:
         body: a copy of the policy. Its vocabulary projection is not used.
         lr: constant over the run.
         max_grad_norm: the gradient is shortened to this norm.
+        states: in which numbers the moments of AdamW are kept.
     """
 
-    def __init__(self, body: Policy, *, lr: float, max_grad_norm: float = 1.0) -> None:
+    def __init__(
+        self,
+        body: Policy,
+        *,
+        lr: float,
+        max_grad_norm: float = 1.0,
+        states: Literal["float32", "8bit"] = "float32",
+    ) -> None:
         self.body, self.max_grad_norm = body, max_grad_norm
         size, dtype, device = body.projection.weight.shape[1], body.precision.master, body.device
         self.parameters = dict(body.masters.parameters) | {
             "value.weight": torch.zeros(size, dtype=dtype, device=device, requires_grad=True),
             "value.bias": torch.zeros((), dtype=dtype, device=device, requires_grad=True),
         }
-        self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=lr, weight_decay=0.0)
+        adam = Adam(betas=BETAS, states=states)
+        self.optimizer = optimizer_of(adam, self.parameters.values(), fused=False)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
         self.scale = LossScale(body.precision.compute)
 
     @torch.no_grad()
@@ -113,8 +129,8 @@ class Critic:
     def save_state(self, folder: Path) -> None:
         memory = {f"weight/{name}": value.detach().contiguous() for name, value in self.parameters.items()}
         for name, parameter in self.parameters.items():
-            for kind, value in self.optimizer.state.get(parameter, {}).items():
-                memory[f"{kind}/{name}"] = value
+            own = kept(self.optimizer.state.get(parameter, {}))
+            memory |= {f"{kind}/{name}": value for kind, value in own.items()}
         save_file(memory | self.scale.state(), folder / FILE)
 
     def load_state(self, folder: Path) -> None:
@@ -125,7 +141,7 @@ class Critic:
             with torch.no_grad():
                 parameter.copy_(held.pop("weight"))
             if held:
-                self.optimizer.state[parameter] = held
+                self.optimizer.state[parameter] = taken(self.optimizer, held)
         self.body.masters.round()
 
     def _read(self, sequences: Sequence[Text]) -> Tensor:

@@ -1,4 +1,4 @@
-"""A learner inside this process: AdamW over a policy of its own."""
+"""A learner inside this process, with a policy of its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, Sequence, pieces
 from gnomon.learners.coefficients import Coefficients, coefficients, cut, units
 from gnomon.learners.critic import Critic
+from gnomon.learners.eight_bit import kept, taken
 from gnomon.learners.mismatch import compared, drift
 from gnomon.learners.not_finite import not_finite, only_overflows
+from gnomon.learners.optimisers import Adam, Sgd, optimizer_of
 from gnomon.learners.scaling import LossScale
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.kernels import add_in_order
@@ -28,7 +30,7 @@ from gnomon.models.weights import WeightsRef, probe_of
 from gnomon.objectives import Need, Objective, Rewards
 from gnomon.stats import Mean, Stats, Sum, merge
 
-__all__ = ["Adam", "LocalLearner", "Terms"]
+__all__ = ["LocalLearner", "Terms"]
 
 TOKENS = 3072
 """Usual size of a micro-batch: what fits the cache of a CPU core."""
@@ -38,17 +40,6 @@ Places = Several[int]
 """Where the sequences of a micro-batch are in its batch."""
 Reader = Callable[[Several[Sequence]], Tensor]
 """What a model says of every trainable token of some sequences: [T]."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adam:
-    """Settings of the optimiser, AdamW."""
-
-    betas: tuple[float, float] = (0.9, 0.95)
-    eps: float = 1e-8
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    """The gradient of all parameters together is shortened to this norm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +57,12 @@ class Terms:
 
 
 class LocalLearner:
-    """Gradients of Σ κ·log π, summed over micro-batches; AdamW.
+    """Gradients of Σ κ·log π, summed over micro-batches, and an optimiser.
 
     Attributes: fused: whether the optimiser is torch's fused one, which is faster.
     Args:
         policy: is trained, in its precision.
+        optimizer: settings of the optimiser; AdamW with its defaults if None.
         reference: a policy that is never updated, for objectives that ask for one and for `Terms.full_kl`.
         critic: for objectives that ask for one.
         published: the folder that takes the weights of the newest version, for engines in other processes. None:
@@ -84,7 +76,7 @@ class LocalLearner:
         self,
         policy: Policy,
         *,
-        optimizer: Adam | None = None,
+        optimizer: Adam | Sgd | None = None,
         terms: Terms | None = None,
         reference: Policy | None = None,
         critic: Critic | None = None,
@@ -102,11 +94,11 @@ class LocalLearner:
         self.scale = LossScale(policy.precision.compute)
         self._gathered: list[Batch] = []
         """What the gradient is of that the next optimiser step takes."""
-        self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=0.0, fused=self.fused)
-        self.set_adam(settings)
+        self.optimizer = optimizer_of(settings, self.parameters.values(), fused=self.fused)
+        self._max_grad_norm = settings.max_grad_norm
 
     def set_adam(self, settings: Adam) -> None:
-        """The settings of the optimiser from its next step on."""
+        """The settings of AdamW from its next step on."""
         self._max_grad_norm = settings.max_grad_norm
         for group in self.optimizer.param_groups:
             group.update(betas=settings.betas, eps=settings.eps, weight_decay=settings.weight_decay)
@@ -276,7 +268,7 @@ class LocalLearner:
         return stats | {"entropy": Mean(float(entropy.sum()), len(entropy))}
 
     def optim_step(self, lr: float) -> Stats:
-        """One AdamW step, and one of the critic at its own rate.
+        """One step of the optimiser, and one of the critic at its own rate.
 
         Returns: `grad_norm`, before it is shortened; `lr`. In float16 also `loss_scale` and `skipped`: 1 where the
             gradient overflowed. Then no model has moved, the version stays, and there is no `grad_norm`.
@@ -371,8 +363,8 @@ class LocalLearner:
         self.policy.save(folder)
         state = {"version": torch.tensor(self.version, device="cpu"), **self.scale.state()}
         for name, parameter in self.parameters.items():
-            for kind, value in self.optimizer.state.get(parameter, {}).items():
-                state[f"{name}/{kind}"] = value
+            own = kept(self.optimizer.state.get(parameter, {}))
+            state |= {f"{name}/{kind}": value for kind, value in own.items()}
         save_file(state, folder / STATE)
         if self.critic:
             self.critic.save_state(folder)
@@ -388,7 +380,7 @@ class LocalLearner:
         for name, parameter in self.parameters.items():
             held = {key.rpartition("/")[2]: value for key, value in state.items() if key.rpartition("/")[0] == name}
             if held:
-                self.optimizer.state[parameter] = held
+                self.optimizer.state[parameter] = taken(self.optimizer, held)
         if self.critic:
             self.critic.load_state(folder)
 

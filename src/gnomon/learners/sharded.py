@@ -40,7 +40,7 @@ class ShardedLearner(LocalLearner):
     """
 
     fused = False
-    """Torch's fused AdamW rounds elements by their place in a block, and so by the number of ranks."""
+    """Torch's fused optimisers round elements by their place in a block, and so by the number of ranks."""
 
     @property
     def rank(self) -> int:

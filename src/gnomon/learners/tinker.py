@@ -15,8 +15,8 @@ from gnomon.errors import ModelError
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch, Sequence
 from gnomon.learners.coefficients import Coefficients, coefficients
-from gnomon.learners.local import Adam
 from gnomon.learners.mismatch import compared, drift
+from gnomon.learners.optimisers import Adam
 from gnomon.models.tinker import answer, opened, sdk
 from gnomon.models.weights import Kind, WeightsRef, probe_of
 from gnomon.objectives import Objective

@@ -7,14 +7,19 @@ from itertools import combinations
 from typing import Any
 
 from gnomon.config import RunConfig, Source, overrides, resolve
-from gnomon.errors import GnomonError, ResourceError
+from gnomon.errors import ConfigErrors, GnomonError, ResourceError
 from gnomon.plans.devices import GIB, GPUS, Device
 from gnomon.plans.lengths import Lengths
 from gnomon.plans.plan import Plan, planned
 
 __all__ = ["require_fitting"]
 
-CHANGES = ("policy.activation_checkpointing=true", "policy.dtype=bfloat16", "policy.lora.rank=32")
+CHANGES = (
+    "policy.activation_checkpointing=true",
+    "optim.states=8bit",
+    "policy.dtype=bfloat16",
+    "policy.lora.rank=32",
+)
 """From the one that changes least of what a run computes."""
 
 
@@ -52,9 +57,13 @@ def changes(config: RunConfig) -> Iterator[tuple[tuple[str, ...], RunConfig]]:
     body = config.model_dump()
     for count in range(1, len(CHANGES) + 1):
         for words in combinations(CHANGES, count):
-            found, _ = resolve([Source(body, {}), overrides(words)])
-            if all(differs(body, word) for word in words):
-                yield words, found
+            if not all(differs(body, word) for word in words):
+                continue
+            try:
+                found, _ = resolve([Source(body, {}), overrides(words)])
+            except ConfigErrors:  # Settings that exclude each other, such as states in 8 bits and ranks.
+                continue
+            yield words, found
 
 
 def differs(body: Mapping[str, Any], word: str) -> bool:

@@ -23,11 +23,10 @@ from gnomon.plans.lengths import Lengths
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
 from gnomon.plans.shapes import described
 from gnomon.plans.spread import bytes_of, micro_batch_counts, rank_memory, share_of_time, sum_memory
+from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_passes
 
 __all__ = ["Plan", "planned"]
 
-ADAM_PASSES = 11
-"""How often an optimiser step reads or writes as many bytes as the gradient has: AdamW 7, clipping 3, zeroing 1."""
 PER_ROLLOUT = 1e-3
 """Seconds in which a rollout is rendered, sent to a worker, encoded and stored; measured with the shipped policy."""
 VLLM_SPARE = 2 * GIB
@@ -153,7 +152,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     seconds = {
         "sampling": sampling.seconds,
         "training": lengths.trained * config.optim.epochs * share * train.seconds,
-        "optimiser": config.optim.updates * ADAM_PASSES * masters / max(1, config.ranks) / device.bandwidth,
+        "optimiser": config.optim.updates * step_passes(config) * masters / max(1, config.ranks) / device.bandwidth,
         "records": len(sequences) * PER_ROLLOUT,
         "weights to the engine": 2 * masters / device.bandwidth
         + 2 * trained_model.cost(lambda policy: probing(policy, device)).seconds,
@@ -167,13 +166,14 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     if config.optim.updates > 1 and (device.name != "cpu" or apart(config)):
         scored = trained_model.cost(lambda policy: scoring(policy, sequences, device, micro_batch=size))
         seconds["scoring before the first update"] = share * scored.seconds
-    state = rank_memory(config, learner, sequences) if config.ranks else whole_memory(learner)
-    train = replace(train, peak=max(train.peak, sum_memory(learner) if config.ranks else 0.0))
+    state = rank_memory(config, learner, sequences) if config.ranks else whole_memory(config, learner)
+    stepping = step_bytes(config, device, learner.masters.parameters.values())
+    train = replace(train, peak=max(train.peak, stepping, sum_memory(learner) if config.ranks else 0.0))
     if asked:
         of_reference = bytes_of(reference.whole.model.parameters()) / max(1, config.ranks)
         state["reference"] = 0.0 if learner.adapter and not config.policy.reference else of_reference
     if Need.VALUES in row.asks:
-        state["critic"] = state["weights"] + 3 * masters
+        state["critic"] = state["weights"] + masters + adam_bytes(config, learner.masters.parameters.values())
     engines = 1 if config.rollout.in_flight else config.rollout.lag + 1
     weights = engines * engine_bytes(config, learner, sampler)
     phase, memory, beside = places(config, device, state, weights, max(sampling, held_out, key=peak_of), train)
@@ -202,11 +202,12 @@ def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:
     return [(1 + (Need.SOLUTION in row.asks)) * tokens for tokens in prompts]
 
 
-def whole_memory(policy: Policy) -> dict[str, float]:
+def whole_memory(config: RunConfig, policy: Policy) -> dict[str, float]:
     """Bytes of a learner in one process by part, without activations."""
+    kept = state_bytes(config, policy.masters.parameters.values())
     masters, own = bytes_of(policy.masters.parameters.values()), bytes_of(policy.model.parameters())
     copies = masters if policy.precision.rounds and not policy.adapter else 0.0
-    return {"weights": own + copies, "gradients": masters, "optimiser": 2 * masters}
+    return {"weights": own + copies, "gradients": masters, "optimiser": kept}
 
 
 def places(

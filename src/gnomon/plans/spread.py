@@ -13,6 +13,7 @@ from gnomon.learners import Sequence as Text
 from gnomon.learners.batch import pieces
 from gnomon.models.policy import Policy
 from gnomon.plans.devices import Device
+from gnomon.plans.states import state_bytes
 
 __all__ = ["bytes_of", "micro_batch_counts", "rank_memory", "share_of_time", "sum_memory"]
 
@@ -48,7 +49,7 @@ def rank_memory(config: RunConfig, policy: Policy, sequences: Sequence[Text]) ->
     return {
         "weights": trained + bytes_of(frozen) / config.ranks,
         "gradients": (1 + most.bit_length()) * trained,  # That before the step, and sums of 1, 2, 4, … micro-batches.
-        "optimiser": 2 * trained,
+        "optimiser": state_bytes(config, policy.masters.parameters.values()) / config.ranks,
         "gathered": AT_ONCE * max(map(bytes_of, layers), default=0.0) + bytes_of(outside),
     }
 

@@ -65,7 +65,8 @@ class Study:
         measures: by name; `final` is the held-out pass@1.
         claims: what decides; all must pass.
         prediction: chance of PASS, FAIL and INCONCLUSIVE as the author sees it, adding up to 1.
-        rates: learning rates to try in every arm before its runs; the best by held-out pass@1 becomes the arm's own.
+        rates: learning rates to try in every arm before its runs, or those of each arm by name; the best by held-out
+            pass@1 becomes the arm's own.
         rate_seeds: seeds of these trials. They share none with `seeds`, and their tasks differ where the environment
             has an option `seed`.
         crashed: value of each measure where a run crashed. A claim without one that needs it is INCONCLUSIVE.
@@ -83,7 +84,7 @@ class Study:
     measures: Mapping[str, Measure] = field(default_factory=lambda: {"final": final})
     claims: Sequence[Claim]
     prediction: Mapping[str, float]
-    rates: Sequence[float] = ()
+    rates: Sequence[float] | Mapping[str, Sequence[float]] = ()
     rate_seeds: Sequence[int] = (101, 102, 103)
     crashed: Mapping[str, float] = field(default_factory=lambda: {"final": 0.0})
     looks: Sequence[int] = ()
@@ -98,6 +99,10 @@ class Study:
     def share(self) -> float:
         """Error rate of one claim at one look."""
         return self.alpha / len(self.claims) / max(1, len(self.looks))
+
+    def rates_of(self, arm: str) -> Sequence[float]:
+        """The learning rates to try in an arm; empty for none."""
+        return self.rates.get(arm, ()) if isinstance(self.rates, Mapping) else self.rates
 
     def config(self, arm: str, seed: int, rate: float | None = None, *, trial: bool = False) -> RunConfig:
         """The configuration of one run.
@@ -173,6 +178,7 @@ def checks(study: Study) -> list[tuple[bool, str, str, str]]:
     named: list[tuple[str, Mapping[str, Any], str]] = [
         (claim.measure, study.measures, "measure") for claim in study.claims if runs
     ]
+    named += [(arm, study.arms, "arm") for arm in (study.rates if isinstance(study.rates, Mapping) else ())]
     named += [(arm, study.arms, "arm") for claim in study.claims for arm in (claim.arm, claim.than) if arm]
     unknown = [
         (True, f"there is no {kind} {name!r}", f"the study has {', '.join(known) or 'none'}", nearest(name, known))
@@ -225,7 +231,7 @@ def wrong_settings(study: Study, where: str) -> list[ConfigError]:
         if numbers_of(study, arm) is not None:
             continue
         try:
-            study.config(arm, study.seeds[0])
+            study.config(arm, study.seeds[0], next(iter(study.rates_of(arm)), None))
         except ConfigErrors as error:
             found += error.errors
         except ConfigError as error:

@@ -62,8 +62,12 @@ def predicted(study: Study) -> str:
 def rates(study: Study, found: Mapping[str, float]) -> str:
     """Which learning rate every arm had, and how it came by it."""
     each = ", ".join(f"{arm} {rate:g}" for arm, rate in found.items())
-    tried = ", ".join(f"{rate:g}" for rate in study.rates)
-    return f"Learning rates: {each}; the best of {tried} for each arm on seeds {', '.join(map(str, study.rate_seeds))}."
+    tried = {arm: ", ".join(f"{rate:g}" for rate in study.rates_of(arm)) for arm in found}
+    if len(set(tried.values())) == 1:
+        of = f"{next(iter(tried.values()))} for each arm"
+    else:
+        of = "; ".join(f"{values} for {arm}" for arm, values in tried.items())
+    return f"Learning rates: {each}; the best of {of} on seeds {', '.join(map(str, study.rate_seeds))}."
 
 
 def scatter(study: Study) -> str:

@@ -15,7 +15,7 @@ __all__ = ["chosen_rate", "chosen_rates", "rate_cells"]
 def rate_cells(study: Study) -> list[Cell]:
     """The runs of the sweep, seed by seed; none for arms that are functions."""
     arms = [arm for arm in study.arms if numbers_of(study, arm) is None]
-    return [Cell(arm, seed, rate) for seed in study.rate_seeds for arm in arms for rate in study.rates]
+    return [Cell(arm, seed, rate) for seed in study.rate_seeds for arm in arms for rate in study.rates_of(arm)]
 
 
 def chosen_rate(folder: StudyFolder, arm: str) -> float:
@@ -26,7 +26,7 @@ def chosen_rate(folder: StudyFolder, arm: str) -> float:
     study = folder.study
     means = {
         rate: statistics.fmean(reached(folder, Cell(arm, seed, rate)) for seed in study.rate_seeds)
-        for rate in sorted(study.rates)
+        for rate in sorted(study.rates_of(arm))
     }
     return max(means, key=lambda rate: means[rate])
 

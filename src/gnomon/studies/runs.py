@@ -144,7 +144,7 @@ def made(folder: StudyFolder, cell: Cell) -> None:
         resume(run, Silent()).close()
     else:
         shutil.rmtree(run, ignore_errors=True)  # A run that was killed before it was one.
-        rate = cell.rate or (chosen_rate(folder, cell.arm) if study.rates else None)
+        rate = cell.rate or (chosen_rate(folder, cell.arm) if study.rates_of(cell.arm) else None)
         config = study.config(cell.arm, cell.seed, rate, trial=cell.rate is not None)
         start(run, config, Silent(), genesis={"study": folder.hash}).close()
 

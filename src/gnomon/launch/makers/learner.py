@@ -11,7 +11,8 @@ from gnomon.launch.makers.objective import full_kl
 from gnomon.launch.makers.policy import make_device, make_policy, make_precision
 from gnomon.launch.teacher import reference_folder
 from gnomon.learners.critic import Critic
-from gnomon.learners.local import Adam, LocalLearner, Terms
+from gnomon.learners.local import LocalLearner, Terms
+from gnomon.learners.optimisers import Adam, Sgd
 from gnomon.learners.sharded import ShardedLearner
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -27,7 +28,7 @@ def make_learner(config: RunConfig, row: Objective) -> LocalLearner:
     policy, full = make_trained(config, make_precision(config)), full_kl(config)
     return LocalLearner(
         policy,
-        optimizer=make_adam(config),
+        optimizer=make_optimizer(config),
         terms=Terms(entropy=config.regularize.entropy, full_kl=full),
         reference=make_reference(config, policy) if row.needs_reference or full else None,
         critic=make_critic(config) if Need.VALUES in row.asks else None,
@@ -52,7 +53,7 @@ def make_sharded(config: RunConfig, row: Objective, mesh: DeviceMesh, published:
             shard(reference, mesh, reference.precision, trained=False)
     return ShardedLearner(
         policy,
-        optimizer=make_adam(config),
+        optimizer=make_optimizer(config),
         terms=Terms(entropy=config.regularize.entropy, full_kl=full),
         reference=reference,
         published=published,
@@ -60,8 +61,17 @@ def make_sharded(config: RunConfig, row: Objective, mesh: DeviceMesh, published:
     )
 
 
+def make_optimizer(config: RunConfig) -> Adam | Sgd:
+    """The settings of the policy's optimiser."""
+    optim = config.optim
+    if optim.type == "sgd":
+        return Sgd(momentum=optim.momentum, max_grad_norm=optim.max_grad_norm)
+    return make_adam(config)
+
+
 def make_adam(config: RunConfig) -> Adam:
-    return Adam(weight_decay=config.optim.weight_decay, max_grad_norm=config.optim.max_grad_norm)
+    optim = config.optim
+    return Adam(weight_decay=optim.weight_decay, max_grad_norm=optim.max_grad_norm, states=optim.states)
 
 
 def make_trained(config: RunConfig, precision: Precision) -> Policy:
@@ -87,7 +97,10 @@ def make_reference(config: RunConfig, policy: Policy) -> Policy:
 
 def make_critic(config: RunConfig) -> Critic:
     return Critic(
-        make_trained(config, make_precision(config)), lr=config.critic.lr, max_grad_norm=config.critic.max_grad_norm
+        make_trained(config, make_precision(config)),
+        lr=config.critic.lr,
+        max_grad_norm=config.critic.max_grad_norm,
+        states=config.optim.states,
     )
 
 

@@ -19,10 +19,14 @@ TOKEN = "GNOMON_LEARNER_TOKEN"
 """Environment variable with the token of the server."""
 
 
+OPTIM = ("type", "weight_decay", "states", "momentum", "max_grad_norm", "micro_batch")
+"""Settings of `optim` that are a learner's own; the others are those of the run's schedule."""
+
+
 def of_learner(config: RunConfig) -> dict[str, Any]:
     """What of the settings decides the numbers of a learner."""
     body = config.model_dump(mode="json")
-    optim = {name: body["optim"][name] for name in ("weight_decay", "max_grad_norm", "micro_batch")}
+    optim = {name: body["optim"][name] for name in OPTIM}
     policy = {name: body["policy"][name] for name in ("dtype", "lora")}
     kept = {name: body[name] for name in ("seed", "threads", "objective", "regularize", "critic")}
     kept["ranks"] = rank_group(config.ranks)

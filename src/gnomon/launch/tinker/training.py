@@ -16,7 +16,7 @@ from gnomon.launch.tinker.losses import loss
 from gnomon.launch.tinker.messages import Example, Pass
 from gnomon.learners.batch import Batch, Sequence
 from gnomon.learners.coefficients import Coefficients
-from gnomon.learners.local import Adam
+from gnomon.learners.optimisers import Adam
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Denominators, Rollouts
 
@@ -29,7 +29,8 @@ class Model:
     def __init__(self, config: RunConfig, rank: int, seed: int | None) -> None:
         lora = config.policy.lora.model_copy(update={"rank": rank})
         changed: dict[str, object] = {"policy": config.policy.model_copy(update={"lora": lora}), "learner": "local"}
-        changed |= {"ranks": 0} | ({} if seed is None else {"seed": seed})
+        adamw = config.optim.model_copy(update={"type": "adamw", "momentum": 0.0})  # The SDK has no other optimiser.
+        changed |= {"ranks": 0, "optim": adamw} | ({} if seed is None else {"seed": seed})
         self.config, self.rank = config.model_copy(update=changed), rank
         self._learner = make_learner(self.config, make_objective(self.config))
 
