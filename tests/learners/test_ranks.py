@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from gnomon.learners.remote import RemoteLearner
 from gnomon.objectives import objective
 from gnomon.rollout import pack
 from gnomon.store import RunReader
+from gnomon.workers.serialise import packed
 from learners.sequences import credited
 
 RANKS = (1, 2, 4)
@@ -281,6 +283,42 @@ def test_a_killed_rank_ends_all_and_says_so():
         for _ in range(3):
             learner.publish()
     assert not processes() - before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("verb", ["publish", "score"])
+def test_a_stopped_rank_is_noticed(batches, verb):
+    """It answers nothing, and does not take a message that is longer than the buffer of its channel."""
+    before = processes()
+    learner = start_ranks(config_of(ranks=2, launch={"seconds": 2.0}), objective("reinforce"))
+    _, *ranks = sorted(processes() - before)
+    sequences = [deepcopy(one) for one in batches["char_count"].sequences for _ in range(200)]
+    assert len(packed(sequences)) > 2**20
+    os.kill(ranks[1], signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(ResourceError, match=r"(?s)E509.*learner hangs.*launch.seconds=2.*fix: gnomon resume"):
+        learner.score(sequences) if verb == "score" else learner.publish()
+    assert 2.0 <= time.monotonic() - began < 60.0  # Without signs of life, it would take ten minutes or more.
+    assert not processes() - before
+
+
+@pytest.mark.long
+def test_a_rank_that_waits_for_ever_is_noticed(batches):
+    """It gives signs of life, and never comes to the next collective of torch."""
+    before = processes()
+    row = objective("reinforce")
+    learner = start_ranks(config_of(ranks=2, launch={"seconds": 2.0}), row)
+    ready = replace(credited(learner, batches["char_count"], row), exact=False)
+    waiting = replace(row, ratio=late)
+    with pytest.raises(ResourceError, match=r"(?s)E509.*learner hangs.*Timed out waiting"):
+        learner.forward_backward(replace(ready, advantage=torch.ones(len(ready)).double()), waiting)
+    assert not processes() - before
+
+
+def late(*_: object) -> Tensor:
+    """A ratio that is not computed in one of two processes."""
+    time.sleep(0 if torch.distributed.get_rank() == 0 else 600)
+    raise ValueError("it never comes to this")
 
 
 @pytest.mark.long

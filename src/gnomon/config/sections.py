@@ -347,7 +347,8 @@ class Launch(Section):
     """Other resources of the cluster that Ray reserves for a sampler, such as `launch.resources.sampler=1`."""
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 300.0
     """Time without any answer, in seconds, after which a sampler counts as hung and is replaced; and the time to wait
-    for room in the cluster while there is no sampler."""
+    for room in the cluster while there is no sampler. Also of a process of the learner with `ranks`: then the run
+    ends."""
     restarts: Annotated[int, Field(ge=0)] = 3
     """Most replacements of a sampler in a row without a finished episode between them, and of the learner without a
     finished call."""
