@@ -307,7 +307,7 @@ def test_a_rank_that_waits_for_ever_is_noticed(batches):
     """It gives signs of life, and never comes to the next collective of torch."""
     before = processes()
     row = objective("reinforce")
-    learner = start_ranks(config_of(ranks=2, launch={"seconds": 2.0}), row)
+    learner = start_ranks(config_of(ranks=2, launch={"seconds": 20.0}), row)
     ready = replace(credited(learner, batches["char_count"], row), exact=False)
     waiting = replace(row, ratio=late)
     with pytest.raises(ResourceError, match=r"(?s)E509.*learner hangs.*Timed out waiting"):
@@ -373,3 +373,35 @@ def test_a_run_whose_rank_is_killed_ends_the_same_with_other_ranks(tmp_path):
     with RunReader(tmp_path / "one") as one, RunReader(two) as resumed:
         assert one.fingerprint == resumed.fingerprint
         assert one.manifest["tier"] == resumed.manifest["tier"] == "exact"
+
+
+@pytest.mark.long
+def test_a_run_that_is_resumed_with_fewer_ranks_again_and_again_ends_the_same(tmp_path):
+    """Four ranks, then two, then one: interrupted in between. Eight ranks to the end have its fingerprint."""
+    folder = tmp_path / "run"
+    first = [*RUN, "ranks=4", f"run={folder}"]
+    for words, checkpoint in ((first, "000002"), (["resume", str(folder), "--ranks", "2"], "000005")):
+        interrupted(words, folder, checkpoint)
+    assert "finished" in command("resume", str(folder), "--ranks", "1").stdout
+    assert command(*RUN, "ranks=8", f"run={tmp_path / 'eight'}").returncode == 0
+    with RunReader(folder) as run, RunReader(tmp_path / "eight") as eight:
+        assert run.fingerprint == eight.fingerprint
+    assert alike(folder, tmp_path / "eight")
+
+
+def interrupted(words: list[str], folder: Path, checkpoint: str) -> None:
+    """Run a command until there is a checkpoint of this step or a later one, and ask it to stop."""
+    with subprocess.Popen([sys.executable, "-m", "gnomon", *words], stdout=subprocess.DEVNULL) as run:
+        while not [path for path in (folder / "checkpoints").glob("[0-9]*") if path.name >= checkpoint]:
+            assert run.poll() is None
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+    with RunReader(folder) as reader:
+        assert not reader.complete
+
+
+def alike(one: Path, other: Path) -> bool:
+    """Whether the last checkpoints of two runs have the same weights and optimiser states, in every bit."""
+    newest = [max((folder / "checkpoints").glob("[0-9]*")) for folder in (one, other)]
+    names = ("model.safetensors", "optimizer.safetensors")
+    return all((newest[0] / name).read_bytes() == (newest[1] / name).read_bytes() for name in names)

@@ -271,7 +271,7 @@ def test_samplers_in_a_cluster_have_memory_of_their_own(folder: Path) -> None:
     few = planned(settings(*there, "launch.episodes=4"), cpu, lengths)
     assert few.sampler["keys and values"] < four.sampler["keys and values"]
     with pytest.raises(ResourceError, match=r"E507(.|\n)*each of 4 samplers"):
-        require_fitting(settings(*there), replace(four, device=replace(cpu, memory=1e6)))
+        require_fitting(settings(*there), replace(four, memory={"program": 1e6}, device=replace(cpu, memory=1e6)))
 
 
 def test_mistakes_are_named(folder: Path) -> None:

@@ -354,6 +354,9 @@ class Launch(Section):
     finished call."""
     learner: dict[str, float] = {}
     """What Ray reserves for the learner with `learner=ray`, such as `launch.learner.GPU=1`; one CPU if it is empty."""
+    state_every: Annotated[int, Field(ge=1)] = 1
+    """Steps between two states of the learner that are kept with `learner=ray`: if it dies, at most so many steps are
+    repeated. A state is as large as a checkpoint, and is sent to the node of the run."""
 
 
 class RunConfig(Section):

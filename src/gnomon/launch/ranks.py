@@ -206,7 +206,7 @@ def serve(rank: int, descriptor: int) -> None:
 
 
 def join(rank: int, config: RunConfig, row: Objective, folder: Path) -> Any:
-    """This rank's part of the learner. Ranks read the model in turn, since each holds a whole copy while it does."""
+    """This rank's part of the learner."""
     torch.set_num_threads(config.threads)
     cuda = torch.cuda.is_available() and config.policy.device != "cpu"
     if cuda:
@@ -220,8 +220,6 @@ def join(rank: int, config: RunConfig, row: Objective, folder: Path) -> Any:
         timeout=timedelta(seconds=max(LEAST, TIMES * config.launch.seconds)),
     )
     mesh = init_device_mesh("cuda" if cuda else "cpu", (config.ranks,))
-    for turn in range(config.ranks):
-        if turn == rank:
-            learner = make_sharded(config, row, mesh, folder)
-        dist.barrier()
+    learner = make_sharded(config, row, mesh, folder)
+    dist.barrier()
     return learner
