@@ -23,6 +23,7 @@ from gnomon.envs.char_count import CharCount
 from gnomon.errors import ConfigErrors, ResourceError
 from gnomon.launch.cluster import fleet, own
 from gnomon.launch.cluster.own import OwnCluster
+from gnomon.models.folder import TINY
 from gnomon.store import StepRecord
 
 SMALL = {"steps": 3, "prompts": 4, "group": 4, "eval": {"tasks": 4, "every": 2}, "save": {"every": 1}, "quiet": True}
@@ -112,10 +113,12 @@ def test_a_killed_sampler_changes_no_byte(tmp_path, cluster):
     [
         ("kuhn_poker", {"policy": {"lora": {"rank": 2}}}, 4),
         ("char_count", {"objective": "fcp", "rollout": {"offline": 0.3}}, 1),
+        ("kuhn_poker", {"players": {"opponent": "past", "every": 1, "keep": 2}, "rollout": {"lag": 1}}, 2),
+        ("kuhn_poker", {"players": {"opponent": str(TINY)}}, 2),
     ],
 )
 def test_any_number_of_samplers_gives_the_bytes_of_one_process(tmp_path, cluster, env, more, number):
-    """Players × adapter; prefaces and weights that are loaded again."""
+    """Players × adapter; prefaces and weights that are loaded again; opponents, with a lag and without."""
     local = trained(tmp_path / "local", env, **more)
     assert trained(tmp_path / "ray", env, **more, launch=ray_of(number)) == local
 
@@ -267,7 +270,6 @@ VLLM = {"type": "vllm", "python": "p"}
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        ({"players": {"opponent": "past"}}, "E049"),
         ({"engine": VLLM, "rollout": {"lag": 1}}, "E046"),
         ({"engine": VLLM, "rollout": {"lag": 1, "in_flight": True}}, "E046"),
     ],

@@ -1,7 +1,7 @@
 """No process of a learner ever holds a whole copy of the model, neither as it starts nor as a state is loaded.
 
-A random model of 100 MB, two thirds of which are its vocabulary, and four processes. Each may add its quarter of what it
-keeps, the pages of the files that it reads from, and some MB of the program.
+A random model of 100 MB, two thirds of which are its vocabulary, and four processes. Each may add its quarter of what
+it keeps, the pages of the files that it reads from, and some MB of the program.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gnomon.config import Source, resolve
+from gnomon.keys import Key
 from gnomon.launch.ranks import start_ranks
+from gnomon.models.adapter import Adapter
 from gnomon.models.folder import TINY
 from gnomon.models.policy import Policy
+from gnomon.models.precision import Precision
 from gnomon.models.stored import Stored, weights_of
 from gnomon.objectives import objective
 from learners.test_ranks import processes
@@ -66,11 +70,12 @@ def test_no_process_holds_a_whole_copy(model: Path, tmp_path: Path) -> None:
         launcher, *ranks = sorted(processes() - before)
         started = [peak(pid) - resident(launcher) for pid in ranks]
         learner.save_state(tmp_path / "saved")
-        with safe_open(model / "model.safetensors", "pt") as one, safe_open(
-            tmp_path / "saved" / "model.safetensors", "pt"
-        ) as other:
+        with (
+            safe_open(model / "model.safetensors", "pt") as one,
+            safe_open(tmp_path / "saved" / "model.safetensors", "pt") as other,
+        ):
             assert set(one.keys()) == set(other.keys())
-            assert all(torch.equal(one.get_tensor(name), other.get_tensor(name)) for name in one.keys())
+            assert all(torch.equal(one.get_tensor(name), other.get_tensor(name)) for name in set(one.keys()))
         grow_state(tmp_path / "saved")
         now = [reset(pid) for pid in ranks]
         learner.load_state(tmp_path / "saved")
@@ -85,11 +90,9 @@ def test_no_process_holds_a_whole_copy(model: Path, tmp_path: Path) -> None:
 
 def grow_state(folder: Path) -> None:
     """Give the saved state the two moments of a first step."""
-    from safetensors.torch import load_file, save_file
-
     state = load_file(folder / "optimizer.safetensors")
     with safe_open(folder / "model.safetensors", "pt") as file:
-        for name in file.keys():
+        for name in sorted(file.keys()):
             value = file.get_tensor(name)
             state |= {f"{name}/exp_avg": value, f"{name}/exp_avg_sq": value.square(), f"{name}/step": torch.tensor(1.0)}
     save_file(state, folder / "optimizer.safetensors")
@@ -107,3 +110,30 @@ def test_rows_of_a_stored_tensor_are_those_of_the_whole(tmp_path: Path) -> None:
     with weights_of(tmp_path) as parts, Stored(TINY / "model.safetensors") as stored:
         assert parts.shapes() == stored.shapes()
         assert all(torch.equal(parts[name], stored[name]) for name in parts)
+
+
+@pytest.mark.parametrize("adapter", [None, Adapter(rank=2, key=Key(0), blank=False)], ids=["full", "lora"])
+def test_an_outline_is_the_policy_without_what_is_read(adapter: Adapter | None) -> None:
+    """The shipped policy has a vocabulary projection of its own, and rotary frequencies that are computed."""
+    policy, real = Policy.outline(TINY, Precision(), adapter=adapter), Policy.load(TINY, Precision(), adapter=adapter)
+    assert policy is not None
+    own, other = dict(policy.model.named_parameters()), dict(real.model.named_parameters())
+    assert {name: (value.shape, value.dtype, value.requires_grad) for name, value in own.items()} == {
+        name: (value.shape, value.dtype, value.requires_grad) for name, value in other.items()
+    }
+    made = {name for name in own if "lora_" in name}
+    assert {name for name, value in own.items() if not value.is_meta} == made and bool(made) == bool(adapter)
+    buffers = dict(real.model.named_buffers())
+    assert buffers and all(torch.equal(value, buffers[name]) for name, value in policy.model.named_buffers())
+    assert all(torch.equal(own[name], other[name]) for name in made)
+
+
+def test_a_folder_with_other_names_has_no_outline(tmp_path: Path) -> None:
+    """Transformers reads it all the same, so the processes read whole copies in turn."""
+    for path in TINY.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    state = load_file(TINY / "model.safetensors")
+    bare = {name.removeprefix("gpt_neox."): value for name, value in state.items()}
+    save_file(bare, tmp_path / "model.safetensors", {"format": "pt"})
+    assert bare.keys() != state.keys() and Policy.outline(tmp_path, Precision()) is None
+    assert torch.equal(Policy.load(tmp_path).projection.weight, Policy.load(TINY).projection.weight)

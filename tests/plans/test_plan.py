@@ -262,9 +262,13 @@ def test_samplers_in_a_cluster_have_memory_of_their_own(folder: Path) -> None:
     assert four.sampler["engine weights"] == here.memory["engine weights"] and "engine weights" not in four.memory
     assert four.sampler["keys and values"] < here.memory["keys and values"]
     assert four.together and four.most == four.total == four.peak + 4 * sum(four.sampler.values())
-    assert not apart.together and apart.most == max(apart.peak, sum(apart.learner.values()), sum(apart.sampler.values()))
+    assert not apart.together and apart.most == max(
+        apart.peak, sum(apart.learner.values()), sum(apart.sampler.values())
+    )
     assert {"gradients", "optimiser"} <= apart.learner.keys() - apart.memory.keys()
-    assert "each of 4 samplers" in plan_text(four) and "together" in plan_text(four) and "object store" in plan_text(four)
+    assert (
+        "each of 4 samplers" in plan_text(four) and "together" in plan_text(four) and "object store" in plan_text(four)
+    )
     assert "the node of the learner" in plan_text(apart) and "together" not in plan_text(apart)
     gpus = planned(settings(*there, "launch.gpus=1"), L4, lengths)
     assert gpus.devices == 5 and gpus.seconds["sampling"] < planned(settings(*words), L4, lengths).seconds["sampling"]

@@ -29,7 +29,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from gnomon.config import RunConfig
-from gnomon.errors import ConfigError, GnomonError, ResourceError
+from gnomon.errors import ConfigError, GnomonError
 from gnomon.launch.makers.learner import make_sharded
 from gnomon.launch.makers.policy import make_device
 from gnomon.learners.pulse import Pulse, give_signs

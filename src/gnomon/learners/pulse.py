@@ -12,7 +12,7 @@ __all__ = ["Pulse", "give_signs"]
 class Pulse:
     """Asks processes for signs of life.
 
-    Args: channels: to each process, which called `give_signs`; limit: seconds of silence after which one counts as hung.
+    Args: channels: to each process, which called `give_signs`; limit: seconds without a sign after which one hangs.
     """
 
     def __init__(self, channels: Sequence[Connection], limit: float) -> None:

@@ -186,7 +186,8 @@ class Policy(torch.nn.Module):
             config = configuration(folder)
             with torch.device("meta"):
                 kind = type(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
-            one = torch.zeros(1, dtype=dtype, device="cpu")  # Stands for all numbers, so that the model takes no memory.
+            # Stands for all numbers, so that the model takes no memory.
+            one = torch.zeros(1, dtype=dtype, device="cpu")
             blank = {name: one.expand(shape) for name, shape in stored.shapes().items()}
             model, loaded = kind.from_pretrained(
                 None, config=config, dtype=dtype, attn_implementation=NAME, state_dict=blank, output_loading_info=True
@@ -198,7 +199,7 @@ class Policy(torch.nn.Module):
             kept = {id(value) for value in (policy.adapter.state().values() if policy.adapter else ())}
             if any(not same_storage(value, one) for value in model.parameters() if id(value) not in kept):
                 return None  # A value that was read or made anew, such as one of another dtype.
-            place_parameters(model, lambda value: value if id(value) in kept else torch.empty_like(value, device="meta"))
+            place_parameters(model, lambda value: value if id(value) in kept else without_values(value))
             model._apply(lambda value: value if value.is_meta else value.to(device))
         return policy
 
@@ -378,6 +379,10 @@ class Policy(torch.nn.Module):
     def weights_file(self) -> str:
         """Its name in the folder of the policy."""
         return ADAPTER_WEIGHTS if self.adapter else "model.safetensors"
+
+
+def without_values(value: Tensor) -> Tensor:
+    return torch.empty(value.shape, dtype=value.dtype, device="meta")
 
 
 def same_storage(value: Tensor, other: Tensor) -> bool:

@@ -22,7 +22,14 @@ from gnomon.models.stored import Stored, weights_of
 __all__ = ["Pairwise", "Shards", "shard", "spread", "stored_rows"]
 
 
-def spread(load: Callable[[], Policy], outline: Callable[[], Policy | None], mesh: DeviceMesh, precision: Precision, *, trained: bool = True) -> Policy:
+def spread(
+    load: Callable[[], Policy],
+    outline: Callable[[], Policy | None],
+    mesh: DeviceMesh,
+    precision: Precision,
+    *,
+    trained: bool = True,
+) -> Policy:
     """A policy whose weights are spread over the processes of a mesh, each of which reads its own rows.
 
     Where the tensors of the folder are not the parameters of the model, the processes read whole copies one after the

@@ -251,7 +251,7 @@ def opponents(config: RunConfig, sampler: Policy) -> dict[str, float]:
         return {"opponents": engines(config) * bytes_of(meta_policy(folder, precision).model.parameters())}
     own = bytes_of(sampler.model.parameters())
     kept = config.players.keep * bytes_of(sampler.masters.parameters.values())
-    return {"opponents": engines(config) * (own + kept)}
+    return {"opponents": engines(config) * own + kept}
 
 
 def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:

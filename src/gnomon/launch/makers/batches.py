@@ -19,6 +19,7 @@ from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Ahead, Batches, InTurn
 from gnomon.rollout.in_flight import InFlight
+from gnomon.rollout.opponents import Against
 
 __all__ = ["make_batches"]
 
@@ -29,9 +30,11 @@ def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, lear
     Raises: ConfigError E046 for a lag with an engine that cannot be made several times.
     """
     lag = min(config.rollout.lag, config.budget.steps)
-    make = partial(make_actor, config, env, row, tokenizer=actor.tokenizer, renderer=actor.renderer, learner=learner)
     if not lag:
         return InTurn(actor)
+    past = actor.speakers.past if isinstance(actor.speakers, Against) else None
+    shared = {"tokenizer": actor.tokenizer, "renderer": actor.renderer, "learner": learner, "past": past}
+    make = partial(make_actor, config, env, row, **shared)
     if isinstance(actor.engine, Threaded):
         actors = [make(engine=actor.engine, workers=actor.workers) for _ in range(lag + 1)]
         return InFlight(actor.engine, actors, config.budget.steps)
