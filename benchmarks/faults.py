@@ -69,7 +69,7 @@ DISK = 24
 """MiB of the small file system."""
 LEFT = 20.0
 """Seconds in which the last process of a trial must have ended."""
-LONG = 240.0
+LONG = 600.0
 """Seconds after which a run counts as hung."""
 
 

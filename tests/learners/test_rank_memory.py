@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gnomon.config import Source, resolve
+from gnomon.errors import ModelError
 from gnomon.keys import Key
 from gnomon.launch.ranks import start_ranks
 from gnomon.models.adapter import Adapter
@@ -128,12 +129,17 @@ def test_an_outline_is_the_policy_without_what_is_read(adapter: Adapter | None) 
     assert all(torch.equal(own[name], other[name]) for name in made)
 
 
-def test_a_folder_with_other_names_has_no_outline(tmp_path: Path) -> None:
-    """Transformers reads it all the same, so the processes read whole copies in turn."""
+def test_a_tensor_that_becomes_another_one_gives_no_outline(tmp_path: Path) -> None:
+    """Names that transformers translates are found. A parameter without a tensor is left to `Policy.load`."""
     for path in TINY.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     state = load_file(TINY / "model.safetensors")
     bare = {name.removeprefix("gpt_neox."): value for name, value in state.items()}
     save_file(bare, tmp_path / "model.safetensors", {"format": "pt"})
-    assert bare.keys() != state.keys() and Policy.outline(tmp_path, Precision()) is None
-    assert torch.equal(Policy.load(tmp_path).projection.weight, Policy.load(TINY).projection.weight)
+    found = Policy.outline(tmp_path, Precision())
+    assert bare.keys() != state.keys() and found is not None and set(found.sources.values()) == bare.keys()
+    del bare["final_layer_norm.bias"]
+    save_file(bare, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match="E303"):
+        Policy.load(tmp_path)
+    assert Policy.outline(tmp_path, Precision()) is None

@@ -140,8 +140,9 @@ class RemoteLearner:
                     lost = error
             if last is None and any(kind == "raised" for kind, _ in answers.values()):
                 last = monotonic() + PATIENCE
-            if not ready and (place := self._silent(missing, START if verb == "start" else 0.0)) is not None:
-                raise self._hung(verb, f"rank {place} gave no sign of life")
+            hung = None if ready else self._silent(missing, START if verb == "start" else 0.0)
+            if hung is not None:
+                raise self._hung(verb, f"rank {hung} gave no sign of life")
         return answers, lost
 
     def _silent(self, places: Sequence[int], least: float) -> int | None:

@@ -137,9 +137,9 @@ class ShardedLearner(LocalLearner):
             self.version = int(stored["version"])
             self.scale.take({name: stored[name] for name in stored if "/" not in name})
             kinds: dict[str, list[str]] = {}
-            for name in stored:
-                parameter, _, kind = name.rpartition("/")
-                kinds.setdefault(parameter, []).append(kind)
+            for key in stored:
+                owner, _, kind = key.rpartition("/")
+                kinds.setdefault(owner, []).append(kind)
             for name, parameter in self.parameters.items():
                 held = {kind: self._read_state(stored, f"{name}/{kind}", parameter) for kind in kinds.get(name, [])}
                 if held:

@@ -122,6 +122,8 @@ class Policy(torch.nn.Module):
         self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
         self.adapter = adapter.inject(model) if adapter else None
         self._adapted = True
+        self.sources: dict[str, str] = {}
+        """Names in the folder of the parameters that have no values yet, by their own names."""
         own = self.state()
         # An adapter is its own master: it is kept in at least float32 beside weights of any precision.
         self.masters: Moved = Masters(
@@ -177,7 +179,7 @@ class Policy(torch.nn.Module):
         """What `load` returns, without the values of what is read: its parameters are on the meta device.
 
         Args: as of `load`. The adapter and what the model computes itself, such as rotary frequencies, have values.
-        Returns: None for a model whose parameters do not have the names of the folder's tensors.
+        Returns: None for a model whose parameters are not the tensors of the folder, each under a name of its own.
         Raises: as `load`.
         """
         folder = model_folder(folder)
@@ -186,19 +188,19 @@ class Policy(torch.nn.Module):
             config = configuration(folder)
             with torch.device("meta"):
                 kind = type(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
-            # Stands for all numbers, so that the model takes no memory.
-            one = torch.zeros(1, dtype=dtype, device="cpu")
-            blank = {name: one.expand(shape) for name, shape in stored.shapes().items()}
-            model, loaded = kind.from_pretrained(
-                None, config=config, dtype=dtype, attn_implementation=NAME, state_dict=blank, output_loading_info=True
-            )
-            named = {name: tuple(value.shape) for name, value in model.named_parameters()}
-            if loaded["missing_keys"] or any(blank.get(name, one).shape != shape for name, shape in named.items()):
-                return None
+            # Memory that nobody writes to is not taken. Each tensor shows which parameter it became.
+            blank = {name: torch.empty(shape, dtype=dtype, device="cpu") for name, shape in stored.shapes().items()}
+            names = {value.data_ptr(): name for name, value in blank.items()}
+            model = kind.from_pretrained(None, config=config, dtype=dtype, attn_implementation=NAME, state_dict=blank)
             policy = cls(model.eval(), tokenizer, precision, folder, adapter, whole)
             kept = {id(value) for value in (policy.adapter.state().values() if policy.adapter else ())}
-            if any(not same_storage(value, one) for value in model.parameters() if id(value) not in kept):
-                return None  # A value that was read or made anew, such as one of another dtype.
+            for name, value in model.named_parameters():
+                source = names.get(value.data_ptr(), "")
+                if id(value) in kept:
+                    continue
+                if not source or value.shape != blank[source].shape or not value.is_contiguous():
+                    return None
+                policy.sources[name] = source
             place_parameters(model, lambda value: value if id(value) in kept else without_values(value))
             model._apply(lambda value: value if value.is_meta else value.to(device))
         return policy
@@ -383,10 +385,6 @@ class Policy(torch.nn.Module):
 
 def without_values(value: Tensor) -> Tensor:
     return torch.empty(value.shape, dtype=value.dtype, device="meta")
-
-
-def same_storage(value: Tensor, other: Tensor) -> bool:
-    return value.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def place_parameters(module: torch.nn.Module, place: Callable[[Tensor], Tensor]) -> None:

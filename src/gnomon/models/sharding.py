@@ -87,15 +87,15 @@ def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trained: bo
 @torch.no_grad()
 def fill(policy: Policy, device: torch.device) -> None:
     """Read the own rows of parameters that have no values yet."""
-    blank = [name for name, value in policy.model.named_parameters() if value.is_meta]
-    if not blank:
+    if not policy.sources:
         return
     assert policy.folder is not None
     place_parameters(policy, lambda value: torch.empty_like(value, device=device) if value.is_meta else value)
     own = dict(policy.model.named_parameters())
     with weights_of(policy.folder) as stored:
-        for name in blank:
-            local(own[name]).copy_(stored_rows(stored, name.replace(".base_layer.", "."), own[name]))
+        for name, source in policy.sources.items():
+            local(own[name]).copy_(stored_rows(stored, source, own[name]))
+    policy.sources = {}
 
 
 class Shards:

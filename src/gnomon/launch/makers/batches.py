@@ -33,10 +33,19 @@ def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, lear
     if not lag:
         return InTurn(actor)
     past = actor.speakers.past if isinstance(actor.speakers, Against) else None
-    shared = {"tokenizer": actor.tokenizer, "renderer": actor.renderer, "learner": learner, "past": past}
-    make = partial(make_actor, config, env, row, **shared)
+    make = partial(
+        make_actor,
+        config,
+        env,
+        row,
+        tokenizer=actor.tokenizer,
+        renderer=actor.renderer,
+        learner=learner,
+        workers=actor.workers,
+        past=past,
+    )
     if isinstance(actor.engine, Threaded):
-        actors = [make(engine=actor.engine, workers=actor.workers) for _ in range(lag + 1)]
+        actors = [make(engine=actor.engine) for _ in range(lag + 1)]
         return InFlight(actor.engine, actors, config.budget.steps)
     if config.rollout.in_flight or not isinstance(actor.engine, Embedded | RemoteEngine):
         raise ConfigError(
@@ -47,7 +56,7 @@ def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, lear
             fix="engine=embedded, or rollout.lag=0",
         )
     engines = [twin(actor.engine, number, config, learner) for number in range(1, lag + 2)]
-    return Ahead([make(engine=engine, workers=actor.workers) for engine in engines], config.budget.steps)
+    return Ahead([make(engine=engine) for engine in engines], config.budget.steps)
 
 
 def twin(engine: Embedded | RemoteEngine, number: int, config: RunConfig, learner: Learner) -> Engine:
