@@ -7,7 +7,7 @@ Actors: the process of the run (driver), a worker of its environment, one of two
 learner's server, a sampler and a learner in a Ray cluster. Faults:
 
 kill       SIGKILL
-stop       SIGSTOP, and SIGCONT after some seconds; for workers, samplers and a learner in a cluster never
+stop       SIGSTOP, and SIGCONT after some seconds; for workers, samplers and processes of a learner never
 slow       four fifths of three seconds are spent stopped
 partition  a proxy between the run and the server drops a request, drops the answer after the work, delays, or is silent
 disk       the file system of the run folder, or of temporary files, is full
@@ -51,7 +51,7 @@ SETTINGS = ["steps=4", "prompts=4", "group=4", "max_tokens=48", "eval.tasks=4", 
 PLACES = {
     "driver": [],
     "worker": [],
-    "rank": ["ranks=2"],
+    "rank": ["ranks=2", "launch.seconds=5"],
     "server": [],
     "sampler": ["launch=ray", "launch.samplers=2", "launch.episodes=4", "launch.seconds=5"],
     "learner": ["launch=ray", "launch.samplers=1", "learner=ray", "launch.episodes=4", "launch.seconds=5"],
@@ -69,7 +69,7 @@ DISK = 24
 """MiB of the small file system."""
 LEFT = 20.0
 """Seconds in which the last process of a trial must have ended."""
-LONG = 240.0
+LONG = 600.0
 """Seconds after which a run counts as hung."""
 
 
@@ -417,7 +417,7 @@ class Trial:
                 send(pid, signal.SIGKILL)
             case "stop":
                 send(pid, signal.SIGSTOP)
-                if self.cell.actor not in ("worker", "sampler", "learner"):
+                if self.cell.actor not in ("worker", "rank", "sampler", "learner"):
                     threading.Timer(HELD, send, (pid, signal.SIGCONT)).start()
             case "slow":
                 threading.Thread(target=slow, args=(pid,)).start()

@@ -1,9 +1,12 @@
-"""Seconds until held-out pass@1 reaches a level, with and without sampling ahead, where verdicts are slow.
+"""Seconds until held-out pass@1 reaches a level, with and without sampling ahead.
 
-    python benchmarks/overlap.py --save overlap.jsonl
+    python benchmarks/overlap.py --save overlap.jsonl                   where verdicts are slow
+    python benchmarks/overlap.py --median 0 --workers 2 --steps 30      where all wait for the processor alone
 
 Verdicts on train tasks take a log-normal time with a heavy tail, as in lag.py; those on held-out tasks take none. The
-seconds of a step without such waits are measured first. They are all that the simulator gets of this machine.
+seconds of a step without such waits are measured first. They are all that the simulator gets of this machine. Without
+slow verdicts, nothing is simulated. Beside the seconds by the clock stand the processor seconds of the run's process,
+which sampling and training share.
 """
 
 from __future__ import annotations
@@ -51,17 +54,19 @@ class Clock:
 
     mark: Path
     began: float = 0.0
-    curve: list[tuple[float, float]] = field(default_factory=list)
-    """Seconds and pass@1."""
+    began_cpu: float = 0.0
+    curve: list[tuple[float, float, float]] = field(default_factory=list)
+    """Seconds, pass@1, and processor seconds."""
 
     def start(self, manifest: Mapping[str, Any]) -> None:
         self.mark.touch()
-        self.began = time.monotonic()
+        self.began, self.began_cpu = time.monotonic(), time.process_time()
 
     def step(self, record: StepRecord) -> None: ...
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        self.curve.append((time.monotonic() - self.began, record.result["pass_at"]["1"]["value"]))
+        value = record.result["pass_at"]["1"]["value"]
+        self.curve.append((time.monotonic() - self.began, value, time.process_time() - self.began_cpu))
 
     def finish(self, status: RunStatus) -> None: ...
 
@@ -97,22 +102,27 @@ def simulated(lag: int, seed: int, train: float, options: argparse.Namespace) ->
     return simulate(config, load, wait, Same()).step_seconds
 
 
-def reached(curve: Sequence[tuple[float, float]], level: float) -> float | None:
-    """When pass@1 first was at least at the level; None if it never was."""
-    return next((seconds for seconds, value in curve if value >= level), None)
+def reached(curve: Sequence[tuple[float, float, float]], level: float) -> tuple[float, float] | None:
+    """Seconds and processor seconds until pass@1 first was at least at the level; None if it never was."""
+    return next(((seconds, cpu) for seconds, value, cpu in curve if value >= level), None)
 
 
 def table(found: Sequence[dict[str, Any]], options: argparse.Namespace) -> Iterator[str]:
-    yield "| lag | seconds to each level, by seed | s per step | simulated | difference |"
+    yield "| lag | seconds (processor seconds) to each level, by seed | s per step | simulated | difference |"
     yield "|---|---|---|---|---|"
     for lag in dict.fromkeys(each["lag"] for each in found):
         some = [each for each in found if each["lag"] == lag]
         times = []
         for level in options.levels:
-            seconds = [reached(each["curve"], level) for each in some]
-            times.append(f"{level}: " + ", ".join("never" if each is None else f"{each:.0f}" for each in seconds))
-        step, expected = (statistics.fmean(each[name] for each in some) for name in ("step", "simulated"))
-        yield f"| {lag} | {'; '.join(times)} | {step:.2f} | {expected:.2f} | {expected / step - 1:+.0%} |"
+            found_at = [reached(each["curve"], level) for each in some]
+            texts = ["never" if each is None else "{:.0f} ({:.0f})".format(*each) for each in found_at]
+            times.append(f"{level}: " + ", ".join(texts))
+        step = statistics.fmean(each["step"] for each in some)
+        ending = "| – | – |"
+        if options.median:
+            expected = statistics.fmean(each["simulated"] for each in some)
+            ending = f"| {expected:.2f} | {expected / step - 1:+.0%} |"
+        yield f"| {lag} | {'; '.join(times)} | {step:.2f} {ending}"
 
 
 def main() -> None:
@@ -129,14 +139,15 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in options.seeds:
-            train = run(Path(folder) / f"no-waits-{seed}", 0, seed, 0.0, options)["step"]
-            print(f"without waits: {train:.2f} s a step", flush=True)
+            train = 0.0
+            if options.median:
+                train = run(Path(folder) / f"no-waits-{seed}", 0, seed, 0.0, options)["step"]
+                print(f"without waits: {train:.2f} s a step", flush=True)
             for lag in options.lags:
                 one = run(Path(folder) / f"{lag}-{seed}", lag, seed, options.median, options)
-                one["simulated"] = simulated(lag, seed, train, options)
-                print(
-                    f"lag {lag} seed {seed}: {one['step']:.2f} s a step, simulated {one['simulated']:.2f}", flush=True
-                )
+                if options.median:
+                    one["simulated"] = simulated(lag, seed, train, options)
+                print(f"lag {lag} seed {seed}: {one['step']:.2f} s a step, load {os.getloadavg()[0]:.1f}", flush=True)
                 found.append(one)
                 if options.save:
                     with options.save.open("a") as file:

@@ -23,6 +23,7 @@ from gnomon.envs.char_count import CharCount
 from gnomon.errors import ConfigErrors, ResourceError
 from gnomon.launch.cluster import fleet, own
 from gnomon.launch.cluster.own import OwnCluster
+from gnomon.models.folder import TINY
 from gnomon.store import StepRecord
 
 SMALL = {"steps": 3, "prompts": 4, "group": 4, "eval": {"tasks": 4, "every": 2}, "save": {"every": 1}, "quiet": True}
@@ -112,26 +113,49 @@ def test_a_killed_sampler_changes_no_byte(tmp_path, cluster):
     [
         ("kuhn_poker", {"policy": {"lora": {"rank": 2}}}, 4),
         ("char_count", {"objective": "fcp", "rollout": {"offline": 0.3}}, 1),
+        ("kuhn_poker", {"players": {"opponent": "past", "every": 1, "keep": 2}, "rollout": {"lag": 1}}, 2),
+        ("kuhn_poker", {"players": {"opponent": str(TINY)}}, 2),
     ],
 )
 def test_any_number_of_samplers_gives_the_bytes_of_one_process(tmp_path, cluster, env, more, number):
-    """Players × adapter; prefaces and weights that are loaded again."""
+    """Players × adapter; prefaces and weights that are loaded again; opponents, with a lag and without."""
     local = trained(tmp_path / "local", env, **more)
     assert trained(tmp_path / "ray", env, **more, launch=ray_of(number)) == local
 
 
 @pytest.mark.needs("ray")
-@pytest.mark.parametrize("every", [1, 100])
-def test_a_killed_learner_changes_no_byte(tmp_path, cluster, every):
-    """The new process loads the last saved state, if there is one, and repeats the calls after it."""
-    more = {"rollout": {"lag": 1}, "optim": {"minibatches": 2}, "save": {"every": every}, "steps": 4}
+@pytest.mark.long
+def test_one_recipe_with_a_lag_of_two_has_one_fingerprint(tmp_path, cluster):
+    """Without a cluster, with 1, 2 and 4 samplers, and with 2 of which one is killed in each of two steps."""
+    more = {"rollout": {"lag": 2}, "steps": 6}
+    wanted = trained(tmp_path / "local", "char_count", **more)
+    for number in (1, 2, 4):
+        assert trained(tmp_path / str(number), "char_count", **more, launch=ray_of(number)) == wanted
+    killers = [Killer(step=1), Killer(step=3)]
+    assert trained(tmp_path / "killed", "char_count", **more, launch=ray_of(2), observers=killers) == wanted
+    with gnomon.store.RunReader(tmp_path / "killed") as run:
+        assert len(list(run.events("sampler_died"))) == 2
+        assert [step["metrics"]["staleness"] for step in run.metrics()] == [0.0, 1.0, 2.0, 2.0, 2.0, 2.0]
+    assert ended()
+
+
+@pytest.mark.needs("ray")
+@pytest.mark.parametrize(
+    ("keep", "save", "steps"), [(1, 100, 0), (2, 100, 1), (100, 1, 1), (100, 100, 3)], ids=lambda each: str(each)
+)
+def test_a_killed_learner_changes_no_byte(tmp_path, cluster, keep, save, steps):
+    """After the third step. The new process loads the last kept state, if there is one, and repeats the calls after it.
+
+    Args: keep: `launch.state_every`; save: `save.every`, since a checkpoint is kept too; steps: that are repeated.
+    """
+    more = {"rollout": {"lag": 1}, "optim": {"minibatches": 2}, "save": {"every": save}, "steps": 4}
     local, killer = trained(tmp_path / "local", "calculator", **more), Killer("Trainer", step=2)
-    place = {"learner": "ray", "launch": ray_of(1)}
+    place = {"learner": "ray", "launch": ray_of(1, state_every=keep)}
     assert trained(tmp_path / "ray", "calculator", **more, **place, observers=[killer]) == local
     with gnomon.store.RunReader(tmp_path / "ray") as run:
         (loss,) = run.events("learner_died")
     # Each of the two updates of a step is a gradient and an optimiser step. A step is observed before it is saved.
-    assert killer.killed and loss["calls"] == 4 * (1 if every == 1 else 3)
+    assert killer.killed and loss["calls"] == 4 * steps
     assert ended()
 
 
@@ -246,7 +270,6 @@ VLLM = {"type": "vllm", "python": "p"}
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        ({"players": {"opponent": "past"}}, "E049"),
         ({"engine": VLLM, "rollout": {"lag": 1}}, "E046"),
         ({"engine": VLLM, "rollout": {"lag": 1, "in_flight": True}}, "E046"),
     ],

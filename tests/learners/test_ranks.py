@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from gnomon.learners.remote import RemoteLearner
 from gnomon.objectives import objective
 from gnomon.rollout import pack
 from gnomon.store import RunReader
+from gnomon.workers.serialise import packed
 from learners.sequences import credited
 
 RANKS = (1, 2, 4)
@@ -313,6 +315,42 @@ def test_a_killed_rank_ends_all_and_says_so():
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("verb", ["publish", "score"])
+def test_a_stopped_rank_is_noticed(batches, verb):
+    """It answers nothing, and does not take a message that is longer than the buffer of its channel."""
+    before = processes()
+    learner = start_ranks(config_of(ranks=2, launch={"seconds": 2.0}), objective("reinforce"))
+    _, *ranks = sorted(processes() - before)
+    sequences = [deepcopy(one) for one in batches["char_count"].sequences for _ in range(200)]
+    assert len(packed(sequences)) > 2**20
+    os.kill(ranks[1], signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(ResourceError, match=r"(?s)E509.*learner hangs.*launch.seconds=2.*fix: gnomon resume"):
+        learner.score(sequences) if verb == "score" else learner.publish()
+    assert 2.0 <= time.monotonic() - began < 60.0  # Without signs of life, it would take ten minutes or more.
+    assert not processes() - before
+
+
+@pytest.mark.long
+def test_a_rank_that_waits_for_ever_is_noticed(batches):
+    """It gives signs of life, and never comes to the next collective of torch."""
+    before = processes()
+    row = objective("reinforce")
+    learner = start_ranks(config_of(ranks=2, launch={"seconds": 20.0}), row)
+    ready = replace(credited(learner, batches["char_count"], row), exact=False)
+    waiting = replace(row, ratio=late)
+    with pytest.raises(ResourceError, match=r"(?s)E509.*learner hangs.*Timed out waiting"):
+        learner.forward_backward(replace(ready, advantage=torch.ones(len(ready)).double()), waiting)
+    assert not processes() - before
+
+
+def late(*_: object) -> Tensor:
+    """A ratio that is not computed in one of two processes."""
+    time.sleep(0 if torch.distributed.get_rank() == 0 else 600)
+    raise ValueError("it never comes to this")
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("first", ["run", "rank"])
 def test_nothing_is_left_of_a_run_that_was_killed(tmp_path, first):
     """Neither a process nor a file of the learner, some seconds after SIGKILL.
@@ -364,3 +402,35 @@ def test_a_run_whose_rank_is_killed_ends_the_same_with_other_ranks(tmp_path):
     with RunReader(tmp_path / "one") as one, RunReader(two) as resumed:
         assert one.fingerprint == resumed.fingerprint
         assert one.manifest["tier"] == resumed.manifest["tier"] == "exact"
+
+
+@pytest.mark.long
+def test_a_run_that_is_resumed_with_fewer_ranks_again_and_again_ends_the_same(tmp_path):
+    """Four ranks, then two, then one: interrupted in between. Eight ranks to the end have its fingerprint."""
+    folder = tmp_path / "run"
+    first = [*RUN, "ranks=4", f"run={folder}"]
+    for words, checkpoint in ((first, "000002"), (["resume", str(folder), "--ranks", "2"], "000005")):
+        interrupted(words, folder, checkpoint)
+    assert "finished" in command("resume", str(folder), "--ranks", "1").stdout
+    assert command(*RUN, "ranks=8", f"run={tmp_path / 'eight'}").returncode == 0
+    with RunReader(folder) as run, RunReader(tmp_path / "eight") as eight:
+        assert run.fingerprint == eight.fingerprint
+    assert alike(folder, tmp_path / "eight")
+
+
+def interrupted(words: list[str], folder: Path, checkpoint: str) -> None:
+    """Run a command until there is a checkpoint of this step or a later one, and ask it to stop."""
+    with subprocess.Popen([sys.executable, "-m", "gnomon", *words], stdout=subprocess.DEVNULL) as run:
+        while not [path for path in (folder / "checkpoints").glob("[0-9]*") if path.name >= checkpoint]:
+            assert run.poll() is None
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+    with RunReader(folder) as reader:
+        assert not reader.complete
+
+
+def alike(one: Path, other: Path) -> bool:
+    """Whether the last checkpoints of two runs have the same weights and optimiser states, in every bit."""
+    newest = [max((folder / "checkpoints").glob("[0-9]*")) for folder in (one, other)]
+    names = ("model.safetensors", "optimizer.safetensors")
+    return all((newest[0] / name).read_bytes() == (newest[1] / name).read_bytes() for name in names)

@@ -15,6 +15,7 @@ from gnomon.engines.decoder import Decoder
 from gnomon.engines.noise import DEVICE_CHUNK
 from gnomon.errors import ConfigError, ResourceError
 from gnomon.keys import Key
+from gnomon.launch.local import built
 from gnomon.models.adapter import Adapter
 from gnomon.models.folder import TINY
 from gnomon.models.policy import Policy
@@ -25,6 +26,7 @@ from gnomon.plans.devices import GPUS, Device, device
 from gnomon.plans.fit import require_fitting
 from gnomon.plans.lengths import Lengths, supposed_lengths
 from gnomon.plans.passes import decoding, drawing, meta_policy, texts, training
+from gnomon.plans.places import engines
 from gnomon.plans.plan import Plan, planned
 from gnomon.plans.text import plan_text
 from gnomon.types import Request, Sampling
@@ -262,6 +264,49 @@ def test_a_served_learner_has_the_memory_of_its_own_machine(folder: Path) -> Non
     with pytest.raises(ResourceError, match=r"E507(.|\n)*training: optimiser"):
         device = replace(L4, memory=float(sum(apart.learner.values()) - 1))
         require_fitting(settings(*words, "learner=http://127.0.0.1:8766"), replace(apart, device=device))
+
+
+@pytest.mark.parametrize("lag", [0, 2, 9])
+def test_engines_are_those_that_a_run_makes(lag: int) -> None:
+    """With a lag: one for every step in progress, and the one that evaluates. A lag is never longer than the run."""
+    words = ("prompts=2", "group=2", "steps=3", f"rollout.lag={lag}", "eval.tasks=2")
+    config = settings(*words)
+    with built(config) as parts:
+        made = {id(actor.engine) for actor in (parts.actor, *parts.batches.actors)}
+    assert len(made) == engines(config) == {0: 1, 2: 4, 9: 5}[lag]
+    lengths = Lengths(prompts=(20,) * 2, reply=16, held_out=(20,) * 2)
+    plan, one = planned(config, L4, lengths), planned(settings(*words[:3], "eval.tasks=2"), L4, lengths)
+    assert plan.memory["engine weights"] == len(made) * one.memory["engine weights"]
+    assert plan.memory.get("weights of open steps", 0.0) == (len(made) - 1 if lag else 0) * plan.memory["gradients"]
+
+
+def test_samplers_in_a_cluster_have_memory_of_their_own(folder: Path) -> None:
+    """A cluster of the run's own is on one machine, whose memory they share; in another one each counts alone."""
+    small = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 8, "head_dim": 8, "vocab_size": 500}
+    (folder / "config.json").write_text(json.dumps(QWEN | small))
+    words = (f"policy={folder}", "prompts=8", "group=4", "rollout.lag=1")
+    lengths = Lengths(prompts=(20,) * 8, reply=16, held_out=(20,) * 4)
+    there = (*words, "launch=ray", "launch.samplers=4")
+    cpu = replace(L4, name="cpu", program=1e6)
+    here, four = planned(settings(*words), cpu, lengths), planned(settings(*there), cpu, lengths)
+    apart = planned(settings(*there, "learner=ray", "launch.address=a:1"), cpu, lengths)
+    assert four.sampler["engine weights"] == here.memory["engine weights"] and "engine weights" not in four.memory
+    assert four.sampler["keys and values"] < here.memory["keys and values"]
+    assert four.together and four.most == four.total == four.peak + 4 * sum(four.sampler.values())
+    assert not apart.together and apart.most == max(
+        apart.peak, sum(apart.learner.values()), sum(apart.sampler.values())
+    )
+    assert {"gradients", "optimiser"} <= apart.learner.keys() - apart.memory.keys()
+    assert (
+        "each of 4 samplers" in plan_text(four) and "together" in plan_text(four) and "object store" in plan_text(four)
+    )
+    assert "the node of the learner" in plan_text(apart) and "together" not in plan_text(apart)
+    gpus = planned(settings(*there, "launch.gpus=1"), L4, lengths)
+    assert gpus.devices == 5 and gpus.seconds["sampling"] < planned(settings(*words), L4, lengths).seconds["sampling"]
+    few = planned(settings(*there, "launch.episodes=4"), cpu, lengths)
+    assert few.sampler["keys and values"] < four.sampler["keys and values"]
+    with pytest.raises(ResourceError, match=r"E507(.|\n)*each of 4 samplers"):
+        require_fitting(settings(*there), replace(four, memory={"program": 1e6}, device=replace(cpu, memory=1e6)))
 
 
 def test_mistakes_are_named(folder: Path) -> None:

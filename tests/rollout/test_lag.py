@@ -22,6 +22,7 @@ from gnomon.launch.local import built, create, go
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import InTurn, Order, staleness
+from gnomon.rollout.opponents import Against
 from gnomon.stats import Stats
 from gnomon.store import RunReader
 from gnomon.types import Group, Task
@@ -69,7 +70,8 @@ class Late(InTurn):
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
         self.published.append(weights.copied())
         (actor,) = self.actors
-        await actor.sync(self.published[max(0, step - self.lag)], step)
+        as_of = max(0, step - self.lag)
+        await actor.sync(self.published[as_of], as_of if isinstance(actor.speakers, Against) else step)
         groups = await super().take(step, weights, order)
         await actor.sync(weights, step)
         self.ages = staleness(groups, weights.version)
@@ -87,11 +89,12 @@ class Late(InTurn):
         (2, {"policy": {"lora": {"rank": 2}}}),
         (9, {"env": {"type": "calculator"}, "objective": "tis"}),
         (1, {"env": {"type": "kuhn_poker"}, "rollout": {"prompts": 4, "group": 4, "lag": 1, "refill": 2}}),
+        (2, {"env": {"type": "kuhn_poker"}, "players": {"opponent": "past", "every": 1, "keep": 2}}),
     ],
 )
 @pytest.mark.long
 def test_overlap_gives_the_bytes_of_the_same_schedule_without_it(tmp_path, lag, more):
-    """Rows × turns × players × updates × adapters; the last lag is longer than the run."""
+    """Rows × turns × players × updates × adapters × opponents; one lag is longer than the run."""
     env = more.get("env", {"type": "char_count"})["type"]
     overlapped = trained(tmp_path / "a", lag, env, **{k: v for k, v in more.items() if k != "env"})
     config, _ = resolve([recorded(tmp_path / "a" / "recipe.toml")])
@@ -147,9 +150,7 @@ def test_killed_three_times_it_ends_the_same(tmp_path):
         assert run.fingerprint == whole
 
 
-@pytest.mark.parametrize(
-    "more", [{"engine": {"type": "vllm", "python": sys.executable}}, {"players": {"opponent": "past"}}]
-)
-def test_what_cannot_be_had_ahead_is_refused(tmp_path, more):
+def test_what_cannot_be_had_ahead_is_refused(tmp_path):
+    more = {"engine": {"type": "vllm", "python": sys.executable}}
     with pytest.raises(ConfigErrors, match="E046"):
         gnomon.train("char_count", run=tmp_path / "r", **settings(1, **more))

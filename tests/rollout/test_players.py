@@ -108,10 +108,25 @@ def test_the_past_keeps_the_first_and_the_newest(tmp_path):
     assert list(again.held) == [0, 6, 8]
     assert all(torch.equal(again.held[v].read()["w"], past.held[v].read()["w"]) for v in past.held)
     assert all(replace(again.held[v], tensors={}) == replace(past.held[v], tensors={}) for v in past.held)
-    drawn = {past.draw(Key(0).at("opponent", step=step).random()).version for step in range(40)}
+    drawn = {past.draw(Key(0).at("opponent", step=step).random(), 8).version for step in range(40)}
     assert drawn == {0, 6, 8}
     with pytest.raises(ValueError, match="at least"):
         Past(every=1, keep=1)
+
+
+@pytest.mark.parametrize(("every", "keep", "lag"), [(1, 2, 1), (2, 3, 2), (3, 2, 5), (1, 4, 30)])
+def test_what_can_be_drawn_as_of_a_step_does_not_depend_on_later_steps(every, keep, lag):
+    """Within the lag: it is what a past without a lag holds in that step. No more is held than is needed for it."""
+    ahead, seen = Past(every=every, keep=keep, lag=lag), []
+    now = Past(every=every, keep=keep)
+    for step in range(25):
+        ahead.remember(weights(step), step)
+        now.remember(weights(step), step)
+        seen.append(list(now.held))
+        for before in range(max(0, step - lag), step + 1):
+            assert ahead.drawable(before) == seen[before]
+            assert ahead.draw(Key(1).random(), before).version in seen[before]
+        assert len(ahead.held) <= keep + -(-lag // every)
 
 
 def test_what_is_remembered_stays_as_it_was():
@@ -136,12 +151,14 @@ def test_the_past_counts_steps_and_not_versions(tmp_path, cut):
     assert [held.version for held in past.held.values()] == [0, 59, 79]
 
 
-def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path):
+@pytest.mark.parametrize("lag", [0, 2])
+def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path, lag):
     """Stopped after its first step and gone on with: the checkpoint brings the opponents along."""
     from gnomon.api import configure
     from gnomon.launch.local import resume, start
 
     settings = {**SMALL, "steps": 4, "players": {"opponent": "past", "every": 1, "keep": 3}, "save": {"every": 2}}
+    settings["rollout"] = {**SMALL.get("rollout", {}), "lag": lag}
     with gnomon.train("kuhn_poker", run=tmp_path / "whole", quiet=True, **settings) as reader:
         whole = reader.fingerprint
         assert len(reader.rollout_rows(step=1)) == 12, "half of the players learn"
@@ -154,7 +171,7 @@ def test_a_run_against_its_past_is_the_same_when_it_is_resumed(tmp_path):
     with resume(tmp_path / "cut", Silent()) as reader:
         assert reader.status == "finished" and reader.fingerprint == whole
     held = sorted(path.name for path in (tmp_path / "cut/checkpoints/000004").glob("past-*"))
-    assert held == [f"past-{step:08d}.safetensors" for step in (0, 2, 3)]
+    assert held == [f"past-{step:08d}.safetensors" for step in ((0, 1, 2, 3) if lag else (0, 2, 3))]
 
 
 def test_every_player_has_a_mean_of_its_own_unless_it_is_shared(tmp_path):

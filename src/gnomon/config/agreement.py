@@ -114,14 +114,6 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="one engine samples all steps in progress, and an offline step needs the initial weights",
             fix="rollout.in_flight=false, or rollout.offline=0",
         )
-    if config.players.opponent == "past":
-        yield ConfigError(
-            "E046",
-            "rollout.lag cannot be combined with players.opponent=past",
-            where=where,
-            why="a batch that is sampled ahead would meet opponents that are not trained yet",
-            fix='rollout.lag=0, or players.opponent="" or a model folder',
-        )
 
 
 def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
@@ -167,25 +159,14 @@ def served(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
 
 
 def launch(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """Samplers in a cluster with what only the process of the run has; a learner in a cluster that there is not."""
-    if config.launch.type == "local":
-        if config.learner == "ray":
-            yield ConfigError(
-                "E049",
-                "learner=ray needs launch.type=ray",
-                where=origins.get("learner", "learner"),
-                why="the learner would be in the Ray cluster of the samplers, and this run has none",
-                fix="launch.type=ray, or learner=local",
-            )
-        return
-    where = origins.get("launch.type", "launch.type")
-    if config.players.opponent:
+    """A learner in a cluster that there is not."""
+    if config.launch.type == "local" and config.learner == "ray":
         yield ConfigError(
             "E049",
-            "launch.type=ray cannot be used with players.opponent",
-            where=where,
-            why="the engine of an opponent is in the process of the run, and the samplers do not have its weights",
-            fix='players.opponent="", or launch.type=local',
+            "learner=ray needs launch.type=ray",
+            where=origins.get("learner", "learner"),
+            why="the learner would be in the Ray cluster of the samplers, and this run has none",
+            fix="launch.type=ray, or learner=local",
         )
 
 

@@ -31,9 +31,9 @@ class Loaded:
     """The weights that a call is answered with. A sampler loads them when it does not have them."""
 
     engine: int
-    """A sampler has an engine of its own for every number."""
+    """A sampler has an engine of its own for every number. A negative one is that of an opponent."""
     load: int
-    """Number of the load, from 1. A version may be loaded twice, with another between."""
+    """Number of the load, from 1. A version may be loaded twice, with another between. 0: the engine's own weights."""
     tier: Tier
     handle: Any
 
@@ -41,11 +41,13 @@ class Loaded:
 class RemoteEngine:
     """Its `load` sends weights to no sampler. Each loads them with its next call, and proves it on the probe then.
 
-    Args: number: of the engine, among those that use the same samplers.
+    Args:
+        number: of the engine, among those that use the same samplers.
+        fixed: whether it has weights before any are loaded.
     """
 
-    def __init__(self, fleet: Fleet, number: int = 0, tier: Tier = Tier.EXACT) -> None:
-        self.fleet, self.number, self.tier, self.version = fleet, number, tier, 0
+    def __init__(self, fleet: Fleet, number: int = 0, tier: Tier = Tier.EXACT, *, fixed: bool = False) -> None:
+        self.fleet, self.number, self.tier, self.version, self.fixed = fleet, number, tier, 0, fixed
         self.versions: Mapping[str, str] = {}
         """As of the samplers' engines, after `ask_versions`."""
         self._loads, self._handle = 0, None
@@ -53,7 +55,7 @@ class RemoteEngine:
 
     @property
     def loaded(self) -> Loaded:
-        if not self._loads:
+        if not self._loads and not self.fixed:
             raise RuntimeError("the engine has no weights")
         return Loaded(self.number, self._loads, self.tier, self._handle)
 
@@ -89,3 +91,7 @@ class RemoteEngine:
     def twin(self, number: int) -> RemoteEngine:
         """An engine with the same samplers and tier, and other weights."""
         return RemoteEngine(self.fleet, number, self.tier)
+
+    def opponent(self, *, fixed: bool) -> RemoteEngine:
+        """The engine of the opponent of this one's policy. Args: fixed: whether its weights are those of a folder."""
+        return RemoteEngine(self.fleet, -1 - self.number, fixed=fixed)

@@ -14,10 +14,12 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,10 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from gnomon.config import RunConfig
-from gnomon.errors import ConfigError, GnomonError, ResourceError
+from gnomon.errors import ConfigError, GnomonError
 from gnomon.launch.makers.learner import make_sharded
 from gnomon.launch.makers.policy import make_device
+from gnomon.learners.pulse import Pulse, give_signs
 from gnomon.learners.remote import RemoteLearner, answer
 from gnomon.objectives import Need, Objective
 from gnomon.workers.serialise import packed
@@ -41,6 +44,9 @@ SHOWN = 12
 """Lines at the end of the log that an error shows."""
 END = 5.0
 """Seconds for the processes to end by themselves."""
+LEAST, TIMES = 60.0, 2.0
+"""Seconds that a process waits for another one in a collective of torch: at least so many, else `launch.seconds` times
+this. That is longer than the wait for a sign of life, since the first process may write a file meanwhile."""
 
 
 def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
@@ -54,7 +60,7 @@ def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
         why = "a critic is trained in one process only"
         raise ConfigError("E047", f"ranks cannot be used with {row.name}", where="ranks", why=why, fix="ranks=0")
     folder = Path(tempfile.mkdtemp(prefix="gnomon-ranks-"))
-    pairs = [socket.socketpair() for _ in range(config.ranks + 1)]
+    pairs = [socket.socketpair() for _ in range(1 + 2 * config.ranks)]
     theirs = [their.fileno() for _, their in pairs]
     command = "from gnomon.launch.ranks import launch; launch()"
     with open(folder / "log", "wb") as log:
@@ -69,23 +75,25 @@ def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
         )
     for _, their in pairs:
         their.close()
-    control, *channels = [mine for mine, _ in pairs]
-    connections = [Connection(channel.detach()) for channel in channels]
-    learner = RemoteLearner(connections, lambda: reason(folder, control), lambda: end(launcher, control, folder))
+    control, *rest = [mine for mine, _ in pairs]
+    channels = [connection(channel, config.launch.seconds) for channel in rest]
+    pulse = Pulse(channels[config.ranks :], config.launch.seconds)
+    learner = RemoteLearner(
+        channels[: config.ranks], pulse, lambda: reason(folder, control), lambda: end(launcher, control, folder)
+    )
     try:
-        for connection in connections:
-            connection.send_bytes(packed((config, row, folder)))
-        for connection in connections:
-            if error := connection.recv():
-                raise error
-    except (EOFError, OSError) as error:
-        why = reason(folder, control)
-        learner.close()
-        raise ResourceError("E509", "a process of the learner could not start", why=why, fix="ranks=0") from error
+        learner.start(packed((config, row, folder)))
     except BaseException:
         learner.close()
         raise
     return learner
+
+
+def connection(channel: socket.socket, seconds: float) -> Connection:
+    """A connection on which a message that nobody takes for so long is an error, BlockingIOError."""
+    limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+    channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    return Connection(channel.detach())
 
 
 def require_devices(config: RunConfig) -> None:
@@ -134,12 +142,12 @@ def launch() -> None:
     The process that trains holds the other end of its channel, and closes it when it ends, however it ends.
     """
     folder, (control, *channels) = Path(sys.argv[1]), map(int, sys.argv[2:])
-    own = [control, *channels]
+    count = len(channels) // 2
     watched: dict[int, int] = {}
-    for rank, channel in enumerate(channels):
+    for rank, (channel, pulse) in enumerate(zip(channels[:count], channels[count:], strict=True)):
         pid = os.fork()
         if pid == 0:
-            rank_process(rank, channel, [fd for fd in own if fd != channel])
+            rank_process(rank, channel, pulse, [fd for fd in (control, *channels) if fd not in (channel, pulse)])
         watched[os.pidfd_open(pid)] = pid
     for channel in channels:
         os.close(channel)
@@ -164,13 +172,17 @@ def launch() -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def rank_process(rank: int, channel: int, others: list[int]) -> None:
-    """The life of a forked process, which ends with its launcher. Args: others: descriptors of other processes."""
+def rank_process(rank: int, channel: int, pulse: int, others: list[int]) -> None:
+    """The life of a forked process, which ends with its launcher.
+
+    Args: channel, pulse: its descriptors, for verbs and signs of life; others: those of other processes.
+    """
     status = 1
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for descriptor in others:
             os.close(descriptor)
+        give_signs(Connection(pulse))
         serve(rank, channel)
         status = 0
     except BaseException:
@@ -184,27 +196,30 @@ def serve(rank: int, descriptor: int) -> None:
     """Be one rank of a learner: make it, and answer until the channel closes."""
     channel = Connection(descriptor)
     config, row, folder = pickle.loads(channel.recv_bytes())
-    failed: Any = None
     try:
         learner = join(rank, config, row, folder)
     except GnomonError as error:
-        failed = error
-    channel.send(failed)
-    if failed is None:
-        answer(learner, channel)
+        channel.send(("raised", error))
+        return
+    channel.send(("returned", None))
+    answer(learner, channel)
 
 
 def join(rank: int, config: RunConfig, row: Objective, folder: Path) -> Any:
-    """This rank's part of the learner. Ranks read the model in turn, since each holds a whole copy while it does."""
+    """This rank's part of the learner."""
     torch.set_num_threads(config.threads)
     cuda = torch.cuda.is_available() and config.policy.device != "cpu"
     if cuda:
         torch.cuda.set_device(rank)
     meeting = f"file://{folder / 'meeting'}"
-    dist.init_process_group("nccl" if cuda else "gloo", init_method=meeting, rank=rank, world_size=config.ranks)
+    dist.init_process_group(
+        "nccl" if cuda else "gloo",
+        init_method=meeting,
+        rank=rank,
+        world_size=config.ranks,
+        timeout=timedelta(seconds=max(LEAST, TIMES * config.launch.seconds)),
+    )
     mesh = init_device_mesh("cuda" if cuda else "cpu", (config.ranks,))
-    for turn in range(config.ranks):
-        if turn == rank:
-            learner = make_sharded(config, row, mesh, folder)
-        dist.barrier()
+    learner = make_sharded(config, row, mesh, folder)
+    dist.barrier()
     return learner

@@ -14,6 +14,7 @@ from gnomon.learners.base import FloatArray, Learner, Model, Named
 from gnomon.learners.batch import Batch
 from gnomon.learners.batch import Sequence as Tokens
 from gnomon.learners.coefficients import Coefficients
+from gnomon.learners.pulse import Pulse
 from gnomon.models.weights import WeightsRef
 from gnomon.objectives import Objective
 from gnomon.stats import Stats
@@ -24,6 +25,12 @@ __all__ = ["RemoteLearner", "answer"]
 VERBS = ("score", "forward_backward", "optim_step", "save_state", "load_state", "publish")
 PATIENCE = 10.0
 """Seconds for the other processes after one has raised an error; then they wait for it and are ended."""
+PING = 1.0
+"""Seconds without an answer after which processes are asked for a sign of life."""
+START = 300.0
+"""Least seconds that processes may take to start without a sign of life: they import much."""
+PARTED = ("gloo", "pair closure", "NCCL")
+"""Parts of torch's messages where a process waited too long for another one, or lost it."""
 
 
 class RemoteLearner:
@@ -31,12 +38,28 @@ class RemoteLearner:
 
     Args:
         channels: to each process, which runs `answer`.
+        pulse: asks them for signs of life, in the same order.
         why: what is known of a process that ended, for an error.
         end: ends all processes.
     """
 
-    def __init__(self, channels: Sequence[Connection], why: Callable[[], str], end: Callable[[], None]) -> None:
-        self._channels, self._why, self._end = list(channels), why, end
+    def __init__(
+        self, channels: Sequence[Connection], pulse: Pulse, why: Callable[[], str], end: Callable[[], None]
+    ) -> None:
+        self._channels, self._pulse, self._why, self._end = list(channels), pulse, why, end
+
+    def start(self, parts: bytes) -> None:
+        """Have every process make its part of the learner. Args: parts: pickled.
+
+        Raises: what a process raised; ResourceError E509 where one ends or hangs.
+        """
+        try:
+            self._exchanged("start", parts)
+        except ResourceError as error:
+            if error.code != "E509":
+                raise
+            what = "a process of the learner could not start"
+            raise ResourceError("E509", what, why=error.why or error.what, fix="ranks=0") from error
 
     def score(
         self, sequences: Sequence[Tokens], temperature: float = 1.0, model: Model = Model.POLICY
@@ -67,38 +90,77 @@ class RemoteLearner:
         for channel in self._channels:
             channel.close()
         self._channels = []
+        self._pulse.close()
         self._end()
 
     def _call(self, verb: str, *arguments: Any) -> Any:
-        """What the first process answers, once all have.
+        return self._exchanged(verb, packed((verb, arguments)))
 
-        Raises: what a process raised; ResourceError E509 where one has ended.
+    def _exchanged(self, verb: str, message: bytes) -> Any:
+        """What the first process answers to a message, once all have.
+
+        Raises: what a process raised; ResourceError E509 where one has ended, hangs or has lost the others.
         """
-        message = packed((verb, arguments))
-        answers: dict[int, tuple[str, Any]] = {}
         try:
             for channel in self._channels:
                 channel.send_bytes(message)
-            last: float | None = None
-            while len(answers) < len(self._channels):
-                open_ones = [channel for place, channel in enumerate(self._channels) if place not in answers]
-                ready = wait(open_ones, None if last is None else max(0.0, last - monotonic()))
-                if not ready:
-                    break
-                for place in [place for place, channel in enumerate(self._channels) if channel in ready]:
-                    answers[place] = pickle.loads(self._channels[place].recv_bytes())
-                    if answers[place][0] == "raised" and last is None:
-                        last = monotonic() + PATIENCE
-        except (EOFError, OSError) as error:
-            raise self._died(verb) from error
+            answers, lost = self._answers(verb)
+        except BlockingIOError as error:
+            raise self._hung(verb, "a process did not take its message") from error
+        except OSError as error:
+            answers, lost = {}, error
         failed = [value for kind, value in answers.values() if kind == "raised"]
+        parted = [error for error in failed if isinstance(error, RuntimeError) and any(p in str(error) for p in PARTED)]
+        if len(parted) == len(failed) and (lost or not self._channels):
+            raise self._died(verb) from lost
+        if parted:
+            raise self._hung(verb, str(parted[0]).partition("\n")[0]) from parted[0]
         if len(answers) < len(self._channels):
             self.close()
         if failed:
             raise failed[0]
-        if not self._channels:
-            raise self._died(verb)
         return answers[0][1]
+
+    def _answers(self, verb: str) -> tuple[dict[int, tuple[str, Any]], OSError | EOFError | None]:
+        """Answers by place: of all processes, unless one raised an error and others have not for `PATIENCE`.
+
+        Returns: also the error of a process that has ended; what others raised at once, which may be why, is read.
+        Raises: ResourceError E509 where a process gives no sign of life.
+        """
+        answers: dict[int, tuple[str, Any]] = {}
+        lost: OSError | EOFError | None = None
+        last: float | None = None
+        while not lost and len(answers) < len(self._channels) and (last is None or monotonic() < last):
+            missing = [place for place in range(len(self._channels)) if place not in answers]
+            ready = wait([self._channels[place] for place in missing], PING)
+            for place in [place for place in missing if self._channels[place] in ready]:
+                try:
+                    answers[place] = pickle.loads(self._channels[place].recv_bytes())
+                except (EOFError, OSError) as error:
+                    lost = error
+            if last is None and any(kind == "raised" for kind, _ in answers.values()):
+                last = monotonic() + PATIENCE
+            hung = None if ready else self._silent(missing, START if verb == "start" else 0.0)
+            if hung is not None:
+                raise self._hung(verb, f"rank {hung} gave no sign of life")
+        return answers, lost
+
+    def _silent(self, places: Sequence[int], least: float) -> int | None:
+        """A process that hangs; none where one has ended, which its channel will say. Args: least: seconds of it."""
+        try:
+            return self._pulse.hung(places, PING, least)
+        except (EOFError, OSError):
+            return None
+
+    def _hung(self, verb: str, why: str) -> ResourceError:
+        self.close()
+        return ResourceError(
+            "E509",
+            "a process of the learner hangs",
+            where=verb,
+            why=f"{why} (launch.seconds={self._pulse.limit:g})",
+            fix="gnomon resume RUN",
+        )
 
     def _died(self, verb: str) -> ResourceError:
         why = self._why()

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
@@ -18,7 +17,8 @@ from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.local import STATE, LocalLearner, Places, Reader, fresh_file, part
 from gnomon.learners.scatter import SuccessScatter
 from gnomon.models.precision import whole
-from gnomon.models.sharding import Pairwise, local, row_squares, rows_of
+from gnomon.models.sharding import Pairwise, local, row_squares, stored_rows
+from gnomon.models.stored import Stored
 from gnomon.models.weights import WeightsRef
 from gnomon.models.writing import Slot, write
 from gnomon.objectives import Objective
@@ -130,20 +130,26 @@ class ShardedLearner(LocalLearner):
         dist.barrier()
 
     def load_state(self, folder: Path) -> None:
+        """Every process reads the rows that it holds."""
         self.policy.restore(folder)
-        state = load_file(folder / STATE)
-        self.version = int(state.pop("version"))
-        self.scale.take(state)
         self.optimizer.state.clear()
-        for name, parameter in self.parameters.items():
-            held = {key.rpartition("/")[2]: value for key, value in state.items() if key.rpartition("/")[0] == name}
-            if held:
-                self.optimizer.state[parameter] = {
-                    kind: like(rows_of(value, parameter).to(parameter.device, copy=True), parameter)
-                    if value.shape == parameter.shape
-                    else value.clone()
-                    for kind, value in held.items()
-                }
+        with Stored(folder / STATE) as stored:
+            self.version = int(stored["version"])
+            self.scale.take({name: stored[name] for name in stored if "/" not in name})
+            kinds: dict[str, list[str]] = {}
+            for key in stored:
+                owner, _, kind = key.rpartition("/")
+                kinds.setdefault(owner, []).append(kind)
+            for name, parameter in self.parameters.items():
+                held = {kind: self._read_state(stored, f"{name}/{kind}", parameter) for kind in kinds.get(name, [])}
+                if held:
+                    self.optimizer.state[parameter] = held
+
+    def _read_state(self, stored: Stored, name: str, parameter: Tensor) -> Tensor:
+        """What the optimiser keeps of a parameter: spread like it, or a number."""
+        if stored.shape(name) != tuple(parameter.shape):
+            return stored[name]
+        return like(stored_rows(stored, name, parameter).to(parameter.device), parameter)
 
     def _write(self, path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
         """Write whole tensors, gathered one after the other. Only the first rank writes."""

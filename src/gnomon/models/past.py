@@ -23,13 +23,14 @@ class Past:
 
     Args:
         every: steps of the run from one version that is remembered to the next, at least 1.
-        keep: most versions held, at least 2: each is a copy of all weights, here and in every checkpoint.
+        keep: most versions that can be drawn, at least 2: each is a copy of all weights, here and in every checkpoint.
+        lag: steps for which more versions are held, so that what could be drawn then can still be.
     """
 
-    def __init__(self, *, every: int, keep: int) -> None:
+    def __init__(self, *, every: int, keep: int, lag: int = 0) -> None:
         if every < 1 or keep < 2:
             raise ValueError(f"every is {every} and keep {keep}; they must be at least 1 and 2")
-        self.every, self.keep = every, keep
+        self.every, self.keep, self.lag = every, keep, lag
         self.held: dict[int, WeightsRef] = {}
         """By the steps of the run behind them, from the oldest."""
 
@@ -42,12 +43,17 @@ class Past:
         if step % self.every or step in self.held:
             return
         self.held[step] = weights.copied()
-        if len(self.held) > self.keep:
-            del self.held[list(self.held)[1]]
+        needed = {*self.drawable(step - self.lag), *(held for held in self.held if held > step - self.lag)}
+        self.held = {held: version for held, version in self.held.items() if held in needed}
 
-    def draw(self, rng: Random) -> WeightsRef:
-        """One of the versions, each as likely as another."""
-        return self.held[rng.choice(list(self.held))]
+    def drawable(self, step: int) -> list[int]:
+        """The versions that a draw as of a step is from: the first one and the newest, `keep` at most."""
+        first, *others = [held for held in self.held if held <= max(0, step)] or [next(iter(self.held))]
+        return [first, *others[1 - self.keep :]]
+
+    def draw(self, rng: Random, step: int) -> WeightsRef:
+        """One of the versions as of a step, each as likely as another. Later ones make no difference."""
+        return self.held[rng.choice(self.drawable(step))]
 
     def save_state(self, folder: Path) -> None:
         """Write every version into a checkpoint."""

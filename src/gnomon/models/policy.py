@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
@@ -26,13 +26,14 @@ from gnomon.models.decode import Decode
 from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.kernels import settle
 from gnomon.models.packed import Packed
-from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range
+from gnomon.models.precision import Masters, Moved, Precision, require_fitting, require_range, shapes_of
 from gnomon.models.projection import Projection, full_kl, token_collision, token_logp
+from gnomon.models.stored import Stored, weights_of
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.trie import Trie
 from gnomon.models.weights import Kind
 
-__all__ = ["Anchor", "Pass", "Policy", "Scored"]
+__all__ = ["Anchor", "Pass", "Policy", "Scored", "place_parameters"]
 
 logging.disable_progress_bar()
 AttentionInterface.register(NAME, attend_by_layout)
@@ -121,6 +122,8 @@ class Policy(torch.nn.Module):
         self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
         self.adapter = adapter.inject(model) if adapter else None
         self._adapted = True
+        self.sources: dict[str, str] = {}
+        """Names in the folder of the parameters that have no values yet, by their own names."""
         own = self.state()
         # An adapter is its own master: it is kept in at least float32 beside weights of any precision.
         self.masters: Moved = Masters(
@@ -147,7 +150,7 @@ class Policy(torch.nn.Module):
         """
         folder, precision = model_folder(folder), precision or Precision()
         tokenizer = Tokenizer(folder)
-        try:
+        with readable(folder):
             model, loaded = AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=configuration(folder),
@@ -159,16 +162,47 @@ class Policy(torch.nn.Module):
                 output_loading_info=True,
             )
             policy = cls(model.to(device).eval(), tokenizer, precision, folder, adapter, whole)
-        except GnomonError:
-            raise
-        except Exception as error:  # A folder may hold anything, and its reader raises whatever that leads to.
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            if "trust_remote_code" in str(error):
-                reason = "it needs code from its own folder (auto_map), and Gnomon never runs such code"
-            raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason) from error
         if missing := sorted(loaded["missing_keys"]):
             why = f"the weights {', '.join(missing[:3])} are missing; they would be random"
             raise ModelError("E303", "the model folder is incomplete", where=str(folder), why=why)
+        return policy
+
+    @classmethod
+    def outline(
+        cls,
+        folder: Path | str,
+        precision: Precision,
+        device: torch.device | str = "cpu",
+        adapter: Adapter | None = None,
+        whole: Whole = Packed,
+    ) -> Policy | None:
+        """What `load` returns, without the values of what is read: its parameters are on the meta device.
+
+        Args: as of `load`. The adapter and what the model computes itself, such as rotary frequencies, have values.
+        Returns: None for a model whose parameters are not the tensors of the folder, each under a name of its own.
+        Raises: as `load`.
+        """
+        folder = model_folder(folder)
+        tokenizer, dtype = Tokenizer(folder), precision.compute if adapter else precision.master
+        with readable(folder), weights_of(folder) as stored:
+            config = configuration(folder)
+            with torch.device("meta"):
+                kind = type(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+            # Memory that nobody writes to is not taken. Each tensor shows which parameter it became.
+            blank = {name: torch.empty(shape, dtype=dtype, device="cpu") for name, shape in stored.shapes().items()}
+            names = {value.data_ptr(): name for name, value in blank.items()}
+            model = kind.from_pretrained(None, config=config, dtype=dtype, attn_implementation=NAME, state_dict=blank)
+            policy = cls(model.eval(), tokenizer, precision, folder, adapter, whole)
+            kept = {id(value) for value in (policy.adapter.state().values() if policy.adapter else ())}
+            for name, value in model.named_parameters():
+                source = names.get(value.data_ptr(), "")
+                if id(value) in kept:
+                    continue
+                if not source or value.shape != blank[source].shape or not value.is_contiguous():
+                    return None
+                policy.sources[name] = source
+            place_parameters(model, lambda value: value if id(value) in kept else without_values(value))
+            model._apply(lambda value: value if value.is_meta else value.to(device))
         return policy
 
     def checkpoint_activations(self) -> None:
@@ -313,7 +347,7 @@ class Policy(torch.nn.Module):
     def update(self, state: Mapping[str, Tensor]) -> None:
         """Copy parameters in. Raises: ModelError E304 when names or shapes differ."""
         own = self.state()
-        require_fitting(own, state)
+        require_fitting(own, shapes_of(state))
         for name, parameter in own.items():
             parameter.copy_(state[name])
 
@@ -340,12 +374,45 @@ class Policy(torch.nn.Module):
 
     def restore(self, folder: Path) -> None:
         """Take back what was saved. Raises: ModelError E304 for the weights of another model."""
-        self.masters.load(load_file(folder / self.weights_file, str(self.device)))
+        with Stored(folder / self.weights_file, device=str(self.device)) as state:
+            self.masters.load(state)
 
     @property
     def weights_file(self) -> str:
         """Its name in the folder of the policy."""
         return ADAPTER_WEIGHTS if self.adapter else "model.safetensors"
+
+
+def without_values(value: Tensor) -> Tensor:
+    return torch.empty(value.shape, dtype=value.dtype, device="meta")
+
+
+def place_parameters(module: torch.nn.Module, place: Callable[[Tensor], Tensor]) -> None:
+    """Put other tensors in the place of parameters; parameters that are tied stay one. Args: place: a new tensor, or
+    the same one."""
+    placed: dict[int, tuple[Tensor, torch.nn.Parameter]] = {}
+    for part in module.modules():
+        for name, value in part._parameters.items():
+            if value is not None and id(value) not in placed:
+                found = place(value)
+                new = value if found is value else torch.nn.Parameter(found, value.requires_grad)
+                placed[id(value)] = value, new
+            if value is not None:
+                part._parameters[name] = placed[id(value)][1]
+
+
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """Raises: ModelError E303 for whatever reading a folder leads to, since a folder may hold anything."""
+    try:
+        yield
+    except GnomonError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if "trust_remote_code" in str(error):
+            reason = "it needs code from its own folder (auto_map), and Gnomon never runs such code"
+        raise ModelError("E303", "the model folder cannot be read", where=str(folder), why=reason) from error
 
 
 def recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from gnomon.errors import ModelError
+from gnomon.models.stored import Stored
 
-__all__ = ["Masters", "Moved", "Precision", "at_least", "require_range", "whole"]
+__all__ = ["Masters", "Moved", "Precision", "at_least", "require_fitting", "require_range", "shapes_of", "whole"]
 
 OVERFLOWING = ("gemma2", "gemma3", "glm4")
 """Beginnings of transformers' names of families whose hidden states leave the range of float16. Source: vLLM 0.32,
@@ -108,15 +109,20 @@ class Masters:
     @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Copy weights in. Raises: ModelError E304 when names or shapes differ."""
-        require_fitting(self.parameters, state)
+        require_fitting(self.parameters, shapes_of(state))
         for name, value in self.parameters.items():
             value.copy_(state[name])
         self.round()
 
 
-def require_fitting(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+def shapes_of(state: Mapping[str, Tensor]) -> Mapping[str, tuple[int, ...]]:
+    """Shapes of tensors by name. Those in a file are not read for it."""
+    return state.shapes() if isinstance(state, Stored) else {name: tuple(value.shape) for name, value in state.items()}
+
+
+def require_fitting(own: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raises: ModelError E304 when names or shapes of the weights are not those of the model."""
-    wrong = sorted(own.keys() ^ state.keys()) or [name for name, p in own.items() if p.shape != state[name].shape]
+    wrong = sorted(own.keys() ^ shapes.keys()) or [name for name, p in own.items() if tuple(p.shape) != shapes[name]]
     if wrong:
         raise ModelError("E304", f"weights do not fit the model: {', '.join(wrong[:3])} …")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,10 +15,39 @@ from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from gnomon.models.policy import Policy
-from gnomon.models.precision import Precision, require_fitting, whole
+from gnomon.models.policy import Policy, place_parameters
+from gnomon.models.precision import Precision, require_fitting, shapes_of, whole
+from gnomon.models.stored import Stored, weights_of
 
-__all__ = ["Pairwise", "Shards", "shard"]
+__all__ = ["Pairwise", "Shards", "shard", "spread", "stored_rows"]
+
+
+def spread(
+    load: Callable[[], Policy],
+    outline: Callable[[], Policy | None],
+    mesh: DeviceMesh,
+    precision: Precision,
+    *,
+    trained: bool = True,
+) -> Policy:
+    """A policy whose weights are spread over the processes of a mesh, each of which reads its own rows.
+
+    Where the tensors of the folder are not the parameters of the model, the processes read whole copies one after the
+    other.
+
+    Args: load, outline: `Policy.load` and `Policy.outline` of the same folder; the others as of `shard`.
+    """
+    policy = outline()
+    if policy is not None:
+        shard(policy, mesh, precision, trained=trained)
+        return policy
+    for turn in range(mesh.size()):
+        if turn == mesh.get_local_rank():
+            policy = load()
+            shard(policy, mesh, precision, trained=trained)
+        dist.barrier()
+    assert policy is not None
+    return policy
 
 
 def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trained: bool = True) -> None:
@@ -28,8 +57,9 @@ def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trained: bo
     the master's dtype by `OrderedSum`.
 
     Args:
-        policy: with all weights in master precision, the same on every process. With an adapter, its base is in the
-            dtype that it computes in.
+        policy: with all weights in master precision, the same on every process; or as `Policy.outline` makes it, with
+            none: then the rows of this process are read from its folder. With an adapter, its base is in the dtype
+            that it computes in.
         precision: that it computes in from now on.
         trained: False for a reference. What lies outside its layers then stays gathered, because another policy's pass
             reads its vocabulary projection.
@@ -49,8 +79,23 @@ def shard(policy: Policy, mesh: DeviceMesh, precision: Precision, *, trained: bo
             module.set_force_sum_reduction_for_comms(True)
             module.set_custom_reduce_scatter(OrderedSum())
             module.set_reduce_scatter_unused_params(True)
+    fill(policy, torch.device(mesh.device_type))
     policy.precision = precision
     policy.masters = Shards(policy.state())
+
+
+@torch.no_grad()
+def fill(policy: Policy, device: torch.device) -> None:
+    """Read the own rows of parameters that have no values yet."""
+    if not policy.sources:
+        return
+    assert policy.folder is not None
+    place_parameters(policy, lambda value: torch.empty_like(value, device=device) if value.is_meta else value)
+    own = dict(policy.model.named_parameters())
+    with weights_of(policy.folder) as stored:
+        for name, source in policy.sources.items():
+            local(own[name]).copy_(stored_rows(stored, source, own[name]))
+    policy.sources = {}
 
 
 class Shards:
@@ -65,9 +110,10 @@ class Shards:
     @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Copy the own rows of whole weights. Raises: ModelError E304 when names or shapes differ."""
-        require_fitting(self.parameters, state)
+        require_fitting(self.parameters, shapes_of(state))
         for name, value in self.parameters.items():
-            local(value).copy_(rows_of(state[name], value))
+            own = stored_rows(state, name, value) if isinstance(state, Stored) else rows_of(state[name], value)
+            local(value).copy_(own)
 
 
 def local(value: Tensor) -> Tensor:
@@ -79,9 +125,20 @@ def rows_of(value: Tensor, like: Tensor) -> Tensor:
     """The rows of a whole tensor that this process holds of another one of the same shape."""
     if not isinstance(like, DTensor):
         return value
-    rank, count = like.device_mesh.get_local_rank(), like.device_mesh.size()
-    most = -(-len(value) // count)
-    return value[rank * most : (rank + 1) * most]
+    first, end = own_rows(like)
+    return value[first:end]
+
+
+def stored_rows(stored: Stored, name: str, like: Tensor) -> Tensor:
+    """As `rows_of`; the other rows are not read."""
+    return stored.rows(name, *own_rows(like)) if isinstance(like, DTensor) else stored[name]
+
+
+def own_rows(value: DTensor) -> tuple[int, int]:
+    """The first row of a spread tensor that this process holds, and the one after the last."""
+    rank, count, rows = value.device_mesh.get_local_rank(), value.device_mesh.size(), value.shape[0]
+    most = -(-rows // count)
+    return min(rank * most, rows), min((rank + 1) * most, rows)
 
 
 class OrderedSum(ReduceScatter):

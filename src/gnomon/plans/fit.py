@@ -27,7 +27,7 @@ def require_fitting(config: RunConfig, plan: Plan) -> None:
     """Raises: ResourceError E507 with the smallest change that makes the run fit, or else the devices that hold it."""
     if plan.fits:
         return
-    crowded = plan.memory if plan.peak == plan.most else plan.learner
+    crowded = max((plan.memory, plan.learner, plan.sampler), key=lambda memory: sum(memory.values()))
     part, size = max(crowded.items(), key=lambda item: item[1])
     change = smallest(config, plan.device, plan.lengths)
     larger = [device.name for device in GPUS.values() if device.memory >= plan.most]
@@ -35,10 +35,16 @@ def require_fitting(config: RunConfig, plan: Plan) -> None:
     raise ResourceError(
         "E507",
         f"the run needs {plan.most / GIB:.1f} GiB, and {plan.device.name} has {plan.device.memory / GIB:.1f} GiB",
-        where=f"{plan.phase if crowded is plan.memory else 'training'}: {part} {size / GIB:.1f} GiB",
+        where=f"{phase_of(plan, crowded)}: {part} {size / GIB:.1f} GiB",
         why="the run would end with an out-of-memory error",
         fix=change or others,
     )
+
+
+def phase_of(plan: Plan, crowded: Mapping[str, float]) -> str:
+    if crowded is plan.memory:
+        return plan.phase
+    return "training" if crowded is plan.learner else f"sampling, on each of {plan.samplers} samplers"
 
 
 def smallest(config: RunConfig, device: Device, lengths: Lengths) -> str:

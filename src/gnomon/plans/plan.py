@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GIB, Device
 from gnomon.plans.lengths import Lengths
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
+from gnomon.plans.places import engines, episodes_at_once, own_machine, placed, samplers
 from gnomon.plans.shapes import described
 from gnomon.plans.spread import bytes_of, micro_batch_counts, rank_memory, share_of_time, sum_memory
 from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_passes
@@ -46,10 +48,18 @@ class Plan:
     memory: Mapping[str, float]
     """Bytes of the device of the run at the moment of a step that needs most, by part."""
     learner: Mapping[str, float]
-    """Bytes of every device that only trains, by part: a server's, or that of each further process. Empty for none."""
+    """Bytes of every device that only trains, by part: a server's, that of a learner in a cluster, or of each further
+    process. Empty for none."""
+    sampler: Mapping[str, float]
+    """Bytes of every sampler in a cluster, by part. Empty for none."""
+    samplers: int
+    together: bool
+    """Whether all these processes share the memory of one machine."""
     ranks: int
     served: bool
     """Whether the learner is on a server."""
+    apart: bool
+    """Whether the learner is in a process of its own in the cluster."""
     micro_batches: int
     """Of a step, if all groups are trained."""
     phase: str
@@ -69,15 +79,25 @@ class Plan:
         return sum(self.memory.values())
 
     @property
+    def total(self) -> float:
+        """Bytes of all devices."""
+        others = max(1, self.ranks - 1) if not (self.served or self.apart) else 1
+        return self.peak + others * sum(self.learner.values()) + self.samplers * sum(self.sampler.values())
+
+    @property
     def most(self) -> float:
         """Bytes of the device that needs most."""
-        return max(self.peak, sum(self.learner.values()))
+        if self.together:
+            return self.total
+        return max(self.peak, sum(self.learner.values()), sum(self.sampler.values()))
 
     @property
     def devices(self) -> int:
         """Devices that the run keeps busy."""
+        if self.together:
+            return 1
         ranks = max(1, self.ranks) if self.device.name != "cpu" else 1
-        return ranks + self.served
+        return ranks + (self.served and not self.samplers) + self.samplers
 
     @property
     def step(self) -> float:
@@ -106,6 +126,9 @@ class Plan:
             "phase": self.phase,
             "memory": dict(self.memory),
             "learner": dict(self.learner),
+            "sampler": dict(self.sampler),
+            "samplers": self.samplers,
+            "total": self.total,
             "ranks": self.ranks,
             "devices": self.devices,
             "step_seconds": self.step,
@@ -174,27 +197,61 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         state["reference"] = 0.0 if learner.adapter and not config.policy.reference else of_reference
     if Need.VALUES in row.asks:
         state["critic"] = state["weights"] + masters + adam_bytes(config, learner.masters.parameters.values())
-    engines = 1 if config.rollout.in_flight else config.rollout.lag + 1
-    weights = engines * engine_bytes(config, learner, sampler)
-    phase, memory, beside = places(config, device, state, weights, max(sampling, held_out, key=peak_of), train)
+    engine = {"engine weights": engines(config) * engine_bytes(config, learner, sampler)}
+    engine |= opponents(config, sampler)
+    versions = held_versions(config, device) * masters
+    found = placed(config, device, state, engine, versions, max(sampling, held_out, key=peak_of), train)
     return Plan(
         device=device,
         lengths=lengths,
         parameters=sum(value.numel() for value in learner.model.parameters() if value.dtype.is_floating_point)
         - (sum(value.numel() for value in learner.masters.parameters.values()) if learner.adapter else 0),
         trained=sum(value.numel() for value in learner.masters.parameters.values()),
-        memory={name: value for name, value in memory.items() if value},
-        learner={name: value for name, value in beside.items() if value},
+        memory=some(found.run),
+        learner=some(found.beside),
+        sampler=some(found.sampler),
+        samplers=samplers(config),
+        together=own_machine(config, device),
         ranks=config.ranks,
         served=config.learner.startswith("http"),
+        apart=config.learner == "ray",
         micro_batches=micro_batch_counts(config, sequences)[0],
-        phase=phase,
+        phase=found.phase,
         seconds=seconds,
         evaluation=held_out.seconds,
         tokens=len(lengths.prompts) * config.rollout.group * lengths.reply,
         steps=config.budget.steps,
         evaluations=-(-config.budget.steps // config.eval.every) + 1,
     )
+
+
+def some(memory: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in memory.items() if value}
+
+
+def held_versions(config: RunConfig, device: Device) -> int:
+    """Copies of what is trained that the device of the run holds for engines: one per step in progress.
+
+    Samplers in a cluster read theirs from the memory of the run's machine, and so does every engine of a learner in
+    several processes.
+    """
+    lag = min(config.rollout.lag, config.budget.steps)
+    if samplers(config):
+        return engines(config) if device.name == "cpu" else 0
+    open_steps = lag + 1 if lag and not config.rollout.in_flight else 0
+    return open_steps if device.name == "cpu" or not config.ranks else 0
+
+
+def opponents(config: RunConfig, sampler: Policy) -> dict[str, float]:
+    """Bytes of the opponent's engines, and of the earlier versions that they load; empty where there is no opponent."""
+    if not config.players.opponent:
+        return {}
+    if config.players.opponent != "past":
+        folder, precision = described(config.players.opponent), make_precision(config).alone
+        return {"opponents": engines(config) * bytes_of(meta_policy(folder, precision).model.parameters())}
+    own = bytes_of(sampler.model.parameters())
+    kept = config.players.keep * bytes_of(sampler.masters.parameters.values())
+    return {"opponents": engines(config) * own + kept}
 
 
 def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:
@@ -210,53 +267,20 @@ def whole_memory(config: RunConfig, policy: Policy) -> dict[str, float]:
     return {"weights": own + copies, "gradients": masters, "optimiser": kept}
 
 
-def places(
-    config: RunConfig, device: Device, state: Mapping[str, float], engine: float, sampling: Cost, train: Cost
-) -> tuple[str, dict[str, float], dict[str, float]]:
-    """Where the memory lies.
-
-    Args: state: bytes of one process of the learner, by part; engine: bytes of its weights.
-    Returns: the phase that needs most; the memory there of the device of the run, by part; and that of the device that
-        only trains, which is the server's or that of any further process, or empty.
-    """
-    decode = {
-        "engine weights": engine,
-        "keys and values": sampling.kept,
-        "scores": sampling.head,
-        "decoding": max(0.0, sampling.peak - sampling.kept - sampling.head),
-    }
-    ranks, cpu = config.ranks, device.name == "cpu"
-    processes = ranks if ranks and cpu else 1
-    state = {name: processes * size for name, size in state.items()}
-    train = replace(train, peak=processes * train.peak)
-    alone = {"program": device.program, **state, "activations": train.peak}
-    if config.learner.startswith("http"):
-        return "sampling", {"program": device.program, **decode}, alone
-    phase, more = busiest(decode, train, together=config.rollout.lag > 0 or bool(ranks and not cpu))
-    program = device.program * (2 if ranks else 1)
-    memory = {"program": program, **state, "engine weights": engine, **more}
-    return phase, memory, alone if ranks > 1 and not cpu else {}
-
-
-def busiest(decode: Mapping[str, float], train: Cost, *, together: bool) -> tuple[str, dict[str, float]]:
-    """The phase that needs most beside the weights, and its parts. Args: together: both phases run at once."""
-    passing = {name: size for name, size in decode.items() if name != "engine weights"}
-    if together:
-        return "sampling and training", {**passing, "activations": train.peak}
-    if train.peak >= sum(passing.values()):
-        return "training", {"activations": train.peak}
-    return "sampling", passing
-
-
 def peak_of(cost: Cost) -> float:
     return cost.peak
 
 
 def sampled(config: RunConfig, model: Deep, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:
-    """Sampling of some prompts by the run's engine."""
-    if config.engine.type != "vllm":
-        return model.cost(lambda policy: decoding(policy, prompts, group, reply, device))
-    return by_vllm(config, model.whole, prompts, group, reply, device)
+    """Sampling of some prompts by the run's engine, or by each of its samplers."""
+    some, times = episodes_at_once(config, prompts, group)
+    if own_machine(config, device):
+        times *= max(1.0, samplers(config) * config.threads / (os.cpu_count() or 1))
+    if config.engine.type == "vllm":
+        found = by_vllm(config, model.whole, some, group, reply, device)
+    else:
+        found = model.cost(lambda policy: decoding(policy, some, group, reply, device))
+    return replace(found, seconds=times * found.seconds)
 
 
 def by_vllm(config: RunConfig, policy: Policy, prompts: Sequence[int], group: int, reply: int, device: Device) -> Cost:

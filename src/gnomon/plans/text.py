@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from gnomon.plans.devices import GIB
@@ -30,10 +30,11 @@ def lines(plan: Plan, price: float | None) -> Iterator[str]:
     for name, size in plan.memory.items():
         yield f"  {name:<22} {size / GIB:7.2f} GiB"
     if plan.learner:
-        where = "the server of the learner" if plan.served else f"each of the other {plan.ranks - 1} devices"
-        yield f"beside it    {sum(plan.learner.values()) / GIB:.2f} GiB, on {where}"
-        for name, size in plan.learner.items():
-            yield f"  {name:<22} {size / GIB:7.2f} GiB"
+        yield from place(plan.learner, learner_place(plan))
+    if plan.sampler:
+        yield from place(plan.sampler, f"each of {plan.samplers} samplers")
+        if plan.together:
+            yield f"together     {plan.total / GIB:.2f} GiB, on this machine"
     tokens = f"{plan.tokens:,} tokens in replies of {plan.lengths.reply}, {plan.tokens / plan.step:,.0f} per second"
     yield f"a step       {plan.step:.2f} s: {tokens}"
     for name, seconds in plan.seconds.items():
@@ -47,13 +48,28 @@ def lines(plan: Plan, price: float | None) -> Iterator[str]:
         yield f"idle         {idle} of {plan.ranks} processes: a smaller optim.micro_batch makes more micro-batches"
 
 
+def place(memory: Mapping[str, float], where: str) -> Iterator[str]:
+    yield f"beside it    {sum(memory.values()) / GIB:.2f} GiB, on {where}"
+    for name, size in memory.items():
+        yield f"  {name:<22} {size / GIB:7.2f} GiB"
+
+
+def learner_place(plan: Plan) -> str:
+    if plan.served:
+        return "the server of the learner"
+    return "the node of the learner" if plan.apart else f"each of the other {plan.ranks - 1} devices"
+
+
 def left_out(plan: Plan) -> Iterator[str]:
     """What the plan does not count."""
     yield "judging of replies in worker processes"
     if plan.ranks > 1:
         yield "transfers between the processes of the learner"
-    if plan.served:
+    if plan.served or plan.apart:
         yield "transfers between run and learner"
+    if plan.samplers:
+        yield "Ray's own processes and its object store"
+        yield "transfers between run and samplers"
 
 
 def outcome(reader: RunReader) -> tuple[float | None, float]:

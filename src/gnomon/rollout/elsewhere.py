@@ -19,7 +19,7 @@ from gnomon.rollout.speakers import Speaker
 from gnomon.types import Sampling, Task
 from gnomon.workers import packed
 
-__all__ = ["Elsewhere", "played"]
+__all__ = ["Elsewhere", "name_of", "played"]
 
 
 class Elsewhere:
@@ -42,21 +42,30 @@ class Elsewhere:
         sampling: Sampling | None = None,
         deadline: float = inf,
     ) -> Played:
-        left = deadline - time.monotonic()
-        episode = self._written((task, key, tuple(speakers), drawn, sampling, left))
-        answer = await self.engine.fleet.call("play", self.engine.loaded, episode)
+        left, others = deadline - time.monotonic(), list[RemoteEngine]()
+        episode = self._written((task, key, tuple(speakers), drawn, sampling, left), others)
+        answer = await self.engine.fleet.call("play", self.engine.loaded, episode, [each.loaded for each in others])
         turns, step, stop, counts = pickle.loads(answer)
         self.engine.count(counts)
         return Played(task=task, speakers=tuple(speakers), turns=turns, step=step, stop=stop)
 
-    def _written(self, value: Any) -> bytes:
+    def _written(self, value: Any, others: list[RemoteEngine]) -> bytes:
+        """Args: others: takes the engines in it beside the own one."""
         stream = io.BytesIO()
-        Writer(stream, self._names).dump(value)
+        Writer(stream, self._names, others).dump(value)
         return stream.getvalue()
 
 
+def name_of(number: int) -> str:
+    """Of another engine than the one that an episode is played with."""
+    return f"engine {number}"
+
+
 async def played(actor: Actor, episode: bytes, shared: dict[str, Any]) -> bytes:
-    """Play an episode that `Elsewhere` sent. Args: shared: this process's objects of the same names."""
+    """Play an episode that `Elsewhere` sent.
+
+    Args: shared: this process's objects of the same names, and its engines that stand for others, by `name_of`.
+    """
     task, key, speakers, drawn, sampling, left = Reader(io.BytesIO(episode), shared | {"engine": actor.engine}).load()
     deadline = time.monotonic() + left
     found = await actor.play(task, key, speakers, drawn=drawn, sampling=sampling, deadline=deadline)
@@ -64,13 +73,17 @@ async def played(actor: Actor, episode: bytes, shared: dict[str, Any]) -> bytes:
 
 
 class Writer(cloudpickle.Pickler):  # type: ignore[misc]
-    """Writes objects that both sides have by name."""
+    """Writes objects that both sides have by name. Args: others: takes other engines whose samplers these are."""
 
-    def __init__(self, stream: io.BytesIO, names: dict[int, str]) -> None:
+    def __init__(self, stream: io.BytesIO, names: dict[int, str], others: list[RemoteEngine]) -> None:
         super().__init__(stream)
-        self._names = names
+        self._names, self._others = names, others
 
     def persistent_id(self, value: Any) -> str | None:
+        if isinstance(value, RemoteEngine) and id(value) not in self._names:
+            if value not in self._others:
+                self._others.append(value)
+            return name_of(value.number)
         return self._names.get(id(value))
 
 

@@ -27,11 +27,20 @@ class Against:
         opponent: the opponent's engine.
         past: earlier weights of the policy. One of them is drawn for the opponent in each training step. Evaluations
             use the first, so that they are comparable. None for an opponent with fixed weights.
+        ahead: steps that batches are sampled ahead. Their opponents are drawn from the versions as of so many steps
+            before, however far training has come. Whoever has 0 adds the versions.
     Raises: ConfigError E181 for an environment of one player.
     """
 
     def __init__(
-        self, own: Speakers, opponent: Engine, renderer: Renderer, *, players: int, past: Past | None = None
+        self,
+        own: Speakers,
+        opponent: Engine,
+        renderer: Renderer,
+        *,
+        players: int,
+        past: Past | None = None,
+        ahead: int = 0,
     ) -> None:
         if players < 2:
             raise ConfigError(
@@ -40,11 +49,13 @@ class Against:
                 where="players.opponent",
                 fix='players.opponent="", or an environment for several players (gnomon env list)',
             )
-        self.own, self.opponent, self.renderer, self.past = own, opponent, renderer, past
+        self.own, self.opponent, self.renderer, self.past, self.ahead = own, opponent, renderer, past, ahead
+        self._step = 0
 
     def sync(self, weights: WeightsRef, step: int) -> None:
         self.own.sync(weights, step)
-        if self.past is not None:
+        self._step = step
+        if self.past is not None and not self.ahead:
             self.past.remember(weights, step)
 
     def save_state(self, folder: Path) -> None:
@@ -60,7 +71,7 @@ class Against:
     @contextmanager
     def training(self, key: Key, group: int) -> Iterator[Cast]:
         if self.past is not None:
-            self.opponent.load(self.past.draw(key.at("opponent").random()))
+            self.opponent.load(self.past.draw(key.at("opponent").random(), self._step - self.ahead))
         with self.own.training(key, group) as cast:
             yield self._opposed(cast, key)
 

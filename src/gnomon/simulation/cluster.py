@@ -13,10 +13,14 @@ from math import inf
 
 from gnomon.engines.base import Tier
 from gnomon.keys import Key
+from gnomon.launch.cluster.least import LeastBusy
 from gnomon.models.weights import WeightsRef
 from gnomon.types import Completion, Finish, Request
 
 __all__ = ["Cluster", "Engine", "Speed"]
+
+STOPPED = 2**40
+"""Added to what a server owes while it decodes nothing: those that decode come first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +60,13 @@ class Failed(Exception):
 
 
 class Server:
-    """Decodes the rows that it has at equal speed. Args: draws: seconds until its next failure."""
+    """Decodes the rows that it has at equal speed.
 
-    def __init__(self, speed: Speed, draws: Callable[[], float]) -> None:
-        self.speed, self.draws = speed, draws
+    Args: draws: seconds until its next failure; changed: is called when it owes more or less, or stops or goes on.
+    """
+
+    def __init__(self, speed: Speed, draws: Callable[[], float], changed: Callable[[Server], None]) -> None:
+        self.speed, self.draws, self.changed = speed, draws, changed
         self.loop = asyncio.get_running_loop()
         self.progress = 0.0
         """Tokens that a row which was always there would have got."""
@@ -128,6 +135,7 @@ class Server:
         if self._rows and not self._stopped:
             left = max(0.0, self._rows[0][0] - self.progress)
             self._timer = self.loop.call_later(left * self.speed.step(len(self._rows)), self._complete)
+        self.changed(self)
 
     def _complete(self) -> None:
         self._pass()
@@ -177,18 +185,26 @@ class Cluster:
     resampled: int = 0
     """Requests that were begun again after a failure."""
     members: list[Server] = field(default_factory=list)
+    least: LeastBusy[Server] = field(default_factory=LeastBusy)
 
     def __post_init__(self) -> None:
         def drawing(number: int) -> Callable[[], float]:
             rng = self.key.at("failures", server=number).random()
             return lambda: rng.expovariate(1 / self.speed.between_failures)
 
-        self.members = [Server(self.speed, drawing(number)) for number in range(self.servers)]
+        def noting(number: int) -> Callable[[Server], None]:
+            return lambda server: self.least.put(number, server.owed + (0 if server.decodes else STOPPED), server)
+
+        self.members = [Server(self.speed, drawing(number), noting(number)) for number in range(self.servers)]
+        for number, server in enumerate(self.members):
+            self.least.put(number, 0, server)
 
     async def decode(self, tokens: int) -> tuple[int, tuple[tuple[int, int], ...]]:
         """Returns: the version of the first token, and where it changed."""
         while True:
-            server = min(self.members, key=lambda member: (not member.decodes, member.owed))
+            found = self.least.least()
+            assert found is not None
+            server = found[1]
             try:
                 return server.changes(await server.decode(tokens))
             except Failed:

@@ -84,6 +84,8 @@ class Outcome:
     """Tokens that failures lost."""
     scheduler: float
     """Processor seconds that the scheduler itself used per rollout, on this machine."""
+    head: float
+    """Share of one core of this machine that the scheduler would keep busy in a run."""
 
     @property
     def step_seconds(self) -> float:
@@ -104,7 +106,8 @@ class Outcome:
             f"environment  its workers are busy in {self.workers_busy:.0%} of the time (workers.count)",
             f"learner      trains in {self.learner_busy:.0%} of the time",
             f"staleness    {self.staleness:.2f} optimiser steps in the mean, {self.staleness_max:.0f} at most",
-            f"scheduler    {1e3 * self.scheduler:.2f} ms of this machine's processor per rollout",
+            f"scheduler    {1e3 * self.scheduler:.2f} ms of this machine's processor per rollout: "
+            f"{self.head:.1%} of a core of the head node",
         ]
         if self.resampled:
             share = self.lost_tokens / max(1, self.tokens)
@@ -158,7 +161,7 @@ async def run(config: RunConfig, load: Load, call: CallSeconds, env: Waiting) ->
         seconds = load.train + load.train_token * sampled
         await asyncio.sleep(seconds)
         trained, tokens, rollouts = trained + seconds, tokens + sampled, rollouts + count(groups)
-    now, members = loop.time(), cluster.members
+    now, members, cpu = loop.time(), cluster.members, time.process_time() - began_cpu
     busy = sum(server.busy for server in members)
     return Outcome(
         seconds=now,
@@ -174,7 +177,8 @@ async def run(config: RunConfig, load: Load, call: CallSeconds, env: Waiting) ->
         staleness_max=stats["staleness_max"].value if "staleness_max" in stats else 0.0,
         resampled=cluster.resampled,
         lost_tokens=sum(server.lost for server in members),
-        scheduler=(time.process_time() - began_cpu) / max(1, rollouts),
+        scheduler=cpu / max(1, rollouts),
+        head=cpu / max(now, 1e-9),
     )
 
 

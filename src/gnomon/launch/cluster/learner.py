@@ -1,7 +1,8 @@
 """The learner of a run in a Ray cluster, as the run sees it.
 
-If its process dies, a new one loads the last saved state and repeats the calls after it. On the exact tier that gives
-the same bits, so the run goes on as if nothing had happened, and nothing is sampled again.
+If its process dies, a new one loads the last kept state and repeats the calls after it: those of `launch.state_every`
+steps at most. On the exact tier that gives the same bits, so the run goes on as if nothing had happened, and nothing is
+sampled again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, cast
 
 import ray
 from ray.exceptions import RayActorError
+from torch import Tensor
 
 from gnomon.config import RunConfig
 from gnomon.errors import GnomonError, ResourceError
@@ -47,8 +49,10 @@ class RayLearner:
 
     def __init__(self, config: RunConfig, row: Objective) -> None:
         self._launch, self._actor = config.launch, cast(Any, None)
+        self._period = config.launch.state_every * config.optim.updates
+        """Optimiser steps from one kept state to the next."""
         self._state: Any = None
-        """Reference to the files of the last saved or loaded state; None: the learner as it was made."""
+        """Reference to the files of the last kept state; None: the learner as it was made."""
         self._since: list[tuple[str, Any]] = []
         """Calls after that state which change the learner: verb, and reference to the arguments."""
         self._deaths, self._why = 0, ""
@@ -77,12 +81,12 @@ class RayLearner:
 
     def optim_step(self, lr: float) -> Stats:
         found: Stats = self._changed("optim_step", lr)
+        if sum(verb == "optim_step" for verb, _ in self._since) >= self._period:
+            self._kept()
         return found
 
     def save_state(self, folder: Path) -> None:
-        files = self._call("save_state")
-        write_files(folder, files)
-        self._keep(ray.put(packed((files,))))
+        write_files(folder, self._kept())
 
     def load_state(self, folder: Path) -> None:
         files = ray.put(packed((files_of(folder),)))
@@ -102,6 +106,12 @@ class RayLearner:
     def close(self) -> None:
         """End its process, and the cluster if it is the run's own."""
         self._undo.close()
+
+    def _kept(self) -> dict[str, Tensor]:
+        """The files of the present state, from which it goes on if the process dies."""
+        files: dict[str, Tensor] = self._call("save_state")
+        self._keep(ray.put(packed((files,))))
+        return files
 
     def _keep(self, files: Any) -> None:
         """Go on from this state if the process dies. Args: files: reference to them, in this node's object store."""

@@ -33,10 +33,10 @@ class LearnerLoss:
     kind: ClassVar[str] = "learner_died"
     why: str
     calls: int
-    """Calls since its last saved state, which are repeated."""
+    """Calls since its last kept state, which are repeated."""
 
     def sentence(self, step: int) -> str:
-        return f"The learner died in step {step}; {self.calls} calls since its last saved state are repeated."
+        return f"The learner died in step {step}; {self.calls} calls since its last kept state are repeated."
 
 
 @runtime_checkable

@@ -14,14 +14,14 @@ from gnomon.engines.base import Versioned
 from gnomon.engines.remote import Loaded
 from gnomon.engines.vllm import VLLM
 from gnomon.launch.cluster.answering import answering
-from gnomon.launch.makers.actor import make_limits, make_sampling
+from gnomon.launch.makers.actor import make_limits, make_opponent, make_past, make_sampling
 from gnomon.launch.makers.engine import make_engine
 from gnomon.launch.makers.workers import make_workers
 from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Actor
-from gnomon.rollout.elsewhere import played
+from gnomon.rollout.elsewhere import name_of, played
 from gnomon.types import Completion, Request
 
 __all__ = ["Sampler"]
@@ -61,9 +61,10 @@ class Sampler:
             await asyncio.to_thread(actor.engine.close)
 
     @answering
-    async def play(self, loaded: Loaded, episode: bytes) -> bytes:
-        """The turns and the end of an episode, as `played` writes them."""
-        return await played(await self._holding(loaded), episode, self._shared)
+    async def play(self, loaded: Loaded, episode: bytes, others: Sequence[Loaded]) -> bytes:
+        """The turns and the end of an episode, as `played` writes them. Args: others: weights of opponents."""
+        engines = {name_of(other.engine): (await self._holding(other)).engine for other in others}
+        return await played(await self._holding(loaded), episode, self._shared | engines)
 
     @answering
     async def sample(self, loaded: Loaded, request: Request) -> Completion:
@@ -86,7 +87,7 @@ class Sampler:
         """The actor whose engine has these weights."""
         async with self._loading:
             actor: Any = self._actors.get(loaded.engine) or self._actor(loaded.engine)
-            if self._loads.get(loaded.engine) != loaded.load:
+            if self._loads.get(loaded.engine, 0) != loaded.load:
                 (handle,) = loaded.handle
                 weights = await handle
                 actor.engine.tier = loaded.tier
@@ -99,11 +100,11 @@ class Sampler:
             return found
 
     def _actor(self, number: int) -> Actor:
-        """A new actor with an engine of its own."""
+        """A new actor with an engine of its own. Args: number: as in `Loaded`."""
         found = self._actors[number] = Actor(
             self._env,
             self._tokenizer,
-            make_engine(self.config),
+            make_engine(self.config) if number >= 0 else make_opponent(self.config, make_past(self.config)),
             group=self.config.rollout.group,
             sampling=make_sampling(self.config),
             renderer=self._renderer,

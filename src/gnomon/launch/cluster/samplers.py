@@ -24,6 +24,7 @@ import ray
 
 from gnomon.config.sections import Launch
 from gnomon.errors import GnomonError
+from gnomon.launch.cluster.least import LeastBusy
 from gnomon.launch.cluster.losses import SamplerLoss
 from gnomon.launch.cluster.places import FAILED, GONE, PING, START, Place, dead, pause, reason
 from gnomon.launch.cluster.sampler import Sampler
@@ -100,6 +101,8 @@ class Samplers:
         self._seen = time.monotonic()
         """When there was a process of a sampler."""
         needs = {"CPU": launch.cpus, "GPU": launch.gpus, **launch.resources}
+        self._least: LeastBusy[tuple[Slot, Life]] = LeastBusy()
+        """Samplers that are ready."""
         self._slots = [Slot(number, Place("a sampler", needs)) for number in range(launch.samplers)]
         self._watch = threading.Thread(target=self._watching, name="gnomon-samplers", daemon=True)
         self._watch.start()
@@ -147,10 +150,10 @@ class Samplers:
             if self._error:
                 resolve(self._waiting.popleft(), error=self._error)
                 continue
-            lives = [(slot, slot.life) for slot in self._slots if slot.life and slot.life.ready]
-            slot, life = min(lives, key=lambda pair: len(pair[1].open), default=(None, None))
-            if slot is None or life is None or len(life.open) >= self.launch.episodes:
+            found = self._least.least()
+            if found is None or found[0] >= self.launch.episodes:
                 return
+            slot, life = found[1]
             call = self._waiting.popleft()
             if not call.answer.cancelled():
                 self._send(slot, life, call)
@@ -158,6 +161,7 @@ class Samplers:
     def _send(self, slot: Slot, life: Life, call: Call) -> None:
         number = next(self._numbers)
         life.open[number] = call
+        self._count(slot, life)
         answer = getattr(life.actor, call.verb).remote(*call.arguments)
         answer.future().add_done_callback(
             lambda done: self._events.put(partial(self._answered, slot, life, number, done))
@@ -170,14 +174,21 @@ class Samplers:
             self._lose(slot, life, str(error))
         elif call := life.open.pop(number, None):  # Else it was sent to another sampler.
             slot.deaths, life.seen = 0, time.monotonic()
+            self._count(slot, life)
             found = None if error else done.result()
             resolve(call, found, found if isinstance(found, GnomonError) else error)
+
+    def _count(self, slot: Slot, life: Life) -> None:
+        """Note how many calls a sampler has, if it is still this process."""
+        if slot.life is life:
+            self._least.put(slot.number, len(life.open), (slot, life))
 
     def _lose(self, slot: Slot, life: Life, why: str) -> None:
         """A process is no more. Its calls are sent again before any other."""
         if slot.life is not life:
             return
         slot.life, slot.deaths, slot.why = None, slot.deaths + 1, why
+        self._least.remove(slot.number)
         slot.after = time.monotonic() + pause(slot.deaths)
         with suppress(Exception):
             ray.kill(life.actor)
@@ -240,6 +251,7 @@ class Samplers:
             if isinstance(error, GnomonError):
                 raise error
             life.seen, life.ping, life.ready = now, None, True
+            self._count(slot, life)
             self._begun.set()
         elif now - life.seen > (limit := self.launch.seconds if life.ready else max(START, self.launch.seconds)):
             self._lose(slot, life, f"no answer for {limit:g} s")

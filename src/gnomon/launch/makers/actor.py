@@ -43,9 +43,12 @@ def make_actor(
     learner: Learner,
     *,
     workers: EnvWorkers,
+    past: Past | None = None,
     progress: Progress = unseen,
 ) -> Actor:
-    """Args: workers: they play the environment of which `env` may hold only some tasks."""
+    """Args: workers: they play the environment of which `env` may hold only some tasks; past: earlier weights that the
+    actor which evaluates keeps, for one that samples ahead.
+    """
     own, shared = Own(engine, renderer, workers.players), {"renderer": renderer, "tokenizer": tokenizer}
     return Actor(
         env,
@@ -56,7 +59,7 @@ def make_actor(
         renderer=renderer,
         workers=workers,
         limits=make_limits(config),
-        speakers=make_speakers(config, env, row, own, tokenizer, learner),
+        speakers=make_speakers(config, env, row, own, tokenizer, learner, past),
         selector=make_selector(config, env),
         relabel=make_relabel(env, row, tokenizer, renderer),
         greedy=Need.GREEDY in row.asks,
@@ -66,9 +69,18 @@ def make_actor(
 
 
 def make_speakers(
-    config: RunConfig, env: Env, row: Objective, own: Own, tokenizer: Tokenizer, learner: Learner
+    config: RunConfig,
+    env: Env,
+    row: Objective,
+    own: Own,
+    tokenizer: Tokenizer,
+    learner: Learner,
+    past: Past | None = None,
 ) -> Speakers:
-    """Who replies: the policy, and around it what the objective and the settings add."""
+    """Who replies: the policy, and around it what the objective and the settings add.
+
+    Args: past: as of `make_actor`.
+    """
     found: Speakers = own
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
@@ -76,9 +88,14 @@ def make_speakers(
     if isinstance(env, Demonstrated):
         found = Shown(found, env, own.speaker.engine, tokenizer, players=own.players)
     if config.players.opponent:
-        past = make_past(config)
-        opponent = make_opponent(config, past)
-        found = Against(found, opponent, own.speaker.renderer, players=own.players, past=past)
+        ahead = config.rollout.lag if past else 0
+        past = past or make_past(config)
+        engine, renderer = own.speaker.engine, own.speaker.renderer
+        if isinstance(engine, RemoteEngine):
+            opponent: Engine = engine.opponent(fixed=past is None)
+        else:
+            opponent = make_opponent(config, past)
+        found = Against(found, opponent, renderer, players=own.players, past=past, ahead=ahead)
     return found
 
 
@@ -143,4 +160,4 @@ def make_past(config: RunConfig) -> Past | None:
     """Earlier weights of the policy, where it plays against itself."""
     if config.players.opponent != "past":
         return None
-    return Past(every=config.players.every, keep=config.players.keep)
+    return Past(every=config.players.every, keep=config.players.keep, lag=config.rollout.lag)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from torch.distributed.device_mesh import DeviceMesh
 
 from gnomon.config import RunConfig
 from gnomon.launch.makers.objective import full_kl
-from gnomon.launch.makers.policy import make_device, make_policy, make_precision
+from gnomon.launch.makers.policy import make_adapter, make_device, make_policy, make_precision
 from gnomon.launch.teacher import reference_folder
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner, Terms
 from gnomon.learners.optimisers import Adam, Sgd
 from gnomon.learners.sharded import ShardedLearner
+from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
-from gnomon.models.sharding import shard
+from gnomon.models.sharding import spread
 from gnomon.objectives import Need, Objective
 from gnomon.training.schedule import Schedule
 
@@ -45,12 +47,10 @@ def make_sharded(config: RunConfig, row: Objective, mesh: DeviceMesh, published:
     if Need.VALUES in row.asks:
         raise ValueError("a critic is trained in one process only")
     precision, full, reference = make_precision(config), full_kl(config), None
-    policy = make_trained(config, precision if config.policy.lora.rank else Precision.only(precision.master))
-    shard(policy, mesh, precision)
+    own = precision if config.policy.lora.rank else Precision.only(precision.master)
+    policy = spread(partial(make_trained, config, own), partial(outlined, config, own), mesh, precision)
     if row.needs_reference or full:
-        reference = make_reference(config, policy)
-        if config.policy.reference or not policy.adapter:
-            shard(reference, mesh, reference.precision, trained=False)
+        reference = make_sharded_reference(config, policy, mesh)
     return ShardedLearner(
         policy,
         optimizer=make_optimizer(config),
@@ -80,6 +80,25 @@ def make_trained(config: RunConfig, precision: Precision) -> Policy:
     if config.policy.activation_checkpointing:
         policy.checkpoint_activations()
     return policy
+
+
+def outlined(config: RunConfig, precision: Precision) -> Policy | None:
+    """`make_trained` without the values of the weights, as `Policy.outline`."""
+    folder, device = model_folder(config.policy.path), make_device(config.policy.device)
+    policy = Policy.outline(folder, precision, device, make_adapter(config, True))
+    if policy and config.policy.activation_checkpointing:
+        policy.checkpoint_activations()
+    return policy
+
+
+def make_sharded_reference(config: RunConfig, policy: Policy, mesh: DeviceMesh) -> Policy:
+    """As `make_reference`, spread over the processes of a mesh unless it shares the weights of the policy."""
+    if policy.adapter and not config.policy.reference:
+        return policy.unadapted
+    folder = reference_folder(config) if config.policy.reference else model_folder(config.policy.path)
+    precision, device = make_precision(config).alone, make_device(config.policy.device)
+    outline = partial(Policy.outline, folder, precision, device)
+    return spread(partial(make_reference, config, policy), outline, mesh, precision, trained=False)
 
 
 def make_reference(config: RunConfig, policy: Policy) -> Policy:

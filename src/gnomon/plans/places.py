@@ -1,0 +1,98 @@
+"""Where the memory of a run lies: in the process of the run, beside it, and in the samplers of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gnomon.config import RunConfig
+from gnomon.plans.devices import Device
+from gnomon.plans.passes import Cost
+
+__all__ = ["Places", "engines", "episodes_at_once", "own_machine", "placed", "samplers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Bytes by part, at the moment of a step that needs most."""
+
+    phase: str
+    """That moment, in the process of the run."""
+    run: Mapping[str, float]
+    """Of the device of the run."""
+    beside: Mapping[str, float] = field(default_factory=dict)
+    """Of every device that only trains: a server's, that of a learner in a cluster, or of each further process."""
+    sampler: Mapping[str, float] = field(default_factory=dict)
+    """Of every sampler in a cluster."""
+
+
+def samplers(config: RunConfig) -> int:
+    """Processes in a cluster that sample; 0 where the process of the run does."""
+    return config.launch.samplers if config.launch.type == "ray" else 0
+
+
+def own_machine(config: RunConfig, device: Device) -> bool:
+    """Whether all processes of a run with a cluster share the memory of one machine."""
+    return samplers(config) > 0 and not config.launch.address and device.name == "cpu"
+
+
+def engines(config: RunConfig) -> int:
+    """Engines of a process that samples: with a lag, one per step in progress and the one that evaluates."""
+    lag = min(config.rollout.lag, config.budget.steps)
+    return lag + 2 if lag and not config.rollout.in_flight else 1
+
+
+def episodes_at_once(config: RunConfig, prompts: Sequence[int], group: int) -> tuple[Sequence[int], float]:
+    """The prompts that one process samples at the same time, and how often it samples so many in a step."""
+    if not samplers(config):
+        return prompts, 1.0
+    own = len(prompts) / samplers(config)
+    some = prompts[: max(1, min(-(-len(prompts) // samplers(config)), config.launch.episodes // group))]
+    return some, max(1.0, own / len(some))
+
+
+def placed(
+    config: RunConfig,
+    device: Device,
+    state: Mapping[str, float],
+    engine: Mapping[str, float],
+    versions: float,
+    sampling: Cost,
+    train: Cost,
+) -> Places:
+    """Args: state: bytes of one process of the learner, by part; engine: bytes of what a process that samples holds
+    beside its passes, by part; versions: bytes of the weights of the steps in progress, which the run holds.
+    """
+    decode = {
+        "keys and values": sampling.kept,
+        "scores": sampling.head,
+        "decoding": max(0.0, sampling.peak - sampling.kept - sampling.head),
+    }
+    ranks, cpu = config.ranks, device.name == "cpu"
+    processes = ranks if ranks and cpu else 1
+    state = {name: processes * size for name, size in state.items()}
+    train = replace(train, peak=processes * train.peak)
+    program = {"program": device.program}
+    alone = {**program, **state, "activations": train.peak}
+    kept = {"weights of open steps": versions}
+    sampled = {**program, **engine, **decode}
+    if samplers(config):
+        if config.learner == "ray" or config.learner.startswith("http"):
+            return Places(phase="sampling", run={**program, **kept}, beside=alone, sampler=sampled)
+        alone = alone | {"program": device.program * (2 if ranks else 1)}
+        others = {**program, **state, "activations": train.peak} if ranks > 1 and not cpu else {}
+        return Places(phase="training", run={**alone, **kept}, beside=others, sampler=sampled)
+    if config.learner.startswith("http"):
+        return Places(phase="sampling", run={**sampled, **kept}, beside=alone)
+    phase, more = busiest(decode, train, together=config.rollout.lag > 0 or bool(ranks and not cpu))
+    run = {"program": device.program * (2 if ranks else 1), **state, **engine, **kept, **more}
+    return Places(phase=phase, run=run, beside=alone if ranks > 1 and not cpu else {})
+
+
+def busiest(decode: Mapping[str, float], train: Cost, *, together: bool) -> tuple[str, dict[str, float]]:
+    """The phase that needs most beside the weights, and its parts. Args: together: both phases run at once."""
+    if together:
+        return "sampling and training", {**decode, "activations": train.peak}
+    if train.peak >= sum(decode.values()):
+        return "training", {"activations": train.peak}
+    return "sampling", dict(decode)
