@@ -12,8 +12,10 @@ import huggingface_hub.constants
 import pytest
 
 import gnomon
+from gnomon import envs
+from gnomon.api import configure
 from commands import interpreter
-from gnomon.config import recorded, resolve
+from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import GnomonError, RunError
 from gnomon.launch.export import export
 from gnomon.launch.hub_models import commits, pinned
@@ -93,13 +95,13 @@ def test_every_setting_that_names_a_model_has_a_commit(cache: Path, tmp_path: Pa
         "env": {"type": "kuhn_poker"}, "objective": "opd",
         "policy": {"path": REPO, "reference": f"{REPO}@v2"}, "players": {"opponent": REPO},
     }  # fmt: skip
-    config, _ = gnomon.api.configure(None, settings)
-    assert anchored(config, gnomon.envs.KuhnPoker()) == config, "a name of the hub is no path"
+    config, _ = configure(None, settings)
+    assert anchored(config, envs.KuhnPoker()) == config, "a name of the hub is no path"
     assert commits(config) == {"policy.path": ONE, "policy.reference": TWO, "players.opponent": ONE}
     fixed = pinned(config)
     assert (fixed.policy.path, fixed.policy.reference) == (f"{REPO}@{ONE}", f"{REPO}@{TWO}")
     assert fixed.players.opponent == f"{REPO}@{ONE}"
-    assert pinned(gnomon.config.RunConfig()) == gnomon.config.RunConfig()
+    assert pinned(RunConfig()) == RunConfig()
 
 
 def test_an_adapter_names_its_base_model_as_the_hub_does(cache: Path, tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_an_adapter_names_its_base_model_as_the_hub_does(cache: Path, tmp_path: 
     assert (facts["base_model_name_or_path"], facts["revision"]) == (REPO, ONE)
     assert f"base_model: {REPO}" in (done.folder / "README.md").read_text()
     merged = export(str(tmp_path / "run"), tmp_path / "merged", merged=True)
-    config, _ = gnomon.api.configure("char_count", {**SMALL_EVAL, "policy": {"path": str(merged.folder)}})
+    config, _ = configure("char_count", {**SMALL_EVAL, "policy": {"path": str(merged.folder)}})
     assert measure(config).body()["pass_at"]["1"]["n"] == 2
 
 

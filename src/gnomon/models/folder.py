@@ -67,7 +67,7 @@ def _examined(name: str | Path) -> Path:
             "the folder contains no model" if folder.exists() else "the model folder does not exist",
             where=str(folder),
             why="a model folder contains config.json, model.safetensors and tokenizer.json",
-            fix="policy=tiny is the built-in policy, and policy=OWNER/NAME a model of the Hugging Face hub",
+            fix="policy=tiny is the built-in policy; for another, set policy=FOLDER, or policy=OWNER/NAME of the hub",
         )
     config = table(folder / "config.json")
     _require_known(folder, config)

@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from gnomon.config import RunConfig
 from gnomon.launch.makers.objective import full_kl
-from gnomon.launch.makers.policy import make_device, make_policy, make_precision
+from gnomon.launch.makers.policy import make_device, make_policy, make_precision, make_whole
 from gnomon.launch.teacher import reference_folder
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import Adam, LocalLearner, Terms
@@ -66,7 +66,7 @@ def make_adam(config: RunConfig) -> Adam:
 
 def make_trained(config: RunConfig, precision: Precision) -> Policy:
     """A policy for an optimiser."""
-    policy = make_policy(config, precision)
+    policy = make_policy(config, precision, whole=make_whole(config))
     if config.policy.activation_checkpointing:
         policy.checkpoint_activations()
     return policy
@@ -79,10 +79,11 @@ def make_reference(config: RunConfig, policy: Policy) -> Policy:
     Raises: as `reference_folder`.
     """
     if config.policy.reference:
-        return Policy.load(reference_folder(config), make_precision(config).alone, make_device(config.policy.device))
+        alone, device = make_precision(config).alone, make_device(config.policy.device)
+        return Policy.load(reference_folder(config), alone, device, whole=make_whole(config))
     if policy.adapter:
         return policy.unadapted
-    return make_policy(config, make_precision(config).alone)
+    return make_policy(config, make_precision(config).alone, whole=make_whole(config))
 
 
 def make_critic(config: RunConfig) -> Critic:
