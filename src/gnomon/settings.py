@@ -178,6 +178,10 @@ class PolicySettings(TypedDict, total=False):
     tokenizer. Empty means the policy as the run begins."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"]
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
+    attention: Literal["auto", "exact", "flex"]
+    """Attention of training passes. `exact` computes the same bits as decoding, on every device. `flex` is torch's
+    flex_attention, for CUDA devices: its memory grows with the tokens of a row, not with their square. `auto` is
+    `exact`."""
     activation_checkpointing: bool
     """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
     memory, about a third more time. The result is the same in every bit."""

@@ -12,9 +12,9 @@ import huggingface_hub.constants
 import pytest
 
 import gnomon
+from commands import interpreter
 from gnomon import envs
 from gnomon.api import configure
-from commands import interpreter
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import GnomonError, RunError
 from gnomon.launch.export import export

@@ -77,4 +77,5 @@ def forward_flops(query: Tensor, key: Tensor, value: Tensor, pairs: int, **_: An
 @register_flop_formula(torch.ops.gnomon.planned_attention_backward, get_raw=True)
 def backward_flops(grad: Tensor, query: Tensor, *rest: Any, **_: Any) -> int:
     """Five products: the scores again, and the gradients of weights, values, queries and keys."""
-    return 2 * rest[-1] * query.shape[1] * (3 * query.shape[2] + 2 * grad.shape[2])
+    pairs = int(rest[-1])
+    return 2 * pairs * query.shape[1] * (3 * query.shape[2] + 2 * grad.shape[2])
