@@ -181,7 +181,7 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
 
 @app.command()
 def mismatch(
-    policy: Annotated[str, typer.Argument(metavar="POLICY", help="tiny, or a model folder.")],
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="tiny, a model folder, or OWNER/NAME of the hub.")],
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -603,7 +603,10 @@ def new_env(
 @app.command()
 def arena(
     words: Annotated[
-        list[str], typer.Argument(metavar="PLAYER PLAYER … [key=value …]", help="RUN, RUN:STEP or a model folder.")
+        list[str],
+        typer.Argument(
+            metavar="PLAYER PLAYER … [key=value …]", help="RUN, RUN:STEP, a model folder, or OWNER/NAME of the hub."
+        ),
     ],
     env: Annotated[str, typer.Option(metavar="ENV", help="An environment for two players.")] = "kuhn_poker",
     games: Annotated[
@@ -818,7 +821,7 @@ def model_gemma(
 
 @model_app.command("trim")
 def model_trim(
-    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A model folder.")],
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A model folder, or OWNER/NAME of the hub.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the smaller model.")],
     settings: Settings = None,
     env: Annotated[list[str] | None, typer.Option("--for", metavar="ENV", help="An environment; repeatable.")] = None,

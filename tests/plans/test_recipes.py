@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib.resources import files
 from pathlib import Path
 
+import huggingface_hub.constants
 import pytest
 import torch
 
-from gnomon.config import load, resolve
+from gnomon.config import load, overrides, resolve
 from gnomon.envs import Dataset
 from gnomon.envs.countdown_rows import CountdownRows
 from gnomon.envs.rows import content_hash, other_source
 from gnomon.errors import ConfigError, ModelError
 from gnomon.launch.find import env_class
+from gnomon.models.folder import TINY
 from gnomon.models.precision import Precision
+from gnomon.plans.lengths import supposed_lengths
 from gnomon.plans.passes import meta_policy
 from gnomon.plans.shapes import described
 from gnomon.types import Status
@@ -35,13 +39,32 @@ def test_a_recipe_is_valid_and_its_model_is_described(name: str) -> None:
 
 @pytest.mark.parametrize("name", SIZES)
 def test_a_described_model_has_its_parameters(name: str) -> None:
-    model = meta_policy(described(f"models/{name}"), Precision.only(torch.bfloat16)).model
+    model = meta_policy(described(f"Qwen/{name}"), Precision.only(torch.bfloat16)).model
     assert sum(value.numel() for value in model.parameters()) == pytest.approx(SIZES[name], rel=1e-3)
 
 
-def test_a_model_that_is_not_described_is_refused() -> None:
-    with pytest.raises(ModelError, match="E301"):
-        described("models/Unknown-1B")
+def test_a_model_that_is_not_described_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    for name, code in (("owner/Unknown-1B", "E335"), ("/models/Unknown-1B", "E301")):
+        with pytest.raises(ModelError, match=code):
+            described(name)
+
+
+def test_the_cache_of_the_hub_comes_before_a_described_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    config, _ = resolve([load(Path("gsm8k-qwen3-0.6b.toml"))])
+    with pytest.raises(ConfigError, match=r"E074(.|\n)*--prompt"):
+        supposed_lengths(config)
+    place = tmp_path / "models--Qwen--Qwen3-0.6B"
+    folder = place / "snapshots" / ("1" * 40)
+    shutil.copytree(TINY, folder)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text("1" * 40)
+    assert described(config.policy.path) == folder
+    replaced = resolve([load(Path("gsm8k-qwen3-0.6b.toml")), overrides(["env=char_count", "eval.tasks=1"])])[0]
+    assert supposed_lengths(replaced).prompts[0] > 1
 
 
 def test_without_a_hub_the_fix_is_a_download() -> None:

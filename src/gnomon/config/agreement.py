@@ -66,6 +66,14 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="vLLM returns the log-probabilities of single tokens, not of the whole vocabulary",
             fix="engine=embedded, or rollout.entropy=false",
         )
+    if config.policy.attention == "flex" and config.policy.device == "cpu":
+        yield ConfigError(
+            "E338",
+            "policy.attention=flex cannot train with policy.device=cpu",
+            where=origins.get("policy.attention", "policy.attention"),
+            why="torch has a backward pass of flex_attention for CUDA devices only",
+            fix="policy.attention=exact, or policy.device=cuda",
+        )
     if kind != "vllm" and python:
         yield ConfigError(
             "E045",

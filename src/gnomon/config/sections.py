@@ -56,17 +56,22 @@ class Policy(Section):
     """The model that is trained."""
 
     path: str = "tiny"
-    """`tiny`, which ships with the package, or a model folder in the format of the Hugging Face hub."""
+    """`tiny`, which ships with the package; a model folder in the format of the Hugging Face hub; or a model of the
+    hub, `OWNER/NAME` or `OWNER/NAME@REVISION`, from its cache or fetched. The run keeps its commit."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
     are float32. `float16` scales the loss; models that overflow in it, such as Gemma, are refused."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the policy, its reference and its critic are computed. `auto` is `cuda` where torch finds a CUDA device."""
     reference: str = ""
-    """The teacher of `opd`, and the policy that a KL penalty compares with: `tiny` or a model folder with the same
+    """The teacher of `opd`, and the policy that a KL penalty compares with: a model as for `path`, with the same
     tokenizer. Empty means the policy as the run begins."""
     renderer: Literal["auto", "plain", "chatml", "qwen3", "gemma", "llama3", "harmony"] = "auto"
     """Chat format. `auto` chooses the one that the model folder's chat template writes."""
+    attention: Literal["auto", "exact", "flex"] = "auto"
+    """Attention of training passes. `exact` computes the same bits as decoding, on every device. `flex` is torch's
+    flex_attention, for CUDA devices: its memory grows with the tokens of a row, not with their square. `auto` is
+    `exact`."""
     activation_checkpointing: bool = False
     """Keep the activations at the start of every layer alone, and compute the others again in the backward pass: less
     memory, about a third more time. The result is the same in every bit."""
@@ -134,7 +139,7 @@ class Players(Section):
 
     opponent: str = ""
     """Empty: the policy plays every player and is trained on all. `past`: it is trained as one player, and an earlier
-    version, drawn anew in every step, plays the others. A model folder: that model plays the others."""
+    version, drawn anew in every step, plays the others. A model as for `policy.path`: it plays the others."""
     every: Annotated[int, Field(ge=1)] = 20
     """Steps between two versions that are kept as opponents."""
     keep: Annotated[int, Field(ge=2)] = 8

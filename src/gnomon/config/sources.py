@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ import tomli_w
 from gnomon.config.renamed import present
 from gnomon.config.sections import RunConfig
 from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.models.hub import at_commits
 
 __all__ = ["SHORT", "Origins", "Source", "leaves", "load", "overrides", "put", "recorded", "to_toml", "whole_key"]
 
@@ -71,6 +73,8 @@ def found(path: Path) -> Path:
 def recorded(path: Path) -> Source:
     """The recipe of a run folder, which may be older than this Gnomon: what was renamed has its present name.
 
+    A model of the hub has the commit that the run recorded.
+
     Raises: as `load`; ConfigErrors E068 for a run that was imported.
     """
     found = load(path)
@@ -81,9 +85,17 @@ def recorded(path: Path) -> Source:
         )  # fmt: skip
         raise ConfigErrors([problem])
     values: dict[str, Any] = {}
-    for key, value in leaves(found.values).items():
+    for key, value in at_commits(leaves(found.values), commits_beside(path)).items():
         put(values, *present(key, value))
     return Source(values, {present(key, None)[0]: place for key, place in found.origins.items()})
+
+
+def commits_beside(path: Path) -> Any:
+    """The commits of models of the hub in the manifest beside a recipe; None where it cannot be read."""
+    try:
+        return json.loads(path.with_name("manifest.json").read_bytes()).get("hub")
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def overrides(words: Sequence[str], first: int = 1) -> Source:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gnomon.config import leaves
 from gnomon.metrics import current
+from gnomon.models.hub import at_commits
 from gnomon.monitoring.alarms import Alarm, alarms
 from gnomon.store import Record, RunReader
 from gnomon.store.codec import verdict_of
@@ -147,7 +148,7 @@ def evidence_of(reader: RunReader, train_tasks: Iterable[tuple[str, str]] = ()) 
             if r.kind == "task" and r.task is not None and r.body["of"] in splits
         },
         metrics=tuple((r.step or 0, current(r.body["metrics"])) for r in reader.records("step")),
-        recipe=leaves(tomllib.loads(reader.recipe)),
+        recipe=at_commits(leaves(tomllib.loads(reader.recipe)), reader.manifest.get("hub")),
         tier=str(reader.manifest.get("tier", "")),
         alarms=tuple(alarms(reader)) if reader.steps <= ALARMS else noted(reader),
         train_tasks=tuple(train_tasks),

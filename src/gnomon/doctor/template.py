@@ -18,13 +18,13 @@ def foreign(recipe: Mapping[str, Any]) -> str:
     name = str(recipe.get("policy.renderer", "auto"))
     if name == "auto":
         return ""
-    from gnomon.models.folder import model_folder
+    from gnomon.models.folder import present_folder
     from gnomon.models.tokenizer import Tokenizer
     from gnomon.rendering import choose
     from gnomon.rendering.published import chat_template
 
     try:
-        folder = model_folder(str(recipe.get("policy.path", "tiny")))
+        folder = present_folder(str(recipe.get("policy.path", "tiny")))
         tokenizer = Tokenizer(folder)
         usual, forced = choose(tokenizer), choose(tokenizer, name)  # type: ignore[arg-type]
         own = chat_template(folder) is not None

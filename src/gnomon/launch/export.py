@@ -17,6 +17,7 @@ from transformers import GenerationConfig
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import ConfigError
 from gnomon.launch.saved import checkpoint, split_step, trained_policy
+from gnomon.models.hub import cached, hub_name, parsed
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.scoring import score
@@ -194,7 +195,8 @@ def set_template(folder: Path, template: str) -> None:
 
 def papers(config: RunConfig) -> Iterator[Path]:
     """Licence files of the model that the run began with, where its folder is still there."""
-    base = Path(config.policy.path)
+    name = hub_name(config.policy.path)
+    base = (cached(name) if name else None) or Path(config.policy.path)
     if config.policy.path != "tiny" and base.is_dir():
         for pattern in PAPERS:
             yield from sorted(path for path in base.glob(pattern) if path.is_file())
@@ -237,14 +239,15 @@ def use_text(policy: Policy, config: RunConfig) -> list[str]:
 
 def card(reader: RunReader, config: RunConfig, saved: Checkpoint, policy: Policy, weights: str, prompts: str) -> str:
     """`README.md`: what was trained on what, how well it does, how to load it, and the recipe that repeats it."""
-    recipe = public(config.model_dump())
-    env, base = recipe["env"]["type"], recipe["policy"]["path"]
+    recipe, hub = public(config.model_dump()), parsed(config.policy.path)
+    env, base = recipe["env"]["type"], hub.repo if hub else recipe["policy"]["path"]
     return "\n".join(
         [
             "---",
             f"library_name: {'peft' if policy.adapter else 'transformers'}",
             "pipeline_tag: text-generation",
             "tags: [gnomon, reinforcement-learning, rlvr]",
+            *([f"base_model: {hub.repo}"] if hub else []),
             "---",
             "",
             f"# {base} trained on {env}",

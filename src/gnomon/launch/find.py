@@ -27,6 +27,7 @@ from gnomon.integrations.environments import ADAPTERS, adapter
 from gnomon.integrations.rewards import named
 from gnomon.launch.objects import OBJECT, by_object
 from gnomon.launch.teacher import reference_folder
+from gnomon.models.backends import require_flex
 from gnomon.models.folder import TINY, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
 from gnomon.objectives.declaration import Rewards
@@ -262,6 +263,8 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
         try:
             if (folder := model_folder(path)) != TINY:
                 require_fitting(folder)
+            if config.policy.attention == "flex" and key != "players.opponent":
+                require_flex(folder)
         except ModelError as error:
             where = origins.get(key, key)
             fix = error.fix if key == "policy.path" else error.fix.replace("policy=", f"{key}=")

@@ -27,6 +27,7 @@ from gnomon.launch.data import require_same_data
 from gnomon.launch.display import Console, Guarded, Teller
 from gnomon.launch.exactness import reasons, tolerated
 from gnomon.launch.find import check_env_config, make_env
+from gnomon.launch.hub_models import pinned
 from gnomon.launch.interrupt import gentle_interrupt
 from gnomon.launch.loops import finished
 from gnomon.launch.makers import (
@@ -231,9 +232,10 @@ def start(
     require_passed(config, passed, folder)
     env = make_env(config.env) if env is None else env
     config = anchored(config, env)
+    fixed = pinned(config)
     teller = Guarded(console)
     announce(config, env, teller)
-    with built(config, env, teller.progress, passed) as parts:  # Before the audit, which takes longer.
+    with built(fixed, env, teller.progress, passed) as parts:  # Before the audit, which takes longer.
         if parts.objective.observation and 1 in (env.max_turns, config.rollout.turns):
             teller.message(f"{parts.objective.name}: in episodes of one turn there are no observations to train on.")
         try:
@@ -244,7 +246,7 @@ def start(
         store = create(folder, config, parts, env, {"audit": receipt, "objects": source_of(passed)}, genesis)
         try:
             with store:
-                go(store, config, parts, console, passed.observers)
+                go(store, fixed, parts, console, passed.observers)
         except BaseException:
             store.discard_unused()
             raise

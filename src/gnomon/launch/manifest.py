@@ -19,6 +19,7 @@ from gnomon.config.tinker import TINKER
 from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.launch.data import data_hashes, digest
+from gnomon.launch.hub_models import commits
 from gnomon.launch.makers.policy import make_device
 from gnomon.launch.objects import source_facts
 from gnomon.models.folder import model_folder
@@ -34,7 +35,7 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float | None) 
 
     Args: mismatch: the largest difference between a sampled and a scored log-probability; None if it was not measured.
     """
-    isolation = offers.isolation(env)
+    isolation, hub = offers.isolation(env), commits(config)
     return {
         "python": platform.python_version(),
         "versions": {name: version(name) for name in LIBRARIES},
@@ -50,6 +51,7 @@ def manifest(config: RunConfig, env: Env, *, tier: str, mismatch: float | None) 
         "data": data_hashes(config, env),
         "sandbox": capabilities(isolation).body() if isolation else {},
         "policy": hashes(model_folder(config.policy.path)),
+        **({"hub": hub} if hub else {}),
         "code_sha256": code_hash(),
         "tier": tier,
         "logp_mismatch": mismatch,
@@ -70,6 +72,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     del body["rollout"]["seconds"], body["workers"]["count"], body["launch"]
     del body["policy"]["activation_checkpointing"], body["policy"]["device"]
+    if config.policy.attention != "flex":
+        del body["policy"]["attention"]
     if not config.rollout.lag:
         del body["rollout"]["lag"]
     if not config.rollout.in_flight:

@@ -7,6 +7,7 @@ from pathlib import Path
 from gnomon.config import RunConfig
 from gnomon.envs.base import Env
 from gnomon.launch.data import anchored_data
+from gnomon.models.hub import hub_name
 
 __all__ = ["anchored"]
 
@@ -15,12 +16,9 @@ def anchored(config: RunConfig, env: Env) -> RunConfig:
     """The configuration with the paths of all that it reads made absolute."""
     config = anchored_data(config, env)
     policy, spec, players = config.policy, config.env, config.players
-    if players.opponent not in ("", "past", "tiny"):
-        players = players.model_copy(update={"opponent": str(Path(players.opponent).resolve())})
-    if policy.path != "tiny":
-        policy = policy.model_copy(update={"path": str(Path(policy.path).resolve())})
-    if policy.reference not in ("", "tiny"):
-        policy = policy.model_copy(update={"reference": str(Path(policy.reference).resolve())})
+    players = players.model_copy(update={"opponent": anchored_model(players.opponent)})
+    paths = {"path": anchored_model(policy.path), "reference": anchored_model(policy.reference)}
+    policy = policy.model_copy(update=paths)
     spec = spec.model_copy(update={"type": anchored_type(spec.type)})
     sets = {
         name: own.model_copy(update={"env": {**own.env, "type": anchored_type(own.env["type"])}})
@@ -30,6 +28,11 @@ def anchored(config: RunConfig, env: Env) -> RunConfig:
     }
     evaluation = config.eval.model_copy(update={"sets": sets})
     return config.model_copy(update={"policy": policy, "env": spec, "players": players, "eval": evaluation})
+
+
+def anchored_model(name: str) -> str:
+    """The name of a model; that of a folder as its absolute path."""
+    return name if name in ("", "past", "tiny") or hub_name(name) else str(Path(name).resolve())
 
 
 def anchored_type(kind: str) -> str:

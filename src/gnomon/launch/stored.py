@@ -10,7 +10,7 @@ from itertools import groupby
 
 from gnomon.config import RunConfig
 from gnomon.keys import Key
-from gnomon.models.folder import model_folder
+from gnomon.models.folder import present_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, choose
 from gnomon.rendering.reply_text import reply_text
@@ -95,7 +95,7 @@ def reading(config: RunConfig, turns: int) -> Read:
     Args: turns: how many turns of the policy an episode may have.
     Raises: ModelError, when the folder of the policy is gone.
     """
-    renderer = choose(Tokenizer(model_folder(config.policy.path)), config.policy.renderer, turns=turns)
+    renderer = choose(Tokenizer(present_folder(config.policy.path)), config.policy.renderer, turns=turns)
 
     def read(rollout: Rollout) -> tuple[str, ...]:
         completions = [turn.completion for turn in rollout.turns]

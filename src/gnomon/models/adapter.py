@@ -18,6 +18,7 @@ from transformers.pytorch_utils import Conv1D
 
 from gnomon.errors import ModelError, ResourceError
 from gnomon.keys import Key
+from gnomon.models.hub import parsed
 from gnomon.models.precision import at_least
 
 __all__ = ["ALL_LINEAR", "CONFIG", "WEIGHTS", "Adapter", "Injected", "layers_of", "write_config"]
@@ -143,7 +144,10 @@ class Injected:
             model.set_submodule(name, layer.get_base_layer())
 
     def write_config(self, folder: Path, base: str | None) -> None:
-        """Write `adapter_config.json`. Args: base: the model that the adapter belongs to, by name or folder."""
+        """Write `adapter_config.json`.
+
+        Args: base: the model that the adapter belongs to, by folder or by its name in the hub, with `@REVISION`.
+        """
         write_config(folder, self.adapter, list(self.layers), base=base, transposed=self.transposed)
 
 
@@ -151,8 +155,9 @@ def write_config(
     folder: Path, adapter: Adapter, layers: Sequence[str], *, base: str | None, transposed: bool = False
 ) -> None:
     """Write `adapter_config.json` of PEFT. Args: layers: full names of the layers that have an adapter."""
+    name = parsed(base) if base else None
     values = {
-        "base_model_name_or_path": base,
+        "base_model_name_or_path": name.repo if name else base,
         "bias": "none",
         "fan_in_fan_out": transposed,
         "inference_mode": True,
@@ -162,7 +167,7 @@ def write_config(
         "r": adapter.rank,
         "target_modules": last_parts(layers),
         "task_type": "CAUSAL_LM",
-    }
+    } | ({"revision": name.revision} if name and name.revision else {})
     (folder / CONFIG).write_text(json.dumps(values, indent=1) + "\n", "utf-8")
 
 

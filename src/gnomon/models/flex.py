@@ -17,14 +17,13 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import pad
 
 from gnomon.errors import ModelError
+from gnomon.models.backends import SMALLEST
 from gnomon.models.trie import Places, Trie
 
 __all__ = ["SIDE", "Flex"]
 
 SIDE = 128
 """Queries and keys of one block of the mask; a pass is padded to whole blocks."""
-SMALLEST = 16
-"""Smallest size of an attention head for which torch has a kernel on CUDA devices."""
 EXACT_PRODUCTS: Any = {"FLOAT32_PRECISION": "'ieee'"}
 """Products of float32 are computed in float32; by default the kernel may round their factors to TensorFloat-32. The
 kernel reads this option, but the declared type of its options lacks it."""
@@ -99,9 +98,9 @@ def refuse(*states: Tensor) -> None:
         raise ModelError(
             "E329",
             f"flex_attention cannot compute attention heads of size {size}",
-            where="Policy.load(..., whole=Flex)",
+            where="policy.attention=flex",
             why=f"its kernel for CUDA devices needs heads of size {SMALLEST} or more",
-            fix="Policy.load(..., whole=Packed), which works with every size",
+            fix="policy.attention=exact, which works with every size",
         )
     if torch.is_grad_enabled() and any(x.requires_grad and not x.is_cuda for x in states):
         raise ModelError(
@@ -109,7 +108,7 @@ def refuse(*states: Tensor) -> None:
             "flex_attention has no gradient on this device",
             where=str(states[0].device),
             why="torch implements the backward pass of flex_attention for CUDA devices only",
-            fix="Policy.load(..., device='cuda'), or whole=Packed, which works on every device",
+            fix="policy.attention=exact, which works on every device; of Policy.load: device='cuda', or whole=Packed",
         )
 
 

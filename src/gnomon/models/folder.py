@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ModelError
+from gnomon.models.hub import fetched, hub_name, present
 
-__all__ = ["base_hash", "config_folder", "model_folder", "table"]
+__all__ = ["base_hash", "config_folder", "model_folder", "present_folder", "table"]
 
 TINY = Path(__file__).parent / "tiny"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -25,12 +26,16 @@ MOST = 1000
 
 
 def model_folder(name: str | Path) -> Path:
-    """The folder of a model: `tiny` is the policy that ships, all else a path.
+    """The folder of a model: `tiny` is the policy that ships, all else a path, or a name of the hub.
+
+    A path that exists comes before a name. A model of the hub is fetched unless it is in the hub's cache.
 
     Raises: ModelError E301 when the folder is missing or holds no model, E303 when its configuration is none, E320 for
-    weights that are no safetensors, E321 for what is not supported: quantized weights, adapters, code of its own.
+    weights that are no safetensors, E321 for what is not supported: quantized weights, adapters, code of its own; E335
+    and E336 for a model of the hub that cannot be fetched.
     """
-    folder = config_folder(name)
+    hub = hub_name(str(name))
+    folder = _examined(fetched(hub) if hub else name)
     if folder != TINY:
         _require_safetensors(folder)
     return folder
@@ -38,6 +43,17 @@ def model_folder(name: str | Path) -> Path:
 
 def config_folder(name: str | Path) -> Path:
     """As `model_folder`, for a folder that may hold a configuration and no weights."""
+    hub = hub_name(str(name))
+    return _examined(fetched(hub, weights=False) if hub else name)
+
+
+def present_folder(name: str | Path) -> Path:
+    """As `config_folder`, for readers: of the hub, only what is in its cache. Nothing is fetched."""
+    hub = hub_name(str(name))
+    return _examined(present(hub) if hub else name)
+
+
+def _examined(name: str | Path) -> Path:
     if str(name) == "tiny":
         return TINY
     folder = Path(name)
@@ -51,7 +67,7 @@ def config_folder(name: str | Path) -> Path:
             "the folder contains no model" if folder.exists() else "the model folder does not exist",
             where=str(folder),
             why="a model folder contains config.json, model.safetensors and tokenizer.json",
-            fix="policy=tiny is the built-in policy; for a hub model, run snapshot_download, then set policy=FOLDER",
+            fix="policy=tiny is the built-in policy; for another, set policy=FOLDER, or policy=OWNER/NAME of the hub",
         )
     config = table(folder / "config.json")
     _require_known(folder, config)

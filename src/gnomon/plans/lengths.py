@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from gnomon.config import RunConfig
-from gnomon.errors import ConfigError
+from gnomon.errors import ConfigError, ModelError
 from gnomon.launch.find import make_env
+from gnomon.models.folder import config_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.plans.shapes import described
 from gnomon.rendering import choose, joined
@@ -43,7 +46,7 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
     if prompt is not None:
         train, test = (prompt,) * config.rollout.prompts, (prompt,) * config.eval.tasks
         return Lengths(prompts=train, reply=reply, held_out=test)
-    folder, env = described(config.policy.path), make_env(config.env)
+    folder, env = with_tokenizer(config.policy.path), make_env(config.env)
     if not (folder / "tokenizer.json").is_file():
         raise ConfigError(
             "E074", "the model folder has no tokenizer.json, so the length of a prompt is unknown",
@@ -56,6 +59,13 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
 
     train, test = lengths("train", config.rollout.prompts), lengths("test", config.eval.tasks)
     return Lengths(prompts=train, reply=reply, held_out=test)
+
+
+def with_tokenizer(path: str) -> Path:
+    """The model folder; for a model of the hub, its tokenizer is fetched if it can be."""
+    with suppress(ModelError):
+        return config_folder(path)
+    return described(path)
 
 
 def recorded_lengths(config: RunConfig, reader: RunReader) -> Lengths:

@@ -20,7 +20,8 @@ from gnomon.models.adapter import Adapter
 from gnomon.models.attention import BLOCK, MIN_ROWS, NAME, SPAN, blocks
 from gnomon.models.decode import Decode
 from gnomon.models.decode import Plan as Slots
-from gnomon.models.policy import Policy, configuration
+from gnomon.models.packed import Packed
+from gnomon.models.policy import Policy, Whole, configuration
 from gnomon.models.precision import Precision
 from gnomon.models.projection import logp_of
 from gnomon.models.scoring import text_pass
@@ -47,7 +48,9 @@ class Cost:
     """Bytes of scores over the vocabulary and of the noise, a part of `peak`."""
 
 
-def meta_policy(folder: Path, precision: Precision, adapter: Adapter | None = None, layers: int = 0) -> Policy:
+def meta_policy(
+    folder: Path, precision: Precision, adapter: Adapter | None = None, layers: int = 0, whole: Whole = Packed
+) -> Policy:
     """A policy without numbers, from the `config.json` of a folder alone. Args: layers: 0 for all."""
     config = configuration(folder)
     config.pad_token_id = None  # Else transformers reads the tokens, to warn of padding.
@@ -61,7 +64,7 @@ def meta_policy(folder: Path, precision: Precision, adapter: Adapter | None = No
             attn_implementation=NAME,
             dtype=precision.compute if adapter else precision.master,
         )
-        return Policy(model.eval(), None, precision, None, adapter)  # type: ignore[arg-type] # it never reads a text
+        return Policy(model.eval(), None, precision, None, adapter, whole)  # type: ignore[arg-type] # it never reads a text
 
 
 def texts(prompts: Sequence[int], group: int, reply: int) -> list[Text]:

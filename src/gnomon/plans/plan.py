@@ -15,9 +15,11 @@ from gnomon.errors import ConfigError
 from gnomon.launch.makers.engine import apart, engine_dtype
 from gnomon.launch.makers.objective import full_kl, make_objective
 from gnomon.launch.makers.policy import make_adapter, make_precision
+from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.objectives import Need, Objective
+from gnomon.plans.attention import PlannedFlex
 from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GIB, Device
 from gnomon.plans.lengths import Lengths
@@ -148,11 +150,11 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     if config.learner.startswith(TINKER):
         what, fix = "a run on the Tinker service cannot be planned", "learner=local engine=embedded"
         raise ConfigError("E073", what, where="learner", why="its machines are not known", fix=fix)
-    folder = described(config.policy.path)
+    folder, whole = described(config.policy.path), PlannedFlex if config.policy.attention == "flex" else Packed
     sampling_precision = Precision.only(getattr(torch, engine_dtype(config)))
 
     def trainable(layers: int) -> Policy:
-        found = meta_policy(folder, make_precision(config), make_adapter(config, True), layers)
+        found = meta_policy(folder, make_precision(config), make_adapter(config, True), layers, whole)
         if config.policy.activation_checkpointing:
             found.checkpoint_activations()
         return found
@@ -160,9 +162,10 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     trained_model = Deep(trainable)
     sampling_model = Deep(lambda layers: meta_policy(folder, sampling_precision, make_adapter(config, True), layers))
     reference = sampling_model
-    if config.policy.reference:
-        teacher = described(config.policy.reference)
-        reference = Deep(lambda layers: meta_policy(teacher, sampling_precision, None, layers))
+    if config.policy.reference or whole is PlannedFlex:
+        teacher = described(config.policy.reference or config.policy.path)
+        own = None if config.policy.reference else make_adapter(config, True)
+        reference = Deep(lambda layers: meta_policy(teacher, sampling_precision, own, layers, whole))
     learner, sampler = trained_model.whole, sampling_model.whole
     row = make_objective(config)
     sequences = texts(lengths.prompts, config.rollout.group, lengths.reply)

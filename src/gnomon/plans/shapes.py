@@ -6,14 +6,19 @@ from importlib.resources import files
 from pathlib import Path
 
 from gnomon.models.folder import config_folder
+from gnomon.models.hub import cached, hub_name
 
 __all__ = ["described"]
 
 
 def described(path: str) -> Path:
-    """The model folder; where it is not there, the shipped configuration of the model that it is named after.
+    """The model folder, or the model in the cache of the hub; where it is not there, the shipped configuration of the
+    model that it is named after, else what the hub has beside weights.
 
-    Raises: ModelError E301 where there is neither.
+    Raises: ModelError, as `config_folder`, where there is none of them.
     """
-    shipped = Path(str(files("gnomon.recipes").joinpath("shapes", Path(path).name)))
-    return shipped if not Path(path).exists() and shipped.is_dir() else config_folder(path)
+    name = hub_name(path)
+    last = name.repo.rpartition("/")[2] if name else Path(path).name
+    shipped = Path(str(files("gnomon.recipes").joinpath("shapes", last)))
+    there = cached(name) is not None if name else Path(path).exists()
+    return shipped if not there and shipped.is_dir() else config_folder(path)

@@ -224,7 +224,7 @@ class Pages:
             place = found_at(reader, place)
             facts = rollout(reader, place)
             group = list(held(reader, place))
-            tier, tokenizer = str(reader.manifest.get("tier", "")), tokenizer_of(reader.recipe)
+            tier, tokenizer = str(reader.manifest.get("tier", "")), tokenizer_of(reader)
         asked = Record(kind="task", step=place.step, task=place.task, body=facts["asked"])
         record = next(record for record in group if record.sample == place.sample)
         tokens = turn_tokens(asked, record, tokenizer, tier)

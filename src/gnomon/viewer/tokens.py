@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from gnomon.config import leaves
 from gnomon.errors import GnomonError
-from gnomon.models.folder import model_folder
-from gnomon.store import Record
+from gnomon.models.folder import present_folder
+from gnomon.models.hub import at_commits
+from gnomon.store import Record, RunReader
 from gnomon.store.codec import floats_of, rollout_of
 from gnomon.terminal import printable
 from gnomon.types import Segment
@@ -64,16 +66,18 @@ def loaded(path: str) -> Tokenizer | None:
     from gnomon.models.tokenizer import Tokenizer
 
     try:
-        return Tokenizer(model_folder(path))
+        return Tokenizer(present_folder(path))
     except (GnomonError, OSError):
         return None
 
 
-def tokenizer_of(recipe: str) -> Tokenizer | None:
-    """The tokenizer of the policy that a recipe names; None where its folder is not there any more, and for an imported
-    run, whose recipe names none."""
-    settings = tomllib.loads(recipe)
-    return None if "imported" in settings else loaded(str(settings.get("policy", {}).get("path", "tiny")))
+def tokenizer_of(reader: RunReader) -> Tokenizer | None:
+    """The tokenizer of a run's policy; None where its folder is not there any more, and for an imported run, whose
+    recipe names none."""
+    settings = tomllib.loads(reader.recipe)
+    if "imported" in settings:
+        return None
+    return loaded(str(at_commits(leaves(settings), reader.manifest.get("hub")).get("policy.path", "tiny")))
 
 
 def turn_tokens(asked: Record, record: Record, tokenizer: Tokenizer | None, tier: str) -> list[list[Token]]:

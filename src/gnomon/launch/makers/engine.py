@@ -102,6 +102,7 @@ def apart(config: RunConfig) -> bool:
     return (
         engine_dtype(config) != learner.dtype
         or engine.round_weights != "no"
+        or learner.attention == "flex"
         or len({make_device(name) for name in devices}) > 1
     )
 

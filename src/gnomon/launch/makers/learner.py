@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from gnomon.config import RunConfig
 from gnomon.launch.makers.objective import full_kl
-from gnomon.launch.makers.policy import make_adapter, make_device, make_policy, make_precision
+from gnomon.launch.makers.policy import make_adapter, make_device, make_policy, make_precision, make_whole
 from gnomon.launch.teacher import reference_folder
 from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner, Terms
@@ -76,7 +76,7 @@ def make_adam(config: RunConfig) -> Adam:
 
 def make_trained(config: RunConfig, precision: Precision) -> Policy:
     """A policy for an optimiser."""
-    policy = make_policy(config, precision)
+    policy = make_policy(config, precision, whole=make_whole(config))
     if config.policy.activation_checkpointing:
         policy.checkpoint_activations()
     return policy
@@ -85,7 +85,7 @@ def make_trained(config: RunConfig, precision: Precision) -> Policy:
 def outlined(config: RunConfig, precision: Precision) -> Policy | None:
     """`make_trained` without the values of the weights, as `Policy.outline`."""
     folder, device = model_folder(config.policy.path), make_device(config.policy.device)
-    policy = Policy.outline(folder, precision, device, make_adapter(config, True))
+    policy = Policy.outline(folder, precision, device, make_adapter(config, True), make_whole(config))
     if policy and config.policy.activation_checkpointing:
         policy.checkpoint_activations()
     return policy
@@ -97,7 +97,7 @@ def make_sharded_reference(config: RunConfig, policy: Policy, mesh: DeviceMesh) 
         return policy.unadapted
     folder = reference_folder(config) if config.policy.reference else model_folder(config.policy.path)
     precision, device = make_precision(config).alone, make_device(config.policy.device)
-    outline = partial(Policy.outline, folder, precision, device)
+    outline = partial(Policy.outline, folder, precision, device, whole=make_whole(config))
     return spread(partial(make_reference, config, policy), outline, mesh, precision, trained=False)
 
 
@@ -108,10 +108,11 @@ def make_reference(config: RunConfig, policy: Policy) -> Policy:
     Raises: as `reference_folder`.
     """
     if config.policy.reference:
-        return Policy.load(reference_folder(config), make_precision(config).alone, make_device(config.policy.device))
+        alone, device = make_precision(config).alone, make_device(config.policy.device)
+        return Policy.load(reference_folder(config), alone, device, whole=make_whole(config))
     if policy.adapter:
         return policy.unadapted
-    return make_policy(config, make_precision(config).alone)
+    return make_policy(config, make_precision(config).alone, whole=make_whole(config))
 
 
 def make_critic(config: RunConfig) -> Critic:

@@ -8,20 +8,44 @@ from gnomon.config import RunConfig
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.adapter import Adapter
+from gnomon.models.flex import Flex
 from gnomon.models.folder import model_folder
-from gnomon.models.policy import Policy
+from gnomon.models.packed import Packed
+from gnomon.models.policy import Policy, Whole
 from gnomon.models.precision import Precision
 
-__all__ = ["make_device", "make_policy", "make_precision"]
+__all__ = ["make_device", "make_policy", "make_precision", "make_whole"]
 
 
-def make_policy(config: RunConfig, precision: Precision, *, blank: bool = True, device: str = "") -> Policy:
+def make_policy(
+    config: RunConfig, precision: Precision, *, blank: bool = True, device: str = "", whole: Whole = Packed
+) -> Policy:
     """A policy of its own.
 
-    Args: blank: whether an adapter adds nothing at first, as `Adapter.blank`; device: empty for the learner's.
+    Args: blank: whether an adapter adds nothing at first, as `Adapter.blank`; device: empty for the learner's; whole:
+        as of `Policy`.
     """
     place = make_device(device, "engine.device") if device else make_device(config.policy.device)
-    return Policy.load(model_folder(config.policy.path), precision, place, make_adapter(config, blank))
+    return Policy.load(model_folder(config.policy.path), precision, place, make_adapter(config, blank), whole)
+
+
+def make_whole(config: RunConfig) -> Whole:
+    """The layout of the passes of the learner, its reference and its critic.
+
+    Raises: ConfigError E338 for `policy.attention=flex` on a device where it has no gradient.
+    """
+    if config.policy.attention != "flex":
+        return Packed
+    device = make_device(config.policy.device)
+    if device.type != "cuda":
+        raise ConfigError(
+            "E338",
+            f"policy.attention=flex cannot train on the device {device.type}",
+            where="policy.attention",
+            why="torch has a backward pass of flex_attention for CUDA devices only",
+            fix="policy.attention=exact, or policy.device=cuda on a machine with a CUDA device",
+        )
+    return Flex
 
 
 def make_device(name: str, where: str = "policy.device") -> torch.device:

@@ -28,6 +28,8 @@ def of_learner(config: RunConfig) -> dict[str, Any]:
     body = config.model_dump(mode="json")
     optim = {name: body["optim"][name] for name in OPTIM}
     policy = {name: body["policy"][name] for name in ("dtype", "lora")}
+    if config.policy.attention == "flex":
+        policy["attention"] = "flex"
     kept = {name: body[name] for name in ("seed", "threads", "objective", "regularize", "critic")}
     kept["ranks"] = rank_group(config.ranks)
     policy["files"] = hashes(model_folder(config.policy.path))

@@ -1,0 +1,39 @@
+"""Which attention computes which models, from `config.json` alone. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import ModelError
+from gnomon.models.folder import table
+
+__all__ = ["SMALLEST", "head_size", "require_flex"]
+
+SMALLEST = 16
+"""Smallest size of an attention head for which torch has a kernel of flex_attention on CUDA devices."""
+
+
+def head_size(config: Mapping[str, Any]) -> int:
+    """Numbers of an attention head; 0 where the configuration does not say."""
+    width, heads = (
+        next((config[name] for name in names if isinstance(config.get(name), int)), 0)
+        for names in (("hidden_size", "n_embd"), ("num_attention_heads", "n_head"))
+    )
+    found = config.get("head_dim") or (width // heads if heads else 0)
+    return found if isinstance(found, int) else 0
+
+
+def require_flex(folder: Path) -> None:
+    """Raises: ModelError E329 for a model that flex_attention does not compute."""
+    config = table(folder / "config.json")
+    size = head_size(config)
+    if 0 < size < SMALLEST:
+        raise ModelError(
+            "E329",
+            f"flex_attention cannot compute attention heads of size {size}, which {config['model_type']} has here",
+            where=str(folder),
+            why=f"its kernel for CUDA devices needs heads of size {SMALLEST} or more",
+            fix="policy.attention=exact, which works with every size",
+        )

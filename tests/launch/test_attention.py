@@ -1,0 +1,134 @@
+"""`policy.attention` chooses the attention of the learner, and refuses what it cannot compute before a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gnomon
+from gnomon import envs
+from gnomon.api import configure
+from gnomon.config import RunConfig
+from gnomon.errors import ConfigError, ConfigErrors
+from gnomon.launch.makers import make_objective
+from gnomon.launch.makers.engine import apart
+from gnomon.launch.makers.learner import make_learner
+from gnomon.launch.makers.policy import make_whole
+from gnomon.launch.makers.served import of_learner
+from gnomon.launch.manifest import opening
+from gnomon.models.backends import SMALLEST, head_size
+from gnomon.models.flex import Flex
+from gnomon.models.folder import TINY, table
+from gnomon.models.packed import Packed
+from gnomon.models.policy import Policy, Whole
+from gnomon.models.precision import Precision
+from gnomon.plans.attention import PlannedFlex
+from gnomon.plans.devices import GPUS
+from gnomon.plans.lengths import Lengths
+from gnomon.plans.passes import meta_policy, texts, training
+from gnomon.plans.plan import planned
+from gnomon.plans.shapes import described
+from models.kinds import KINDS, save
+
+
+def configured(**policy: Any) -> RunConfig:
+    config, _ = configure("char_count", {"policy": policy})
+    return config
+
+
+@pytest.mark.parametrize("attention", ["auto", "exact"])
+def test_the_exact_attention_changes_no_record(attention: str) -> None:
+    config, env = configured(attention=attention), envs.CharCount()
+    assert make_whole(config) is Packed and not apart(config)
+    assert "attention" not in opening(config, env)["config"]["policy"]
+    assert "attention" not in of_learner(config)["policy"]
+
+
+def test_flex_is_a_part_of_the_records_and_of_the_measured_tier() -> None:
+    config = configured(attention="flex")
+    assert apart(config)
+    assert opening(config, envs.CharCount())["config"]["policy"]["attention"] == "flex"
+    assert of_learner(config)["policy"]["attention"] == "flex"
+
+
+def test_flex_on_a_cpu_is_refused_with_the_one_that_works() -> None:
+    with pytest.raises(ConfigErrors, match=r"E338(.|\n)*policy.attention=exact"):
+        configured(attention="flex", device="cpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match=r"E338(.|\n)*policy.attention=exact"):
+            make_whole(configured(attention="flex"))
+
+
+@pytest.mark.parametrize("setting", ["path", "reference"])
+def test_heads_that_flex_does_not_compute_are_refused_before_the_run(setting: str, tmp_path: Path) -> None:
+    folder = save("llama", tmp_path)
+    settings = {setting: str(folder), "attention": "flex"}
+    more: dict[str, Any] = {"objective": "opd"} if setting == "reference" else {}
+    configure("char_count", {"policy": settings, **more})
+    config = table(folder / "config.json") | {"head_dim": SMALLEST - 1}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigErrors, match=r"E329(.|\n)*size 15(.|\n)*policy.attention=exact"):
+        configure("char_count", {"policy": settings, **more})
+    configure("char_count", {"policy": settings | {"attention": "exact"}, **more})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_size_of_a_head_is_read_from_the_configuration(kind: str, tmp_path: Path) -> None:
+    folder, found = save(kind, tmp_path), []
+    policy = Policy.load(folder)
+
+    def attend(layer: int, query: torch.Tensor, *rest: Any) -> torch.Tensor:
+        found.append(query.shape[-1])
+        return query.new_zeros(query.shape)
+
+    layout = type("Seen", (), {"positions": torch.arange(16), "attend": staticmethod(attend)})()
+    policy.hidden(torch.arange(16), layout)
+    assert {head_size(table(folder / "config.json"))} == set(found)
+
+
+def test_learner_reference_and_critic_have_the_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the device is not asked for."""
+    monkeypatch.setattr("gnomon.launch.makers.learner.make_whole", lambda config: Flex)
+    settings = {"objective": "ppo", "regularize": {"kl": 0.1}, "policy": {"attention": "flex"}}
+    config, _ = configure("char_count", settings)
+    learner = make_learner(config, make_objective(config))
+    assert learner.reference is not None and learner.critic is not None
+    assert {policy.whole for policy in (learner.policy, learner.reference, learner.critic.body)} == {Flex}
+
+
+def test_a_plan_of_flex_grows_with_the_tokens_of_a_row_and_not_with_their_square() -> None:
+    """Four times the reply, in a layer of Qwen3-0.6B's shape. What both need besides is equal."""
+
+    def peak(whole: Whole, reply: int) -> float:
+        policy = meta_policy(described("Qwen/Qwen3-0.6B"), Precision.only(torch.bfloat16), layers=1, whole=whole)
+        return training(policy, texts([64], 1, reply), GPUS["h100"]).peak
+
+    few, many = (peak(Packed, reply) - peak(PlannedFlex, reply) for reply in (1024, 4096))
+    assert peak(PlannedFlex, 4096) < 4.2 * peak(PlannedFlex, 1024)
+    assert many > 8 * few > 0
+
+
+def test_a_plan_counts_the_attention_that_is_set() -> None:
+    small = {"prompts": 1, "group": 2, "eval": {"tasks": 1, "samples": 1}, "regularize": {"kl": 0.1}}
+    lengths = Lengths(prompts=(64,), reply=64, held_out=(64,))
+    found = {
+        name: planned(configure("char_count", {**small, "policy": {"attention": name}})[0], GPUS["h100"], lengths)
+        for name in ("auto", "exact", "flex")
+    }
+    assert found["auto"] == found["exact"]
+    assert found["flex"].seconds["training"] != found["exact"].seconds["training"]
+    assert found["flex"].seconds["reference"] != found["exact"].seconds["reference"]
+    assert found["flex"].seconds["sampling"] == found["exact"].seconds["sampling"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_run_with_flex_is_measured(tmp_path: Path) -> None:
+    settings = {"attention": "flex", "device": "cuda", "path": str(TINY)}
+    with gnomon.train(
+        "char_count", run=tmp_path / "run", policy=settings, steps=2, prompts=4, group=4, eval={"tasks": 4}, quiet=True
+    ) as reader:
+        assert reader.manifest["tier"] == "measured"
