@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -65,10 +66,27 @@ def prompts(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """pass@1 on the same held-out tasks under several templates, with and without the hint: gnomon probe prompts tiny"""
+    """pass@1 on the same held-out tasks under several prompts: gnomon probe prompts tiny env=countdown"""
     from gnomon.probes.policies import settings_of
     from gnomon.probes.prompts import prompts as measured
     from gnomon.probes.prompts import prompts_text, wordings
 
     found = measured(settings_of(policy, settings or ()), wordings(template or ()))
     put(json.dumps(found.body(), indent=1)) if as_json else say(prompts_text(found))
+
+
+@app.command()
+def belief(
+    policy: Asked,
+    questions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.jsonl", help="Questions with options; default: about pairs of replies of the run."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Which of two replies a policy takes as rewarded, by log-probability; of a run, before and after training."""
+    from gnomon.probes.asking import beliefs
+    from gnomon.probes.belief import belief_text
+
+    found = beliefs(policy, questions)
+    put(json.dumps({name: each.body() for name, each in found}, indent=1)) if as_json else say(belief_text(found))

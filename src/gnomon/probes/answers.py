@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import Env
 from gnomon.errors import RunError
-from gnomon.launch.replay import original, recorded_rollouts
+from gnomon.launch.again import Named, made
+from gnomon.launch.replay import chosen, original, recorded_rollouts
 from gnomon.launch.stored import reading
 from gnomon.launch.trust import require_trusted
 from gnomon.probes.kinds import none_judged
@@ -108,8 +109,7 @@ def answers(reader: RunReader, kind: str = "rollout", *, trust: bool = False) ->
         raise no_judge(reader.folder, f"the run was imported from {reader.imported}, without its environment")
     config, _ = resolve([recorded(reader.folder / RECIPE)])
     require_trusted(reader, config, trust)
-    env = original(config)
-    found = list(read(reader, config, env, kind))
+    found = list(read(reader, config, chosen(config, "", {}), kind))
     replies = [reply for reply in found if reply is not None]
     if not replies:
         raise none_judged(reader, kind)
@@ -143,10 +143,28 @@ def judge_of(env: Env) -> Any:
     return None
 
 
-def read(reader: RunReader, config: RunConfig, env: Env, kind: str) -> Iterator[Reply | None]:
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """The verifier of an environment under another strictness: light to send to a worker."""
+
+    env: Named
+    strictness: Strictness
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        verdict: Verdict = strict(self).verify(task, reply)
+        return verdict
+
+
+@cache
+def strict(judge: Judge) -> Any:
+    return replace(judge_of(made(judge.env)), strictness=judge.strictness)
+
+
+def read(reader: RunReader, config: RunConfig, named: Named, kind: str) -> Iterator[Reply | None]:
     """Every judged rollout of a kind, with its first and last answer; None where the verifier fails on one of them."""
-    judge, texts_of = judge_of(env), reading(config, env.max_turns)
-    if judge is None:
+    env = original(config)
+    texts_of = reading(config, env.max_turns)
+    if judge_of(made(named)) is None:
         why = f"{type(env).__name__} judges only whole episodes, so there is no first answer that could be right"
         raise no_judge(reader.folder, why)
     rollouts = [
@@ -155,9 +173,7 @@ def read(reader: RunReader, config: RunConfig, env: Env, kind: str) -> Iterator[
         if record.kind == kind and rollout.verdict.status not in (Status.FAILED, Status.UNJUDGED)
     ]
     each = {(task.id, text): (task, text) for _, task, texts in rollouts for text in texts}
-    first, last = (
-        verdicts(replace(judge, strictness=strictness), each, config) for strictness in (Strictness.FIRST, Strictness.LAST)
-    )
+    first, last = (verdicts(Judge(named, which), each, config) for which in (Strictness.FIRST, Strictness.LAST))
     for step, task, texts in rollouts:
         yield reply_of(step, task.id, [(first[task.id, text], last[task.id, text]) for text in texts])
 
@@ -174,12 +190,14 @@ def reply_of(step: int, task: str, turns: Sequence[tuple[Verdict, Verdict]]) -> 
     return Reply(step, task, read_of(opening), read_of(ending), several=several)
 
 
-def verdicts(judge: Any, replies: dict[tuple[str, str], tuple[Task, str]], config: RunConfig) -> Any:
-    """The verdict on every reply, from workers that can be killed, by id of the task and text."""
+def verdicts(
+    judge: Judge, replies: Mapping[tuple[str, str], tuple[Task, str]], config: RunConfig
+) -> dict[tuple[str, str], Verdict]:
+    """The verdict on every reply, from a worker that can be killed, by id of the task and text."""
     workers = config.workers
     memory = workers.memory_mib * 2**20
     with Pool(judge.verify, 1, seconds=workers.seconds, memory=memory, retries=0) as pool:
-        found = settled(pool, replies.values(), partial(settle, reward_range=judge.reward_range))
+        found = settled(pool, replies.values(), partial(settle, reward_range=strict(judge).reward_range))
         return dict(zip(replies, found, strict=True))
 
 
@@ -216,8 +234,8 @@ def answers_text(found: Answers) -> str:
     shares = {name: f"{getattr(whole, name) / whole.replies:.1%}" for name in ("none", "one_right", "one_wrong")}
     return "\n".join(
         [
-            f"{whole.replies} replies: {shares['none']} without an answer, {shares['one_right']} with one right answer, "
-            f"{shares['one_wrong']} with one wrong answer",
+            f"{whole.replies} replies: {shares['none']} without an answer, {shares['one_right']} with one right "
+            f"answer, {shares['one_wrong']} with one wrong answer",
             f"{whole.several} replies with several answers:",
             f"{'':<14}{'last right':>11}{'last wrong':>12}",
             f"{'first right':<14}{whole.kept:>11}{whole.spoiled:>12}",

@@ -72,11 +72,11 @@ def prompts(config: RunConfig, asked: Sequence[Options], progress: Any = None) -
     Raises: ConfigError for an option that the environment does not have.
     """
     evaluation = config.eval
-    spec = {
-        "temperature": config.rollout.temperature, "every": evaluation.every, "tasks": evaluation.tasks,
-        "samples": evaluation.samples,
-    }  # fmt: skip
-    sets = {f"wording_{place}": EvalSet(env=dict(options), **spec) for place, options in enumerate(asked)}
+    spec = {"temperature": config.rollout.temperature, **evaluation.model_dump(include={"every", "tasks", "samples"})}
+    sets = {
+        f"wording_{place}": EvalSet.model_validate({**spec, "env": dict(options)})
+        for place, options in enumerate(asked)
+    }
     plain = here(config.model_copy(update={"eval": evaluation.model_copy(update={"sets": {}})}))
     worded = plain.model_copy(update={"eval": evaluation.model_copy(update={"sets": sets})})
     with built(plain, **({} if progress is None else {"progress": progress})) as parts:
