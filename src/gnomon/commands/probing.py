@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
@@ -90,3 +92,28 @@ def belief(
 
     found = beliefs(policy, questions)
     put(json.dumps({name: each.body() for name, each in found}, indent=1)) if as_json else say(belief_text(found))
+
+
+@app.command()
+def budget(folder: RunFolder, as_json: Json = False) -> None:
+    """What every step of a run spent, and what its rewards could say: tokens, operations, bits per episode."""
+    from gnomon.plans.flops import step_flops
+    from gnomon.probes.bits import reward_bits
+    from gnomon.store import RunReader
+
+    with RunReader(folder) as reader:
+        spent, rewards = step_flops(reader), {each.step: each for each in reward_bits(reader)}
+    rows = [
+        {"step": each.step, "sampled_flops": each.sampled, "trained_flops": each.trained} | asdict(rewards[each.step])
+        for each in spent
+        if each.step in rewards
+    ]
+    if as_json:
+        put(json.dumps(rows, indent=1))
+        return
+    say("step  episodes  tokens  bits per episode  sampled FLOPs  trained FLOPs  all FLOPs so far")
+    for row, whole in zip(rows, accumulate(row["sampled_flops"] + row["trained_flops"] for row in rows), strict=True):
+        say(
+            f"{row['step']:>4}  {row['episodes']:>8}  {row['tokens']:>6}  {row['bits']:>9.3f} + {row['bias']:.3f}  "
+            f"{row['sampled_flops']:>13.4g}  {row['trained_flops']:>13.4g}  {whole:>16.4g}"
+        )

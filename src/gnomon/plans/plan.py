@@ -24,7 +24,7 @@ from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, t
 from gnomon.plans.shapes import described
 from gnomon.plans.spread import bytes_of, micro_batch_counts, rank_memory, share_of_time, sum_memory
 
-__all__ = ["Plan", "planned"]
+__all__ = ["Plan", "planned", "trainable"]
 
 ADAM_PASSES = 11
 """How often an optimiser step reads or writes as many bytes as the gradient has: AdamW 7, clipping 3, zeroing 1."""
@@ -129,13 +129,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     folder = described(config.policy.path)
     sampling_precision = Precision.only(getattr(torch, engine_dtype(config)))
 
-    def trainable(layers: int) -> Policy:
-        found = meta_policy(folder, make_precision(config), make_adapter(config, True), layers)
-        if config.policy.activation_checkpointing:
-            found.checkpoint_activations()
-        return found
-
-    trained_model = Deep(trainable)
+    trained_model = Deep(lambda layers: trainable(config, layers))
     sampling_model = Deep(lambda layers: meta_policy(folder, sampling_precision, make_adapter(config, True), layers))
     reference = sampling_model
     if config.policy.reference:
@@ -195,6 +189,14 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         steps=config.budget.steps,
         evaluations=-(-config.budget.steps // config.eval.every) + 1,
     )
+
+
+def trainable(config: RunConfig, layers: int = 0) -> Policy:
+    """The policy that a learner trains, without numbers. Args: layers: 0 for all."""
+    found = meta_policy(described(config.policy.path), make_precision(config), make_adapter(config, True), layers)
+    if config.policy.activation_checkpointing:
+        found.checkpoint_activations()
+    return found
 
 
 def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:
