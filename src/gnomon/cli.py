@@ -113,6 +113,7 @@ def study(
 
 
 app.command()(studying.compare)
+app.command()(studying.transfer)
 app.command()(studying.ablate)
 app.command()(studying.scaling)
 
