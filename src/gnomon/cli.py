@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnomon.commands import examining, importing, planning, predicting, reading, studying
+from gnomon.commands import examining, importing, planning, predicting, probing, reading, studying
 from gnomon.commands.completion import objective_names, trainable
 from gnomon.commands.words import EnvName, Json, Observe, RunFolder, Settings, Trust
 from gnomon.errors import ConfigError, GnomonError
@@ -37,6 +37,7 @@ new_app = typer.Typer(no_args_is_help=True, help="Create a file from a template.
 app.add_typer(env_app, name="env")
 app.add_typer(new_app, name="new")
 app.add_typer(predicting.app, name="predict")
+app.add_typer(probing.app, name="probe")
 app.command("doctor")(examining.doctor)
 app.command("plan")(planning.plan)
 app.command("simulate")(planning.simulate)
@@ -112,6 +113,7 @@ def study(
 
 
 app.command()(studying.compare)
+app.command()(studying.transfer)
 app.command()(studying.ablate)
 app.command()(studying.scaling)
 

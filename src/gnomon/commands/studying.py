@@ -1,7 +1,8 @@
-"""`gnomon compare`, `gnomon ablate` and `gnomon scaling`: what runs say about settings."""
+"""`gnomon compare`, `gnomon transfer`, `gnomon ablate` and `gnomon scaling`: what runs say about settings."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,11 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from gnomon.commands.completion import run_folders, trainable
-from gnomon.commands.words import Settings
+from gnomon.commands.words import Json, Settings
 from gnomon.errors import ConfigError
 from gnomon.launch.lines import say
+from gnomon.terminal import put
 
-__all__ = ["ablate", "compare", "scaling"]
+__all__ = ["ablate", "compare", "scaling", "transfer"]
 
 What = Annotated[
     str,
@@ -38,6 +40,20 @@ def compare(
         what = "the runs have the same settings, so there is nothing to compare"
         raise ConfigError("E097", what, why="they differ only in the seed", fix="gnomon compare RUN OTHER")
     say(comparison_text(groups, compared(groups)))
+
+
+def transfer(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Run folders.", autocompletion=run_folders)],
+    as_json: Json = False,
+) -> None:
+    """Gain of runs on every evaluation set, and what later runs undo: gnomon transfer runs/a runs/b"""
+    from gnomon.studies.command import require_libraries
+    from gnomon.studies.transfer import transfer as compared
+    from gnomon.studies.transfer import transfer_text
+
+    require_libraries()
+    found = compared(runs)
+    put(json.dumps(found.body(), indent=1)) if as_json else say(transfer_text(found))
 
 
 def ablate(

@@ -33,6 +33,8 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operations = 0
         self.seconds = 0.0
         """Without the time per operation."""
+        self.flops = 0
+        """Floating-point operations of products; a multiplication with its addition is two."""
         self.peak = 0
         """Most bytes of tensors made inside that were alive together."""
         self._live = 0
@@ -65,7 +67,9 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         flops: Callable[..., int] | None = flop_registry.get(function.overloadpacket)
         if flops is None:
             return found
-        products = flops(*args, **kwargs, out_val=out) / self.device.rate(made[0].dtype)
+        work = flops(*args, **kwargs, out_val=out)
+        self.flops += work
+        products = work / self.device.rate(made[0].dtype)
         if self.device.reordering:
             factors = sum(tensor.numel() * tensor.itemsize for tensor in tensors((args, kwargs)))
             return products + factors / self.device.reordering

@@ -29,7 +29,7 @@ from gnomon.plans.shapes import described
 from gnomon.plans.spread import bytes_of, micro_batch_counts, rank_memory, share_of_time, sum_memory
 from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_passes
 
-__all__ = ["Plan", "planned"]
+__all__ = ["Plan", "planned", "trainable"]
 
 PER_ROLLOUT = 1e-3
 """Seconds in which a rollout is rendered, sent to a worker, encoded and stored; measured with the shipped policy."""
@@ -153,13 +153,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     folder, whole = described(config.policy.path), PlannedFlex if config.policy.attention == "flex" else Packed
     sampling_precision = Precision.only(getattr(torch, engine_dtype(config)))
 
-    def trainable(layers: int) -> Policy:
-        found = meta_policy(folder, make_precision(config), make_adapter(config, True), layers, whole)
-        if config.policy.activation_checkpointing:
-            found.checkpoint_activations()
-        return found
-
-    trained_model = Deep(trainable)
+    trained_model = Deep(lambda layers: trainable(config, layers))
     sampling_model = Deep(lambda layers: meta_policy(folder, sampling_precision, make_adapter(config, True), layers))
     reference = sampling_model
     if config.policy.reference or whole is PlannedFlex:
@@ -255,6 +249,16 @@ def opponents(config: RunConfig, sampler: Policy) -> dict[str, float]:
     own = bytes_of(sampler.model.parameters())
     kept = config.players.keep * bytes_of(sampler.masters.parameters.values())
     return {"opponents": engines(config) * own + kept}
+
+
+def trainable(config: RunConfig, layers: int = 0) -> Policy:
+    """The policy that a learner trains, without numbers. Args: layers: 0 for all."""
+    whole = PlannedFlex if config.policy.attention == "flex" else Packed
+    folder = described(config.policy.path)
+    found = meta_policy(folder, make_precision(config), make_adapter(config, True), layers, whole)
+    if config.policy.activation_checkpointing:
+        found.checkpoint_activations()
+    return found
 
 
 def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:

@@ -2,8 +2,10 @@
 
 from gnomon.studies.design import Claim, Study, load
 from gnomon.studies.measures import (
+    at_flops,
     at_step,
     at_tokens,
+    bits,
     final,
     final_length,
     final_of,
@@ -15,6 +17,6 @@ from gnomon.studies.measures import (
 )  # fmt: skip
 
 __all__ = [
-    "Claim", "Study", "at_step", "at_tokens", "final", "final_length", "final_of", "gain", "gain_of", "last_steps",
-    "load", "metric", "pass_at",
+    "Claim", "Study", "at_flops", "at_step", "at_tokens", "bits", "final", "final_length", "final_of", "gain",
+    "gain_of", "last_steps", "load", "metric", "pass_at",
 ]  # fmt: skip

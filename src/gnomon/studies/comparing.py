@@ -87,15 +87,18 @@ def grouped(folders: Sequence[Path], name: str = "") -> list[Runs]:
     ]
 
 
-def correct_by_task(reader: RunReader, name: str = "") -> dict[str, float]:
-    """Fraction of correct replies at the last evaluation, by id of the held-out task."""
+def correct_by_task(reader: RunReader, name: str = "", at: int = -1) -> dict[str, float]:
+    """Fraction of correct replies at an evaluation, by id of the held-out task.
+
+    Args: at: 0 for the baseline, −1 for the last.
+    """
     kind = of_set("held_out", name)
-    rows = reader.rollout_rows(kind=kind)
-    last = rows[-1].step if rows else None
-    ids = {record.task: record.body["id"] for record in reader.records("task", last) if record.body["of"] == kind}
+    steps = reader.steps_with([kind])
+    step = steps[at] if steps else None
+    ids = {record.task: record.body["id"] for record in reader.records("task", step) if record.body["of"] == kind}
     replies: dict[str, list[bool]] = {}
-    for row in rows:
-        if row.step == last and row.task is not None:
+    for row in reader.rollout_rows(step, kind=kind) if steps else ():
+        if row.task is not None:
             replies.setdefault(ids[row.task], []).append(row.status == "correct")
     return {task: statistics.fmean(right) for task, right in replies.items()}
 

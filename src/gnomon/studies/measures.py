@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gnomon.probes.bits import reward_bits
 from gnomon.store import RunReader
 
 __all__ = [
-    "Measure", "at_step", "at_tokens", "final", "final_length", "final_of", "gain", "gain_of", "last_steps", "metric",
-    "pass_at",
+    "Measure", "at_flops", "at_step", "at_tokens", "bits", "final", "final_length", "final_of", "gain", "gain_of",
+    "last_steps", "metric", "pass_at",
 ]  # fmt: skip
 
 Measure = Callable[[RunReader], float]
@@ -45,16 +46,32 @@ def at_tokens(count: int) -> Measure:
     Between two evaluations it is the straight line between them.
     Raises: ValueError for a run that sampled fewer.
     """
+    return lambda reader: at_spent(reader, count, [float(m["metrics"]["tokens"]) for m in reader.metrics()], "tokens")
+
+
+def at_flops(count: float) -> Measure:
+    """Held-out pass@1 when sampling and training had taken so many floating-point operations; as `at_tokens`.
+
+    The operations are computed from the recorded tokens and the shape of the model (`gnomon.plans.flops`).
+    Raises: ValueError for a run that took fewer.
+    """
 
     def measure(reader: RunReader) -> float:
-        spent = [0.0, *itertools.accumulate(float(step["metrics"]["tokens"]) for step in reader.metrics())]
-        known = [(spent[step], value) for step, value in curve(reader)]
-        for (before, low), (after, high) in itertools.pairwise(known):
-            if before <= count <= after:
-                return low + (high - low) * (count - before) / (after - before)
-        raise ValueError(f"the run sampled {spent[-1]:.0f} tokens, fewer than {count}")
+        from gnomon.plans.flops import step_flops
+
+        return at_spent(reader, count, [each.total for each in step_flops(reader)], "operations")
 
     return measure
+
+
+def at_spent(reader: RunReader, count: float, steps: Sequence[float], what: str) -> float:
+    """Held-out pass@1 when the steps had spent so much. Args: steps: what each step spent."""
+    spent = [0.0, *itertools.accumulate(steps)]
+    known = [(spent[step], value) for step, value in curve(reader)]
+    for (before, low), (after, high) in itertools.pairwise(known):
+        if before <= count <= after:
+            return low + (high - low) * (count - before) / (after - before) if after > before else high
+    raise ValueError(f"the run took {spent[-1]:.6g} {what}, fewer than {count:.6g}")
 
 
 def at_step(step: int) -> Measure:
@@ -99,6 +116,15 @@ def gain_of(name: str) -> Measure:
 
 def pass_at_1(evaluation: Mapping[str, Any]) -> float:
     return float(evaluation["pass_at"]["1"]["value"])
+
+
+def bits(count: int = 10) -> Measure:
+    """Entropy of the rewards of a step, in bits per episode: the mean over the last steps.
+
+    It is that of the observed frequencies, which is too small by about (m − 1)/(2·n·ln 2) bits for m different rewards
+    among n episodes.
+    """
+    return lambda reader: statistics.fmean(each.bits for each in reward_bits(reader)[-count:])
 
 
 def last_steps(name: str, count: int = 10) -> Measure:

@@ -1,0 +1,119 @@
+"""`gnomon probe`: what a run or a policy shows beside its reward."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gnomon.commands.completion import run_folders
+from gnomon.commands.words import Json, RunFolder, Settings, Trust
+from gnomon.launch.lines import say
+from gnomon.terminal import put
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Measure what a run or a policy shows beside its reward: gnomon probe answers RUN",
+)  # fmt: skip
+HeldOut = Annotated[bool, typer.Option("--held-out", help="Read the held-out rollouts, not those of training.")]
+Asked = Annotated[
+    str,
+    typer.Argument(metavar="POLICY|RUN[:STEP]", help="tiny, a model folder, or a run.", autocompletion=run_folders),
+]
+
+
+@app.command()
+def words(
+    folder: RunFolder,
+    word: Annotated[
+        list[str] | None, typer.Option(metavar="WORD", help="A word to search for instead of the list; repeatable.")
+    ] = None,
+    held_out: HeldOut = False,
+    as_json: Json = False,
+) -> None:
+    """Share of replies with words of self-reflection, and how often these are right, by step."""
+    from gnomon.probes.reflection import WORDS, reflection, reflection_text
+    from gnomon.store import RunReader
+
+    with RunReader(folder) as reader:
+        found = reflection(reader, word or WORDS, "held_out" if held_out else "rollout")
+    put(json.dumps(found.body(), indent=1)) if as_json else say(reflection_text(found))
+
+
+@app.command()
+def answers(folder: RunFolder, held_out: HeldOut = False, trust: Trust = False, as_json: Json = False) -> None:
+    """Is the first answer of a reply right, and the last: how often a policy corrects or spoils an answer."""
+    from gnomon.probes.answers import answers as matrix
+    from gnomon.probes.answers import answers_text
+    from gnomon.store import RunReader
+
+    with RunReader(folder) as reader:
+        found = matrix(reader, "held_out" if held_out else "rollout", trust=trust)
+    put(json.dumps(found.body(), indent=1)) if as_json else say(answers_text(found))
+
+
+@app.command()
+def prompts(
+    policy: Asked,
+    settings: Settings = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A value of env.template, with {prompt}; repeatable. Default: three."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """pass@1 on the same held-out tasks under several prompts: gnomon probe prompts tiny env=countdown"""
+    from gnomon.probes.policies import settings_of
+    from gnomon.probes.prompts import prompts as measured
+    from gnomon.probes.prompts import prompts_text, wordings
+
+    found = measured(settings_of(policy, settings or ()), wordings(template or ()))
+    put(json.dumps(found.body(), indent=1)) if as_json else say(prompts_text(found))
+
+
+@app.command()
+def belief(
+    policy: Asked,
+    questions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.jsonl", help="Questions with options; default: about pairs of replies of the run."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Which of two replies a policy takes as rewarded, by log-probability; of a run, before and after training."""
+    from gnomon.probes.asking import beliefs
+    from gnomon.probes.belief import belief_text
+
+    found = beliefs(policy, questions)
+    put(json.dumps({name: each.body() for name, each in found}, indent=1)) if as_json else say(belief_text(found))
+
+
+@app.command()
+def budget(folder: RunFolder, as_json: Json = False) -> None:
+    """What every step of a run spent, and what its rewards could say: tokens, operations, bits per episode."""
+    from gnomon.plans.flops import step_flops
+    from gnomon.probes.bits import reward_bits
+    from gnomon.store import RunReader
+
+    with RunReader(folder) as reader:
+        spent, rewards = step_flops(reader), {each.step: each for each in reward_bits(reader)}
+    rows = [
+        {"step": each.step, "sampled_flops": each.sampled, "trained_flops": each.trained} | asdict(rewards[each.step])
+        for each in spent
+        if each.step in rewards
+    ]
+    if as_json:
+        put(json.dumps(rows, indent=1))
+        return
+    say("step  episodes  tokens  bits per episode  sampled FLOPs  trained FLOPs  all FLOPs so far")
+    for row, whole in zip(rows, accumulate(row["sampled_flops"] + row["trained_flops"] for row in rows), strict=True):
+        say(
+            f"{row['step']:>4}  {row['episodes']:>8}  {row['tokens']:>6}  {row['bits']:>9.3f} + {row['bias']:.3f}  "
+            f"{row['sampled_flops']:>13.4g}  {row['trained_flops']:>13.4g}  {whole:>16.4g}"
+        )

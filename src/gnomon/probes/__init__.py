@@ -1,0 +1,1 @@
+"""Probes: what runs and policies show beside their reward, without training."""
