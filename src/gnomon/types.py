@@ -359,6 +359,8 @@ class Group:
     greedy: Rollout | None = None
     """One more rollout, of temperature 0, for an objective that compares the others with it. It is recorded, and
     neither counted nor trained on."""
+    replayed: tuple[int, int] | None = None
+    """Seed of the run and number of the step that sampled it; None for a group that this step sampled."""
 
     @property
     def rewards(self) -> tuple[float, ...]:

@@ -25,6 +25,7 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     """
     yield from engine(config, origins)
     yield from lag(config, origins)
+    yield from replay(config, origins)
     yield from ranks(config, origins)
     yield from served(config, origins)
     yield from launch(config, origins)
@@ -119,6 +120,33 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             where=where,
             why="a batch that is sampled ahead would meet opponents that are not trained yet",
             fix='rollout.lag=0, or players.opponent="" or a model folder',
+        )
+
+
+def replay(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Earlier groups of nothing, or a recorded run without a use."""
+    rollout, where = config.rollout, origins.get("rollout.replay", "rollout.replay")
+    if rollout.recorded and not rollout.replay:
+        yield ConfigError(
+            "E077",
+            "rollout.recorded is set, and rollout.replay = 0",
+            where=where,
+            why="no group of the recorded run would be trained on",
+            fix="rollout.replay=1, or leave out rollout.recorded",
+        )
+    elif rollout.replay and not round(rollout.replay * rollout.prompts):
+        yield ConfigError(
+            "E077",
+            f"rollout.replay = {rollout.replay:g} of {rollout.prompts} prompts is not one task",
+            where=where,
+            fix=f"rollout.replay={1 / rollout.prompts:g}, or more rollout.prompts",
+        )
+    elif not rollout.recorded and round(rollout.replay * rollout.prompts) == rollout.prompts:
+        yield ConfigError(
+            "E077",
+            "every group would be an earlier one, and nothing would be sampled after the first step",
+            where=where,
+            fix="rollout.replay=0.5, or rollout.recorded=RUN",
         )
 
 

@@ -106,6 +106,12 @@ class Rollout(Section):
     lag: Annotated[int, Field(ge=0)] = 0
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""
+    recorded: str = ""
+    """Folder of a run whose recorded groups are trained on, with the log-probabilities and verdicts that it stored. It
+    must have the same environment, tokenizer and `group`. `replay` is then 1 unless it is set (docs/replay.md)."""
+    replay: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Fraction of the tasks of a step whose groups are earlier ones and are not sampled: those of `recorded`, or else
+    of the run's own earlier steps."""
     in_flight: bool = False
     """Load new weights into the engine while it samples: completions go on with them. Needs `lag`. One engine samples
     all steps in progress, vLLM too. The run then depends on the clock and is not repeated bit for bit."""

@@ -53,6 +53,7 @@ from gnomon.launch.passed import NOTHING, Passed, require_passed, source_of
 from gnomon.launch.paths import anchored
 from gnomon.launch.preflight import audited
 from gnomon.launch.ranks import start_ranks
+from gnomon.launch.recorded_runs import require_replay
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
 from gnomon.learners.base import Closing, Learner
@@ -66,7 +67,8 @@ from gnomon.rollout.actor import Actor, Progress, unseen
 from gnomon.rollout.batches import Batches
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.finished import Kept
-from gnomon.store import Observer, Record, Recorded, Run, RunReader, RunStatus
+from gnomon.rollout.replay import Replay
+from gnomon.store import Observer, Record, Recorded, RecordedGroups, Run, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
 from gnomon.training import Evaluation, EvaluationSet, Recorder, evaluate, first, train
 from gnomon.training.schedule import Schedule
@@ -125,6 +127,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     row = make_objective(config, passed.objective)
     tasks = make_tasks(config, env, row)
+    require_replay(config, tasks, row)
     learner = passed.learner or make_trainer(config, row)
     with ExitStack() as undo:
         if not passed.learner:
@@ -353,6 +356,8 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
     recorder = Recorder(store, config, watching, tell)
     for actor in (parts.actor, *parts.batches.actors):
         actor.finished = Kept(store.unfinished)
+    if isinstance(parts.batches, Replay):
+        parts.batches.own = RecordedGroups(store.folder, config.seed, partial(task_at, parts.env))
     tell(numerics(parts.engine.tier, parts.mismatch))
     page = train(
         config,

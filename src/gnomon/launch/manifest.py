@@ -76,6 +76,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         del body["rollout"]["in_flight"]
     if not config.rollout.entropy:
         del body["rollout"]["entropy"]
+    if not config.rollout.replay:
+        del body["rollout"]["replay"], body["rollout"]["recorded"]
     if config.optim.micro_batch == DEFAULTS["optim"]["micro_batch"]:
         del body["optim"]["micro_batch"]
     if config.policy.reference:

@@ -69,13 +69,16 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
     for (kind, step), part in groupby(rollouts, lambda pair: (pair[0].kind, pair[0].step)):
         pairs = list(part)
         size = config.rollout.group if kind == "rollout" else config.eval.samples
-        top = Key(config.seed).at("rollouts", step=step or 0) if kind == "rollout" else Key(config.seed).at("eval")
         players: dict[tuple[int, int], dict[int, tuple[str, ...]]] = defaultdict(dict)
         for record, rollout in pairs:
             players[place(record, rollout, size)][rollout.player] = read(rollout)
         for record, rollout in pairs:
             index, sample = place(record, rollout, size)
             replies = players[index, sample]
+            top = Key(config.seed).at("eval")
+            if kind == "rollout":
+                seed, sampled_in = record.body.get("replayed", (config.seed, step or 0))
+                top = Key(seed).at("rollouts", step=sampled_in)
             yield Stored(
                 record=record,
                 rollout=rollout,

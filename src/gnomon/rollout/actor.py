@@ -181,8 +181,8 @@ class Actor:
         Args: tasks: each with its index in the split; key: of this step.
         Raises: Unjudged E104 if the environment failed in too many rollouts.
         """
-        if recorded := self.earlier("rollout", self.step):
-            return list(recorded)
+        if recorded := [group for group in self.earlier("rollout", self.step) if group.replayed is None]:
+            return recorded
         with self.speakers.training(key, self.group) as cast:
             sampling = self.relabel.sampling(self.sampling)
 

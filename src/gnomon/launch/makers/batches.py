@@ -13,6 +13,7 @@ from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
 from gnomon.launch.makers.actor import make_actor
 from gnomon.launch.makers.engine import make_embedded
+from gnomon.launch.makers.replay import make_replay
 from gnomon.learners.base import Learner
 from gnomon.learners.local import LocalLearner
 from gnomon.objectives import Objective
@@ -28,6 +29,11 @@ def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, lear
 
     Raises: ConfigError E046 for a lag with an engine that cannot be made several times.
     """
+    return make_replay(config, env, make_sampled(config, env, row, actor, learner))
+
+
+def make_sampled(config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner) -> Batches:
+    """The batches of what is sampled."""
     lag = min(config.rollout.lag, config.budget.steps)
     make = partial(make_actor, config, env, row, tokenizer=actor.tokenizer, renderer=actor.renderer, learner=learner)
     if not lag:
