@@ -16,8 +16,11 @@ METRICS: Mapping[str, str] = {
     "all_right": "Fraction of groups in which every rollout is correct.",
     "all_wrong": "Fraction of groups in which no rollout is correct.",
     "spare": "Fraction of groups that were sampled but not trained on (`rollout.refill`, `rollout.candidates`).",
-    "replayed": "Fraction of groups that are earlier ones (`rollout.replay`). Where any is not, rewards, lengths and "
-    "`tokens` are those of the sampled ones alone.",
+    "replayed": "Fraction of groups that are earlier ones (`rollout.replay`). Where any is not, rewards and lengths "
+    "are those of the others, and `tokens` counts only those.",
+    "continued": "Fraction of groups that continue a prefix of a failed reply (`rollout.failure_prefix`). Where any "
+    "does not, rewards and lengths are those of the others.",
+    "continued/correct": "Fraction of their rollouts that are correct.",
     "failed": "Fraction of groups that could not be judged because the environment or the verifier failed.",
     "part/NAME": "Mean value of a part of the reward per rollout, before its weight.",
     "breakdown/tied": "Fraction of groups whose rewards are all equal. A group baseline learns nothing from them.",

@@ -290,6 +290,12 @@ class Turn:
     fork: int = 0
     """Number of its training sequence. A new one begins where a template rewrites history."""
 
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The end of the prompt, if it is the beginning of the reply; empty for a reply that begins by itself."""
+        last = self.segments[-1:]
+        return last[0].token_ids if last and last[0].origin is Origin.POLICY else ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
@@ -365,6 +371,11 @@ class Group:
     @property
     def rewards(self) -> tuple[float, ...]:
         return tuple(rollout.reward for rollout in self.rollouts)
+
+    @property
+    def continued(self) -> bool:
+        """Whether its rollouts continue a prefix of a failed reply (`rollout.failure_prefix`)."""
+        return any(rollout.turns and rollout.turns[0].prefix for rollout in self.rollouts)
 
     @property
     def judged(self) -> bool:

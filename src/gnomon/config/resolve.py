@@ -41,8 +41,8 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
             origins[name] = source.origins.get(key, "a default")
     problems = without_mistakes(values, origins)
     bring(values, origins)
-    if "rollout.recorded" in origins and "rollout.replay" not in origins and isinstance(values.get("rollout"), dict):
-        put(values, "rollout.replay", 1.0 if values["rollout"].get("recorded") else 0.0)
+    if "rollout.recorded" in origins and not origins.keys() & {"rollout.replay", "rollout.failure_prefix"}:
+        put(values, "rollout.replay", 1.0 if leaves(values).get("rollout.recorded") else 0.0)
         origins["rollout.replay"] = "rollout.recorded"
     found = rates(model_of(values), adapter=has_adapter(values))
     for name, rate in (("optim.lr", found.policy), ("critic.lr", found.critic)):

@@ -76,8 +76,13 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
         del body["rollout"]["in_flight"]
     if not config.rollout.entropy:
         del body["rollout"]["entropy"]
-    if not config.rollout.replay:
-        del body["rollout"]["replay"], body["rollout"]["recorded"]
+    for name in ("replay", "recorded", "failure_prefix"):
+        if not body["rollout"][name]:
+            del body["rollout"][name]
+    if config.rollout.curriculum == "uniform":
+        del body["rollout"]["curriculum"]
+    if config.rollout.curriculum != "band":
+        del body["rollout"]["band"]
     if config.optim.micro_batch == DEFAULTS["optim"]["micro_batch"]:
         del body["optim"]["micro_batch"]
     if config.policy.reference:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 from gnomon.config import RunConfig
+from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
 from gnomon.launch.makers.replay import config_of, groups_of, replayed_tasks
 from gnomon.launch.manifest import hashes, opening
 from gnomon.models.folder import model_folder
-from gnomon.objectives import Data, Objective, OffPolicy
+from gnomon.objectives import Data, Need, Objective, OffPolicy
 from gnomon.store import RunReader, RunStatus
 from gnomon.store.layout import RECIPE
 
@@ -26,12 +28,14 @@ SAME = ("group", "max_tokens", "stop", "turns", "context")
 
 
 def require_replay(config: RunConfig, env: Env, row: Objective) -> None:
-    """Raises: ConfigError E078 for an objective that cannot learn from earlier rollouts, E079 for a run whose rollouts
-    are not those of this environment, tokenizer and group size; RunError E404 where there is no run.
+    """Raises: ConfigError E078 for an objective that cannot learn from earlier rollouts, E165 for one that cannot learn
+    from continuations, E079 for a run whose rollouts are not those of this environment, tokenizer and group size, E166
+    for one without failed replies; RunError E404 where there is no run.
     """
-    if not config.rollout.replay:
-        return
-    for problem in (*objective_problems(config, row), *source_problems(config, env)):
+    rollout = config.rollout
+    replayed = objective_problems(config, row) if rollout.replay else ()
+    continued = continuation_problems(env, row) if rollout.failure_prefix else ()
+    for problem in chain(replayed, continued, source_problems(config, env)):
         raise problem
 
 
@@ -62,6 +66,28 @@ def objective_problems(config: RunConfig, row: Objective) -> Iterator[ConfigErro
             where="rollout.replay",
             why="its gradient would be that of the policy that sampled, and not the declared one",
             fix=f"{fixes[0]}; to train it regardless: 'audit.acknowledge=[\"{ON_POLICY}\"]'",
+        )
+
+
+def continuation_problems(env: Env, row: Objective) -> Iterator[ConfigError]:
+    """Why failed replies cannot be continued in an environment, or with an objective."""
+    if env.max_turns != 1 or offers.players(env) != 1:
+        yield ConfigError(
+            "E165",
+            "rollout.failure_prefix supports one turn and one player only",
+            where=type(env).__name__,
+            why="the environment could not be brought to the state in which a later reply was given",
+            fix="rollout.failure_prefix=0, or an environment of one turn",
+        )
+    if row.data is not Data.SAMPLED or row.asks & {Need.VISITS, Need.BASELINE}:
+        yield ConfigError(
+            "E165",
+            f"rollout.failure_prefix cannot be used with {row.name}",
+            where="rollout.failure_prefix",
+            why="it compares rewards with those of earlier visits, and a continuation is rewarded for another prompt"
+            if row.data is Data.SAMPLED
+            else "it trains on replies that are shown, changed or asked for in a way of its own",
+            fix="objective=rloo, or rollout.failure_prefix=0",
         )
 
 
@@ -103,6 +129,16 @@ def source_problems(config: RunConfig, env: Env) -> Iterator[ConfigError]:
             f"rollout.prompts={max(1, int(len(tasks) / config.rollout.replay))}",
         )
         return
+    if config.rollout.failure_prefix and not source.wrong():
+        yield ConfigError(
+            "E166",
+            "the recorded run has no failed reply",
+            where=f"rollout.recorded = {folder}",
+            fix="rollout.failure_prefix=0, or a run with harder tasks or more rollouts",
+        )
+        return
+    if not config.rollout.replay:
+        return
     first = source.read(next(iter(known[tasks[0]])), tasks[0])
     if any(isnan(logp) for g in first for r in g.rollouts for turn in r.turns for logp in turn.completion.logprobs):
         why = "their log-probabilities are not known, so nothing could correct for who wrote them"
@@ -115,7 +151,7 @@ def differences(
     """Settings that decide what a rollout is, with their values in the recorded run and in this one."""
     here, there = opening(config, env), genesis
     yield from differing("env", there["config"]["env"], here["config"]["env"])
-    for name in SAME:
+    for name in SAME if config.rollout.replay else SAME[1:]:
         yield from differing(f"rollout.{name}", getattr(before.rollout, name), getattr(config.rollout, name))
     yield from differing("players.opponent", before.players.opponent, config.players.opponent)
     yield from differing("policy.renderer", before.policy.renderer, config.policy.renderer)

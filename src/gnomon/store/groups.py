@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from gnomon.store.codec import decode
 from gnomon.store.layout import Record
-from gnomon.store.reader import RunReader
-from gnomon.types import Group, Status, Task
+from gnomon.store.reader import RolloutRow, RunReader
+from gnomon.types import Group, Origin, Status, Task
 
 __all__ = ["RecordedGroups"]
 
@@ -25,38 +24,68 @@ class RecordedGroups:
     def __init__(self, folder: Path, seed: int, tasks: Callable[[str, int], Task]) -> None:
         self.folder, self.seed, self._task = folder, seed, tasks
         self._steps: dict[int, list[int]] = {}
+        self._wrong: dict[int, list[tuple[int, int]]] = {}
         self._next = 0
 
-    def steps(self, before: int | None = None) -> Mapping[int, Collection[int]]:
+    def steps(self, before: int | None = None) -> Mapping[int, Sequence[int]]:
         """The steps that played each task, in order, by index of the task.
 
-        Args: before: number of the first step to leave out; None means all. Calls must not go back.
+        Args: before: number of the first step to leave out; None means all.
         """
-        with RunReader(self.folder) as reader:
-            end = reader.steps if before is None else before
-            for step in range(self._next, end):
-                for task in sampled_tasks(reader, step):
-                    self._steps.setdefault(task, []).append(step)
-        self._next = max(self._next, end)
-        return self._steps
+        end = self._scan(before)
+        found = {task: [step for step in steps if step < end] for task, steps in self._steps.items()}
+        return {task: steps for task, steps in found.items() if steps}
+
+    def wrong(self, before: int | None = None) -> Mapping[int, Sequence[tuple[int, int]]]:
+        """The step and the sample of every failed reply to a whole prompt, in order, by index of the task.
+
+        Args: as of `steps`.
+        """
+        end = self._scan(before)
+        found = {task: [place for place in places if place[0] < end] for task, places in self._wrong.items()}
+        return {task: places for task, places in found.items() if places}
 
     def read(self, step: int, task: int) -> list[Group]:
         """The groups of a task in a step, one per learning player. Raises: RunError E142 for another task."""
         with RunReader(self.folder) as reader:
             records = list(reader.records(step=step, task=task))
-        kept = [record for record in records if of_training(record)]
-        return list(decode(kept, self._task))
+        return list(decode([record for record in records if of_training(record)], self._task))
 
+    def _scan(self, before: int | None) -> int:
+        """Read the steps that were not read yet. Returns: the first step to leave out."""
+        with RunReader(self.folder) as reader:
+            end = reader.steps if before is None else before
+            for step in range(self._next, end):
+                self._add(reader, step)
+        self._next = max(self._next, end)
+        return end
 
-def sampled_tasks(reader: RunReader, step: int) -> list[int]:
-    """The tasks of a step whose groups it sampled itself and judged."""
-    failed = {row.task for row in reader.rollout_rows(step) if row.status == Status.FAILED}
-    asked: Mapping[int | None, Any] = {
-        record.task: record.body for record in reader.records("task", step) if of_training(record)
-    }
-    return [task for task, body in asked.items() if task is not None and task not in failed and "replayed" not in body]
+    def _add(self, reader: RunReader, step: int) -> None:
+        rows = reader.rollout_rows(step)
+        failed = {row.task for row in rows if row.status == Status.FAILED}
+        asked = {
+            record.task: continues(record)
+            for record in reader.records("task", step)
+            if record.task is not None and of_training(record) and "replayed" not in record.body
+        }
+        for task in asked:
+            if task not in failed:
+                self._steps.setdefault(task, []).append(step)
+        for row in rows:
+            if row.task in asked and row.task not in failed and not asked[row.task] and is_wrong(row):
+                self._wrong.setdefault(row.task, []).append((step, row.sample or 0))
 
 
 def of_training(record: Record) -> bool:
     """Whether a record of a step is part of a group of training."""
     return record.kind in ("rollout", "greedy") or record.body.get("of") == "rollout"
+
+
+def continues(asked: Record) -> bool:
+    """Whether the rollouts of a task continue a prefix. Args: asked: its `task` record."""
+    return any(origin == Origin.POLICY for origin, _ in asked.body.get("origins", ())[-1:])
+
+
+def is_wrong(row: RolloutRow) -> bool:
+    """Whether a reply was judged and is not correct."""
+    return row.status is not None and Status(row.status) not in (Status.CORRECT, Status.UNJUDGED, Status.FAILED)

@@ -60,6 +60,7 @@ class StepLog:
         rollouts = [rollout for group in shown for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
         self.stats(rollout_stats(shown))
+        self.stats(continued_stats(self._groups))
         self.stats(breakdown(entries(shown)))
 
     def stats(self, stats: Mapping[str, Stat]) -> None:
@@ -114,8 +115,22 @@ def credit_of(batch: Batch) -> Iterator[Credit]:
 
 
 def sampled(groups: Sequence[Group]) -> Sequence[Group]:
-    """The groups that this step sampled, or all where it sampled none."""
-    return [group for group in groups if group.replayed is None] or groups
+    """The groups that this step sampled from the prompt alone, or all where there are none."""
+    return [group for group in groups if group.replayed is None and not group.continued] or groups
+
+
+def continued_stats(groups: Sequence[Group]) -> Stats:
+    """Rates of the groups that continue a prefix; nothing where there are none."""
+    continued = [group for group in groups if group.continued and group.replayed is None]
+    if not continued:
+        return {}
+    rollouts = [rollout for group in continued if group.judged for rollout in group.rollouts]
+    found: Stats = {"continued": Mean(float(len(continued)), len(groups))}
+    if rollouts:
+        found["continued/correct"] = Mean(float(sum(r.verdict.correct for r in rollouts)), len(rollouts))
+    if len(sampled(groups)) < len(groups):
+        found["tokens"] = Sum(sum(rollout.tokens for rollout in rollouts))
+    return found
 
 
 def rollout_stats(groups: Sequence[Group]) -> Stats:

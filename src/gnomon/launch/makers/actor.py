@@ -18,12 +18,14 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Data, Need, Objective
 from gnomon.rendering import Renderer
 from gnomon.rollout.actor import Actor, Limits, Progress, unseen
+from gnomon.rollout.continuing import Continuing, FailurePrefixes
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.demonstrations import Demonstrated, Shown
 from gnomon.rollout.elsewhere import Elsewhere
 from gnomon.rollout.feedback import Asked
 from gnomon.rollout.opponents import Against
+from gnomon.rollout.order import TaskOrder
 from gnomon.rollout.relabel import AsSampled, BehindFeedback, Relabel, WithSolution
 from gnomon.rollout.select import All, Candidates, Refill, Selector
 from gnomon.rollout.solutions import SolutionShown
@@ -43,9 +45,10 @@ def make_actor(
     learner: Learner,
     *,
     workers: EnvWorkers,
+    order: TaskOrder | None = None,
     progress: Progress = unseen,
 ) -> Actor:
-    """Args: workers: they play the environment of which `env` may hold only some tasks."""
+    """Args: workers: they play the environment of which `env` may hold only some tasks; order: of the run's tasks."""
     own, shared = Own(engine, renderer, workers.players), {"renderer": renderer, "tokenizer": tokenizer}
     return Actor(
         env,
@@ -56,7 +59,7 @@ def make_actor(
         renderer=renderer,
         workers=workers,
         limits=make_limits(config),
-        speakers=make_speakers(config, env, row, own, tokenizer, learner),
+        speakers=make_speakers(config, env, row, own, tokenizer, learner, order),
         selector=make_selector(config, env),
         relabel=make_relabel(env, row, tokenizer, renderer),
         greedy=Need.GREEDY in row.asks,
@@ -66,10 +69,18 @@ def make_actor(
 
 
 def make_speakers(
-    config: RunConfig, env: Env, row: Objective, own: Own, tokenizer: Tokenizer, learner: Learner
+    config: RunConfig,
+    env: Env,
+    row: Objective,
+    own: Own,
+    tokenizer: Tokenizer,
+    learner: Learner,
+    order: TaskOrder | None = None,
 ) -> Speakers:
     """Who replies: the policy, and around it what the objective and the settings add."""
     found: Speakers = own
+    if isinstance(order, FailurePrefixes):
+        return Continuing(own, order)
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
         found = Asked(own, base=learner.publish().copied(), offline=offline)

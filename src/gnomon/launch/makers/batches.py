@@ -20,26 +20,41 @@ from gnomon.objectives import Objective
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Ahead, Batches, InTurn
 from gnomon.rollout.in_flight import InFlight
+from gnomon.rollout.order import TaskOrder
 
 __all__ = ["make_batches"]
 
 
-def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner) -> Batches:
+def make_batches(
+    config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner, order: TaskOrder | None = None
+) -> Batches:
     """Args: actor: the one that evaluates; those that sample ahead share its workers.
 
     Raises: ConfigError E046 for a lag with an engine that cannot be made several times.
     """
-    return make_replay(config, env, make_sampled(config, env, row, actor, learner))
+    return make_replay(config, env, make_sampled(config, env, row, actor, learner, order))
 
 
-def make_sampled(config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner) -> Batches:
+def make_sampled(
+    config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner, order: TaskOrder | None
+) -> Batches:
     """The batches of what is sampled."""
     lag = min(config.rollout.lag, config.budget.steps)
-    make = partial(make_actor, config, env, row, tokenizer=actor.tokenizer, renderer=actor.renderer, learner=learner)
+    make = partial(
+        make_actor,
+        config,
+        env,
+        row,
+        tokenizer=actor.tokenizer,
+        renderer=actor.renderer,
+        learner=learner,
+        workers=actor.workers,
+        order=order,
+    )
     if not lag:
         return InTurn(actor)
     if isinstance(actor.engine, Threaded):
-        actors = [make(engine=actor.engine, workers=actor.workers) for _ in range(lag + 1)]
+        actors = [make(engine=actor.engine) for _ in range(lag + 1)]
         return InFlight(actor.engine, actors, config.budget.steps)
     if config.rollout.in_flight or not isinstance(actor.engine, Embedded | RemoteEngine):
         raise ConfigError(
@@ -50,7 +65,7 @@ def make_sampled(config: RunConfig, env: Env, row: Objective, actor: Actor, lear
             fix="engine=embedded, or rollout.lag=0",
         )
     engines = [twin(actor.engine, number, config, learner) for number in range(1, lag + 2)]
-    return Ahead([make(engine=engine, workers=actor.workers) for engine in engines], config.budget.steps)
+    return Ahead([make(engine=engine) for engine in engines], config.budget.steps)
 
 
 def twin(engine: Embedded | RemoteEngine, number: int, config: RunConfig, learner: Learner) -> Engine:
