@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gnomon.engines.base import Engine
     from gnomon.learners.base import Learner
     from gnomon.objectives import Objective
+    from gnomon.rollout.order import Curriculum
     from gnomon.settings import Settings
 
 __all__ = ["configure", "resume", "train"]
@@ -59,8 +60,8 @@ def train(
         observers: objects with `start`, `step`, `evaluation` and `finish`, such as `gnomon.monitoring.JsonLines`, and
             names of trackers, such as `tensorboard` or `wandb` (docs/trackers.md).
         settings: tables as mappings (`optim={"lr": 3e-4}`), and the short names of the command line (`group=8`,
-            `steps=50`, `policy=FOLDER`). `env={…}` are options of the environment. `objective`, `engine` and `learner`
-            are names or objects (docs/observing.md).
+            `steps=50`, `policy=FOLDER`). `env={…}` are options of the environment. `objective`, `engine`,
+            `learner` and `curriculum` are names or objects (docs/observing.md).
     Raises: ConfigErrors with all mistakes; RunError E401 if the folder contains a run.
     """
     require_outside()
@@ -86,6 +87,7 @@ def resume(
     objective: Objective | None = None,
     engine: Engine | None = None,
     learner: Learner | None = None,
+    curriculum: Curriculum | None = None,
     observers: Sequence[Observer | str] = (),
     accept_divergence: bool = False,
     quiet: bool = False,
@@ -95,7 +97,7 @@ def resume(
     Args:
         what: the environment or the tasks of the run, if they were passed as Python objects; `reward` and
             `reward_range` as in `train`.
-        objective, engine, learner: the run's, if they were passed as Python objects.
+        objective, engine, learner, curriculum: the run's, if they were passed as Python objects.
         observers: as in `train`. A run may be resumed with others, or none.
         accept_divergence: continue even if the run does not repeat the records after its checkpoint. The old
             records are kept as an attempt, and the run is no longer exact.
@@ -109,7 +111,9 @@ def resume(
     from gnomon.launch.local import resume as go_on
     from gnomon.launch.passed import passed_parts
 
-    passed = passed_parts(objective=objective, engine=engine, learner=learner, observers=observers)
+    passed = passed_parts(
+        objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=observers
+    )
     if quiet:
         return go_on(Path(run), Silent(), built, passed, accept_divergence=accept_divergence)
     with Display(config) as display:
@@ -121,7 +125,7 @@ def separated(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of a call, in which every part that was passed as an object has a name, and those parts."""
     values = dict(settings)
-    named = {name: values.get(name) for name in ("objective", "engine", "learner")}
+    named = {name: values.get(name) for name in ("objective", "engine", "learner", "curriculum")}
     parts = {name: part for name, part in named.items() if not isinstance(part, str | Mapping | None)}
     if not parts and not observers:
         return values, {}

@@ -16,6 +16,11 @@ METRICS: Mapping[str, str] = {
     "all_right": "Fraction of groups in which every rollout is correct.",
     "all_wrong": "Fraction of groups in which no rollout is correct.",
     "spare": "Fraction of groups that were sampled but not trained on (`rollout.refill`, `rollout.candidates`).",
+    "replayed": "Fraction of groups that are earlier ones (`rollout.replay`). Where any is not, rewards and lengths "
+    "are those of the others, and `tokens` counts only those.",
+    "continued": "Fraction of groups that continue a prefix of a failed reply (`rollout.failure_prefix`). Where any "
+    "does not, rewards and lengths are those of the others.",
+    "continued/correct": "Fraction of their rollouts that are correct.",
     "failed": "Fraction of groups that could not be judged because the environment or the verifier failed.",
     "part/NAME": "Mean value of a part of the reward per rollout, before its weight.",
     "breakdown/tied": "Fraction of groups whose rewards are all equal. A group baseline learns nothing from them.",
@@ -28,7 +33,8 @@ METRICS: Mapping[str, str] = {
     "mismatch/kl": "Mean KL divergence from the sampler to the learner per token (k3), in nats.",
     "mismatch/outside": "Fraction of tokens whose ratio of learner to sampler is below 0.5 or above 2.",
     "mismatch/token": "Id of the token with the largest difference.",
-    "staleness": "Mean age of the weights that sampled a token, in optimiser steps; where `rollout.lag` is not 0.",
+    "staleness": "Mean age of the weights that sampled a token, in optimiser steps; where `rollout.lag` or "
+    "`rollout.replay` is not 0.",
     "staleness_max": "Largest age of those weights.",
     "engine/restarts": "Worker processes of the engine that were replaced because they ended or hung.",
     "engine/resampled": "Completions that were requested again because their worker was replaced.",

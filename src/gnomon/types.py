@@ -290,6 +290,12 @@ class Turn:
     fork: int = 0
     """Number of its training sequence. A new one begins where a template rewrites history."""
 
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The end of the prompt, if it is the beginning of the reply; empty for a reply that begins by itself."""
+        last = self.segments[-1:]
+        return last[0].token_ids if last and last[0].origin is Origin.POLICY else ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
@@ -359,10 +365,17 @@ class Group:
     greedy: Rollout | None = None
     """One more rollout, of temperature 0, for an objective that compares the others with it. It is recorded, and
     neither counted nor trained on."""
+    replayed: tuple[int, int] | None = None
+    """Seed of the run and number of the step that sampled it; None for a group that this step sampled."""
 
     @property
     def rewards(self) -> tuple[float, ...]:
         return tuple(rollout.reward for rollout in self.rollouts)
+
+    @property
+    def continued(self) -> bool:
+        """Whether its rollouts continue a prefix of a failed reply (`rollout.failure_prefix`)."""
+        return any(rollout.turns and rollout.turns[0].prefix for rollout in self.rollouts)
 
     @property
     def judged(self) -> bool:

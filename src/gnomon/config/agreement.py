@@ -27,6 +27,8 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
     yield from engine(config, origins)
     yield from optimiser(config, origins)
     yield from lag(config, origins)
+    yield from replay(config, origins)
+    yield from curriculum(config, origins)
     yield from ranks(config, origins)
     yield from served(config, origins)
     yield from launch(config, origins)
@@ -121,6 +123,61 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             where=origins.get("rollout.in_flight", "rollout.in_flight"),
             why="one engine samples all steps in progress, and an offline step needs the initial weights",
             fix="rollout.in_flight=false, or rollout.offline=0",
+        )
+
+
+def replay(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """Earlier groups of nothing, or a recorded run without a use."""
+    rollout, where = config.rollout, origins.get("rollout.replay", "rollout.replay")
+    if rollout.recorded and not rollout.replay and not rollout.failure_prefix:
+        yield ConfigError(
+            "E077",
+            "rollout.recorded is set, and rollout.replay = 0",
+            where=where,
+            why="no group of the recorded run would be used",
+            fix="rollout.replay=1, or leave out rollout.recorded",
+        )
+    elif rollout.replay and not round(rollout.replay * rollout.prompts):
+        yield ConfigError(
+            "E077",
+            f"rollout.replay = {rollout.replay:g} of {rollout.prompts} prompts is not one task",
+            where=where,
+            fix=f"rollout.replay={1 / rollout.prompts:g}, or more rollout.prompts",
+        )
+    elif not rollout.recorded and round(rollout.replay * rollout.prompts) == rollout.prompts:
+        yield ConfigError(
+            "E077",
+            "every group would be an earlier one, and nothing would be sampled after the first step",
+            where=where,
+            fix="rollout.replay=0.5, or rollout.recorded=RUN",
+        )
+
+
+def curriculum(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
+    """A curriculum beside another choice of tasks, or without a band."""
+    rollout, where = config.rollout, origins.get("rollout.curriculum", "rollout.curriculum")
+    if rollout.curriculum != "uniform" and (rollout.refill or rollout.candidates > 1):
+        yield ConfigError(
+            "E169",
+            "rollout.curriculum cannot be combined with rollout.refill or rollout.candidates",
+            where=where,
+            why="these draw further tasks uniformly, which the curriculum did not choose",
+            fix="rollout.refill=0 rollout.candidates=1, or rollout.curriculum=uniform",
+        )
+    low, high = rollout.band
+    if low > high:
+        yield ConfigError(
+            "E169",
+            f"rollout.band goes from {low:g} to {high:g}",
+            where=origins.get("rollout.band", "rollout.band"),
+            fix=f"rollout.band=[{high:g},{low:g}]",
+        )
+    if rollout.failure_prefix and not round(rollout.failure_prefix * rollout.prompts):
+        yield ConfigError(
+            "E077",
+            f"rollout.failure_prefix = {rollout.failure_prefix:g} of {rollout.prompts} prompts is not one task",
+            where=origins.get("rollout.failure_prefix", "rollout.failure_prefix"),
+            fix=f"rollout.failure_prefix={1 / rollout.prompts:g}, or more rollout.prompts",
         )
 
 

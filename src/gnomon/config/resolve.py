@@ -41,6 +41,9 @@ def resolve(sources: Sequence[Source], checks: Sequence[Check] = ()) -> tuple[Ru
             origins[name] = source.origins.get(key, "a default")
     problems = without_mistakes(values, origins)
     bring(values, origins)
+    if "rollout.recorded" in origins and not origins.keys() & {"rollout.replay", "rollout.failure_prefix"}:
+        put(values, "rollout.replay", 1.0 if leaves(values).get("rollout.recorded") else 0.0)
+        origins["rollout.replay"] = "rollout.recorded"
     found = rates(model_of(values), adapter=has_adapter(values))
     known = {"critic.lr": found.critic} | ({"optim.lr": found.policy} if type_of(values, "optim") == "adamw" else {})
     for name, rate in known.items():

@@ -111,6 +111,22 @@ class Rollout(Section):
     lag: Annotated[int, Field(ge=0)] = 0
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""
+    recorded: str = ""
+    """Folder of a run whose recorded groups are trained on, with the log-probabilities and verdicts that it stored. It
+    must have the same environment, tokenizer and `group`. `replay` is then 1, unless it or `failure_prefix` is set
+    (docs/replay.md)."""
+    replay: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Fraction of the tasks of a step whose groups are earlier ones and are not sampled: those of `recorded`, or else
+    of the run's own earlier steps."""
+    failure_prefix: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Fraction of the tasks of a step that continue a prefix of a failed reply to them, where one is known: a reply of
+    `recorded`, or else of the run's own earlier steps. Only the continuation is trained (docs/replay.md)."""
+    curriculum: Annotated[str, Field(pattern="^(uniform|band|easiest|object:.+)$")] = "uniform"
+    """What chooses the tasks of a step. `band`: again those whose latest success rate lies within `band`, and new ones.
+    `easiest`: first those that the environment calls easy. `object:NAME` was passed to `gnomon.train` as a Python
+    object."""
+    band: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=2, max_length=2)] = [0.2, 0.8]
+    """Lowest and highest success rate, in its latest visit, of a task that `curriculum=band` plays again."""
     in_flight: bool = False
     """Load new weights into the engine while it samples: completions go on with them. Needs `lag`. One engine samples
     all steps in progress, vLLM too. The run then depends on the clock and is not repeated bit for bit."""

@@ -27,6 +27,7 @@ SHORT = {
     "env": "env.type", "policy": "policy.path", "objective": "objective.type", "engine": "engine.type",
     "launch": "launch.type",
     "prompts": "rollout.prompts", "group": "rollout.group", "max_tokens": "rollout.max_tokens",
+    "curriculum": "rollout.curriculum",
     "steps": "budget.steps", "seconds": "budget.seconds", "lr": "optim.lr",
 }  # fmt: skip
 """Keys that may be written without their table."""

@@ -36,6 +36,10 @@ class CharCount(SingleTurn):
         new = other if word[place] == letter or word.count(letter) >= self.most else letter
         return asked(letter, word[:place] + new + word[place + 1 :])
 
+    def difficulty(self, task: Task) -> float:
+        """Length of the string, in letters."""
+        return len(task.info["word"])
+
     def check(self, task: Task, answer: str) -> bool:
         return integer(answer) == int(task.answer)
 

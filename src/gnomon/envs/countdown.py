@@ -48,6 +48,10 @@ class Countdown(SingleTurn):
         name = identity("countdown", sorted(numbers), int(value))
         return Task(id=name, messages=user(prompt), answer=int(value), info=info)
 
+    def difficulty(self, task: Task) -> float:
+        """Count of numbers."""
+        return len(task.info["numbers"])
+
     def check(self, task: Task, answer: str) -> bool:
         expression = evaluate(answer)
         return sorted(expression.numbers) == sorted(task.info["numbers"]) and expression.value == task.answer

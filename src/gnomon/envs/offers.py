@@ -17,6 +17,7 @@ from gnomon.verifiers import Price, Verifier
 
 __all__ = [
     "Confined",
+    "Graded",
     "Importing",
     "Isomorphic",
     "Noted",
@@ -29,6 +30,7 @@ __all__ = [
     "Varying",
     "Watched",
     "contents",
+    "difficulty",
     "expert",
     "files",
     "imports",
@@ -150,6 +152,14 @@ class Isomorphic(Protocol):
         ...
 
 
+class Graded(Protocol):
+    """An environment that knows which of its tasks are easy."""
+
+    def difficulty(self, task: Task) -> float:
+        """The larger, the harder; of any unit."""
+        ...
+
+
 class Respelled(Protocol):
     """An environment that a recipe cannot express by its class and fields."""
 
@@ -219,9 +229,13 @@ def isomorphic(env: object) -> Callable[[Task, random.Random], Task] | None:
     return method(env, "isomorphic")
 
 
+def difficulty(env: object) -> Callable[[Task], float] | None:
+    return method(env, "difficulty")
+
+
 READERS: tuple[Callable[[object], object], ...] = (
     players, tools, isolation, imports, remarks, prices, files, contents, spec, reproducible, sentinel, expert,
-    isomorphic,
+    isomorphic, difficulty,
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.errors import RunError
 from gnomon.launch.evaluation_envs import set_envs
+from gnomon.store import RunReader
 
 __all__ = ["anchored_data", "data_files", "data_hashes", "digest", "require_same_data"]
 
@@ -25,23 +26,34 @@ def data_files(config: RunConfig, env: Env) -> dict[str, Path]:
         found |= {f"eval.sets.{name}.env.{option}": Path(path) for option, path in offers.files(own).items()}
     if config.rollout.demonstrations:
         found["rollout.demonstrations"] = Path(config.rollout.demonstrations)
+    if config.rollout.recorded:
+        found["rollout.recorded"] = Path(config.rollout.recorded)
     return {setting: path.resolve() for setting, path in found.items()}
 
 
 def data_hashes(config: RunConfig, env: Env) -> dict[str, str]:
-    """SHA-256 of all data, in hexadecimal digits, by its setting. Raises: RunError E191 for data that is gone."""
+    """SHA-256 of all data, in hexadecimal digits, by its setting; of a recorded run its fingerprint.
+
+    Raises: RunError E191 for data that is gone, E404 for a run that is gone.
+    """
     found = {f"env.{option}": known for option, known in offers.contents(env).items()}
     for name, own in own_envs(config, env):
         found |= {f"eval.sets.{name}.env.{option}": known for option, known in offers.contents(own).items()}
     for setting, path in data_files(config, env).items():
         try:
-            found[setting] = digest(path)
+            found[setting] = fingerprint(path) if setting == "rollout.recorded" else digest(path)
         except OSError as error:
             fix = "restore the file, or set the path to its new place"
             raise RunError(
                 "E191", "data cannot be read", where=f"{setting} = {path}", why=error.strerror or "", fix=fix
             ) from error
     return found
+
+
+def fingerprint(run: Path) -> str:
+    """Of a run folder. Raises: RunError E404 where there is none."""
+    with RunReader(run) as reader:
+        return reader.fingerprint
 
 
 def own_envs(config: RunConfig, env: Env) -> Iterator[tuple[str, Env]]:
@@ -63,8 +75,9 @@ def digest(path: Path) -> str:
 def anchored_data(config: RunConfig, env: Env) -> RunConfig:
     """The configuration with the paths of its data made absolute."""
     rollout, found = config.rollout, data_files(config, env)
-    if "rollout.demonstrations" in found:
-        rollout = rollout.model_copy(update={"demonstrations": str(found["rollout.demonstrations"])})
+    for name in ("demonstrations", "recorded"):
+        if f"rollout.{name}" in found:
+            rollout = rollout.model_copy(update={name: str(found[f"rollout.{name}"])})
     # Shipped data is found by name.
     own = {name: path for name, path in offers.files(env).items() if config.env.options.get(name) == path}
     supplied = {name: str(found[f"env.{name}"]) for name in own}

@@ -39,6 +39,7 @@ from gnomon.launch.makers import (
     make_learner,
     make_objective,
     make_observers,
+    make_order,
     make_schedule,
     make_tasks,
     make_workers,
@@ -54,6 +55,7 @@ from gnomon.launch.passed import NOTHING, Passed, require_passed, source_of
 from gnomon.launch.paths import anchored
 from gnomon.launch.preflight import audited
 from gnomon.launch.ranks import start_ranks
+from gnomon.launch.recorded_runs import require_replay
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
 from gnomon.learners.base import Closing, Learner
@@ -65,9 +67,12 @@ from gnomon.rates import rates
 from gnomon.rendering import Renderer, choose
 from gnomon.rollout.actor import Actor, Progress, unseen
 from gnomon.rollout.batches import Batches
+from gnomon.rollout.continuing import FailurePrefixes
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.finished import Kept
-from gnomon.store import Observer, Record, Recorded, Run, RunReader, RunStatus
+from gnomon.rollout.order import TaskOrder
+from gnomon.rollout.replay import Replay
+from gnomon.store import Observer, Record, Recorded, RecordedGroups, Run, RunReader, RunStatus
 from gnomon.store.layout import RECIPE
 from gnomon.training import Evaluation, EvaluationSet, Recorder, evaluate, first, train
 from gnomon.training.schedule import Schedule
@@ -100,6 +105,7 @@ class Parts:
     """What is trained on; it may hold only some tasks of the environment."""
     actor: Actor
     batches: Batches
+    order: TaskOrder
     learner: Learner
     objective: Objective
     credit: Crediting
@@ -126,6 +132,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     row = make_objective(config, passed.objective)
     tasks = make_tasks(config, env, row)
+    require_replay(config, tasks, row)
     learner = passed.learner or make_trainer(config, row)
     with ExitStack() as undo:
         if not passed.learner:
@@ -139,8 +146,20 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         if config.rollout.in_flight and isinstance(engine, Embedded | VLLM) and not passed.engine:
             engine = Threaded(engine)
         workers = make_workers(config, env)
-        actor = make_actor(config, tasks, row, engine, tokenizer, renderer, learner, workers=workers, progress=progress)
-        batches = make_batches(config, tasks, row, actor, learner)
+        order = make_order(config, tasks, tokenizer, passed.curriculum)
+        actor = make_actor(
+            config,
+            tasks,
+            row,
+            engine,
+            tokenizer,
+            renderer,
+            learner,
+            workers=workers,
+            order=order,
+            progress=progress,
+        )
+        batches = make_batches(config, tasks, row, actor, learner, order)
         credit = make_credit(config, tasks, row, renderer)
         sets = make_sets(config, env, actor)
         undo.pop_all()
@@ -148,6 +167,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         env=tasks,
         actor=actor,
         batches=batches,
+        order=order,
         learner=learner,
         objective=row,
         credit=credit,
@@ -356,12 +376,16 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
     recorder = Recorder(store, config, watching, tell)
     for actor in (parts.actor, *parts.batches.actors):
         actor.finished = Kept(store.unfinished)
+    for part in (parts.batches, parts.order):
+        if isinstance(part, Replay | FailurePrefixes):
+            part.own = RecordedGroups(store.folder, config.seed, partial(task_at, parts.env))
     tell(numerics(parts.engine.tier, parts.mismatch))
     page = train(
         config,
         env=parts.env,
         actor=parts.actor,
         batches=parts.batches,
+        order=parts.order,
         learner=parts.learner,
         objective=parts.objective,
         credit=parts.credit,

@@ -83,6 +83,13 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     for name in ("type", "states", "momentum", "micro_batch"):  # Runs of earlier versions did not have them.
         if body["optim"][name] == DEFAULTS["optim"][name]:
             del body["optim"][name]
+    for name in ("replay", "recorded", "failure_prefix"):
+        if not body["rollout"][name]:
+            del body["rollout"][name]
+    if config.rollout.curriculum == "uniform":
+        del body["rollout"]["curriculum"]
+    if config.rollout.curriculum != "band":
+        del body["rollout"]["band"]
     if config.policy.reference:
         body["policy"]["reference"] = hashes(model_folder(config.policy.reference))
     else:

@@ -14,6 +14,7 @@ from gnomon.launch.objects import OBJECT, source_facts
 from gnomon.learners.base import Learner
 from gnomon.monitoring.trackers import tracker
 from gnomon.objectives import Objective
+from gnomon.rollout.order import Curriculum
 from gnomon.store import Observer
 
 __all__ = ["NOTHING", "Passed", "part_name", "passed_parts", "require_passed", "source_of"]
@@ -26,12 +27,18 @@ class Passed:
     objective: Objective | None = None
     engine: Engine | None = None
     learner: Learner | None = None
+    curriculum: Curriculum | None = None
     observers: tuple[Observer, ...] = ()
 
     @property
     def parts(self) -> dict[str, Any]:
         """By setting, those that decide the bytes of a run."""
-        named = {"objective": self.objective, "engine": self.engine, "learner": self.learner}
+        named = {
+            "objective": self.objective,
+            "engine": self.engine,
+            "learner": self.learner,
+            "curriculum": self.curriculum,
+        }
         return {name: part for name, part in named.items() if part is not None}
 
 
@@ -45,14 +52,19 @@ def part_name(part: object) -> str:
 
 
 def passed_parts(
-    *, objective: Any = None, engine: Any = None, learner: Any = None, observers: Sequence[Any] = ()
+    *,
+    objective: Any = None,
+    engine: Any = None,
+    learner: Any = None,
+    curriculum: Any = None,
+    observers: Sequence[Any] = (),
 ) -> Passed:
     """Args: observers: objects, or names of trackers.
 
     Raises: ConfigErrors E029, where an object is not what its name says; as `tracker`.
     """
     observers = [tracker(each) if isinstance(each, str) else each for each in observers]
-    wanted = {"engine": (engine, Engine), "learner": (learner, Learner)}
+    wanted = {"engine": (engine, Engine), "learner": (learner, Learner), "curriculum": (curriculum, Curriculum)}
     wanted |= {f"observers[{place}]": (each, Observer) for place, each in enumerate(observers)}
     problems = [
         problem
@@ -65,7 +77,9 @@ def passed_parts(
         problems.append(ConfigError("E029", what, where=CALL, fix=fix))
     if problems:
         raise ConfigErrors(problems)
-    return Passed(objective=objective, engine=engine, learner=learner, observers=tuple(observers))
+    return Passed(
+        objective=objective, engine=engine, learner=learner, curriculum=curriculum, observers=tuple(observers)
+    )
 
 
 def mistaken(name: str, part: object, protocol: type) -> ConfigError | None:
@@ -83,7 +97,12 @@ def mistaken(name: str, part: object, protocol: type) -> ConfigError | None:
 
 def require_passed(config: RunConfig, passed: Passed, where: str | Path) -> None:
     """Raises: RunError E193, where the recipe names an object that was not passed, or another one was."""
-    named = {"objective": config.objective.type, "engine": config.engine.type, "learner": config.learner}
+    named = {
+        "objective": config.objective.type,
+        "engine": config.engine.type,
+        "learner": config.learner,
+        "curriculum": config.rollout.curriculum,
+    }
     for setting, name in named.items():
         part = passed.parts.get(setting)
         now = part_name(part) if part is not None else ""

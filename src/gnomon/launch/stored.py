@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from gnomon.config import RunConfig
@@ -15,7 +15,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, choose
 from gnomon.rendering.reply_text import reply_text
 from gnomon.store import Record
-from gnomon.types import Message, Rollout, Stop, Task
+from gnomon.types import Completion, Message, Rollout, Stop, Task, Turn
 
 __all__ = ["Read", "Stored", "reading", "stored"]
 
@@ -69,13 +69,16 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
     for (kind, step), part in groupby(rollouts, lambda pair: (pair[0].kind, pair[0].step)):
         pairs = list(part)
         size = config.rollout.group if kind == "rollout" else config.eval.samples
-        top = Key(config.seed).at("rollouts", step=step or 0) if kind == "rollout" else Key(config.seed).at("eval")
         players: dict[tuple[int, int], dict[int, tuple[str, ...]]] = defaultdict(dict)
         for record, rollout in pairs:
             players[place(record, rollout, size)][rollout.player] = read(rollout)
         for record, rollout in pairs:
             index, sample = place(record, rollout, size)
             replies = players[index, sample]
+            top = Key(config.seed).at("eval")
+            if kind == "rollout":
+                seed, sampled_in = record.body.get("replayed", (config.seed, step or 0))
+                top = Key(seed).at("rollouts", step=sampled_in)
             yield Stored(
                 record=record,
                 rollout=rollout,
@@ -95,15 +98,26 @@ def reading(config: RunConfig, turns: int) -> Read:
     Args: turns: how many turns of the policy an episode may have.
     Raises: ModelError, when the folder of the policy is gone.
     """
-    renderer = choose(Tokenizer(present_folder(config.policy.path)), config.policy.renderer, turns=turns)
+    tokenizer = Tokenizer(present_folder(config.policy.path))
+    renderer = choose(tokenizer, config.policy.renderer, turns=turns)
 
     def read(rollout: Rollout) -> tuple[str, ...]:
-        completions = [turn.completion for turn in rollout.turns]
+        completions = [with_prefix(turn, tokenizer) for turn in rollout.turns]
         if isinstance(renderer, Plain) or (config.rollout.demonstrations and prefilled(rollout)):
             return tuple(completion.text for completion in completions)
         return tuple(reply_text(renderer, completion.text, completion.token_ids) for completion in completions)
 
     return read
+
+
+def with_prefix(turn: Turn, tokenizer: Tokenizer) -> Completion:
+    """The reply of a turn as the environment got it, with the prefix that was continued."""
+    if not turn.prefix:
+        return turn.completion
+    ids = turn.prefix + turn.completion.token_ids
+    text = tokenizer.decode(turn.prefix) + turn.completion.text
+    logprobs = (math.nan,) * len(turn.prefix) + turn.completion.logprobs
+    return replace(turn.completion, token_ids=ids, logprobs=logprobs, text=text)
 
 
 def prefilled(rollout: Rollout) -> bool:

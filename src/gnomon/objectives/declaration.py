@@ -157,6 +157,8 @@ class Declaration:
     max_group: int | None = None
     data: Data = Data.SAMPLED
     rewards: Rewards = Rewards.REAL
+    any_sampler: bool = False
+    """Whether its target is an expectation over the rollouts of whoever sampled them, which need not be the policy."""
     needs: frozenset[Need] = frozenset()
     """With any options; an option may ask for more."""
     brings: Mapping[str, float] = field(default_factory=dict)

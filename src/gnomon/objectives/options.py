@@ -467,7 +467,7 @@ TABLE = (
         rewards=Rewards.NONE, brings={"rollout.group": 1, "rollout.prompts": 256}),
     Declaration("rft",
         "Rejection fine-tuning: the log-likelihood of the successes alone, as a mean over tokens. Rewards are 0 or 1.",
-        "Yuan et al. 2023, arXiv 2308.01825", min_group=1, rewards=BINARY),
+        "Yuan et al. 2023, arXiv 2308.01825", min_group=1, rewards=BINARY, any_sampler=True),
     Declaration("fcp",
         "Feedback-conditional policy: supervised fine-tuning where the prompt carries the feedback on the answer.",
         "FCP 2025, arXiv 2509.22638", min_group=1, data=Data.CONDITIONED, rewards=Rewards.NONE,

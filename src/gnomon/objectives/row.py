@@ -180,6 +180,8 @@ class Objective:
     source: str = ""
     data: Data = Data.SAMPLED
     rewards: Rewards = Rewards.REAL
+    any_sampler: bool = False
+    """Whether its target is an expectation over the rollouts of whoever sampled them, which need not be the policy."""
     needs: frozenset[Need] = frozenset()
     """What credit asks for; `asks` has the whole list."""
     min_group: int = 1
@@ -296,6 +298,7 @@ def row_of(declaration: Declaration, build: Callable[..., Objective]) -> Callabl
             source=declaration.source,
             data=declaration.data,
             rewards=declaration.rewards,
+            any_sampler=declaration.any_sampler,
             needs=declaration.needs_with(supplied),
             min_group=declaration.least_group(supplied),
         )

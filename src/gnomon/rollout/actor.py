@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gnomon.engines.base import Counted, Engine, Tier
-from gnomon.envs.base import Env
+from gnomon.envs.base import Env, Step
 from gnomon.envs.workers import EnvWorkers
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ from gnomon.rollout.finished import Finished, NotKept
 from gnomon.rollout.played import Played
 from gnomon.rollout.relabel import AsSampled, Relabel
 from gnomon.rollout.select import All, Selector
-from gnomon.rollout.speakers import Cast, Own, Speaker, Speakers
+from gnomon.rollout.speakers import Cast, Own, Prefix, Speaker, Speakers
 from gnomon.stats import Stats
 from gnomon.types import Group, Request, Sampling, Stop, Task
 
@@ -181,8 +181,8 @@ class Actor:
         Args: tasks: each with its index in the split; key: of this step.
         Raises: Unjudged E104 if the environment failed in too many rollouts.
         """
-        if recorded := self.earlier("rollout", self.step):
-            return list(recorded)
+        if recorded := [group for group in self.earlier("rollout", self.step) if group.replayed is None]:
+            return recorded
         with self.speakers.training(key, self.group) as cast:
             sampling = self.relabel.sampling(self.sampling)
 
@@ -236,7 +236,7 @@ class Actor:
         """
         sampling, drawn = sampling or self.sampling, drawn or (lambda turn: key.at("reply", turn=turn))
         cast = tuple(speakers) or Own(self.engine, self.renderer, self.workers.players).cast(0, 0)
-        conversations = tuple(Conversation(self._begin, speaker.preface) for speaker in cast)
+        conversations = tuple(Conversation(self._begin, s.preface, s.prefix.token_ids) for s in cast)
         episode, step = await self.workers.start(task, key)
         stop = None
         try:
@@ -249,7 +249,8 @@ class Actor:
                 if stop := self._over(turn, room, deadline):
                     step = self.workers.over(BUDGETS[stop])
                     break
-                limit = min(sampling.max_tokens, room)
+                begun = 0 if conversation.turns else len(speaker.prefix.token_ids)
+                limit = min(sampling.max_tokens - begun, room)
                 limited = replace(sampling, max_tokens=limit, stop_ids=self.renderer.stop)
                 request = Request(prompt_ids=prompt, key=drawn(turn).bytes, sampling=limited)
                 completion = await speaker.reply(request)
@@ -258,7 +259,7 @@ class Actor:
         finally:
             self.workers.abandon(episode)
         turns = tuple(tuple(conversation.turns) for conversation in conversations)
-        return Played(task=task, speakers=cast, turns=turns, step=step, stop=stop)
+        return Played(task=task, speakers=cast, turns=turns, step=sampled_span(step, cast[0].prefix), stop=stop)
 
     def _over(self, turn: int, room: int, deadline: float) -> Stop | None:
         """The limit that an episode has reached; None if it may continue."""
@@ -305,6 +306,14 @@ class Actor:
         broken = [(i, p.rollout(0, s)) for (i, _, s), p in zip(plan, played, strict=True) if p.failed]
         self.failures.count(len(plan), broken, groups)
         return groups
+
+
+def sampled_span(step: Step, prefix: Prefix) -> Step:
+    """The step, with the span of its verdict in what was sampled after a prefix; None if it begins in the prefix."""
+    if not prefix.text or step.verdict is None or step.verdict.span is None:
+        return step
+    start, end = (place - len(prefix.text) for place in step.verdict.span)
+    return replace(step, verdict=replace(step.verdict, span=(start, end) if start >= 0 else None))
 
 
 def draws(key: Key, index: int, sample: int) -> Callable[[int], Key]:

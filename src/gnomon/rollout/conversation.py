@@ -26,21 +26,23 @@ def beginning(env: Env, renderer: Renderer) -> Begin:
 class Conversation:
     """The observations and replies of one player so far.
 
-    Args: preface: messages before the environment's first messages.
+    Args: preface: messages before the environment's first messages; prefix: tokens with which the first reply begins.
     """
 
-    def __init__(self, begin: Begin, preface: tuple[Message, ...] = ()) -> None:
+    def __init__(self, begin: Begin, preface: tuple[Message, ...] = (), prefix: tuple[int, ...] = ()) -> None:
         self.turns: list[Turn] = []
-        self._begin, self._preface = begin, preface
+        self._begin, self._preface, self._prefix = begin, preface, prefix
         self._transcript: Transcript | None = None
         self._observed: tuple[Message, ...] = ()
 
     def observe(self, messages: tuple[Message, ...]) -> tuple[int, ...]:
         """Add an observation. Returns: the prompt of the next reply."""
-        self._observed = messages if self._transcript else (*self._preface, *messages)
-        self._transcript = (
-            self._transcript.observed(messages) if self._transcript is not None else self._begin(self._observed)
-        )
+        if self._transcript is not None:
+            self._observed, self._transcript = messages, self._transcript.observed(messages)
+            return self._transcript.token_ids
+        self._observed = (*self._preface, *messages)
+        begun = self._begin(self._observed)
+        self._transcript = begun.sampled(self._prefix) if self._prefix else begun
         return self._transcript.token_ids
 
     def reply(self, completion: Completion) -> None:
@@ -48,7 +50,7 @@ class Conversation:
         assert self._transcript is not None
         segments, forks = self._transcript.segments, self._transcript.forks
         last = max((i + 1 for i, segment in enumerate(segments) if segment.origin is Origin.POLICY), default=0)
-        whole = bool(self.turns) and self.turns[-1].fork != forks
+        whole = not self.turns or self.turns[-1].fork != forks
         self.turns.append(
             Turn(
                 prompt_ids=self._transcript.token_ids,

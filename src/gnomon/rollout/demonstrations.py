@@ -15,7 +15,7 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.models.weights import WeightsRef
-from gnomon.rollout.speakers import Cast, Speaker, Speakers
+from gnomon.rollout.speakers import WHOLE, Cast, Prefix, Speaker, Speakers
 from gnomon.types import Completion, Finish, Message, Request, Task
 
 __all__ = ["Demonstrated", "Demonstration", "Shown", "demonstrations"]
@@ -81,6 +81,7 @@ class Demonstration:
     """Version of the policy's weights at that time."""
     learns: bool = True
     preface: tuple[Message, ...] = ()
+    prefix: Prefix = WHOLE
 
     async def reply(self, request: Request) -> Completion:
         ids = self.tokenizer.encode(self.written)[: request.sampling.max_tokens]

@@ -15,7 +15,19 @@ from gnomon.rendering import Renderer
 from gnomon.rendering.reply_text import reply_text
 from gnomon.types import Completion, Message, Request
 
-__all__ = ["Cast", "Own", "Sampler", "Speaker", "Speakers"]
+__all__ = ["WHOLE", "Cast", "Own", "Prefix", "Sampler", "Speaker", "Speakers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """The beginning of a reply, which is a part of the prompt."""
+
+    token_ids: tuple[int, ...] = ()
+    text: str = ""
+
+
+WHOLE = Prefix()
+"""Of a reply that begins by itself."""
 
 
 class Speaker(Protocol):
@@ -29,6 +41,11 @@ class Speaker(Protocol):
     @property
     def preface(self) -> tuple[Message, ...]:
         """Messages that it sees before the environment's first messages."""
+        ...
+
+    @property
+    def prefix(self) -> Prefix:
+        """The beginning of its first reply, which it continues."""
         ...
 
     async def reply(self, request: Request) -> Completion: ...
@@ -74,13 +91,15 @@ class Sampler:
     renderer: Renderer
     learns: bool = True
     preface: tuple[Message, ...] = ()
+    prefix: Prefix = WHOLE
 
     async def reply(self, request: Request) -> Completion:
         return await self.engine.sample(request)
 
     def text(self, completion: Completion) -> str:
-        """The text of a reply, without separate reasoning."""
-        return reply_text(self.renderer, completion.text, completion.token_ids)
+        """The text of a reply with its prefix, without separate reasoning."""
+        text, ids = self.prefix.text + completion.text, self.prefix.token_ids + completion.token_ids
+        return reply_text(self.renderer, text, ids)
 
 
 class Own:

@@ -6,6 +6,7 @@ from gnomon.store.checkpoints import Checkpoint
 from gnomon.store.codec import decode, encode, logprobs_of
 from gnomon.store.compare import ABSENT, Difference, Parting, diff
 from gnomon.store.failpoint import failpoint
+from gnomon.store.groups import RecordedGroups
 from gnomon.store.layout import FORMAT, Record, RunStatus, canonical
 from gnomon.store.observers import EvaluationRecord, Observer, Observers, StepRecord
 from gnomon.store.reader import RolloutRow, RunReader
@@ -24,6 +25,7 @@ __all__ = [
     "Parting",
     "Record",
     "Recorded",
+    "RecordedGroups",
     "RolloutRow",
     "Run",
     "RunReader",

@@ -60,7 +60,7 @@ def encode(group: Group, *, kind: str, step: int) -> Iterator[Record]:
     first = next((rollout.turns[0] for rollout in group.rollouts if rollout.turns), None)
     yield Record(kind="task", step=step, task=group.index, body=task_body(group, first, kind))
     for rollout in group.rollouts:
-        body = rollout_body(rollout, first)
+        body = {**rollout_body(rollout, first), **replay_mark(group)}
         yield Record(kind=kind, step=step, task=group.index, sample=rollout.sample, body=body)
     if group.greedy is not None:
         body = rollout_body(group.greedy, first)
@@ -94,7 +94,14 @@ def group_of(asked: Record, records: Sequence[Record], tasks: Callable[[str, int
     rollouts = tuple(rollout_of(asked, record, task) for record in records if record.kind != GREEDY)
     greedy = next((rollout_of(asked, record, task) for record in records if record.kind == GREEDY), None)
     spare = bool(asked.body.get("spare"))
-    return Group(task=task, index=asked.task, rollouts=rollouts, spare=spare, greedy=greedy)
+    seed, step = asked.body.get("replayed", (None, None))
+    replayed = None if step is None else (seed, step)
+    return Group(task=task, index=asked.task, rollouts=rollouts, spare=spare, greedy=greedy, replayed=replayed)
+
+
+def replay_mark(group: Group) -> dict[str, Any]:
+    """What the records of a group say about where it was sampled, unless this step sampled it."""
+    return {} if group.replayed is None else {"replayed": list(group.replayed)}
 
 
 def known_task(asked: Record, tasks: Callable[[str, int], Task]) -> Task:
@@ -113,6 +120,7 @@ def task_body(group: Group, first: Turn | None, kind: str) -> dict[str, Any]:
     marks = {"canary": bool(group.task.info.get("canary")), "spare": group.spare}
     return {
         **{name: True for name, holds in marks.items() if holds},
+        **replay_mark(group),
         "of": kind,
         "id": group.task.id,
         "messages": plain_messages(group.task.messages),

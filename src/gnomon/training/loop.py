@@ -17,11 +17,11 @@ from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Batches
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.failures import judged
+from gnomon.rollout.order import TaskOrder, draw
 from gnomon.rollout.packing import pack
 from gnomon.training.evaluate import EvaluationSet, evaluate, first
 from gnomon.training.record import Recorder
 from gnomon.training.schedule import Schedule
-from gnomon.types import Task
 
 __all__ = ["draw", "due", "first", "train"]
 
@@ -32,6 +32,7 @@ async def train(
     env: Env,
     actor: Actor,
     batches: Batches,
+    order: TaskOrder,
     learner: Learner,
     objective: Objective,
     credit: Crediting,
@@ -46,13 +47,8 @@ async def train(
 
     Args: sets: more held-out tasks, each with a cadence of its own.
     """
-    key, kept = Key(config.seed), (learner, actor, batches, credit)
-    tasks, held_out = env.tasks("train"), first(env.tasks("test"), config.eval.tasks)
-
-    def order(step: int) -> tuple[list[tuple[int, Task]], Key]:
-        chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step), config.rollout.tasks)
-        return chosen, key.at("rollouts", step=step)
-
+    key, kept = Key(config.seed), (learner, actor, batches, credit, order)
+    held_out = first(env.tasks("test"), config.eval.tasks)
     for step in run.steps(kept):
         with run.step(step) as log:
             weights = learner.publish()
@@ -62,8 +58,9 @@ async def train(
             for each in sets:
                 if due(each.config.every, step):
                     log.evaluation(await each.evaluate(key, step))
-            groups = await batches.take(step, weights, order)
+            groups = await batches.take(step, weights, order.of)
             log.rollouts(groups)
+            order.see(step, groups)
             log.stats(batches.counts())
             batch = pack(judged(groups), sampling=actor.sampling, exact=batches.exact, limit=actor.longest)
             batch = credit(batch, learner, updates=config.optim.updates)
@@ -84,9 +81,3 @@ async def train(
 
 def due(every: int, step: int) -> bool:
     return step % every == 0
-
-
-def draw(tasks: Sequence[Task], count: int, key: Key, among: Sequence[int] = ()) -> list[tuple[int, Task]]:
-    """Distinct tasks of a split, drawn uniformly from all or from `among`, each with its index."""
-    indices = among or range(len(tasks))
-    return [(index, tasks[index]) for index in key.random().sample(indices, min(count, len(indices)))]

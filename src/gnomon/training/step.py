@@ -56,10 +56,12 @@ class StepLog:
         """The credit of the rollouts that are trained on, in order. Rollouts of spare groups, and of groups that could
         not be judged, have none."""
         self._credit = list(credit_of(batch))
-        rollouts = [rollout for group in self._groups for rollout in group.rollouts]
+        shown = sampled(self._groups)
+        rollouts = [rollout for group in shown for rollout in group.rollouts]
         self._statuses = dict(sorted(Counter(rollout.verdict.status.value for rollout in rollouts).items()))
-        self.stats(rollout_stats(self._groups))
-        self.stats(breakdown(entries(self._groups)))
+        self.stats(rollout_stats(shown))
+        self.stats(continued_stats(self._groups))
+        self.stats(breakdown(entries(shown)))
 
     def stats(self, stats: Mapping[str, Stat]) -> None:
         self._stats = merge(self._stats, dict(stats))
@@ -112,6 +114,25 @@ def credit_of(batch: Batch) -> Iterator[Credit]:
         yield found
 
 
+def sampled(groups: Sequence[Group]) -> Sequence[Group]:
+    """The groups that this step sampled from the prompt alone, or all where there are none."""
+    return [group for group in groups if group.replayed is None and not group.continued] or groups
+
+
+def continued_stats(groups: Sequence[Group]) -> Stats:
+    """Rates of the groups that continue a prefix; nothing where there are none."""
+    continued = [group for group in groups if group.continued and group.replayed is None]
+    if not continued:
+        return {}
+    rollouts = [rollout for group in continued if group.judged for rollout in group.rollouts]
+    found: Stats = {"continued": Mean(float(len(continued)), len(groups))}
+    if rollouts:
+        found["continued/correct"] = Mean(float(sum(r.verdict.correct for r in rollouts)), len(rollouts))
+    if len(sampled(groups)) < len(groups):
+        found["tokens"] = Sum(sum(rollout.tokens for rollout in rollouts))
+    return found
+
+
 def rollout_stats(groups: Sequence[Group]) -> Stats:
     """Rates of a step's rollouts: `all_right`, `all_wrong`, `spare` and `failed` per group, every other per rollout.
 
@@ -133,7 +154,7 @@ def rollout_stats(groups: Sequence[Group]) -> Stats:
                 "correct": Mean(rollout.verdict.correct),
                 "length": Mean(rollout.tokens),
                 "truncated": Mean(rollout.stop is Stop.TRUNCATED),
-                "tokens": Sum(rollout.tokens),
+                "tokens": Sum(rollout.tokens if group.replayed is None else 0),
             }
             parts: Stats = {f"part/{part.name}": Mean(part.value) for part in rollout.verdict.parts}
             stats = merge(stats, one | parts)

@@ -6,6 +6,7 @@ from gnomon.launch.makers.engine import engine_facts, make_engine, measured
 from gnomon.launch.makers.learner import make_learner, make_schedule
 from gnomon.launch.makers.objective import make_objective
 from gnomon.launch.makers.observers import make_observers
+from gnomon.launch.makers.order import make_order
 from gnomon.launch.makers.tasks import make_tasks
 from gnomon.launch.makers.workers import make_workers
 
@@ -18,6 +19,7 @@ __all__ = [
     "make_learner",
     "make_objective",
     "make_observers",
+    "make_order",
     "make_schedule",
     "make_tasks",
     "make_workers",

@@ -18,12 +18,14 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Data, Need, Objective
 from gnomon.rendering import Renderer
 from gnomon.rollout.actor import Actor, Limits, Progress, unseen
+from gnomon.rollout.continuing import Continuing, FailurePrefixes
 from gnomon.rollout.conversation import beginning
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.demonstrations import Demonstrated, Shown
 from gnomon.rollout.elsewhere import Elsewhere
 from gnomon.rollout.feedback import Asked
 from gnomon.rollout.opponents import Against
+from gnomon.rollout.order import TaskOrder
 from gnomon.rollout.relabel import AsSampled, BehindFeedback, Relabel, WithSolution
 from gnomon.rollout.select import All, Candidates, Refill, Selector
 from gnomon.rollout.solutions import SolutionShown
@@ -43,11 +45,12 @@ def make_actor(
     learner: Learner,
     *,
     workers: EnvWorkers,
+    order: TaskOrder | None = None,
     past: Past | None = None,
     progress: Progress = unseen,
 ) -> Actor:
-    """Args: workers: they play the environment of which `env` may hold only some tasks; past: earlier weights that the
-    actor which evaluates keeps, for one that samples ahead.
+    """Args: workers: they play the environment of which `env` may hold only some tasks; order: of the run's tasks;
+    past: earlier weights that the actor which evaluates keeps, for one that samples ahead.
     """
     own, shared = Own(engine, renderer, workers.players), {"renderer": renderer, "tokenizer": tokenizer}
     return Actor(
@@ -59,7 +62,7 @@ def make_actor(
         renderer=renderer,
         workers=workers,
         limits=make_limits(config),
-        speakers=make_speakers(config, env, row, own, tokenizer, learner, past),
+        speakers=make_speakers(config, env, row, own, tokenizer, learner, order, past),
         selector=make_selector(config, env),
         relabel=make_relabel(env, row, tokenizer, renderer),
         greedy=Need.GREEDY in row.asks,
@@ -75,6 +78,7 @@ def make_speakers(
     own: Own,
     tokenizer: Tokenizer,
     learner: Learner,
+    order: TaskOrder | None = None,
     past: Past | None = None,
 ) -> Speakers:
     """Who replies: the policy, and around it what the objective and the settings add.
@@ -82,6 +86,8 @@ def make_speakers(
     Args: past: as of `make_actor`.
     """
     found: Speakers = own
+    if isinstance(order, FailurePrefixes):
+        return Continuing(own, order)
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
         found = Asked(own, base=learner.publish().copied(), offline=offline)

@@ -13,6 +13,7 @@ from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
 from gnomon.launch.makers.actor import make_actor
 from gnomon.launch.makers.engine import make_embedded
+from gnomon.launch.makers.replay import make_replay
 from gnomon.learners.base import Learner
 from gnomon.learners.local import LocalLearner
 from gnomon.objectives import Objective
@@ -20,15 +21,25 @@ from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Ahead, Batches, InTurn
 from gnomon.rollout.in_flight import InFlight
 from gnomon.rollout.opponents import Against
+from gnomon.rollout.order import TaskOrder
 
 __all__ = ["make_batches"]
 
 
-def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner) -> Batches:
+def make_batches(
+    config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner, order: TaskOrder | None = None
+) -> Batches:
     """Args: actor: the one that evaluates; those that sample ahead share its workers.
 
     Raises: ConfigError E046 for a lag with an engine that cannot be made several times.
     """
+    return make_replay(config, env, make_sampled(config, env, row, actor, learner, order))
+
+
+def make_sampled(
+    config: RunConfig, env: Env, row: Objective, actor: Actor, learner: Learner, order: TaskOrder | None
+) -> Batches:
+    """The batches of what is sampled."""
     lag = min(config.rollout.lag, config.budget.steps)
     if not lag:
         return InTurn(actor)
@@ -42,6 +53,7 @@ def make_batches(config: RunConfig, env: Env, row: Objective, actor: Actor, lear
         renderer=actor.renderer,
         learner=learner,
         workers=actor.workers,
+        order=order,
         past=past,
     )
     if isinstance(actor.engine, Threaded):
