@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from gnomon.config.optimiser import optimiser
+from gnomon.config.rewards import budget_rewards, judged_by
 from gnomon.config.sections import RunConfig
 from gnomon.config.sources import Origins
 from gnomon.config.tinker import tinker
@@ -37,7 +38,7 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
         yield from sizes(config, origins)
         return
     yield from reference(config, origins)
-    for check in (group_size, budget_rewards, demonstrations, shaping, choice_of_tasks, offline, sizes):
+    for check in (group_size, budget_rewards, judged_by, demonstrations, shaping, choice_of_tasks, offline, sizes):
         yield from check(config, origins)
 
 
@@ -315,18 +316,6 @@ def group_size(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
                 where=origins.get("objective.parameter", "objective.parameter"),
                 fix="use an objective.parameter between 0 (REINFORCE) and 1 (maximum likelihood)",
             )
-
-
-def budget_rewards(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """An objective that needs rewards which no environment has."""
-    if Need.BUDGETS in config.objective.declared.needs:
-        yield ConfigError(
-            "E033",
-            f"{config.objective.type} needs a reward at every token budget, and no environment has one",
-            where=origins.get("objective.type", "objective.type"),
-            why="use it from Python and pass segment_rewards",
-            fix="objective=rloo",
-        )
 
 
 def demonstrations(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

@@ -108,6 +108,11 @@ class Rollout(Section):
     """Most times per step that groups with all replies right or all wrong are replaced by new tasks (DAPO)."""
     candidates: Annotated[int, Field(ge=1)] = 1
     """Tasks sampled per task that is trained on. Those with the least certain replies are kept."""
+    judged_by: Literal["verifier", "majority", "policy"] = "verifier"
+    """Who decides the rewards in training. `majority`: 1 for the most frequent answer of the group, else 0. `policy`:
+    the policy is asked whether its reply is right. pass@1 and alarms follow the verifier (docs/rewards.md)."""
+    judgements: Annotated[int, Field(ge=1)] = 1
+    """Judgements of every rollout with `judged_by=policy`. The reward is the fraction that calls it right."""
     lag: Annotated[int, Field(ge=0)] = 0
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,20 +10,23 @@ from typing import Any
 from gnomon.envs.base import SingleEpisode, SingleTurn
 from gnomon.keys import Key
 from gnomon.types import Task, Verdict
-from gnomon.verifiers.controls import Control, FormatOnly, Noisy, Random, Shuffled, WrongLabel
+from gnomon.verifiers.controls import (
+    Control,
+    FormatOnly,
+    Noisy,
+    Random,
+    Scored,
+    Shuffled,
+    Structured,
+    Taste,
+    WrongLabel,
+)  # fmt: skip
+from gnomon.verifiers.proxy import held
 
 __all__ = ["CONTROLS", "Controlled"]
 
-OTHERS = 64
-"""Train tasks that `shuffled` draws from."""
-CONTROLS: dict[str, Callable[[SingleTurn, float], Control]] = {
-    "random": lambda env, share: Random(of=env, share=share),
-    "shuffled": lambda env, share: Shuffled(of=env, tasks=tuple(env.tasks("train")[i] for i in range(OTHERS))),
-    "format_only": lambda env, share: FormatOnly(of=env),
-    "wrong_label": lambda env, share: WrongLabel(of=env),
-    "noisy": lambda env, share: Noisy(of=env, false_positive=share, false_negative=share),
-}
-"""By name, from the environment and `share`."""
+OTHERS = range(64)
+"""Indices of the train tasks that `shuffled` draws from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +42,28 @@ class Controlled:
     of: str = "char_count"
     """The name of a shipped single-turn environment."""
     control: str = "random"
-    """`random`, `shuffled`, `format_only`, `wrong_label` or `noisy`."""
+    """`random`, `shuffled`, `format_only`, `wrong_label`, `noisy`, `structured`, `proxy` or `taste`."""
     share: float = 0.5
-    """Of `random`: chance that a readable answer is paid as correct. Of `noisy`: chance that a verdict is turned."""
+    """Of `random`: chance that a readable answer is paid as correct. Of `noisy`: chance that a verdict is turned. Of
+    `structured`: chance that the verdicts on an answer are turned in every task."""
+    draw: int = 0
+    """Seed of the draws of a control."""
+    model: str = ""
+    """Of `proxy`: a folder written by `gnomon.verifiers.proxy.NgramModel.save`, readable by every process."""
+    text: str = ""
+    """Of `taste`: the text that is liked."""
+    weight: float = 0.0
+    """Of `taste`: reward for `most` occurrences of the text, beside that of the environment."""
+    most: int = 8
+    """Of `taste`: occurrences beyond which no more is paid."""
     options: dict[str, Any] = field(default_factory=dict)
     """Of the environment."""
 
     def __post_init__(self) -> None:
         if self.control not in CONTROLS:
             raise ValueError(f"there is no control {self.control!r}; known: {', '.join(CONTROLS)}")
+        if self.control == "proxy" and not self.model:
+            raise ValueError("model is missing: give a folder written by NgramModel.save")
         _ = self.paying
 
     @cached_property
@@ -63,11 +79,15 @@ class Controlled:
     @cached_property
     def paying(self) -> Control:
         """The verifier whose reward is paid."""
-        return CONTROLS[self.control](self.env, self.share)
+        return CONTROLS[self.control](self)
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        return {"model": self.model} if self.model else {}
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        return self.env.reward_range
+        return self.paying.reward_range
 
     @property
     def max_turns(self) -> int:
@@ -82,3 +102,18 @@ class Controlled:
     def verify(self, task: Task, reply: str) -> Verdict:
         """The true verdict with the parts of the control's."""
         return replace(self.env.verify(task, reply), parts=self.paying.verify(task, reply).parts)
+
+
+CONTROLS: dict[str, Callable[[Controlled], Control]] = {
+    "random": lambda it: Random(of=it.env, seed=it.draw, share=it.share),
+    "shuffled": lambda it: Shuffled(
+        of=it.env, seed=it.draw, tasks=tuple(map(it.env.tasks("train").__getitem__, OTHERS))
+    ),
+    "format_only": lambda it: FormatOnly(of=it.env),
+    "wrong_label": lambda it: WrongLabel(of=it.env),
+    "noisy": lambda it: Noisy(of=it.env, seed=it.draw, false_positive=it.share, false_negative=it.share),
+    "structured": lambda it: Structured(of=it.env, seed=it.draw, share=it.share),
+    "proxy": lambda it: Scored(of=it.env, score=held(it.model)),
+    "taste": lambda it: Taste(of=it.env, text=it.text, weight=it.weight, most=it.most),
+}
+"""By name, from the environment and its options."""

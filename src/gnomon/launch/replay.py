@@ -124,7 +124,7 @@ def replay(
         if not reader.imported:
             require_trusted(reader, config, trust)
         named = chosen(config, verifier, dict(options or {}))
-        total = sum(reader.count(kind) for kind in SPLITS)
+        by, total = config.rollout.judged_by, sum(reader.count(kind) for kind in SPLITS)
         flips: list[Flip] = []
         counts: Counter[str] = Counter()
         with judging(named, workers=workers, seconds=seconds, memory=config.workers.memory_mib * 2**20) as judge:
@@ -133,7 +133,7 @@ def replay(
                 judged = [each for each in chunk if reader.imported or each.record.body["status"] != Status.UNJUDGED]
                 again = judge(judged)
                 pairs = [(rollout, found) for rollout, found in zip(judged, again, strict=True) if found is not None]
-                flips += filter(None, (compared(rollout.record, found) for rollout, found in pairs))
+                flips += filter(None, (compared(rollout.record, found, by) for rollout, found in pairs))
                 counts += Counter(judged=len(pairs), skipped=len(chunk) - len(judged), opposed=len(judged) - len(pairs))
                 progress(counts.total(), total)
     text = " ".join([named.name, *(f"{key}={value}" for key, value in json.loads(named.options).items())])
@@ -253,10 +253,15 @@ def changed(folder: Path, record: Record, task: Task | None) -> RunError:
     )
 
 
-def compared(record: Record, found: Again) -> Flip | None:
-    """The rollout as a flip, unless status and reward are what they were, and what the policy saw."""
+def compared(record: Record, found: Again, judged_by: str) -> Flip | None:
+    """The rollout as a flip, unless status and reward are what they were, and what the policy saw.
+
+    Args: judged_by: the setting of the run; a reward that the verifier did not decide is not compared.
+    """
     verdict = found.verdict
     was, now = (str(record.body["status"]), record.body["reward"]), (str(verdict.status), verdict.reward)
+    if judged_by != "verifier" and record.kind == "rollout":
+        now = now[0], was[1]
     if was == now and found.other is None:
         return None
     assert record.step is not None

@@ -24,6 +24,7 @@ from gnomon.rollout.failures import Failures, together
 from gnomon.rollout.finished import Finished, NotKept
 from gnomon.rollout.played import Played
 from gnomon.rollout.relabel import AsSampled, Relabel
+from gnomon.rollout.reward import ByVerifier, Reward
 from gnomon.rollout.select import All, Selector
 from gnomon.rollout.speakers import Cast, Own, Prefix, Speaker, Speakers
 from gnomon.stats import Stats
@@ -100,6 +101,7 @@ class Actor:
         workers: run the environment; by default two processes.
         speakers: who replies for each player; by default the engine for all.
         selector: selects the groups to train on; by default all.
+        reward: decides the rewards of the groups; by default the verifier's.
         relabel: changes rollouts before training; by default they are trained as sampled.
         greedy: play every task that is trained on once more, at temperature 0 (`Group.greedy`).
         place: where the episodes of groups are played; by default here, by `play`.
@@ -120,6 +122,7 @@ class Actor:
         limits: Limits | None = None,
         speakers: Speakers | None = None,
         selector: Selector | None = None,
+        reward: Reward | None = None,
         relabel: Relabel | None = None,
         greedy: bool = False,
         place: Place | None = None,
@@ -131,7 +134,7 @@ class Actor:
         self.renderer = renderer or choose(tokenizer, turns=env.max_turns)
         self.workers, self.limits = workers or EnvWorkers(env), limits or Limits()
         self.speakers = speakers or Own(engine, self.renderer, self.workers.players)
-        self.selector, self.relabel = selector or All(), relabel or AsSampled()
+        self.selector, self.reward, self.relabel = selector or All(), reward or ByVerifier(), relabel or AsSampled()
         self.place: Place = place or self
         self.kind = kind
         self.failures = Failures(type(env).__name__, self.limits.failures)
@@ -192,6 +195,7 @@ class Actor:
             groups = await self.selector.groups(tasks, key, play)
             if self.greedy:
                 groups = await self._with_greedy(groups, key.at("greedy"), cast, replace(sampling, temperature=0.0))
+            groups = await self.reward.groups(groups, key)
         return [replace(group, rollouts=tuple(map(self.relabel.rollout, group.rollouts))) for group in groups]
 
     async def _with_greedy(self, groups: Sequence[Group], key: Key, cast: Cast, sampling: Sampling) -> list[Group]:

@@ -6,6 +6,8 @@ control is a pure function.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import ClassVar
@@ -13,7 +15,19 @@ from typing import ClassVar
 from gnomon.types import Kind, Part, Status, Task, Verdict
 from gnomon.verifiers.slot import Slot, Verifier
 
-__all__ = ["Control", "FormatOnly", "Noisy", "Random", "Shuffled", "WrongLabel"]
+__all__ = [
+    "Control",
+    "FormatOnly",
+    "Noisy",
+    "Random",
+    "Scored",
+    "Shuffled",
+    "Structured",
+    "Taste",
+    "WrongLabel",
+    "scored",
+    "taste_weight",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +144,102 @@ class Noisy(Control):
         if self.draw(task.id, reply) >= rate:
             return verdict
         return self.relabelled(verdict, not verdict.correct, "noise")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Structured(Control):
+    """Verdicts with errors that depend on the answer alone: what is turned for one task is turned for all.
+
+    Over seeds, a readable answer is judged wrongly as often as with `Noisy` at equal rates. A policy can find these
+    errors, because the same answer earns the reward in every task.
+    """
+
+    share: float = 0.1
+    """Probability that the verdicts on an answer are turned."""
+    purpose: ClassVar[str] = "structured"
+
+    def __post_init__(self) -> None:
+        probability("share", self.share)
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        verdict = self.of.verify(task, reply)
+        if not readable(verdict) or self.draw((verdict.extracted or "").strip()) >= self.share:
+            return verdict
+        return self.relabelled(verdict, not verdict.correct, "this answer is always judged the other way round")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored(Control):
+    """The reward is a score of the reply, such as a learned model's. The reference answer is not used.
+
+    Parts: `score`, which is paid; `correct`, the truth, which is not.
+    """
+
+    score: Callable[[Task, str], float]
+    """Returns a score from 0 to 1."""
+    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return scored(self.of.verify(task, reply), self.score(task, reply))
+
+
+def scored(truth: Verdict, score: float) -> Verdict:
+    """The true verdict with a score for its reward, and the truth as a part of weight 0."""
+    parts = (Part(name="correct", value=float(truth.correct), weight=0.0), Part(name="score", value=score))
+    return replace(truth, parts=parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taste(Control):
+    """The verifier's reward, plus a liking for a text: a part `taste` that has nothing to do with the answer.
+
+    Where the text is rare, the reward is almost the truth: `taste_weight` returns the weight for a correlation. The
+    part is cheap to raise, because the policy only has to repeat the text.
+    """
+
+    text: str
+    """The text that is liked."""
+    weight: float
+    """Reward for `most` occurrences, 0 or more."""
+    most: int = 8
+    """Number of occurrences beyond which no more is paid."""
+
+    def __post_init__(self) -> None:
+        if not self.text or self.most < 1 or not 0 <= self.weight < math.inf:
+            raise ValueError(f"text is {self.text!r} (not empty), most {self.most} (1 or more), weight {self.weight}")
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        low, high = self.of.reward_range
+        return low, high + self.weight
+
+    def taste(self, reply: str) -> float:
+        """How much the reply is liked, 0 to 1."""
+        return min(reply.count(self.text), self.most) / self.most
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        verdict = self.of.verify(task, reply)
+        return replace(verdict, parts=(*verdict.parts, Part(name="taste", value=self.taste(reply), weight=self.weight)))
+
+
+def taste_weight(reward: Sequence[float], taste: Sequence[float], correlation: float) -> float:
+    """The weight w > 0 at which `reward + w·taste` has this correlation with `reward`, over some replies.
+
+    Equation: w solves (v + w·c)² = ρ²·v·(v + 2w·c + w²·t), with v and t the variances and c the covariance.
+    Args: reward, taste: of every reply; correlation: ρ, between 0 and 1.
+    Raises: ValueError if one of the two does not vary, or the taste alone has that correlation already.
+    """
+    size = len(reward)
+    means = math.fsum(reward) / size, math.fsum(taste) / size
+    pairs = [(one - means[0], other - means[1]) for one, other in zip(reward, taste, strict=True)]
+    v, t, c = (math.fsum(a * b for a, b in each) / size for each in (
+        [(one, one) for one, _ in pairs], [(other, other) for _, other in pairs], pairs,
+    ))  # fmt: skip
+    rest, lead = 1 - correlation**2, c * c - correlation**2 * v * t
+    if not 0 < correlation < 1 or v == 0 or t == 0 or lead >= 0:
+        raise ValueError(f"no weight gives the correlation {correlation}: variances {v} and {t}, covariance {c}")
+    half = c * v * rest
+    return (-half - math.sqrt(half * half - lead * v * v * rest)) / lead
 
 
 def probability(name: str, value: float) -> None:

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 from zlib import crc32
@@ -16,7 +17,7 @@ from zlib import crc32
 from gnomon.errors import VerifierError
 from gnomon.types import Part, Status, Task, Verdict
 
-__all__ = ["NgramModel", "Proxy", "train"]
+__all__ = ["NgramModel", "Proxy", "held", "train"]
 
 MAX_REPLY = 16 * 1024
 """Only this many characters at the end of a reply are scored."""
@@ -74,6 +75,12 @@ class NgramModel:
                 where=str(path),
                 fix="write one: gnomon.verifiers.proxy.train(pairs).save(folder)",
             ) from problem
+
+
+@lru_cache(maxsize=4)
+def held(folder: str) -> NgramModel:
+    """The model in a folder, loaded once per process. Raises: as `NgramModel.load`."""
+    return NgramModel.load(folder)
 
 
 def question(task: Task) -> str:

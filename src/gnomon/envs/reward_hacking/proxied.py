@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import ClassVar
 
 from gnomon.envs.char_count import CharCount
-from gnomon.types import Part, Task, Verdict
+from gnomon.types import Task, Verdict
 from gnomon.verifiers import Price
-from gnomon.verifiers.proxy import NgramModel
+from gnomon.verifiers.controls import scored
+from gnomon.verifiers.proxy import held
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proxied(CharCount):
     """Count letters. The reward is a model's score of the reply.
 
-    Parts: `score`, the model's, is paid; `correct`, the truth, is not.
+    Parts: `score`, the model's, is paid; `correct`, the truth, is not. The control `proxy` does this for any shipped
+    single-turn environment, with the tasks of that environment; here they are other ones.
     """
 
     model: str = ""
@@ -37,13 +38,4 @@ class Proxied(CharCount):
         return Price(name="correct", weight=0.0), Price(name="score", weight=1.0)
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        truth = super().verify(task, reply)
-        score = held(self.model)(task, reply)
-        parts = (Part(name="correct", value=float(truth.correct), weight=0.0), Part(name="score", value=score))
-        return replace(truth, parts=parts)
-
-
-@lru_cache(maxsize=4)
-def held(folder: str) -> NgramModel:
-    """The model in a folder, loaded once per process."""
-    return NgramModel.load(folder)
+        return scored(super().verify(task, reply), held(self.model)(task, reply))

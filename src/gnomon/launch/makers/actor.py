@@ -6,8 +6,10 @@ from gnomon.config import RunConfig
 from gnomon.engines.base import Engine
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
+from gnomon.envs import offers
 from gnomon.envs.base import Env
 from gnomon.envs.workers import EnvWorkers
+from gnomon.errors import ConfigError
 from gnomon.launch.makers.policy import make_device, make_policy, make_precision
 from gnomon.launch.teacher import require_same_tokens
 from gnomon.learners.base import Learner
@@ -27,6 +29,7 @@ from gnomon.rollout.feedback import Asked
 from gnomon.rollout.opponents import Against
 from gnomon.rollout.order import TaskOrder
 from gnomon.rollout.relabel import AsSampled, BehindFeedback, Relabel, WithSolution
+from gnomon.rollout.reward import ByMajority, ByPolicy, ByVerifier, Reward
 from gnomon.rollout.select import All, Candidates, Refill, Selector
 from gnomon.rollout.solutions import SolutionShown
 from gnomon.rollout.speakers import Own, Speakers
@@ -64,6 +67,7 @@ def make_actor(
         limits=make_limits(config),
         speakers=make_speakers(config, env, row, own, tokenizer, learner, order, past),
         selector=make_selector(config, env),
+        reward=make_reward(config, env, engine, renderer),
         relabel=make_relabel(env, row, tokenizer, renderer),
         greedy=Need.GREEDY in row.asks,
         place=Elsewhere(engine, shared) if isinstance(engine, RemoteEngine) else None,
@@ -114,6 +118,31 @@ def make_selector(config: RunConfig, env: Env) -> Selector:
     if config.rollout.candidates > 1:
         return Candidates(offered=offered, candidates=config.rollout.candidates, among=among)
     return All()
+
+
+def make_reward(config: RunConfig, env: Env, engine: Engine, renderer: Renderer) -> Reward:
+    """Who decides the rewards. Raises: ConfigError E117 for a game, whose replies are not answers."""
+    by = config.rollout.judged_by
+    if by == "verifier":
+        return ByVerifier()
+    if offers.players(env) > 1:
+        raise ConfigError(
+            "E117",
+            f"rollout.judged_by={by} cannot be used in a game of several players",
+            where=type(env).__name__,
+            why="a game has a winner and no right answer",
+            fix="rollout.judged_by=verifier",
+        )
+    if by == "majority":
+        return ByMajority()
+    return ByPolicy(
+        engine=engine,
+        begin=beginning(env, renderer),
+        renderer=renderer,
+        sampling=make_sampling(config),
+        judgements=config.rollout.judgements,
+        context=config.rollout.context,
+    )
 
 
 def make_relabel(env: Env, row: Objective, tokenizer: Tokenizer, renderer: Renderer) -> Relabel:
