@@ -1,8 +1,9 @@
-"""What a training pass keeps: activation checkpoints, and gradients of a large vocabulary."""
+"""What a training pass keeps: weights of attention, activation checkpoints, and gradients of a large vocabulary."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,11 +21,14 @@ from gnomon.models import projection
 from gnomon.models.adapter import Adapter
 from gnomon.models.attention import NAME
 from gnomon.models.folder import TINY
+from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
 from gnomon.models.projection import Projection, full_kl, token_logp
-from gnomon.models.scoring import packed
+from gnomon.models.scoring import Row, packed
 from gnomon.models.tokenizer import Tokenizer
+from gnomon.models.trie import Trie
 from models.kinds import text
+from models.test_flex import states
 
 ROWS = [(0, text(seed, 150)) for seed in range(4)]
 
@@ -69,14 +73,42 @@ def llama(adapter: Adapter | None, vocabulary: int = 102) -> Policy:
     return Policy(AutoModelForCausalLM.from_config(config).eval(), Tokenizer(TINY), adapter=adapter)
 
 
-def passed(policy: Policy) -> tuple[int, int, dict[str, Tensor]]:
+def passed(policy: Policy, rows: Sequence[Row] = ROWS) -> tuple[int, int, dict[str, Tensor]]:
     """Bytes held between forward and backward, most bytes held, and the gradient."""
-    work = packed(policy, [(5, 6, 7)], ROWS)
+    work = packed(policy, [(5, 6, 7)], rows)
     with Held() as held:
         found = policy(work, 0.9)
         between = held.now
         (found.logp.sum() + 0.1 * found.entropy.sum()).backward()
     return between, held.peak, {name: value.grad for name, value in policy.state().items()}
+
+
+def attended(trie: Trie, window: int | None = None) -> tuple[int, int]:
+    """Bytes that attention holds between forward and backward, and most bytes held."""
+    layout, inputs = Packed(trie), states(len(trie), torch.float32, grad=True)
+    layout.attend(0, *inputs, 0.3, window, None)  # Makes what the layout keeps for all layers.
+    with Held() as held:
+        out = layout.attend(0, *inputs, 0.3, window, None)
+        between = held.now
+        torch.autograd.grad(out.sum(), inputs)
+    return between, held.peak
+
+
+@pytest.mark.parametrize("window", [None, 100])
+def test_attention_of_a_long_row_keeps_what_grows_with_its_tokens(window: int | None) -> None:
+    """Four times the tokens of one row take at most four times the memory, and a tenth more for what is rounded up."""
+    (one, peak), (four, more) = (attended(Trie([torch.arange(tokens)]), window) for tokens in (640, 2560))
+    assert four < 4.4 * one and more < 4.4 * peak
+    weights = 4 * 4 * 2560 * 2560  # Bytes of [heads, T, T].
+    assert more < weights / 4
+
+
+def test_one_long_row_takes_no_more_than_rows_of_equal_lengths() -> None:
+    """2,048 tokens, of the whole model: half of them in one row, and rows times the longest is 33 times as much."""
+    equal = [(0, text(seed, 256)) for seed in range(8)]
+    unequal = [(0, text(0, 1024))] + [(0, text(1 + seed, 32)) for seed in range(32)]
+    one, other = (passed(llama(None), rows) for rows in (equal, unequal))
+    assert other[0] < 1.1 * one[0] and other[1] < 1.1 * one[1]
 
 
 @pytest.mark.parametrize("adapter", [None, Adapter(rank=2, key=Key(0), blank=False)], ids=["full", "adapter"])

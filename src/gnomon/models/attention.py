@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from gnomon.errors import ModelError
 from gnomon.models.precision import at_least
 
-__all__ = ["BLOCK", "MIN_ROWS", "NAME", "SPAN", "additive", "attend_by_layout", "capped"]
+__all__ = ["BLOCK", "MIN_ROWS", "NAME", "NEVER", "SPAN", "additive", "attend_by_layout", "capped"]
 
 NAME = "gnomon"
 """Name of this attention in transformers' registry."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gnomon.models.attention import SPAN, capped
+from gnomon.models.attention import NEVER, SPAN, capped
 from gnomon.models.precision import at_least
-from gnomon.models.tiles import Band, Rows, bands
+from gnomon.models.tiles import Band, Rows, Span, bands
 from gnomon.models.trie import Trie
 
 __all__ = ["Packed"]
@@ -26,7 +26,7 @@ class Packed:
     def __init__(self, trie: Trie, device: torch.device | str = "cpu") -> None:
         self.positions, self.bands = trie.positions.to(device), bands(trie, device)
         self._rows: dict[tuple[int, int], Rows] = {}
-        self._masks: dict[int | None, list[tuple[Tensor, Tensor | None]]] = {}
+        self._masks: dict[int | None, list[Tensor]] = {}
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
@@ -39,10 +39,10 @@ class Packed:
             self._rows[heads, kv_heads] = Rows(self.bands, self.positions, heads, kv_heads)
         return self._rows[heads, kv_heads]
 
-    def masks(self, window: int | None) -> list[tuple[Tensor, Tensor | None]]:
-        """What is added to the scores of every band."""
+    def masks(self, window: int | None) -> list[Tensor]:
+        """What is added to the scores of every band, of keys in the span."""
         if window not in self._masks:
-            self._masks[window] = [band.masks(window) for band in self.bands]
+            self._masks[window] = [band.mask(window) for band in self.bands]
         return self._masks[window]
 
 
@@ -57,10 +57,48 @@ class Seen(NamedTuple):
     far_value: Tensor
 
 
+class Layer:
+    """Queries, keys and values of a layer, [T, heads, size], and what each band of the layout makes of them."""
+
+    def __init__(
+        self,
+        layout: Packed,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+    ) -> None:
+        self.bands, self.rows = layout.bands, layout.rows(query.shape[1], key.shape[1])
+        self._kv_heads, self._masks = key.shape[1], layout.masks(window)
+        self._query, *self._near = (states.reshape(-1, states.shape[2]) for states in (query, key, value))
+        several = any(band.before for band in self.bands)
+        self._far = [states.transpose(0, 1).contiguous() for states in (key, value)] if several else []
+        self._scale, self._window, self._cap = scale, window, cap
+
+    def seen(self, at: int) -> Seen:
+        """What the band at this place computes from."""
+        band, count = self.bands[at], self._kv_heads * self.bands[at].tiles
+        query = self._query.index_select(0, self.rows.query[at]).mul_(self._scale)
+        near = [x.index_select(0, self.rows.key[at]) for x in self._near]
+        if band.before:
+            far = [x.index_select(1, band.stems).view(-1, band.before, x.shape[2]) for x in self._far]
+        else:
+            far = [x.new_empty(self._kv_heads, 0, x.shape[1]) for x in self._near]
+        return Seen(query.view(count, -1, query.shape[1]), *(x.view(count, band.keys, x.shape[1]) for x in near), *far)
+
+    def weigh(self, at: int, seen: Seen) -> tuple[Tensor, Tensor | None]:
+        """As `weigh`; every call has the same bits."""
+        band = self.bands[at]
+        return weigh(band, seen, self._masks[at], band.outside(self._window), self._cap)
+
+
 class Attention(torch.autograd.Function):
     """Softmax attention of a packed pass, [T, heads, size] in and out. Its products are written out, forward and back.
 
-    Gradients of a key that lies in several tiles are summed in a fixed order.
+    The backward pass computes the weights of each band again, to the same bits, so that memory grows with the tokens
+    and not with their square. Gradients of a key that lies in several tiles are summed in a fixed order.
     """
 
     @staticmethod
@@ -74,59 +112,45 @@ class Attention(torch.autograd.Function):
         window: int | None,
         cap: float | None,
     ) -> Tensor:
-        heads, kv_heads, size = query.shape[1], key.shape[1], value.shape[2]
-        rows = layout.rows(heads, kv_heads)
-        q, k, v = (states.reshape(-1, states.shape[2]) for states in (query, key, value))
-        out = v.new_empty(rows.queries, size)
-        saved: list[Tensor | None] = []
-        pieces = split(out, rows.query)
-        for at, (band, masks, piece) in enumerate(zip(layout.bands, layout.masks(window), pieces, strict=True)):
-            seen = Seen(
-                q.index_select(0, rows.query[at]).mul_(scale).view(kv_heads * band.tiles, -1, q.shape[1]),
-                *(x.index_select(0, rows.key[at]).view(kv_heads * band.tiles, band.keys, x.shape[1]) for x in (k, v)),
-                *(
-                    x.index_select(0, rows.stem[at]).view(kv_heads * len(band.stem), band.before, x.shape[1])
-                    for x in (k, v)
-                ),
-            )
-            weights, slope = weigh(band, seen, masks, cap)
+        layer = Layer(layout, query, key, value, scale, window, cap)
+        size = value.shape[2]
+        out = value.new_empty(layer.rows.queries, size)
+        for at, (band, piece) in enumerate(zip(layer.bands, split(out, layer.rows.query), strict=True)):
+            seen = layer.seen(at)
+            weights, _ = layer.weigh(at, seen)
             summed(band, weights, seen, piece.view(len(seen.query), -1, size))
-            saved += [*seen, weights, slope]
-        ctx.rows, ctx.bands, ctx.scale, ctx.shapes = rows, layout.bands, scale, (query.shape, key.shape, value.shape)
-        ctx.save_for_backward(*saved)
-        return out.index_select(0, rows.out).view(*query.shape[:2], size)
+        ctx.layout, ctx.settings = layout, (scale, window, cap)
+        ctx.save_for_backward(query, key, value)
+        return out.index_select(0, layer.rows.out).view(*query.shape[:2], size)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None, None]:
-        rows: Rows = ctx.rows
-        found = grads[0].reshape(-1, grads[0].shape[2])
-        by_query = found.new_empty(rows.queries, ctx.shapes[0][2])
-        near = [found.new_empty(rows.keys, shape[2]) for shape in ctx.shapes[1:]]
-        far: list[tuple[Tensor, Tensor]] = []
-        pieces = zip(split(by_query, rows.query), *(split(x, rows.key) for x in near), strict=True)
-        for at, (band, (seen, weights, slope), out) in enumerate(
-            zip(ctx.bands, of_bands(ctx.saved_tensors), pieces, strict=True)
-        ):
-            grad = found.index_select(0, rows.query[at]).index_fill_(0, rows.padding[at], 0)
-            views = [x.view(like.shape) for x, like in zip(out, seen[:3], strict=True)]
-            far.append(gradients(band, seen, weights, slope, grad.view(*seen.query.shape[:2], -1), *views))
-        by_key, by_value = (
-            together(rows, ctx.bands, x, [pair[at] for pair in far], shape)
-            for at, (x, shape) in enumerate(zip(near, ctx.shapes[1:], strict=True))
-        )
-        return (
-            by_query.index_select(0, rows.out).mul_(ctx.scale).view(ctx.shapes[0]),
-            by_key,
-            by_value,
-            None,
-            None,
-            None,
-            None,
-        )
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value = ctx.saved_tensors
+        layer = Layer(ctx.layout, query, key, value, *ctx.settings)
+        rows, found = layer.rows, grads[0].reshape(-1, value.shape[2])
+        by_query = found.new_empty(rows.queries, query.shape[2])
+        of_query = split(by_query, rows.query)
+        totals = [torch.empty_like(states, memory_format=torch.contiguous_format) for states in (key, value)]
+        for span in rows.spans:
+            near = [found.new_empty(span.keys, total.shape[2]) for total in totals]
+            pieces = (split(x, rows.key[span.bands.start : span.bands.stop]) for x in near)
+            for at, *of_keys in zip(span.bands, *pieces, strict=True):
+                seen = layer.seen(at)
+                weights, slope = layer.weigh(at, seen)
+                grad = found.index_select(0, rows.query[at]).index_fill_(0, rows.padding[at], 0)
+                views = [x.view(like.shape) for x, like in zip((of_query[at], *of_keys), seen[:3], strict=True)]
+                grad = grad.view(*seen.query.shape[:2], -1)
+                far = gradients(layer.bands[at], seen, weights, slope, grad, *views)
+                for total, part in zip(totals, far, strict=True):
+                    add_far(total, layer.bands[at], part)
+            for total, part in zip(totals, near, strict=True):
+                add_near(total, span, part)
+        by_query = by_query.index_select(0, rows.out).mul_(ctx.settings[0]).view(query.shape)
+        return by_query, *totals, None, None, None, None
 
 
 def weigh(
-    band: Band, seen: Seen, masks: tuple[Tensor, Tensor | None], cap: float | None
+    band: Band, seen: Seen, mask: Tensor, outside: Tensor | None, cap: float | None
 ) -> tuple[Tensor, Tensor | None]:
     """[N, Q', S + K] the weights of earlier keys and of those of the span, and the derivatives of capped scores."""
     count, queries, _ = seen.query.shape
@@ -137,9 +161,9 @@ def weigh(
     scores = capped(at_least(scores), cap)
     slope = None if cap is None else 1 - (scores / cap).square()
     by_tile = scores.view(-1, band.tiles, queries // band.queries, band.queries, scores.shape[2])
-    by_tile[..., band.before :] += masks[0]
-    if masks[1] is not None:
-        by_tile[..., : band.before] += masks[1]
+    by_tile[..., band.before :] += mask
+    if outside is not None:
+        by_tile[..., : band.before].masked_fill_(outside, NEVER)
     return torch.softmax(scores, -1).to(seen.value.dtype), None if slope is None else slope.to(seen.value.dtype)
 
 
@@ -188,22 +212,18 @@ def gradients(
     return torch.bmm(aside.transpose(1, 2), band.aside(seen.query)), far_by_value
 
 
-def together(rows: Rows, found: Sequence[Band], near: Tensor, far: Sequence[Tensor], shape: torch.Size) -> Tensor:
-    """[T, kv_heads, size] the gradient of every key, from all places where it lies."""
-    total = near.index_select(0, rows.own).view(shape)
-    total.index_add_(0, rows.older, near.index_select(0, rows.older_at).view(-1, *shape[1:]))
-    for band, part in zip(found, far, strict=True):
-        by_token = part.view(shape[1], band.stem.size, shape[2]).transpose(0, 1)
-        total.index_add_(0, band.stems, by_token)
-    return total
+def add_far(total: Tensor, band: Band, part: Tensor) -> None:
+    """Add to [T, kv_heads, size] the gradients of the keys of a band's stems, all of them in earlier spans."""
+    if band.before:
+        total.index_add_(0, band.stems, part.view(total.shape[1], -1, total.shape[2]).transpose(0, 1))
+
+
+def add_near(total: Tensor, span: Span, part: Tensor) -> None:
+    """Put into [T, kv_heads, size] the gradients of the keys of a span, from all places where they lie."""
+    total.index_copy_(0, span.own, part.index_select(0, span.own_at).view(-1, *total.shape[1:]))
+    total.index_add_(0, span.older, part.index_select(0, span.older_at).view(-1, *total.shape[1:]))
 
 
 def split(rows: Tensor, parts: Sequence[Tensor]) -> Sequence[Tensor]:
     """The rows in pieces, as many in each as the part has."""
     return torch.split(rows, [len(part) for part in parts])
-
-
-def of_bands(saved: Sequence[Tensor]) -> Iterator[tuple[Seen, Tensor, Tensor | None]]:
-    """What every band computed from, its weights, and the derivatives of capped scores."""
-    for at in range(0, len(saved), 7):
-        yield Seen(*saved[at : at + 5]), saved[at + 5], saved[at + 6]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 from gnomon.models.attention import SPAN, additive, blocks
 from gnomon.models.trie import Places, Trie
 
-__all__ = ["Band", "Rows", "bands"]
+__all__ = ["Band", "Rows", "Span", "bands"]
 
 Device = torch.device | str
 
@@ -82,13 +82,17 @@ class Band:
         self.player = torch.from_numpy(player.flatten()).to(device)
         """[P·lanes] the tile in a lane; the last one of the stem again where there is none."""
 
-    def masks(self, window: int | None) -> tuple[Tensor, Tensor | None]:
-        """What is added to scores: [B, 1, Q, K] in the span, [B, 1, Q, S] before it where a window strikes keys out."""
+    def mask(self, window: int | None) -> Tensor:
+        """[B, 1, Q, K] what is added to the scores of keys in the span."""
         back = self.place[:, None, :, None] - torch.arange(self.keys, device=self.place.device)
-        if window is None:
-            return additive(back >= 0), None
-        far = self.place[:, None, :, None] + self.before - torch.arange(self.before, device=self.place.device)
-        return additive((back >= 0) & (back < window)), additive(far < window)
+        return additive(back >= 0 if window is None else (back >= 0) & (back < window))
+
+    def outside(self, window: int | None) -> Tensor | None:
+        """[B, 1, Q, S] which earlier keys a window leaves out; None where it leaves out none."""
+        if window is None or window >= self.before + self.keys:
+            return None
+        first = self.place[:, None, :, None] + (self.before - window + 1)
+        return torch.arange(self.before, device=self.place.device) < first
 
     def aside(self, x: Tensor) -> Tensor:
         """[kv_heads·B, n, m] of tiles to [kv_heads·P, lanes·n, m] of stems, zero in lanes without a tile."""
@@ -111,49 +115,63 @@ def bands(trie: Trie, device: Device) -> list[Band]:
     return [Band(*shape, found, device) for shape, found in sorted(by_shape.items())]
 
 
+class Span(NamedTuple):
+    """Bands whose keys are of one span of positions, and where the keys of its tokens lie in them."""
+
+    bands: range
+    keys: int
+    """Rows of keys in all its bands, which lie end to end, each [kv_heads, B, K]."""
+    own: Tensor
+    """[N] the tokens of the span."""
+    own_at: Tensor
+    """[N·kv_heads] where each token's key lies in the tile that has it as a new token."""
+    older: Tensor
+    """[M] tokens whose keys lie in other tiles too."""
+    older_at: Tensor
+    """[M·kv_heads] where those lie."""
+
+
 class Rows:
     """Which rows of [T·heads, size] vectors a band needs, and which of its rows are whose.
 
-    A band's queries lie [kv_heads, B, heads/kv_heads, Q], its keys [kv_heads, B, K], the keys of its stems
-    [kv_heads, P, S]. Bands lie end to end.
+    A band's queries lie [kv_heads, B, heads/kv_heads, Q] and its keys [kv_heads, B, K]. Bands lie end to end.
     """
 
     def __init__(self, found: Sequence[Band], positions: Tensor, heads: int, kv_heads: int) -> None:
-        tokens, device = len(positions), positions.device
-
-        def kept(rows: Places) -> Tensor:
-            return torch.from_numpy(rows.flatten()).to(device)
-
+        self.device, self.kv_heads = positions.device, kv_heads
         head, fold = np.arange(kv_heads), np.arange(heads // kv_heads)
         self.query: list[Tensor] = []
         self.padding: list[Tensor] = []
         """Rows of a band's queries where there is no token."""
         self.key: list[Tensor] = []
-        self.stem: list[Tensor] = []
-        out, own = np.empty((tokens, heads), dtype=np.int64), np.empty((tokens, kv_heads), dtype=np.int64)
-        older, older_at = [], []
-        self.queries = self.keys = 0
+        out = np.empty((len(positions), heads), dtype=np.int64)
+        self.queries = 0
         """Rows of all bands."""
         for band in found:
             query = band.query[None, :, None] * heads + (head[:, None] * len(fold) + fold)[:, None, :, None]
-            self.query.append(kept(query))
+            self.query.append(self._kept(query))
             empty = np.broadcast_to(~band.asks[None, :, None], query.shape)
-            self.padding.append(kept(empty.flatten().nonzero()[0]))
-            self.key.append(kept(band.key * kv_heads + head[:, None, None]))
-            self.stem.append(kept(band.stem * kv_heads + head[:, None, None]))
+            self.padding.append(self._kept(empty.flatten().nonzero()[0]))
+            self.key.append(self._kept(band.key * kv_heads + head[:, None, None]))
             at = self.queries + np.arange(query.size).reshape(query.shape).transpose(1, 3, 0, 2)
             out[band.query[band.asks]] = at[band.asks].reshape(-1, heads)
-            at = self.keys + np.arange(kv_heads * band.key.size).reshape(kv_heads, *band.key.shape).transpose(1, 2, 0)
-            own[band.key[band.own]] = at[band.own]
+            self.queries += query.size
+        self.out = self._kept(out)
+        """[T·heads] where each token's query lies."""
+        alike = [list(some) for _, some in groupby(range(len(found)), key=lambda at: found[at].before)]
+        self.spans = [self._span(found, range(some[0], some[-1] + 1)) for some in alike]
+
+    def _span(self, found: Sequence[Band], places: range) -> Span:
+        own, own_at, older, older_at = [], [], [], []
+        keys = 0
+        for band in found[places.start : places.stop]:
+            at = keys + np.arange(self.kv_heads * band.key.size).reshape(-1, *band.key.shape).transpose(1, 2, 0)
+            own.append(band.key[band.own])
+            own_at.append(at[band.own])
             older.append(band.key[band.older])
             older_at.append(at[band.older])
-            self.queries += query.size
-            self.keys += kv_heads * band.key.size
-        self.out = kept(out)
-        """[T·heads] where each token's query lies."""
-        self.own = kept(own)
-        """[T·kv_heads] where each token's key lies in the tile that has it as a new token."""
-        self.older = kept(np.concatenate(older))
-        """[N] tokens whose keys lie in other tiles too."""
-        self.older_at = kept(np.concatenate(older_at))
-        """[N·kv_heads] where those lie."""
+            keys += self.kv_heads * band.key.size
+        return Span(places, keys, *(self._kept(np.concatenate(rows)) for rows in (own, own_at, older, older_at)))
+
+    def _kept(self, rows: Places) -> Tensor:
+        return torch.from_numpy(rows.flatten()).to(self.device)
