@@ -1,6 +1,6 @@
 """Memory and time of optimiser steps: python benchmarks/optimisers.py
 
-Random weights and gradients of a small model's shape: a vocabulary of 32,000 at width 512, and 24 matrices of 1,024 by
+Random weights and gradients of a small model's shape: a vocabulary of 32,000 at width 512, and 12 matrices of 1,024 by
 1,024. Every line is of a process of its own. `kept` is how far the resident memory rose from before the first step to
 after the last one, `largest` the same for its largest value, and `step` the median processor time of the steps after
 the first.
@@ -25,8 +25,8 @@ SETTINGS = {
     "sgd, momentum 0.9": Sgd(momentum=0.9),
     "sgd": Sgd(),
 }
-SHAPES = [(32000, 512), *[(1024, 1024)] * 24]
-STEPS = 6
+SHAPES = [(32000, 512), *[(1024, 1024)] * 12]
+STEPS = 4
 
 
 def measured(name: str) -> tuple[float, float, float]:

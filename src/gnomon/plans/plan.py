@@ -27,7 +27,7 @@ from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, t
 from gnomon.plans.places import engines, episodes_at_once, own_machine, placed, samplers
 from gnomon.plans.shapes import described
 from gnomon.plans.spread import bytes_of, micro_batch_counts, rank_memory, share_of_time, sum_memory
-from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_passes
+from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_seconds
 
 __all__ = ["Plan", "planned", "trainable"]
 
@@ -167,12 +167,13 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     held_out = sampled(config, sampling_model, lengths.held_out, config.eval.samples, lengths.reply, device)
     entropy, size = config.regularize.entropy != 0, config.optim.micro_batch
     train = trained_model.cost(lambda policy: training(policy, sequences, device, entropy=entropy, micro_batch=size))
-    masters, share = bytes_of(learner.masters.parameters.values()), share_of_time(config, sequences, device)
+    moved = list(learner.masters.parameters.values())
+    masters, share = bytes_of(moved), share_of_time(config, sequences, device)
     asked = row.needs_reference or full_kl(config)
     seconds = {
         "sampling": sampling.seconds,
         "training": lengths.trained * config.optim.epochs * share * train.seconds,
-        "optimiser": config.optim.updates * step_passes(config) * masters / max(1, config.ranks) / device.bandwidth,
+        "optimiser": config.optim.updates * step_seconds(config, device, moved) / max(1, config.ranks),
         "records": len(sequences) * PER_ROLLOUT,
         "weights to the engine": 2 * masters / device.bandwidth
         + 2 * trained_model.cost(lambda policy: probing(policy, device)).seconds,
@@ -187,13 +188,13 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         scored = trained_model.cost(lambda policy: scoring(policy, sequences, device, micro_batch=size))
         seconds["scoring before the first update"] = share * scored.seconds
     state = rank_memory(config, learner, sequences) if config.ranks else whole_memory(config, learner)
-    stepping = step_bytes(config, device, learner.masters.parameters.values())
+    stepping = step_bytes(config, device, moved)
     train = replace(train, peak=max(train.peak, stepping, sum_memory(learner) if config.ranks else 0.0))
     if asked:
         of_reference = bytes_of(reference.whole.model.parameters()) / max(1, config.ranks)
         state["reference"] = 0.0 if learner.adapter and not config.policy.reference else of_reference
     if Need.VALUES in row.asks:
-        state["critic"] = state["weights"] + masters + adam_bytes(config, learner.masters.parameters.values())
+        state["critic"] = state["weights"] + masters + adam_bytes(config, moved)
     engine = {"engine weights": engines(config) * engine_bytes(config, learner, sampler)}
     engine |= opponents(config, sampler)
     versions = held_versions(config, device) * masters
@@ -203,7 +204,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         lengths=lengths,
         parameters=sum(value.numel() for value in learner.model.parameters() if value.dtype.is_floating_point)
         - (sum(value.numel() for value in learner.masters.parameters.values()) if learner.adapter else 0),
-        trained=sum(value.numel() for value in learner.masters.parameters.values()),
+        trained=sum(value.numel() for value in moved),
         memory=some(found.run),
         learner=some(found.beside),
         sampler=some(found.sampler),

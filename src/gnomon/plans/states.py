@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
 from gnomon.config import RunConfig
 from gnomon.plans.devices import Device
 
-__all__ = ["adam_bytes", "state_bytes", "step_bytes", "step_passes"]
+__all__ = ["adam_bytes", "state_bytes", "step_bytes", "step_seconds"]
 
 BLOCK, LEAST = 256, 4096
 """Of moments in 8 bits: numbers that share a float32 scale, and elements below which a tensor's stay float32."""
 UNPACKED = 20
 """Bytes per number of a tensor that a step with moments in 8 bits makes for a while on a CPU: both moments, the
 gradient, and two steps on the way to the divisor, in float32."""
+PACKING = 2.8e-8
+"""Seconds in which a CPU unpacks and packs both moments of one weight. Measured once (docs/optimisers.md)."""
 
 
 def state_bytes(config: RunConfig, parameters: Iterable[Tensor]) -> float:
@@ -44,11 +46,14 @@ def step_bytes(config: RunConfig, device: Device, parameters: Iterable[Tensor]) 
     return UNPACKED * max((value.numel() for value in parameters if value.numel() >= LEAST), default=0)
 
 
-def step_passes(config: RunConfig) -> float:
-    """How often an optimiser step reads or writes as many bytes as the gradient has.
+def step_seconds(config: RunConfig, device: Device, parameters: Sequence[Tensor]) -> float:
+    """Seconds of an optimiser step in one process.
 
-    Clipping takes 3 passes and zeroing 1. Beside them a step reads gradient and weights, writes weights, and reads and
-    writes what it keeps.
+    Clipping reads or writes as many bytes as the gradient has 3 times, and zeroing once. Beside them a step reads
+    gradient and weights, writes weights, and reads and writes what it keeps.
     """
-    kept = 2.0 if config.optim.type == "adamw" else float(config.optim.momentum > 0)
-    return 7 + 2 * (kept / 4 if config.optim.states == "8bit" else kept)
+    own = sum(value.numel() * value.itemsize for value in parameters)
+    seconds = (7 * own + 2 * state_bytes(config, parameters)) / device.bandwidth
+    if config.optim.states == "8bit" and device.name == "cpu":
+        seconds += PACKING * sum(value.numel() for value in parameters if value.numel() >= LEAST)
+    return seconds

@@ -198,6 +198,8 @@ REFUSED = {
     "objective=ppo": "objective.type",
     "players.opponent=past": "players.opponent",
     "ranks=2": "ranks",
+    "optim.type=sgd lr=1": "optim.type",
+    "optim.states=8bit": "optim.states",
     "policy.reference=tiny regularize.kl=0.1": "policy.reference",
     "launch=ray": "launch.type",
     "learner=local": "learner",
