@@ -400,12 +400,16 @@ class LaunchSettings(TypedDict, total=False):
     """Other resources of the cluster that Ray reserves for a sampler, such as `launch.resources.sampler=1`."""
     seconds: float
     """Time without any answer, in seconds, after which a sampler counts as hung and is replaced; and the time to wait
-    for room in the cluster while there is no sampler."""
+    for room in the cluster while there is no sampler. Also of a process of the learner with `ranks`: then the run
+    ends."""
     restarts: int
     """Most replacements of a sampler in a row without a finished episode between them, and of the learner without a
     finished call."""
     learner: Mapping[str, Any]
     """What Ray reserves for the learner with `learner=ray`, such as `launch.learner.GPU=1`; one CPU if it is empty."""
+    state_every: int
+    """Steps between two states of the learner that are kept with `learner=ray`: if it dies, at most so many steps are
+    repeated. A state is as large as a checkpoint, and is sent to the node of the run."""
 
 
 class ObjectiveSettings(TypedDict, total=False):

@@ -159,7 +159,7 @@ def test_it_repeats_itself_and_failures_cost_time():
     speed = Speed(token=0.02, between_failures=20.0, restart=5.0)
     load = Load(servers=3, speed=speed, call=0.5)
     first, second = (simulate(config(rollout={"lag": 1}), load) for _ in range(2))
-    assert replace(first, scheduler=0.0) == replace(second, scheduler=0.0)
+    assert replace(first, scheduler=0.0, head=0.0) == replace(second, scheduler=0.0, head=0.0)
     never = simulate(config(rollout={"lag": 1}), replace(load, speed=Speed(token=0.02)))
     assert first.resampled > 0 and first.seconds > never.seconds and first.tokens == never.tokens
 
