@@ -17,7 +17,7 @@ from gnomon.engines.base import Tier
 from gnomon.engines.endings import Endings
 from gnomon.engines.probe import require_equal
 from gnomon.engines.vllm.environment import require_fit, worker_environment
-from gnomon.engines.vllm.files import adapter_folder, linked, own_folder, remove, weights_file
+from gnomon.engines.vllm.files import adapter_folder, linked, model_file, own_folder, remove
 from gnomon.engines.vllm.frames import Arrays
 from gnomon.engines.vllm.process import Gone, Refused, WorkerProcess
 from gnomon.errors import ResourceError
@@ -172,7 +172,7 @@ class VLLM:
         name = f"weights-{self._files:06d}"
         if self.adapter:
             return adapter_folder(weights, self.place / name, self.adapter, self.folder)
-        return weights_file(weights, self.place / f"{name}.safetensors")
+        return model_file(weights, self.place / f"{name}.safetensors", self.folder)
 
     def _prove(self, weights: WeightsRef) -> None:
         """Compare the worker with the learner, and its decoding with its scoring. Raises: NumericsError E201."""
