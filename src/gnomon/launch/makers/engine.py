@@ -125,6 +125,7 @@ def make_vllm(config: RunConfig) -> VLLM:
         patience=engine.seconds,
         restarts=engine.restarts,
         threads=config.threads,
+        batch_invariant=engine.batch_invariant,
     )
 
 
