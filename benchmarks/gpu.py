@@ -2,11 +2,15 @@
 
 Where there is no CUDA device it prints what it would do. Every command runs even if one before it fails; the end lists
 the failures, and the exit code is 1 if there are any. It has never been run on a GPU.
+
+GNOMON_VLLM_PYTHON names the interpreter of an environment with vLLM (docs/engines.md). Steps with vLLM and steps of
+several devices are left out where there is none, and the list says so. Recipes run whose model is in the hub's cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import subprocess
 import sys
@@ -18,12 +22,16 @@ from pathlib import Path
 import torch
 
 from gnomon.models.flex import Flex
+from gnomon.models.hub import HubName, cached
 from gnomon.models.packed import Packed
 from gnomon.models.trie import Trie
 
 DEVICE = "h100"
 """Of the table of `gnomon plan`; change it to the one that is there."""
 SMALL = "prompts=8 group=4 steps=3 eval.tasks=16 policy.device=cuda"
+VLLM = "GNOMON_VLLM_PYTHON"
+QWEN = "Qwen/Qwen3-0.6B"
+"""The model whose sampling is timed, if it is in the hub's cache; else the built-in policy."""
 
 
 def commands(runs: Path) -> Iterator[tuple[str, str]]:
@@ -32,26 +40,96 @@ def commands(runs: Path) -> Iterator[tuple[str, str]]:
         "tests of devices, of the attention for GPUs and of engines that compute otherwise",
         (
             "python -m pytest -q tests/models/test_flex.py tests/engines/test_embedded.py "
-            "tests/learners/test_device.py tests/training/test_engine_apart.py tests/plans"
+            "tests/learners/test_device.py tests/training/test_engine_apart.py tests/launch/test_attention.py "
+            "tests/plans"
         ),
     )
+    yield "gradients of flex_attention alone", "python -m pytest -q tests/models/test_flex.py -k gpu"
     yield "figures that replace the assumptions of gnomon plan", "python benchmarks/gpu.py --measure"
     yield "sampler against learner, by dtype", "python -m gnomon mismatch tiny env=char_count policy.device=cuda"
-    for dtype in ("float32", "bfloat16"):
+    for dtype in ("float32", "bfloat16", "float16"):
         run = runs / dtype
         yield f"a run in {dtype}", f"python -m gnomon train char_count {SMALL} policy.dtype={dtype} run={run}"
         yield "its records, hashed again", f"python -m gnomon verify {run}"
     run = runs / "lora"
     yield "a run of an adapter", f"python -m gnomon train char_count {SMALL} policy.lora.rank=8 run={run}"
-    for recipe, model in (
-        ("gsm8k-qwen3-0.6b", "Qwen3-0.6B"),
-        ("math-qwen2.5-1.5b", "Qwen2.5-1.5B"),
-        ("countdown-qwen2.5-3b", "Qwen2.5-3B"),
+    for attention in ("exact", "flex"):
+        run = runs / attention
+        train = f"python -m gnomon train char_count {SMALL} policy.dtype=bfloat16 policy.attention={attention}"
+        yield f"a run with the attention {attention}", f"{train} run={run}"
+    yield from with_vllm(runs)
+    yield from with_ranks(runs)
+    for recipe, model, needed in (
+        ("gsm8k-qwen3-0.6b", "Qwen/Qwen3-0.6B", 1),
+        ("math-qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B", 1),
+        ("countdown-qwen2.5-3b", "Qwen/Qwen2.5-3B", 8),
     ):
-        if Path("models", model).is_dir():
+        if torch.cuda.device_count() >= needed and cached(HubName(repo=model)):
             run = runs / recipe
             yield f"three steps of {recipe}.toml", f"python -m gnomon train {recipe}.toml steps=3 run={run}"
             yield "its plan beside what came true", f"python -m gnomon plan {run} --device {DEVICE}"
+
+
+def with_vllm(runs: Path) -> Iterator[tuple[str, str]]:
+    """What needs the environment of vLLM."""
+    python = os.environ.get(VLLM, "")
+    if not python and torch.cuda.is_available():
+        print(f"# left out: steps with vLLM, since {VLLM} is not set\n")
+        return
+    # Whatever else is on the device, vLLM gets memory for keys and values and no more.
+    engine = f"engine.type=vllm engine.python={python or f'${VLLM}'} engine.cache_gib=4"
+    yield "tests of the engine vLLM", "python -m pytest -q tests/engines/test_vllm.py"
+    mismatch = "python -m gnomon mismatch tiny env=char_count policy.device=cuda"
+    yield "sampler against learner with vLLM", f"{mismatch} {engine}"
+    for dtype in ("bfloat16", "float16"):
+        run = runs / f"vllm-{dtype}"
+        train = f"python -m gnomon train char_count {SMALL} policy.dtype={dtype} {engine}"
+        yield f"a run with vLLM in {dtype}", f"{train} run={run}"
+    yield "speed of sampling, embedded beside vLLM", f"python benchmarks/gpu.py --speed {python or f'${VLLM}'}"
+
+
+def with_ranks(runs: Path) -> Iterator[tuple[str, str]]:
+    """What needs several devices: learner processes that sum gradients by NCCL."""
+    there = torch.cuda.device_count()
+    if there == 1:
+        print("# left out: learner processes by NCCL, since there is one device\n")
+        return
+    ranks = there or 2
+    train = f"python -m gnomon train char_count {SMALL} policy.dtype=bfloat16 ranks={ranks}"
+    yield f"a run of {ranks} learner processes by NCCL", f"{train} run={runs / 'ranks'}"
+    yield "the same with one process", f"{train.replace(f'ranks={ranks}', 'ranks=1')} run={runs / 'one-rank'}"
+
+
+def speed(python: str) -> None:
+    """Print how many tokens per second each engine samples: 512 replies of up to 256 tokens to one prompt."""
+    from gnomon.api import configure
+    from gnomon.engines import sample_all
+    from gnomon.keys import Key
+    from gnomon.launch.loops import finished
+    from gnomon.launch.makers import make_engine, make_learner, make_objective
+    from gnomon.models.folder import model_folder
+    from gnomon.models.tokenizer import Tokenizer
+    from gnomon.types import Request, Sampling
+
+    path = QWEN if cached(HubName(repo=QWEN)) else "tiny"
+    policy = {"path": path, "dtype": "bfloat16", "device": "cuda"}
+    prompt = tuple(Tokenizer(model_folder(path)).encode("Count to a thousand: 1, 2, 3, 4"))
+    sampling = Sampling(max_tokens=256, temperature=1.0)
+    for engine in ({"type": "embedded"}, {"type": "vllm", "python": python, "cache_gib": 16}):
+        config, _ = configure("countdown", {"policy": policy, "engine": engine, "rollout": {"context": 512}})
+        learner = make_learner(config, make_objective(config))
+        made = make_engine(config, learner)
+        made.load(learner.publish())
+        for turn in ("warm", "timed"):
+            requests = [
+                Request(prompt_ids=prompt, key=Key(0).at(turn, number=number).bytes, sampling=sampling)
+                for number in range(512)
+            ]
+            began = time.perf_counter()
+            found = finished(sample_all(made, requests))
+            seconds, tokens = time.perf_counter() - began, sum(len(each.token_ids) for each in found)
+        made.close()
+        print(f"{path} by {engine['type']:<9} {tokens / seconds:,.0f} tokens/s: {tokens:,} in {seconds:.1f} s")
 
 
 def measure() -> None:
@@ -113,8 +191,12 @@ def timed(work: Callable[[], object]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="only print what this GPU reaches")
-    if parser.parse_args().measure:
-        measure()
+    parser.add_argument(
+        "--speed", metavar="PYTHON", help="only time sampling, embedded beside vLLM of this interpreter"
+    )
+    chosen = parser.parse_args()
+    if chosen.measure or chosen.speed:
+        measure() if chosen.measure else speed(chosen.speed)
         return
     there = torch.cuda.is_available()
     if not there:

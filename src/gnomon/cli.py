@@ -187,7 +187,7 @@ def mismatch(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Measure how far sampler and learner are apart, by dtype and engine: gnomon mismatch tiny env=arithmetic"""
+    """Measure how far sampler and learner are apart, by the dtype of each and by engine: gnomon mismatch tiny"""
     from gnomon.config import Source, overrides, resolve
     from gnomon.launch.find import check_env_config, check_policy_config
 

@@ -375,6 +375,9 @@ class EngineSettings(TypedDict, total=False):
     """Time without any answer, in seconds, after which a worker that has work counts as hung and is replaced."""
     restarts: int
     """Most replacements of the worker in a row without a completion between them, before the run stops."""
+    batch_invariant: bool
+    """vLLM computes a row with the same bits in every batch, so that a request that is sampled again gives the same
+    tokens on the same machine. Needs a CUDA device of compute capability 8.0 or more; it is slower."""
     arguments: Mapping[str, Any]
     """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
 

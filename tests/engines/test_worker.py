@@ -159,7 +159,7 @@ def test_a_request_that_the_worker_refuses_is_an_error_of_its_own(make, plan):
     assert len(asyncio.run(sample_all(engine, ask(3)))) == 3
 
 
-@pytest.mark.parametrize("fault", ["die 9", "hang 9"])
+@pytest.mark.parametrize("fault", ["die 9", "hang 9", "memory 9"])
 def test_what_a_worker_owes_is_sampled_again_by_key(make, plan, fault):
     whole = make()
     whole.load(weights(3))
@@ -173,6 +173,27 @@ def test_what_a_worker_owes_is_sampled_again_by_key(make, plan, fault):
     counts = {name: stat.value for name, stat in engine.counts().items()}
     assert counts["engine/restarts"] == 1 and 1 <= counts["engine/resampled"] <= 30
     assert {stat.value for stat in engine.counts().values()} == {0}
+
+
+def test_a_load_that_is_out_of_memory_is_made_by_another_worker(make, plan):
+    engine = make()
+    engine.load(weights(0))
+    path, first = plan("full"), engine.pid
+    engine.load(weights(1))
+    assert not path.exists() and engine.pid != first and gone_soon(first)
+    expected = make()
+    expected.load(weights(1))
+    assert asyncio.run(sample_all(engine, ask(5))) == asyncio.run(sample_all(expected, ask(5)))
+    assert engine.counts()["engine/restarts"].value == 1
+
+
+def test_a_mode_that_the_device_does_not_have_is_refused(make, monkeypatch):
+    """The stand-in has no device; vLLM on a CPU says `cpu`."""
+    engine = make(batch_invariant=True)
+    engine.load(weights(0))
+    monkeypatch.setattr(VLLM, "_open", lambda self, worker: "cpu")
+    with pytest.raises(ResourceError, match=r"E543(.|\n)*batch_invariant=false"):
+        make(batch_invariant=True).load(weights(0))
 
 
 @pytest.mark.parametrize("when", ["before the load", "between load and sampling"])
@@ -326,4 +347,6 @@ def test_a_worker_ends_with_the_process_that_started_it_and_deletes_its_files(tm
 def test_variables_of_this_environment_do_not_reach_the_other():
     found = worker_environment({"PYTHONPATH": "x", "VIRTUAL_ENV": "y", "HOME": "/h"}, 3)
     assert "PYTHONPATH" not in found and "VIRTUAL_ENV" not in found and found["HOME"] == "/h"
+    assert "VLLM_BATCH_INVARIANT" not in found
+    assert worker_environment({}, 3, batch_invariant=True)["VLLM_BATCH_INVARIANT"] == "1"
     assert found["OMP_NUM_THREADS"] == "3" and found["HF_HUB_OFFLINE"] == "1"

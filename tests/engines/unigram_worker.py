@@ -3,7 +3,8 @@
 The loop, the frames and the watch over the parent are the real worker's. What goes wrong is planned in the file that
 `GNOMON_TEST_PLAN` names, which is removed as soon as it has gone wrong: `die N`, `hang N` (at the N-th sample), `stale`
 (a load that does nothing), `half` (a load of half the tensor), `cache` (decoding goes on with the old weights),
-`refuse` (one request). `sick` and `version TEXT` stay.
+`refuse` (one request), `memory N` (out of memory at the N-th sample), `full` (out of memory in a load). `sick` and
+`version TEXT` stay.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ def logps(logits: list[float], temperature: float) -> list[float]:
     return [value - total for value in top]
 
 
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
 class Unigram(Server):
     sampled = 0
     decoded: tuple[float, ...] | list[float] = ()
@@ -59,6 +64,9 @@ class Unigram(Server):
 
     async def load(self, message, arrays):
         found, kind = read(message["path"]), self.plan()[0]
+        if kind == "full":
+            PLAN.unlink()
+            raise RuntimeError("Worker failed with error 'CUDA out of memory. Tried to allocate 2.00 GiB.'")
         if kind in ("stale", "half", "cache") and self.scored:
             PLAN.unlink()
             kept = len(found) // 2 if kind == "half" else 0
@@ -74,6 +82,9 @@ class Unigram(Server):
         if kind in ("die", "hang") and self.sampled == int(at[0]):
             PLAN.unlink()
             os.killpg(0, signal.SIGKILL if kind == "die" else signal.SIGSTOP)
+        if kind == "memory" and self.sampled == int(at[0]):
+            PLAN.unlink()
+            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
         if kind == "refuse":
             PLAN.unlink()
             raise ValueError("the prompt is too long")

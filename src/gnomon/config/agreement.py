@@ -77,6 +77,14 @@ def engine(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="torch has a backward pass of flex_attention for CUDA devices only",
             fix="policy.attention=exact, or policy.device=cuda",
         )
+    if kind != "vllm" and config.engine.batch_invariant:
+        yield ConfigError(
+            "E045",
+            f"engine.batch_invariant cannot be used with engine.type={kind}",
+            where=origins.get("engine.batch_invariant", "engine.batch_invariant"),
+            why="it is a mode of vLLM; the embedded engine computes a row alike in every batch in float32 on a CPU",
+            fix="engine.type=vllm, or engine.batch_invariant=false",
+        )
     if kind != "vllm" and python:
         yield ConfigError(
             "E045",

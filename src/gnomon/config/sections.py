@@ -356,6 +356,9 @@ class Engine(Section):
     """Time without any answer, in seconds, after which a worker that has work counts as hung and is replaced."""
     restarts: Annotated[int, Field(ge=0)] = 3
     """Most replacements of the worker in a row without a completion between them, before the run stops."""
+    batch_invariant: bool = False
+    """vLLM computes a row with the same bits in every batch, so that a request that is sampled again gives the same
+    tokens on the same machine. Needs a CUDA device of compute capability 8.0 or more; it is slower."""
     arguments: dict[str, bool | int | float | str] = {}
     """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
 

@@ -50,6 +50,7 @@ from gnomon.launch.makers.served import make_served
 from gnomon.launch.makers.tinker import make_tinker_learner
 from gnomon.launch.manifest import changes, manifest, opening
 from gnomon.launch.memory import memory_errors
+from gnomon.launch.mismatch_advice import finer
 from gnomon.launch.objects import require_same_object
 from gnomon.launch.passed import NOTHING, Passed, require_passed, source_of
 from gnomon.launch.paths import anchored
@@ -372,7 +373,9 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
     tokenizer = parts.actor.tokenizer
     if there := [part for part in (parts.fleet, parts.learner) if isinstance(part, Losing)]:
         observers = [*observers, Losses(there, tell, store.note)]
-    watching = make_observers(store, parts.env, parts.objective, tokenizer, console, tell, observers)
+    watching = make_observers(
+        store, parts.env, parts.objective, tokenizer, console, tell, observers, finer=finer(config)
+    )
     recorder = Recorder(store, config, watching, tell)
     for actor in (parts.actor, *parts.batches.actors):
         actor.finished = Kept(store.unfinished)

@@ -1,4 +1,4 @@
-"""Which attention computes which models, from `config.json` alone. Needs no torch."""
+"""What computes which models: attentions and dtypes, from `config.json` alone. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,29 @@ from typing import Any
 from gnomon.errors import ModelError
 from gnomon.models.folder import table
 
-__all__ = ["SMALLEST", "head_size", "require_flex"]
+__all__ = ["SMALLEST", "has_experts", "head_size", "overflows", "require_flex"]
 
 SMALLEST = 16
 """Smallest size of an attention head for which torch has a kernel of flex_attention on CUDA devices."""
+
+
+OVERFLOWING = ("gemma2", "gemma3", "glm4")
+"""Beginnings of transformers' names of families whose hidden states leave the range of float16. Source: vLLM 0.32,
+which does not load them in float16."""
+
+
+def overflows(family: str) -> bool:
+    """Whether hidden states leave the range of float16. Args: family: `model_type` of a configuration."""
+    return family.startswith(OVERFLOWING)
+
+
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+"""Names of their number in a model's configuration."""
+
+
+def has_experts(config: Mapping[str, Any]) -> bool:
+    """Whether a model is a mixture of experts."""
+    return any(config.get(name) for name in EXPERTS)
 
 
 def head_size(config: Mapping[str, Any]) -> int:

@@ -12,13 +12,10 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from gnomon.errors import ModelError
+from gnomon.models.backends import overflows
 from gnomon.models.stored import Stored
 
 __all__ = ["Masters", "Moved", "Precision", "at_least", "require_fitting", "require_range", "shapes_of", "whole"]
-
-OVERFLOWING = ("gemma2", "gemma3", "glm4")
-"""Beginnings of transformers' names of families whose hidden states leave the range of float16. Source: vLLM 0.32,
-which does not load them in float16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +47,7 @@ class Precision:
 
 def require_range(family: str, dtype: torch.dtype | str, where: str = "policy.dtype") -> None:
     """Raises: ModelError E326 for a model that overflows in this dtype. Args: family: `model_type` of its config."""
-    if str(dtype).removeprefix("torch.") == "float16" and family.startswith(OVERFLOWING):
+    if str(dtype).removeprefix("torch.") == "float16" and overflows(family):
         raise ModelError(
             "E326",
             f"models of the family {family} overflow in float16",

@@ -17,7 +17,7 @@ from gnomon.engines.base import Tier
 from gnomon.engines.endings import Endings
 from gnomon.engines.probe import require_equal
 from gnomon.engines.vllm.environment import require_fit, worker_environment
-from gnomon.engines.vllm.files import adapter_folder, linked, own_folder, remove, weights_file
+from gnomon.engines.vllm.files import adapter_folder, linked, model_file, own_folder, remove
 from gnomon.engines.vllm.frames import Arrays
 from gnomon.engines.vllm.process import Gone, Refused, WorkerProcess
 from gnomon.errors import ResourceError
@@ -53,6 +53,7 @@ class VLLM:
         bound: largest difference of a probe's log-probability, in nats.
         patience: seconds without any answer after which a worker that has work counts as hung.
         restarts: most replacements in a row, without a completion between them.
+        batch_invariant: whether a row has the same bits in every batch.
     """
 
     def __init__(
@@ -66,13 +67,14 @@ class VLLM:
         patience: float = 600.0,
         restarts: int = 3,
         threads: int = 1,
+        batch_invariant: bool = False,
     ) -> None:
         self.tier, self.version, self.folder, self.bound = Tier.MEASURED, 0, folder, bound
         self.in_flight = False
         """Whether weights may be loaded while requests run. They go on with the keys and values that they have."""
         self.adapter = adapter
         self.command, self.patience, self.restarts, self.threads = tuple(command), patience, restarts, threads
-        self.tokenizer = Tokenizer(folder)
+        self.tokenizer, self.batch_invariant = Tokenizer(folder), batch_invariant
         self._endings, self._base = Endings(self.tokenizer), base_hash(folder)
         self.place, self._lock = own_folder()
         self._arguments = {**lora(adapter), **arguments, "model": str(linked(folder, self.place / "model"))}
@@ -172,7 +174,7 @@ class VLLM:
         name = f"weights-{self._files:06d}"
         if self.adapter:
             return adapter_folder(weights, self.place / name, self.adapter, self.folder)
-        return weights_file(weights, self.place / f"{name}.safetensors")
+        return model_file(weights, self.place / f"{name}.safetensors", self.folder)
 
     def _prove(self, weights: WeightsRef) -> None:
         """Compare the worker with the learner, and its decoding with its scoring. Raises: NumericsError E201."""
@@ -248,7 +250,7 @@ class VLLM:
             raise RuntimeError("the engine is closed")
         for worker in self._started:
             worker.kill()
-        environment = worker_environment(os.environ, self.threads)
+        environment = worker_environment(os.environ, self.threads, batch_invariant=self.batch_invariant)
         try:
             worker = WorkerProcess(
                 (*self.command, str(self.place)), environment, self.place / "worker.log", self.patience
@@ -269,6 +271,14 @@ class VLLM:
         versions = worker.hello.result()[0]["hello"]
         require_fit(versions, self.command[0])
         self.versions = {**versions, "device": self._open(worker)}
+        if self.batch_invariant and self.versions["device"] == "cpu":
+            raise ResourceError(
+                "E543",
+                "engine.batch_invariant needs a CUDA device, and vLLM computes on a CPU",
+                where=self.command[0],
+                why="vLLM has kernels for this mode on CUDA devices of compute capability 8.0 or more",
+                fix="engine.batch_invariant=false",
+            )
         self._send_weights(worker)
 
     def _send_weights(self, worker: WorkerProcess) -> None:

@@ -29,7 +29,7 @@ def require_fit(versions: Mapping[str, str], python: str) -> None:
     )
 
 
-def worker_environment(present: Mapping[str, str], threads: int) -> dict[str, str]:
+def worker_environment(present: Mapping[str, str], threads: int, *, batch_invariant: bool = False) -> dict[str, str]:
     """Variables for the worker. It sends no statistics, and fetches nothing."""
     kept = {name: value for name, value in present.items() if name not in UNWANTED}
     return {
@@ -40,4 +40,5 @@ def worker_environment(present: Mapping[str, str], threads: int) -> dict[str, st
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
+        **({"VLLM_BATCH_INVARIANT": "1"} if batch_invariant else {}),
     }

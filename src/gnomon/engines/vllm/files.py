@@ -5,15 +5,19 @@ from __future__ import annotations
 import fcntl
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile, rmtree
 from tempfile import gettempdir, mkdtemp
 from typing import IO
 
 from gnomon.models.adapter import WEIGHTS, Adapter, layers_of, write_config
+from gnomon.models.backends import has_experts
+from gnomon.models.folder import table
+from gnomon.models.published import as_published
 from gnomon.models.weights import WeightsRef
 
-__all__ = ["adapter_folder", "linked", "own_folder", "remove", "weights_file"]
+__all__ = ["adapter_folder", "linked", "model_file", "own_folder", "remove", "weights_file"]
 
 NAME, LOCK = "gnomon-engine-", "lock"
 
@@ -32,6 +36,16 @@ def own_folder() -> tuple[Path, IO[str]]:
     fcntl.flock(own, fcntl.LOCK_EX)
     (folder / "locking").rename(folder / LOCK)  # Locked before it can be found.
     return folder, own
+
+
+def model_file(weights: WeightsRef, path: Path, base: Path) -> Path:
+    """Every parameter in a safetensors file of this name, as vLLM reads it. Args: base: the model's folder.
+
+    Raises: ModelError, as `as_published`.
+    """
+    if has_experts(table(base / "config.json")):
+        weights = replace(weights, tensors=as_published(base, weights.read()))
+    return weights_file(weights, path)
 
 
 def weights_file(weights: WeightsRef, path: Path) -> Path:

@@ -124,7 +124,7 @@ class Server:
             loop.call_soon_threadsafe(frames.put_nowait, None)
 
     async def answer(self, message: Message, arrays: Arrays) -> None:
-        """One request. A failure of it alone is its answer; a dead engine ends the worker."""
+        """One request. A failure of it alone is its answer; an engine that is dead or out of memory ends the worker."""
         number = message["id"]
         try:
             found, values = await getattr(self, message["do"])(message, arrays)
@@ -133,7 +133,7 @@ class Server:
             raise
         except Exception as error:
             print(f"{message['do']}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            if type(error).__name__ == "EngineDeadError":
+            if fatal(error):
                 end_group()
             send(self.channel, {"id": number, "error": f"{type(error).__name__}: {error}"})
         finally:
@@ -218,6 +218,11 @@ def chosen(logprobs: Any, token_ids: list[int], first: int = 0) -> Iterator[floa
     """The log-probability of each token from position `first` on, in either form in which vLLM returns them."""
     for place in range(first, len(token_ids)):
         yield float(logprobs[place][token_ids[place]].logprob)
+
+
+def fatal(error: BaseException) -> bool:
+    """Whether nothing more can be expected of the engine. Out of memory, it may hold a part of what it was given."""
+    return type(error).__name__ == "EngineDeadError" or "out of memory" in f"{type(error).__name__} {error}".lower()
 
 
 def end_group() -> None:

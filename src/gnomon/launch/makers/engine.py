@@ -23,6 +23,7 @@ from gnomon.launch.sampled import sampled
 from gnomon.learners.base import Learner
 from gnomon.learners.local import LocalLearner
 from gnomon.learners.served import ServedLearner
+from gnomon.models.backends import has_experts
 from gnomon.models.folder import model_folder, table
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
@@ -34,8 +35,6 @@ from gnomon.types import Sampling
 
 __all__ = ["engine_facts", "make_engine", "measured"]
 
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-"""Names of their number in a model's configuration."""
 PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
 ROWS, TOKENS = 4, 32
@@ -126,6 +125,7 @@ def make_vllm(config: RunConfig) -> VLLM:
         patience=engine.seconds,
         restarts=engine.restarts,
         threads=config.threads,
+        batch_invariant=engine.batch_invariant,
     )
 
 
@@ -182,7 +182,7 @@ def measured(
 def tier_of(mismatch: float, config: RunConfig) -> Tier:
     """A model with experts is never exact: by rounding, their rows depend on others, which few prompts may not show."""
     known = table(model_folder(config.policy.path) / "config.json")
-    return Tier.MEASURED if mismatch or any(known.get(name) for name in EXPERTS) else Tier.EXACT
+    return Tier.MEASURED if mismatch or has_experts(known) else Tier.EXACT
 
 
 def by_the_learner(engine: Engine, learner: Learner, prompts: list[tuple[int, ...]], config: RunConfig) -> float:

@@ -25,8 +25,10 @@ def make_observers(
     console: Console,
     tell: Callable[[str], None],
     passed: Sequence[Observer],
+    *,
+    finer: str,
 ) -> list[Observer]:
-    """Args: tell: takes the sentence of an alarm; passed: observers that the user passed."""
+    """Args: tell: takes the sentence of an alarm; passed: observers that the user passed; finer: as of `Mismatch`."""
     monitor = Monitor(env.tasks("train").__getitem__, offers.sentinel(env))
-    mismatch = Mismatch(lambda token: tokenizer.spell([token]), row.corrects, tell, store.note)
+    mismatch = Mismatch(lambda token: tokenizer.spell([token]), row.corrects, finer, tell, store.note)
     return [console, Alarms(monitor, tell, store.note), mismatch, *passed]
