@@ -37,6 +37,8 @@ LIGHT = [
     "launch.runs",
     "launch.tail",
     "launch.rollout_files",
+    "probes.bits",
+    "probes.reflection",
     "viewer",
 ]
 HEAVY = {"torch", "transformers", "vllm", "ray", "numpy", "tokenizers"}

@@ -112,8 +112,13 @@ def pairs(reader: RunReader, text: str = QUESTION, most: int = 64) -> list[Quest
         if len(found) == most:
             break
     if not found:
-        what = "no group of the run has two different rewards, so there is nothing to ask about"
-        raise RunError("E438", what, where=str(reader.folder), fix="--questions FILE.jsonl")
+        raise RunError(
+            "E438",
+            "no group of the run has two different rewards",
+            where=str(reader.folder),
+            why="a policy is asked which of two replies of a group has the higher reward",
+            fix=f"gnomon probe belief {reader.folder} --questions FILE.jsonl",
+        )
     return [question for both in found.values() for question in both]
 
 
