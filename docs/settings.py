@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gnomon.engines.base import Engine
     from gnomon.learners.base import Learner
     from gnomon.objectives import Objective as Row
+    from gnomon.rollout.order import Curriculum
 
 '''
 OPEN = {
@@ -46,6 +47,7 @@ OPEN = {
     "objective": "Objective | ObjectiveSettings | Row",
     "engine": "str | EngineSettings | Engine",
     "learner": "str | Learner",
+    "curriculum": "str | Curriculum",
 }
 """Tables with options of their own, which no one type names, and parts that may be objects."""
 
@@ -76,7 +78,8 @@ def text() -> str:
             table_name, _, leaf = key.partition(".")
             kind = RunConfig.model_fields[table_name].annotation
             assert kind is not None
-            parts.append(f'    {short}: {spelled(kind.model_fields[leaf].annotation)}\n    """`{key}`."""\n')
+            written = OPEN.get(short) or spelled(kind.model_fields[leaf].annotation)
+            parts.append(f'    {short}: {written}\n    """`{key}`."""\n')
     command = [sys.executable, "-m", "ruff", "format", "--line-length", "120", "-"]
     return subprocess.run(command, input="".join(parts), capture_output=True, text=True, check=True).stdout
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gnomon.engines.base import Engine
     from gnomon.learners.base import Learner
     from gnomon.objectives import Objective as Row
+    from gnomon.rollout.order import Curriculum
 
 __all__ = [
     "AuditSettings",
@@ -221,6 +222,22 @@ class RolloutSettings(TypedDict, total=False):
     lag: int
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""
+    recorded: str
+    """Folder of a run whose recorded groups are trained on, with the log-probabilities and verdicts that it stored. It
+    must have the same environment, tokenizer and `group`. `replay` is then 1, unless it or `failure_prefix` is set
+    (docs/replay.md)."""
+    replay: float
+    """Fraction of the tasks of a step whose groups are earlier ones and are not sampled: those of `recorded`, or else
+    of the run's own earlier steps."""
+    failure_prefix: float
+    """Fraction of the tasks of a step that continue a prefix of a failed reply to them, where one is known: a reply of
+    `recorded`, or else of the run's own earlier steps. Only the continuation is trained (docs/replay.md)."""
+    curriculum: str
+    """What chooses the tasks of a step. `band`: again those whose latest success rate lies within `band`, and new ones.
+    `easiest`: first those that the environment calls easy. `object:NAME` was passed to `gnomon.train` as a Python
+    object."""
+    band: list[float]
+    """Lowest and highest success rate, in its latest visit, of a task that `curriculum=band` plays again."""
     in_flight: bool
     """Load new weights into the engine while it samples: completions go on with them. Needs `lag`. One engine samples
     all steps in progress, vLLM too. The run then depends on the clock and is not repeated bit for bit."""
@@ -573,6 +590,8 @@ class Settings(TypedDict, total=False):
     """`rollout.group`."""
     max_tokens: int
     """`rollout.max_tokens`."""
+    curriculum: str | Curriculum
+    """`rollout.curriculum`."""
     steps: int
     """`budget.steps`."""
     seconds: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,16 +17,34 @@ from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
 from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
+from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
+from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Objective, objective
+from gnomon.rendering import Plain, Transcript
 from gnomon.rollout import Actor, pack
 from gnomon.rollout.batches import InTurn
+from gnomon.rollout.conversation import Conversation
 from gnomon.rollout.credit import Crediting
 from gnomon.rollout.replay import Replay
 from gnomon.store import Record, RecordedGroups, Run, encode
 from gnomon.tiny_policy.build import tokenizer
-from gnomon.types import Completion, Finish, Group, Part, Rollout, Sampling, Status, Stop, Task, Turn, Verdict
+from gnomon.types import (
+    Completion,
+    Finish,
+    Group,
+    Origin,
+    Part,
+    Rollout,
+    Sampling,
+    Segment,
+    Status,
+    Stop,
+    Task,
+    Turn,
+    Verdict,
+)
 
 END, VOCABULARY, LONGEST, GROUP = 1, 4, 2, 2
 PROMPT = (2, 3, 3)
@@ -34,6 +52,9 @@ ANSWERS = [(END,), *((first, second) for first in (0, 2, 3) for second in range(
 """All that a policy can reply: the end, or any other token and then any."""
 PAIRS = list(itertools.product(range(len(ANSWERS)), repeat=GROUP))
 SAMPLING = Sampling(max_tokens=LONGEST)
+BEGUN = Transcript(
+    renderer=Plain(Tokenizer(model_folder("tiny"))), segments=(Segment(origin=Origin.TASK, token_ids=PROMPT),)
+)
 CLOSE = 5e-7
 """All is float64, but the rotary angles, which learner and model round to float32 apart (a share of 6e-8)."""
 TASKS = CharCount().tasks("train")
@@ -182,6 +203,64 @@ def right_ones(recorded: Recorded) -> Iterator[tuple[int, Tensor]]:
         chance = torch.stack([mu[place].sum() for place in pair]).sum().exp()
         for place in pair:
             yield place, chance * reward(ANSWERS[place]) / sum(len(ANSWERS[other]) for other in pair)
+
+
+def failure_chances(recorded: Recorded) -> dict[int, float]:
+    """The law of the first token among the failed replies of two tokens, the prefixes of a cut after one token."""
+    mu = [float(logp.sum().exp()) for logp in behavior_logp(recorded)]
+    failed = [place for place, answer in enumerate(ANSWERS) if len(answer) == LONGEST and not reward(answer)]
+    total, found = sum(mu[place] for place in failed), dict.fromkeys((0, 2, 3), 0.0)
+    for place in failed:
+        found[ANSWERS[place][0]] += mu[place] / total
+    return found
+
+
+def continuation_logp(model: torch.nn.Module, first: int) -> Tensor:
+    """[4] of every token after the prompt and the first token of a reply."""
+    return model(input_ids=torch.tensor([[*PROMPT, first]])).logits[0, -1].log_softmax(-1)
+
+
+def continued_group(first: int, pair: tuple[int, ...], logp: Tensor) -> Group:
+    """Two continuations of a prefix, as the actor's conversation records them."""
+    rollouts = []
+    for sample, token in enumerate(pair):
+        conversation = Conversation(lambda messages: BEGUN, prefix=(first,))
+        assert conversation.observe(()) == (*PROMPT, first)
+        conversation.reply(
+            Completion(token_ids=(token,), logprobs=(float(logp[token]),), text="", finish=Finish.LENGTH, version=0)
+        )
+        part = Part(name="answer", value=reward((first, token)))
+        verdict = Verdict(status=Status.WRONG, parts=(part,))
+        rollouts.append(
+            Rollout(task=TASKS[0], sample=sample, turns=tuple(conversation.turns), verdict=verdict, stop=Stop.DONE)
+        )
+    return Group(task=TASKS[0], index=0, rollouts=tuple(rollouts))
+
+
+def test_continuations_are_the_gradient_of_their_value_and_not_of_the_prompt(recorded: Recorded) -> None:
+    """Over all prefixes of failures with their chances, and all groups of two continuations."""
+    policy = Policy.load(recorded.policy, Precision.only(torch.float64))
+    learner, row = LocalLearner(policy), objective("rloo")
+    model, chances = AutoModelForCausalLM.from_pretrained(recorded.policy).double(), failure_chances(recorded)
+    for first, chance in chances.items():
+        logp = continuation_logp(model, first).detach()
+        for pair in itertools.product(range(VOCABULARY), repeat=GROUP):
+            group = continued_group(first, pair, logp)
+            batch = Crediting(row)(pack([group], sampling=SAMPLING, exact=False), learner)
+            assert len(batch) == GROUP and group.continued, "the prefix is not trained"
+            weight = chance * float(logp[list(pair)].sum().exp())
+            learner.forward_backward(replace(batch, advantage=batch.advantage * weight), row)
+    found = -torch.cat([value.grad.flatten() for value in learner.parameters.values()])
+    value = sum(
+        chance * continuation_logp(model, first)[token].exp() * reward((first, token))
+        for first, chance in chances.items()
+        for token in range(VOCABULARY)
+    )
+    value.backward()
+    own = dict(model.named_parameters())
+    assert_close(found, torch.cat([own[name].grad.flatten() for name in learner.parameters]))
+    whole = exact_gradient(recorded)
+    assert float(torch.cosine_similarity(found, whole, dim=0)) < 0.999
 
 
 def assert_close(found: Tensor, wanted: Tensor) -> None:

@@ -202,7 +202,6 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("E078", {"objective": "rloo"}),
     ("E078", {"objective": "topr", "optim": {"epochs": 2}}),
     ("E078", {"objective": "verifree"}),
-    ("E078", {"objective": "maxrl"}),
     ("E079", {"rollout": {"recorded": "source", "group": 4}}),
     ("E079", {"rollout": {"recorded": "source", "max_tokens": 16}}),
     ("E079", {"rollout": {"recorded": "source", "prompts": 64}}),
