@@ -15,6 +15,7 @@ from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, choose
 from gnomon.rendering.reply_text import reply_text
 from gnomon.store import Record
+from gnomon.store.layout import set_of
 from gnomon.types import Message, Rollout, Stop, Task
 
 __all__ = ["Read", "Stored", "reading", "stored"]
@@ -68,8 +69,7 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
     """The rollouts of a run, in order. Args: rollouts: each with its record; read: see `Read`."""
     for (kind, step), part in groupby(rollouts, lambda pair: (pair[0].kind, pair[0].step)):
         pairs = list(part)
-        size = config.rollout.group if kind == "rollout" else config.eval.samples
-        top = Key(config.seed).at("rollouts", step=step or 0) if kind == "rollout" else Key(config.seed).at("eval")
+        size, top = drawn(config, kind, step or 0)
         players: dict[tuple[int, int], dict[int, tuple[str, ...]]] = defaultdict(dict)
         for record, rollout in pairs:
             players[place(record, rollout, size)][rollout.player] = read(rollout)
@@ -82,6 +82,15 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
                 key=top.at("episode", task=index, sample=sample),
                 replies=tuple(map(replies.get, range(max(replies) + 1))),
             )
+
+
+def drawn(config: RunConfig, kind: str, step: int) -> tuple[int, Key]:
+    """How many rollouts of a kind a task has, and the key that theirs lie below."""
+    if kind == "rollout":
+        return config.rollout.group, Key(config.seed).at("rollouts", step=step)
+    if name := set_of(kind):
+        return config.eval.sets[name].samples, Key(config.seed).at("eval", set=name)
+    return config.eval.samples, Key(config.seed).at("eval")
 
 
 def place(record: Record, rollout: Rollout, size: int) -> tuple[int, int]:

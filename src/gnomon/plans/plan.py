@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -35,6 +35,15 @@ VLLM_SPARE = 2 * GIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetPlan:
+    """What an evaluation set will need."""
+
+    seconds: float
+    """Of one evaluation."""
+    evaluations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a run will need on a device."""
 
@@ -63,6 +72,8 @@ class Plan:
     """Tokens sampled in a step."""
     steps: int
     evaluations: int
+    sets: Mapping[str, SetPlan]
+    """Of every evaluation set."""
 
     @property
     def peak(self) -> float:
@@ -88,7 +99,8 @@ class Plan:
     @property
     def hours(self) -> float:
         """Of the whole run."""
-        return (self.steps * self.step + self.evaluations * self.evaluation) / 3600
+        sets = sum(each.evaluations * each.seconds for each in self.sets.values())
+        return (self.steps * self.step + self.evaluations * self.evaluation + sets) / 3600
 
     @property
     def fits(self) -> bool:
@@ -112,6 +124,7 @@ class Plan:
             "step_seconds": self.step,
             "seconds": dict(self.seconds),
             "evaluation_seconds": self.evaluation,
+            "sets": {name: asdict(each) for name, each in self.sets.items()},
             "tokens_per_step": self.tokens,
             "hours": self.hours,
             "fits": self.fits,
@@ -146,6 +159,10 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     sequences = texts(lengths.prompts, config.rollout.group, lengths.reply)
     sampling = sampled(config, sampling_model, lengths.prompts, config.rollout.group, lengths.reply, device)
     held_out = sampled(config, sampling_model, lengths.held_out, config.eval.samples, lengths.reply, device)
+    sets = {
+        name: sampled(config, sampling_model, prompts, config.eval.sets[name].samples, lengths.reply, device)
+        for name, prompts in lengths.sets.items()
+    }
     entropy, size = config.regularize.entropy != 0, config.optim.micro_batch
     train = trained_model.cost(lambda policy: training(policy, sequences, device, entropy=entropy, micro_batch=size))
     masters, share = bytes_of(learner.masters.parameters.values()), share_of_time(config, sequences, device)
@@ -176,7 +193,9 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         state["critic"] = state["weights"] + 3 * masters
     engines = 1 if config.rollout.in_flight else config.rollout.lag + 1
     weights = engines * engine_bytes(config, learner, sampler)
-    phase, memory, beside = places(config, device, state, weights, max(sampling, held_out, key=peak_of), train)
+    phase, memory, beside = places(
+        config, device, state, weights, max(sampling, held_out, *sets.values(), key=peak_of), train
+    )
     return Plan(
         device=device,
         lengths=lengths,
@@ -193,8 +212,17 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         evaluation=held_out.seconds,
         tokens=len(lengths.prompts) * config.rollout.group * lengths.reply,
         steps=config.budget.steps,
-        evaluations=-(-config.budget.steps // config.eval.every) + 1,
+        evaluations=times(config, config.eval.every),
+        sets={
+            name: SetPlan(seconds=cost.seconds, evaluations=times(config, config.eval.sets[name].every))
+            for name, cost in sets.items()
+        },
     )
+
+
+def times(config: RunConfig, every: int) -> int:
+    """How often a run evaluates: every so many steps, and after the last."""
+    return -(-config.budget.steps // every) + 1
 
 
 def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:
