@@ -70,6 +70,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     del body["save"], body["audit"], body["budget"]["seconds"], body["policy"]["path"]
     del body["rollout"]["seconds"], body["workers"]["count"], body["launch"]
     del body["policy"]["activation_checkpointing"], body["policy"]["device"]
+    if not config.rollout.order_seed:
+        del body["rollout"]["order_seed"]
     if not config.rollout.lag:
         del body["rollout"]["lag"]
     if not config.rollout.in_flight:

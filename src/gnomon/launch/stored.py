@@ -16,6 +16,7 @@ from gnomon.rendering import Plain, choose
 from gnomon.rendering.reply_text import reply_text
 from gnomon.store import Record
 from gnomon.store.layout import set_of
+from gnomon.training.order import reordered
 from gnomon.types import Message, Rollout, Stop, Task
 
 __all__ = ["Read", "Stored", "reading", "stored"]
@@ -87,6 +88,8 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
 def drawn(config: RunConfig, kind: str, step: int) -> tuple[int, Key]:
     """How many rollouts of a kind a task has, and the key that theirs lie below."""
     if kind == "rollout":
+        if config.rollout.order_seed:
+            step = reordered(config.rollout.order_seed, config.budget.steps)[step]
         return config.rollout.group, Key(config.seed).at("rollouts", step=step)
     if name := set_of(kind):
         return config.eval.sets[name].samples, Key(config.seed).at("eval", set=name)

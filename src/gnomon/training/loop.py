@@ -19,6 +19,7 @@ from gnomon.rollout.credit import Crediting
 from gnomon.rollout.failures import judged
 from gnomon.rollout.packing import pack
 from gnomon.training.evaluate import EvaluationSet, evaluate, first
+from gnomon.training.order import reordered
 from gnomon.training.record import Recorder
 from gnomon.training.schedule import Schedule
 from gnomon.types import Task
@@ -49,9 +50,11 @@ async def train(
     key, kept = Key(config.seed), (learner, actor, batches, credit)
     tasks, held_out = env.tasks("train"), first(env.tasks("test"), config.eval.tasks)
 
+    places = reordered(config.rollout.order_seed, config.budget.steps)
+
     def order(step: int) -> tuple[list[tuple[int, Task]], Key]:
-        chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=step), config.rollout.tasks)
-        return chosen, key.at("rollouts", step=step)
+        chosen = draw(tasks, config.rollout.prompts, key.at("tasks", step=places[step]), config.rollout.tasks)
+        return chosen, key.at("rollouts", step=places[step])
 
     for step in run.steps(kept):
         with run.step(step) as log:
