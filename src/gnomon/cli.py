@@ -173,12 +173,16 @@ def evaluate(what: EnvName, settings: Settings = None, as_json: Json = False) ->
     from gnomon.launch.local import measure
 
     if as_json:
-        put(json.dumps(measure(config).body(), indent=1))
+        main, *others = [(name, each.body()) for name, each in measure(config).items()]
+        put(json.dumps(main[1] | ({"sets": dict(others)} if others else {}), indent=1))
         return
     with Display(config, doing=f"{config.eval.tasks} held-out tasks of {config.env.type}") as display:
         found = measure(config, display.progress)
-    say(evaluation_text(found.body()))
-    say("verdicts   " + "   ".join(f"{status} {count}" for status, count in found.statuses.items()))
+    for name, each in found.items():
+        if name:
+            say(f"\nset {name}")
+        say(evaluation_text(each.body()))
+        say("verdicts   " + "   ".join(f"{status} {count}" for status, count in each.statuses.items()))
 
 
 @app.command()

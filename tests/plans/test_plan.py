@@ -182,6 +182,25 @@ def test_a_plan_adds_up(folder: Path) -> None:
     assert plan.hours == pytest.approx((10 * sum(plan.seconds.values()) + 3 * plan.evaluation) / 3600)
 
 
+def test_a_plan_counts_evaluation_sets(folder: Path) -> None:
+    """A set of the run's own prompts costs what the main evaluation does, and one of long prompts needs more memory."""
+    words = ["prompts=2", "group=4", "steps=10", "eval.every=5", "eval.tasks=4"]
+    config = settings(*words, "eval.sets.same.temperature=0", "eval.sets.sums.env=arithmetic", "eval.sets.sums.every=2",
+                      "eval.sets.sums.tasks=3", "eval.sets.sums.samples=2")  # fmt: skip
+    lengths = supposed_lengths(config)
+    assert lengths.sets["same"] == lengths.held_out and len(lengths.sets["sums"]) == 3
+    assert lengths.sets["sums"] == supposed_lengths(settings("env=arithmetic", "eval.tasks=3")).held_out
+    plan, bare = planned(config, L4, lengths), planned(settings(*words), L4, replace(lengths, sets={}))
+    same, sums = plan.sets["same"], plan.sets["sums"]
+    assert same.seconds == plan.evaluation and (same.evaluations, sums.evaluations) == (3, 6)
+    assert plan.hours == pytest.approx(bare.hours + (3 * same.seconds + 6 * sums.seconds) / 3600)
+    assert "set sums" in plan_text(plan) and "6 evaluations of" in plan_text(plan)
+    assert plan.body()["sets"]["sums"] == {"seconds": sums.seconds, "evaluations": 6} and bare.body()["sets"] == {}
+    wide = planned(config, L4, replace(lengths, sets={"same": (2000,) * 64}))
+    assert wide.phase == "sampling" and wide.peak > bare.peak
+    assert supposed_lengths(config, prompt=9).sets == {"same": (9,) * 4, "sums": (9,) * 3}
+
+
 def test_a_teacher_counts_with_its_own_size(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Also where an adapter is trained, whose reference takes no memory else; a shown answer makes prompts longer."""
     teacher = tmp_path_factory.mktemp("teacher")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gnomon.errors import ConfigErrors, RunError
 from gnomon.launch.find import check_env_config
 from gnomon.launch.manifest import opening
 from gnomon.launch.read import address
+from gnomon.launch.replay import replay, replay_text
 from gnomon.launch.rollout_files import export_rollouts
 from gnomon.predictions.outcome import score
 from gnomon.predictions.questions import Interval, Reaches
@@ -195,6 +197,51 @@ def test_sets_are_shown_framed_exported_and_compared(measured: RunReader, plain:
     assert grouped([measured.folder], "sums")[0].finals == {0: value}
     with pytest.raises(RunError, match="no evaluation set"):
         grouped([plain.folder], "sums")
+
+
+def test_a_policy_is_evaluated_on_the_sets_as_before_a_run(measured: RunReader) -> None:
+    words = ["char_count", "eval.tasks=2", "rollout.max_tokens=12", "workers.count=1", "group=2",
+             "eval.sets.greedy.temperature=0", "eval.sets.greedy.samples=2", "eval.sets.sums.env=arithmetic",
+             "eval.sets.sums.tasks=3"]  # fmt: skip
+    found = json.loads(command("eval", *words, "--json").stdout)
+    assert list(found["sets"]) == ["greedy", "sums"]
+    for name in ("greedy", "sums"):
+        before = measured.evaluations(name)[0].body
+        assert found["sets"][name]["pass_at"] == before["pass_at"] and found["sets"][name]["length"] == before["length"]
+    shown = command("eval", *words).stdout
+    assert shown.count("pass@1") == 3 and "\nset greedy\n" in shown and "\nset sums\n" in shown
+    assert "sets" not in json.loads(command("eval", *words[:5], "--json").stdout)
+
+
+def test_a_replay_judges_every_set_with_its_own_environment(measured: RunReader) -> None:
+    counts = {name: measured.count(f"held_out.{name}") for name in SETS}
+    main = measured.count("rollout") + measured.count("held_out")
+    assert all(counts.values())
+    found = replay(measured.folder)
+    assert (found.judged, found.unjudged, found.flips) == (main + sum(counts.values()), 0, ())
+
+
+def test_options_and_a_named_verifier_are_for_the_sets_in_the_environment_of_the_run(measured: RunReader) -> None:
+    counts = {name: measured.count(f"held_out.{name}") for name in SETS}
+    main = measured.count("rollout") + measured.count("held_out")
+    others = counts["sums"] + counts["poker"]
+    found = replay(measured.folder, options={"format": 7.0, "correct": 9.0})
+    assert found.judged == main + sum(counts.values())
+    kinds = {flip.address.split(":")[0] for flip in found.flips if "held-out." in flip.address}
+    assert kinds <= {"held-out.greedy", "held-out.longer"} and found.flips
+    named = replay(measured.folder, "char_count", {"format": 7.0, "correct": 9.0})
+    assert (named.judged, named.unjudged) == (main + counts["greedy"] + counts["longer"], others)
+    assert f"left out     {others} rollouts of evaluation sets" in replay_text(named.body(), measured.folder)
+
+
+def test_a_task_of_a_set_that_changed_is_found(measured: RunReader, tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    shutil.copytree(measured.folder, folder)
+    recipe = folder / "recipe.toml"
+    assert "[8, 12]" in recipe.read_text()
+    recipe.write_text(recipe.read_text().replace("[8, 12]", "[9, 12]"))
+    with pytest.raises(RunError, match="E142"):
+        replay(folder, trust=True)
 
 
 def test_a_prediction_can_be_about_a_set(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ SPLITS = {"rollout": "train", "held_out": "eval", "held_out.sums": "eval.sums"}
 
 @pytest.fixture
 def varied(tmp_path) -> Path:
-    """A run of 12 steps and 2 evaluations, with a set, whose rollouts differ in every field that can be searched."""
+    """A run of 12 steps and 2 evaluations, one of them a set, whose rollouts differ in all that can be searched."""
     draw = random.Random(0)
     folder = tmp_path / "run"
     with Run.create(folder, recipe="", manifest={}, genesis={"config": {}}) as run:

@@ -173,6 +173,14 @@ def curriculum(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="these draw further tasks uniformly, which the curriculum did not choose",
             fix="rollout.refill=0 rollout.candidates=1, or rollout.curriculum=uniform",
         )
+    if rollout.order_seed and (rollout.curriculum != "uniform" or rollout.replay or rollout.failure_prefix):
+        yield ConfigError(
+            "E169",
+            "rollout.order_seed needs batches that are drawn uniformly and sampled",
+            where=origins.get("rollout.order_seed", "rollout.order_seed"),
+            why="the batches of curriculum, replay and failure_prefix depend on the steps before them",
+            fix="rollout.order_seed=0",
+        )
     low, high = rollout.band
     if low > high:
         yield ConfigError(

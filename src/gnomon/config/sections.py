@@ -94,6 +94,9 @@ class Rollout(Section):
     """Texts that end a reply. The reply keeps them."""
     tasks: list[Annotated[int, Field(ge=0)]] = []
     """Indices of the train tasks to draw from. Empty means all."""
+    order_seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the order in which the batches of a run are taken. Every batch keeps its tasks and random numbers. 0
+    leaves the order in which `seed` draws them."""
     turns: Annotated[int, Field(ge=0)] = 0
     """Most replies per episode, of all players together. 0 leaves the limit to the environment."""
     context: Annotated[int, Field(ge=2)] = 4096

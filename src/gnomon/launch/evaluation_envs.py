@@ -12,7 +12,7 @@ from gnomon.envs.base import Env
 from gnomon.launch.find import make_env
 from gnomon.objectives.options import OBJECT
 
-__all__ = ["set_envs"]
+__all__ = ["set_env", "set_envs"]
 
 
 def set_envs(config: RunConfig, env: Env) -> Iterator[tuple[str, EnvConfig, Env]]:

@@ -359,12 +359,17 @@ def task_at(env: Env, split: str, index: int) -> Task:
     return env.tasks(split)[index]
 
 
-def measure(config: RunConfig, progress: Progress = unseen) -> Evaluation:
-    """The policy's evaluation on held-out tasks. Nothing is trained, so the learner is in this process."""
+def measure(config: RunConfig, progress: Progress = unseen) -> dict[str, Evaluation]:
+    """The policy's evaluation on held-out tasks, under an empty name, and those of the evaluation sets.
+
+    Nothing is trained, so the learner is in this process.
+    """
+    key = Key(config.seed)
     with built(here(config), progress=progress) as parts:
         parts.engine.load(parts.learner.publish())
         held_out = first(parts.env.tasks("test"), config.eval.tasks)
-        return finished(evaluate(parts.actor, held_out, Key(config.seed).at("eval"), config.eval))
+        main = finished(evaluate(parts.actor, held_out, key.at("eval"), config.eval))
+        return {"": main, **{each.name: finished(each.evaluate(key, 0)) for each in parts.sets}}
 
 
 def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers: Sequence[Observer]) -> None:

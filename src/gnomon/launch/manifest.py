@@ -74,6 +74,8 @@ def opening(config: RunConfig, env: Env) -> dict[str, Any]:
     del body["policy"]["activation_checkpointing"], body["policy"]["device"]
     if config.policy.attention != "flex":
         del body["policy"]["attention"]
+    if not config.rollout.order_seed:
+        del body["rollout"]["order_seed"]
     if not config.rollout.lag:
         del body["rollout"]["lag"]
     if not config.rollout.in_flight:

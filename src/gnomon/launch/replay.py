@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,28 +12,26 @@ from typing import Any
 
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import Env, offers
-from gnomon.errors import ConfigError, GnomonError, RunError
+from gnomon.errors import ConfigError, GnomonError
 from gnomon.launch import imported
 from gnomon.launch.again import Again, Named, judging, made
-from gnomon.launch.find import env_class, make_env
+from gnomon.launch.find import env_class
 from gnomon.launch.objects import OBJECT, by_object
 from gnomon.launch.read import Address, known
-from gnomon.launch.stored import Stored, reading, stored
+from gnomon.launch.replay_parts import BY_NAME, original, parts, stored_rollouts
+from gnomon.launch.stored import Stored, stored
 from gnomon.launch.trust import require_trusted
 from gnomon.monitoring.alarms import Monitor
 from gnomon.store import Record, RunReader
-from gnomon.store.codec import rollout_of
-from gnomon.store.layout import RECIPE
+from gnomon.store.layout import RECIPE, of_set
 from gnomon.terminal import one_line
-from gnomon.types import Rollout, Status, Task
+from gnomon.types import Status
 from gnomon.verifiers import Verifier
 
 __all__ = ["Flip", "Replay", "monitor", "replay", "replay_text"]
 
 CHUNK = 512
 """Rollouts between two reports of progress."""
-BY_NAME = "define the class of the environment at the top level of a .py file, and add --verifier file.py:Class"
-SPLITS = {"rollout": "train", "held_out": "test"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +64,8 @@ class Replay:
     """Rollouts that were never judged: nobody sampled their answers."""
     opposed: int = 0
     """Rollouts that cannot be played again, since the replies of an opponent are not stored."""
+    unjudged: int = 0
+    """Rollouts of evaluation sets in other environments, which the verifier that was named does not judge."""
     verifier: str
 
     def body(self) -> dict[str, Any]:
@@ -76,6 +75,7 @@ class Replay:
             "judged": self.judged,
             "skipped": self.skipped,
             "opposed": self.opposed,
+            "unjudged": self.unjudged,
             "flipped": len(self.flips),
             "changes": dict(sorted(changes.items())),
             "reward": sum(flip.now[1] - (flip.was[1] or 0.0) for flip in self.flips) / max(1, self.judged),
@@ -121,20 +121,22 @@ def replay(
         if reader.imported and not verifier:
             raise imported.need_verifier(reader)
         config = RunConfig() if reader.imported else resolve([recorded(folder / RECIPE)])[0]
+        sets = config.eval.sets
         if not reader.imported:
             require_trusted(reader, config, trust)
         named = chosen(config, verifier, dict(options or {}))
-        by, total = config.rollout.judged_by, sum(reader.count(kind) for kind in SPLITS)
+        by = config.rollout.judged_by
+        total = sum(reader.count(of) for of in ("rollout", "held_out", *(of_set("held_out", name) for name in sets)))
         flips: list[Flip] = []
         counts: Counter[str] = Counter()
-        with judging(named, workers=workers, seconds=seconds, memory=config.workers.memory_mib * 2**20) as judge:
-            rollouts = stored_rollouts(reader, config, named)
-            while chunk := list(islice(rollouts, CHUNK)):
-                judged = [each for each in chunk if reader.imported or each.record.body["status"] != Status.UNJUDGED]
-                again = judge(judged)
-                pairs = [(rollout, found) for rollout, found in zip(judged, again, strict=True) if found is not None]
-                flips += filter(None, (compared(rollout.record, found, by) for rollout, found in pairs))
-                counts += Counter(judged=len(pairs), skipped=len(chunk) - len(judged), opposed=len(judged) - len(pairs))
+        for judge, rollouts in to_judge(reader, config, named, options or {}, other=bool(verifier)):
+            for pairs, skipped in again(
+                judge, rollouts, every=bool(reader.imported), workers=workers, seconds=seconds,
+                memory=config.workers.memory_mib * 2**20,
+            ):  # fmt: skip
+                flips += filter(None, (compared(each.record, found, by) for each, found in pairs if found))
+                kept = sum(found is not None for _, found in pairs)
+                counts += Counter(judged=kept, skipped=skipped, opposed=len(pairs) - kept)
                 progress(counts.total(), total)
     text = " ".join([named.name, *(f"{key}={value}" for key, value in json.loads(named.options).items())])
     return Replay(
@@ -142,16 +144,36 @@ def replay(
         flips=tuple(flips),
         skipped=counts["skipped"],
         opposed=counts["opposed"],
+        unjudged=total - counts.total(),
         verifier=text,
     )
 
 
-def stored_rollouts(reader: RunReader, config: RunConfig, named: Named) -> Iterator[Stored]:
-    """The rollouts of a run, of the tasks of its environment, or of the tasks as they were imported."""
+def to_judge(
+    reader: RunReader, config: RunConfig, named: Named, options: Mapping[str, Any], *, other: bool
+) -> Iterator[tuple[Named, Iterator[Stored]]]:
+    """The rollouts of a run, of the tasks of its environments, or of the tasks as they were imported; with their judge.
+
+    Args: as of `parts`.
+    """
     if reader.imported:
-        return stored(imported.rollouts(reader), config, imported.replies)
-    env = env_of_tasks(config, made(named))
-    return stored(recorded_rollouts(reader, reader.folder, env), config, reading(config, env.max_turns))
+        yield named, stored(imported.rollouts(reader), config, imported.replies)
+        return
+    for part in parts(config, named, options, other=other):
+        yield part.named, stored_rollouts(reader, config, part)
+
+
+def again(
+    named: Named, rollouts: Iterator[Stored], *, every: bool, workers: int, seconds: float, memory: int
+) -> Iterator[tuple[list[tuple[Stored, Again | None]], int]]:
+    """The new result of each rollout that was judged, in chunks, and how many of a chunk were never judged.
+
+    Args: every: judge those too, as in imported runs; workers, seconds, memory: as of `judging`.
+    """
+    with judging(named, workers=workers, seconds=seconds, memory=memory) as judge:
+        while chunk := list(islice(rollouts, CHUNK)):
+            old = [each for each in chunk if every or each.record.body["status"] != Status.UNJUDGED]
+            yield list(zip(old, judge(old), strict=True)), len(chunk) - len(old)
 
 
 def chosen(config: RunConfig, verifier: str, options: dict[str, Any]) -> Named:
@@ -197,62 +219,6 @@ def monitor(folder: Path, sentinel: str, options: Mapping[str, Any], *, trust: b
     return Monitor(env.tasks("train").__getitem__, offers.sentinel(env))
 
 
-def original(config: RunConfig) -> Env:
-    """The environment whose tasks the run's indices count."""
-    return restricted(config, make_env(config.env))
-
-
-def restricted(config: RunConfig, env: Env) -> Env:
-    """The environment with only those train tasks that are demonstrated, where a run learns from demonstrations."""
-    if not config.rollout.demonstrations:
-        return env
-    from gnomon.rollout.demonstrations import demonstrations
-
-    return demonstrations(Path(config.rollout.demonstrations), env)
-
-
-def env_of_tasks(config: RunConfig, subject: Any) -> Env:
-    """The environment that the run's tasks come from; where that was passed as an object, the one that judges.
-
-    Raises: ConfigError E025, where a verifier that is no environment judges.
-    """
-    if not config.env.type.startswith(OBJECT):
-        return original(config)
-    if not isinstance(subject, Env):
-        raise by_object(config.env.type, "the run's recipe", BY_NAME)
-    return restricted(config, subject)
-
-
-def recorded_rollouts(reader: RunReader, folder: Path, env: Env) -> Iterator[tuple[Record, Rollout]]:
-    """Every rollout, of its task as the environment makes it again. Raises: RunError E142 for another task."""
-    splits = {kind: env.tasks(split) for kind, split in SPLITS.items()}
-    task: Task | None = None
-    for record in reader.records():
-        if record.kind == "task":
-            assert record.task is not None
-            if record.body["of"] not in SPLITS:  # Evaluation sets have environments of their own.
-                continue
-            asked = record
-            split = splits[record.body["of"]]
-            task = split[record.task] if record.task < len(split) else None
-            if task is None or task.id != record.body["id"]:
-                raise changed(folder, record, task)
-        elif record.kind in SPLITS:
-            assert task is not None
-            yield record, rollout_of(asked, record, task)
-
-
-def changed(folder: Path, record: Record, task: Task | None) -> RunError:
-    now = "it does not exist" if task is None else f"its id is {task.id}"
-    return RunError(
-        "E142",
-        f"{SPLITS[record.body['of']]} task {record.task} has changed since the run",
-        where=f"{folder}, step {record.step}",
-        why=f"its id was {record.body['id']}, and now {now}; the environment or its data has changed",
-        fix=f"replay with the original environment; {shlex.quote(str(folder))}/manifest.json has its hash",
-    )
-
-
 def compared(record: Record, found: Again, judged_by: str) -> Flip | None:
     """The rollout as a flip, unless status and reward are what they were, and what the policy saw.
 
@@ -292,6 +258,9 @@ def replay_text(facts: Mapping[str, Any], folder: Path, most: int = 20) -> str:
     rows.append(f"verifier     {one_line(facts['verifier'])}")
     skipped = f", {facts['skipped']} had no verdict" if facts["skipped"] else ""
     rows.append(f"judged       {facts['judged']} rollouts{skipped}; {len(flips)} verdicts changed ({share:.2%})")
+    if facts["unjudged"]:
+        what = "of evaluation sets in other environments, which this verifier does not judge"
+        rows.append(f"left out     {facts['unjudged']} rollouts {what}")
     if facts["opposed"]:
         rows.append(f"left out     {facts['opposed']} rollouts, because the replies of their opponents are not stored")
     rows += [f"             {count:>7}  {change}" for change, count in facts["changes"].items()]

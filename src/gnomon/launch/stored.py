@@ -14,7 +14,9 @@ from gnomon.models.folder import present_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, choose
 from gnomon.rendering.reply_text import reply_text
+from gnomon.rollout.order import reordered
 from gnomon.store import Record
+from gnomon.store.layout import set_of
 from gnomon.types import Completion, Message, Rollout, Stop, Task, Turn
 
 __all__ = ["Read", "Stored", "reading", "stored"]
@@ -68,23 +70,34 @@ def stored(rollouts: Iterable[tuple[Record, Rollout]], config: RunConfig, read: 
     """The rollouts of a run, in order. Args: rollouts: each with its record; read: see `Read`."""
     for (kind, step), part in groupby(rollouts, lambda pair: (pair[0].kind, pair[0].step)):
         pairs = list(part)
-        size = config.rollout.group if kind == "rollout" else config.eval.samples
+        size, top = drawn(config, kind, step or 0)
         players: dict[tuple[int, int], dict[int, tuple[str, ...]]] = defaultdict(dict)
         for record, rollout in pairs:
             players[place(record, rollout, size)][rollout.player] = read(rollout)
         for record, rollout in pairs:
             index, sample = place(record, rollout, size)
             replies = players[index, sample]
-            top = Key(config.seed).at("eval")
-            if kind == "rollout":
-                seed, sampled_in = record.body.get("replayed", (config.seed, step or 0))
-                top = Key(seed).at("rollouts", step=sampled_in)
+            own = top
+            if replayed := record.body.get("replayed"):
+                seed, sampled_in = replayed
+                own = Key(seed).at("rollouts", step=sampled_in)
             yield Stored(
                 record=record,
                 rollout=rollout,
-                key=top.at("episode", task=index, sample=sample),
+                key=own.at("episode", task=index, sample=sample),
                 replies=tuple(map(replies.get, range(max(replies) + 1))),
             )
+
+
+def drawn(config: RunConfig, kind: str, step: int) -> tuple[int, Key]:
+    """How many rollouts of a kind a task has, and the key that theirs lie below."""
+    if kind == "rollout":
+        if config.rollout.order_seed:
+            step = reordered(config.rollout.order_seed, config.budget.steps)[step]
+        return config.rollout.group, Key(config.seed).at("rollouts", step=step)
+    if name := set_of(kind):
+        return config.eval.sets[name].samples, Key(config.seed).at("eval", set=name)
+    return config.eval.samples, Key(config.seed).at("eval")
 
 
 def place(record: Record, rollout: Rollout, size: int) -> tuple[int, int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gnomon.config import RunConfig
+from gnomon.envs import Env
 from gnomon.errors import ConfigError, ModelError
+from gnomon.launch.evaluation_envs import set_envs
 from gnomon.launch.find import make_env
 from gnomon.models.folder import config_folder
 from gnomon.models.tokenizer import Tokenizer
@@ -30,6 +32,8 @@ class Lengths:
     """Of every reply."""
     held_out: tuple[int, ...]
     """Of every prompt of an evaluation."""
+    sets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of every prompt of each evaluation set."""
     trained: float = 1.0
     """Share of the sampled tokens that are trained: groups without a difference in reward are not."""
 
@@ -45,20 +49,26 @@ def supposed_lengths(config: RunConfig, prompt: int | None = None, reply: int | 
     reply = reply or config.rollout.max_tokens
     if prompt is not None:
         train, test = (prompt,) * config.rollout.prompts, (prompt,) * config.eval.tasks
-        return Lengths(prompts=train, reply=reply, held_out=test)
+        sets = {name: (prompt,) * own.tasks for name, own in config.eval.sets.items()}
+        return Lengths(prompts=train, reply=reply, held_out=test, sets=sets)
     folder, env = with_tokenizer(config.policy.path), make_env(config.env)
     if not (folder / "tokenizer.json").is_file():
         raise ConfigError(
             "E074", "the model folder has no tokenizer.json, so the length of a prompt is unknown",
             where=str(folder), fix="state how many tokens a prompt has: --prompt 200",
         )  # fmt: skip
-    renderer = choose(Tokenizer(folder), config.policy.renderer, turns=env.max_turns)
+    tokenizer = Tokenizer(folder)
 
-    def lengths(split: str, count: int) -> tuple[int, ...]:
+    def lengths(env: Env, split: str, count: int) -> tuple[int, ...]:
+        renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
         return tuple(len(joined(renderer.start(task.messages))) for _, task in first(env.tasks(split), count))
 
-    train, test = lengths("train", config.rollout.prompts), lengths("test", config.eval.tasks)
-    return Lengths(prompts=train, reply=reply, held_out=test)
+    return Lengths(
+        prompts=lengths(env, "train", config.rollout.prompts),
+        reply=reply,
+        held_out=lengths(env, "test", config.eval.tasks),
+        sets={name: lengths(its, "test", config.eval.sets[name].tasks) for name, _, its in set_envs(config, env)},
+    )
 
 
 def with_tokenizer(path: str) -> Path:
@@ -73,12 +83,7 @@ def recorded_lengths(config: RunConfig, reader: RunReader) -> Lengths:
     steps = [row["metrics"] for row in reader.metrics()]
     supposed = supposed_lengths(config, reply=max(1, round(mean([step["length"] for step in steps]))))
     trained = [step["trained"] / max(1.0, step["tokens"]) for step in steps if "trained" in step]
-    return Lengths(
-        prompts=supposed.prompts,
-        reply=supposed.reply,
-        held_out=supposed.held_out,
-        trained=mean(trained) if trained else 1.0,
-    )
+    return replace(supposed, trained=mean(trained) if trained else 1.0)
 
 
 def mean(values: Sequence[float]) -> float:

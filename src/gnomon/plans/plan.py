@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -35,6 +35,15 @@ PER_ROLLOUT = 1e-3
 """Seconds in which a rollout is rendered, sent to a worker, encoded and stored; measured with the shipped policy."""
 VLLM_SPARE = 2 * GIB
 """Memory of vLLM beside weights, keys and values. Assumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPlan:
+    """What an evaluation set will need."""
+
+    seconds: float
+    """Of one evaluation."""
+    evaluations: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,8 @@ class Plan:
     """Tokens sampled in a step."""
     steps: int
     evaluations: int
+    sets: Mapping[str, SetPlan]
+    """Of every evaluation set."""
 
     @property
     def peak(self) -> float:
@@ -109,7 +120,8 @@ class Plan:
     @property
     def hours(self) -> float:
         """Of the whole run."""
-        return (self.steps * self.step + self.evaluations * self.evaluation) / 3600
+        sets = sum(each.evaluations * each.seconds for each in self.sets.values())
+        return (self.steps * self.step + self.evaluations * self.evaluation + sets) / 3600
 
     @property
     def fits(self) -> bool:
@@ -136,6 +148,7 @@ class Plan:
             "step_seconds": self.step,
             "seconds": dict(self.seconds),
             "evaluation_seconds": self.evaluation,
+            "sets": {name: asdict(each) for name, each in self.sets.items()},
             "tokens_per_step": self.tokens,
             "hours": self.hours,
             "fits": self.fits,
@@ -165,6 +178,10 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     sequences = texts(lengths.prompts, config.rollout.group, lengths.reply)
     sampling = sampled(config, sampling_model, lengths.prompts, config.rollout.group, lengths.reply, device)
     held_out = sampled(config, sampling_model, lengths.held_out, config.eval.samples, lengths.reply, device)
+    sets = {
+        name: sampled(config, sampling_model, prompts, config.eval.sets[name].samples, lengths.reply, device)
+        for name, prompts in lengths.sets.items()
+    }
     entropy, size = config.regularize.entropy != 0, config.optim.micro_batch
     train = trained_model.cost(lambda policy: training(policy, sequences, device, entropy=entropy, micro_batch=size))
     moved = list(learner.masters.parameters.values())
@@ -198,7 +215,8 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     engine = {"engine weights": engines(config) * engine_bytes(config, learner, sampler)}
     engine |= opponents(config, sampler)
     versions = held_versions(config, device) * masters
-    found = placed(config, device, state, engine, versions, max(sampling, held_out, key=peak_of), train)
+    largest = max(sampling, held_out, *sets.values(), key=peak_of)
+    found = placed(config, device, state, engine, versions, largest, train)
     return Plan(
         device=device,
         lengths=lengths,
@@ -219,7 +237,11 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         evaluation=held_out.seconds,
         tokens=len(lengths.prompts) * config.rollout.group * lengths.reply,
         steps=config.budget.steps,
-        evaluations=-(-config.budget.steps // config.eval.every) + 1,
+        evaluations=times(config, config.eval.every),
+        sets={
+            name: SetPlan(seconds=cost.seconds, evaluations=times(config, config.eval.sets[name].every))
+            for name, cost in sets.items()
+        },
     )
 
 
@@ -260,6 +282,11 @@ def trainable(config: RunConfig, layers: int = 0) -> Policy:
     if config.policy.activation_checkpointing:
         found.checkpoint_activations()
     return found
+
+
+def times(config: RunConfig, every: int) -> int:
+    """How often a run evaluates: every so many steps, and after the last."""
+    return -(-config.budget.steps // every) + 1
 
 
 def read_by_reference(prompts: Sequence[int], row: Objective) -> list[int]:

@@ -42,6 +42,8 @@ def lines(plan: Plan, price: float | None) -> Iterator[str]:
     on = "" if plan.devices == 1 else f" on {plan.devices} devices"
     cost = "" if price is None else f", {plan.hours * plan.devices * price:,.2f} at {price:g} an hour"
     yield f"whole run    {plan.hours:.2f} hours{on}: {plan.steps} steps, {plan.evaluations} evaluations{cost}"
+    for name, each in plan.sets.items():
+        yield f"  set {name:<18} {each.evaluations} evaluations of {each.seconds:.2f} s"
     yield f"not counted  {', '.join(left_out(plan))}"
     if plan.ranks > plan.micro_batches:
         idle = plan.ranks - plan.micro_batches

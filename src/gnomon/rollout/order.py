@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,10 @@ from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.types import Group, Task
 
-__all__ = ["Band", "Choice", "Chosen", "Curriculum", "Drawn", "EasiestFirst", "Planned", "Result", "TaskOrder", "draw"]
+__all__ = [
+    "Band", "Choice", "Chosen", "Curriculum", "Drawn", "EasiestFirst", "Planned", "Result", "TaskOrder", "draw",
+    "reordered",
+]  # fmt: skip
 
 Planned = tuple[list[tuple[int, Task]], Key]
 """The tasks of a step, each with its index in the split, and the key of the step's draws."""
@@ -45,6 +49,15 @@ def draw(tasks: Sequence[Task], count: int, key: Key, among: Sequence[int] = ())
     return [(index, tasks[index]) for index in key.random().sample(indices, min(count, len(indices)))]
 
 
+@cache
+def reordered(seed: int, steps: int) -> Sequence[int]:
+    """By step, the step whose tasks and random numbers it takes: a permutation of all steps.
+
+    Args: seed: 0 leaves every step where it is.
+    """
+    return tuple(Key(seed).at("order").random().sample(range(steps), steps)) if seed else range(steps)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
     """Every step draws its tasks uniformly."""
@@ -57,10 +70,13 @@ class Drawn:
     """Of the run."""
     among: Sequence[int] = ()
     """Indices of the tasks to draw from; empty means all."""
+    places: Sequence[int]
+    """By step, the step whose draws it takes."""
 
     def of(self, step: int) -> Planned:
-        chosen = draw(self.tasks, self.count, self.key.at("tasks", step=step), self.among)
-        return chosen, self.key.at("rollouts", step=step)
+        place = self.places[step]
+        chosen = draw(self.tasks, self.count, self.key.at("tasks", step=place), self.among)
+        return chosen, self.key.at("rollouts", step=place)
 
     def see(self, step: int, groups: Sequence[Group]) -> None:
         """Nothing depends on results."""

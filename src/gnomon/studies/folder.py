@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -162,8 +162,9 @@ class StudyFolder:
 
     def problems(self) -> Iterator[RunError]:
         """What was changed after the fact, in the registered file, the runs, or the result."""
-        own = [*self.folder.glob("numbers/*.json"), *self.folder.glob("crashes/*.txt")]
-        for require in (self.require_unchanged, *(partial(self.require_own, path) for path in sorted(own))):
+        own = sorted([*self.folder.glob("numbers/*.json"), *self.folder.glob("crashes/*.txt")])
+        requirements: list[Callable[[], None]] = [self.require_unchanged, *(partial(self.require_own, p) for p in own)]
+        for require in requirements:
             try:
                 require()
             except RunError as error:

@@ -10,7 +10,7 @@ from gnomon.keys import Key
 from gnomon.launch.makers.replay import groups_of
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.continuing import FailurePrefixes
-from gnomon.rollout.order import Band, Chosen, Curriculum, Drawn, EasiestFirst, TaskOrder
+from gnomon.rollout.order import Band, Chosen, Curriculum, Drawn, EasiestFirst, TaskOrder, reordered
 
 __all__ = ["make_order"]
 
@@ -35,7 +35,8 @@ def make_order(
             key=Key(config.seed),
         )
     else:
-        order = Drawn(tasks=tasks, count=rollout.prompts, key=Key(config.seed), among=rollout.tasks)
+        places = reordered(rollout.order_seed, config.budget.steps)
+        order = Drawn(tasks=tasks, count=rollout.prompts, key=Key(config.seed), among=rollout.tasks, places=places)
     if not rollout.failure_prefix:
         return order
     return FailurePrefixes(
