@@ -2,7 +2,8 @@
 
 A random model, so no download. Half of the tokens of the unequal rows are in one row, so rows times the longest row is
 far more than there are tokens. Every figure is of a process of its own: how far the resident memory rose above that of
-the loaded learner, with all tokens in one micro-batch and with the default micro-batch of 3,072 tokens.
+the loaded learner, with all tokens in one micro-batch and with the default micro-batch of 3,072 tokens. With `--count`,
+it is the most bytes of a forward and backward pass, counted on tensors without values as `gnomon plan` does.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from head import folder, measured
@@ -25,8 +27,23 @@ def shapes(tokens: int) -> dict[str, list[int]]:
     return {"equal": [EVEN] * (tokens // EVEN), "unequal": [tokens // 2] + [SHORT] * (tokens // 2 // SHORT)}
 
 
+def counted(at: Path, lengths: list[int], micro_batch: int) -> float:
+    """GiB of a forward and backward pass, without weights and their gradients; a quarter of each row is its prompt."""
+    from gnomon.models.precision import Precision
+    from gnomon.plans.devices import GPUS
+    from gnomon.plans.passes import meta_policy, texts, training
+
+    rows = [
+        replace(text, token_ids=text.token_ids + 2 * place, rollout=place, group=0)
+        for place, length in enumerate(lengths)
+        for text in texts([length // 4], 1, length - length // 4)
+    ]
+    return training(meta_policy(at, Precision()), rows, GPUS["l4"], micro_batch=micro_batch).peak / 2**30
+
+
 def main() -> None:
-    if len(sys.argv) > 1:
+    count = sys.argv[1:] == ["--count"]
+    if len(sys.argv) > 1 and not count:
         _, gib = measured(Path(sys.argv[1]), json.loads(sys.argv[2]), 0, False, "float32", int(sys.argv[3]))
         print(gib)
         return
@@ -37,6 +54,9 @@ def main() -> None:
             for name, lengths in shapes(tokens).items():
                 found = []
                 for micro_batch in (2 * tokens, 3072):
+                    if count:
+                        found.append(counted(at, lengths, micro_batch))
+                        continue
                     command = [sys.executable, __file__, str(at), json.dumps(lengths), str(micro_batch)]
                     done = subprocess.run(command, capture_output=True, text=True, check=True)
                     found.append(float(done.stdout))

@@ -1,0 +1,39 @@
+"""The gradient of whole models against float64 autograd, one row after the other without padding.
+
+Both attentions, activations computed again and a LoRA adapter; shared prompts and own; one micro-batch and several.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from gnomon.models.precision import OVERFLOWING
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks/model_gradients.py"
+spec = importlib.util.spec_from_file_location("model_gradients", BENCHMARK)
+assert spec and spec.loader
+model_gradients = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(model_gradients)
+
+UNITS = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
+"""The rounding of one number."""
+ROUNDINGS = 64
+"""Bound of the error in such units. Two layers are some thirty operations one after the other, forward and back."""
+CASES = [
+    (family, dtype)
+    for family, config in model_gradients.FAMILIES.items()
+    for dtype in UNITS
+    if dtype != torch.float16 or not config.model_type.startswith(OVERFLOWING)
+]
+
+
+@pytest.mark.parametrize(("family", "dtype"), CASES)
+def test_the_gradient_of_every_path_is_exact_up_to_rounding(family: str, dtype: torch.dtype) -> None:
+    lines = list(model_gradients.errors(family, dtype))
+    assert len(lines) == 16 and {line.micro_batches for line in lines} == {1, 6}
+    for line in lines:
+        assert 0 < line.error < ROUNDINGS * UNITS[dtype], line
