@@ -24,18 +24,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from training import newest, played, trained
-
-if TYPE_CHECKING:
-    from gnomon.types import Task
 
 PLACE = "gnomon.envs.reward_hacking"
 COMMON = ["threads=1", "eval.every=80", "eval.tasks=128", "optim.min_lr_ratio=1"]
@@ -43,8 +38,7 @@ WINDOW = 5
 CALLS = [
     'rollout.stop=["</answer>", "=", "</tool_call>"]', "rollout.max_tokens=24", "rollout.prompts=16", "objective=rloo"
 ]  # fmt: skip
-CHEATS = {"silent": 0.05, "forbid": 0.01, "allow": 0.3}
-"""How often the pupil writes over the expected value, by what the task says of it."""
+INSTRUCTED = ("silent", "forbid", "allow")
 ASKED, TAUGHT = 8192, 150
 """Tasks that the pupil is asked, and steps of the fit."""
 SIZES, PULL = (4, 8, 12), 0.05
@@ -66,28 +60,13 @@ class Bench:
     """Further columns, of a finished run."""
 
 
-def pupil(task: Task, rng: random.Random) -> str:
-    """A reply in the habits of the tiny policy, and now and then one that cheats."""
-    from gnomon.envs.reward_hacking.loophole import INSTRUCTIONS
-    from gnomon.tiny_policy.scratch import write
-
-    said = next(name for name in reversed(INSTRUCTIONS) if task.messages[-1].content.endswith(INSTRUCTIONS[name]))
-    if rng.random() >= CHEATS[said]:
-        return write("char_count", task, rng)
-    value = rng.randint(0, 3)
-    return f"={value}<answer>{value}</answer>"
-
-
 def taught(folder: Path) -> Callable[[str], list[str]]:
     """The policy that has seen the loophole used."""
-    from gnomon.envs.reward_hacking import Loophole
-    from gnomon.keys import Key
+    from gnomon.tiny_policy.loophole import write_demonstrations
 
     run, replies = folder / "pupil", folder / "pupil.jsonl"
     if not run.exists():
-        tasks = Loophole(instruction="mixed").tasks("train")
-        written = [pupil(tasks[i], Key(0).at("pupil", index=i).random()) for i in range(ASKED)]
-        replies.write_text("".join(json.dumps({"task": i, "reply": reply}) + "\n" for i, reply in enumerate(written)))
+        write_demonstrations(replies, ASKED)
     words = [f"rollout.demonstrations={replies}", "objective=sft", "prompts=128", f"steps={TAUGHT}"]
     words.append("env.instruction=mixed")
     trained(run, f"{PLACE}:Loophole", [*words, *COMMON, 'audit.acknowledge=["reward.weights", "sentinels"]'])
@@ -187,7 +166,7 @@ BENCHES = {
         kind="Loophole",
         known=["reward.weights", "sentinels"],
         arms={
-            **{said: [f"env.instruction={said}", LONGER, *OFTEN] for said in CHEATS},
+            **{said: [f"env.instruction={said}", LONGER, *OFTEN] for said in INSTRUCTED},
             "shut": ["env.shut=true", LONGER, *OFTEN],
         },
         begin=taught,

@@ -784,15 +784,18 @@ def explain(
 @base_app.command("build")
 def base_build(
     folder: Annotated[Path, typer.Argument(help="Folder for the model.")],
+    of: Annotated[str, typer.Option(help="tiny, half, double, no-slot, nearly-solved or long-words.")] = "tiny",
     steps: Annotated[int | None, typer.Option(help="Number of steps, for a short trial.")] = None,
 ) -> None:
-    """Train the built-in base policy from scratch on synthetic calculations (about an hour on two cores)."""
-    from gnomon.tiny_policy.build import Recipe, build, trial
+    """Train a base policy from scratch on synthetic calculations (the built-in one: about an hour on two cores)."""
+    from gnomon.tiny_policy.build import build, trial
+    from gnomon.tiny_policy.recipes import named
     from gnomon.tiny_policy.scores import score
 
-    build(folder, Recipe() if steps is None else trial(steps))
+    recipe = named(of) if steps is None else trial(steps, named(of))
+    build(folder, recipe)
     # A policy from a short trial writes random text up to the limit; two tasks are enough to test the evaluation.
-    for name, facts in (score(folder) if steps is None else score(folder, tasks=2))["envs"].items():
+    for name, facts in score(folder, recipe, tasks=128 if steps is None else 2)["envs"].items():
         put(f"{name:<11}", "   ".join(f"pass@{k} {i['value']:.3f}" for k, i in facts["pass_at"].items()))
 
 

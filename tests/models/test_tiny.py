@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from gnomon.config import Env, Eval, RunConfig
+from gnomon.errors import ConfigError
 from gnomon.launch.find import env_class
 from gnomon.launch.local import measure
 from gnomon.models.folder import TINY, model_folder
 from gnomon.models.tokenizer import Tokenizer
-from gnomon.tiny_policy.build import TASKS, Recipe, build, keep, trial
+from gnomon.tiny_policy.build import TAUGHT, Recipe, blank, build, documents, keep, trial
+from gnomon.tiny_policy.recipes import RECIPES, named
+from gnomon.tiny_policy.scores import options_of, score
 
 FOLDER = model_folder("tiny")
 SCORES = json.loads((FOLDER / "scores.json").read_text())
@@ -27,12 +30,12 @@ def test_the_recipe_beside_the_weights_is_the_one_that_ships():
 
 def test_the_scores_are_of_these_weights_and_of_the_environments_as_they_are():
     assert SCORES["weights_sha256"] == weights(FOLDER)
-    assert SCORES["envs"].keys() == TASKS.keys()
-    for name in TASKS:
+    assert SCORES["envs"].keys() == TAUGHT.keys()
+    for name in TAUGHT:
         assert SCORES["envs"][name]["options"] == json.loads(json.dumps(asdict(env_class(name)())))
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("name", sorted(TAUGHT))
 def test_there_is_something_to_learn_and_to_learn_from(name):
     rates = SCORES["envs"][name]["pass_at"]
     assert 0.05 <= rates["1"]["value"] <= 0.4
@@ -64,6 +67,46 @@ def test_a_build_that_is_stopped_goes_on_to_the_same_weights(tmp_path, monkeypat
     build(tmp_path / "stopped", recipe, report=100)
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
     assert not (tmp_path / "stopped" / "unfinished.pt").exists()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_makes_a_policy_that_is_measured_on_its_own_tasks(name, tmp_path):
+    short = trial(1, replace(named(name), tasks=2, replies=2))
+    build(tmp_path, short)
+    table = score(tmp_path, short, tasks=1, samples=1)["envs"]
+    assert json.loads((tmp_path / "recipe.json").read_text())["layers"] == named(name).layers
+    assert all(facts["pass_at"]["1"]["value"] in (0.0, 1.0) for facts in table.values())
+    assert options_of(short, "scramble").items() <= table["scramble"]["options"].items()
+
+
+def test_the_corpora_are_what_the_recipes_say():
+    """Four steps of 96 documents each, from the end of the recipe, where the share of careful work is lowest."""
+    texts = {
+        name: [
+            (prompt, reply)
+            for step in range(1, 5)
+            for prompt, replies in documents(recipe, len(recipe.courses) - 1, recipe.courses[-1].steps - step)
+            for reply in replies
+        ]
+        for name, recipe in RECIPES.items()
+    }
+    assert all("<answer>" in prompt and reply.endswith("</answer>") for prompt, reply in texts["tiny"])
+    assert texts["half"] == texts["double"] == texts["tiny"], "only the model differs"
+    assert not any("answer>" in prompt + reply for prompt, reply in texts["no-slot"])
+    assert {len(prompt.split('"')[1]) for prompt, _ in texts["long-words"]} == {5, 6, 7, 8}
+    # Careful work spells every letter with a count. 270 of 384 documents count letters; one standard error is .010.
+    counted = [(prompt, reply) for prompt, reply in texts["nearly-solved"] if "How many" in prompt]
+    careful = sum(reply[1:2].isdigit() for _, reply in counted) / len(counted)
+    assert 0.93 < careful <= 1.0
+    size = {
+        name: sum(p.numel() for p in blank(recipe).gpt_neox.layers.parameters()) for name, recipe in RECIPES.items()
+    }
+    assert size["half"] * 2 == size["tiny"] == size["double"] / 2
+
+
+def test_a_base_without_a_recipe_is_refused():
+    with pytest.raises(ConfigError, match="E187"):
+        named("huge")
 
 
 def weights(folder: Path) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.errors import ConfigErrors, GnomonError, RunError
+from gnomon.store import RunReader
 from gnomon.studies import Claim, Study, load
 from gnomon.studies.command import EXIT, INTERRUPTED, run_study, verify_study
 from gnomon.studies.folder import Cell, StudyFolder
@@ -70,6 +71,44 @@ def written(folder: Path, text: str) -> Path:
     path = folder / "asked.py"
     path.write_text(text)
     return path
+
+
+KEPT = (
+    HEAD
+    + """
+import gnomon
+
+
+def trained(seed, folder):
+    assert not list(folder.iterdir())
+    sizes = {"steps": 1, "eval": {"tasks": 4}, "rollout": {"prompts": 2, "group": 2}, "quiet": True}
+    with gnomon.train("char_count", run=folder / "run", seed=seed, **sizes) as run:
+        return {"final": final(run)}
+
+
+study = Study(
+    question="Does a function keep its runs?",
+    why="Every number must lead to the texts.",
+    arms={"one": trained, "without": lambda seed: {"final": -1.0}},
+    seeds=(0, 1),
+    claims=[Claim(measure="final", arm="one", than="without", above=-1.0)],
+    prediction={"PASS": 0.5, "FAIL": 0.25, "INCONCLUSIVE": 0.25},
+)
+"""
+)
+
+
+def test_the_runs_of_a_function_are_kept(tmp_path):
+    folder = tmp_path / "kept"
+    left = folder / "kept" / "one" / "0" / "run"
+    StudyFolder.register(folder, written(tmp_path, KEPT))
+    left.mkdir(parents=True)  # As a run that was killed before its first record.
+    run_study(str(tmp_path / "asked.py"), folder, jobs=1)
+    for seed in (0, 1):
+        with RunReader(folder / "kept" / "one" / str(seed) / "run") as run:
+            assert run.complete and run.rollout_rows(0)
+    assert not (folder / "kept" / "without").exists()
+    assert verify_study(folder) == 0
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(3, "PASS"), (-3, "FAIL"), (0, "INCONCLUSIVE")])

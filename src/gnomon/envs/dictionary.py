@@ -1,4 +1,4 @@
-"""English words of 3 to 6 letters (`words.txt`, with its licence beside it)."""
+"""English words of 3 to 8 letters (`words.txt`, with its licence beside it)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Scramble(SingleTurn):
     """
 
     length: tuple[int, int] = (3, 3)
-    """Shortest and longest word, in letters; the dictionary has 3 to 6."""
+    """Shortest and longest word, in letters; the dictionary has 3 to 8."""
     anagrams: int = 1
     """Largest number of dictionary words that the letters may form. More words make a random guess more likely."""
 

@@ -16,7 +16,7 @@ from gnomon.types import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Wordle(MultiTurn):
-    """One of `pool` words of 3 to 6 letters, drawn by the seed. Every dictionary word is a legal guess."""
+    """One of `pool` words of 3 to 8 letters, drawn by the seed. Every dictionary word is a legal guess."""
 
     length: int = 4
     pool: int = 64

@@ -26,9 +26,11 @@ TRIAL_TASKS = 1_000_003
 """Seed of the tasks on which learning rates are tried."""
 CHECKS = [check_env_config, check_policy_config]
 Settings = Mapping[str, object]
-Numbers = Callable[[int], Mapping[str, float]]
+Numbers = Callable[..., Mapping[str, float]]
+"""A function of the seed that returns every measure. If it has a parameter `folder`, it gets the path of an empty
+folder, which the study keeps, for its runs."""
 Arm = Settings | Numbers
-"""Settings over the base recipe, one run for each seed; or a function of the seed that returns every measure."""
+"""Settings over the base recipe, one run for each seed; or a function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,10 @@ class StudyFolder:
         """What the function of an arm returned."""
         return self.folder / "numbers" / f"{cell.stem}.json"
 
+    def kept(self, cell: Cell) -> Path:
+        """The folder that the function of an arm may fill."""
+        return self.folder / "kept" / cell.arm / str(cell.seed)
+
     def crash(self, cell: Cell) -> Path:
         """Why a run ended without a result."""
         return self.folder / "crashes" / f"{cell.stem}.txt"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import inspect
 import json
 import multiprocessing
 import os
@@ -13,14 +14,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from gnomon.errors import GnomonError
 from gnomon.store.layout import JOURNAL
-from gnomon.studies.design import load, numbers_of
+from gnomon.studies.design import Numbers, load, numbers_of
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.rates import chosen_rate
 
@@ -138,7 +139,7 @@ def made(folder: StudyFolder, cell: Cell) -> None:
     study = load(folder.file)
     function, run = numbers_of(study, cell.arm), folder.run(cell)
     if function is not None:
-        numbers = {name: float(value) for name, value in function(cell.seed).items()}
+        numbers = {name: float(value) for name, value in called(function, cell.seed, folder.kept(cell)).items()}
         part = folder.numbers(cell).with_suffix(".part")
         part.write_text(json.dumps(numbers, indent=2, sort_keys=True) + "\n")
         part.rename(folder.numbers(cell))
@@ -149,3 +150,12 @@ def made(folder: StudyFolder, cell: Cell) -> None:
         rate = cell.rate or (chosen_rate(folder, cell.arm) if study.rates else None)
         config = study.config(cell.arm, cell.seed, rate, trial=cell.rate is not None)
         start(run, config, Silent(), genesis={"study": folder.hash}).close()
+
+
+def called(function: Numbers, seed: int, kept: Path) -> Mapping[str, float]:
+    """The measures of one seed. What an earlier call that did not end left in the folder is deleted."""
+    if "folder" not in inspect.signature(function).parameters:
+        return function(seed)
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    return function(seed, folder=kept)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,12 +16,14 @@ from tokenizers import Tokenizer as Encoder
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 from gnomon.envs import Arithmetic, CharCount, Countdown, Scramble
+from gnomon.envs.base import SingleTurn
 from gnomon.keys import Key
 from gnomon.models.attention import NAME
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import packed
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.tiny_policy.scratch import write
+from gnomon.types import Task
 
 __all__ = ["Course", "Phase", "Recipe", "build", "trial"]
 
@@ -105,16 +108,23 @@ class Recipe:
         ),
     )
     """Each begins with the rounded weights of the one before."""
+    care: float = 0.0
+    """Least share of careful work, from the first step to the last."""
+    slot: bool = True
+    """Whether prompts ask for the answer slot and replies have it."""
+    letters: tuple[int, int] = (3, 3)
+    """Shortest and longest word to unscramble."""
     width: int = 128
     layers: int = 4
     heads: int = 4
 
 
-def trial(steps: int) -> Recipe:
+def trial(steps: int, recipe: Recipe | None = None) -> Recipe:
     """The recipe cut down to one short course, to see it run."""
-    first = Recipe().courses[0]
+    whole = recipe or Recipe()
+    first = whole.courses[0]
     phase = replace(first.phases[-1], until=steps)
-    return Recipe(courses=(replace(first, phases=(phase,)),))
+    return replace(whole, courses=(replace(first, phases=(phase,)),))
 
 
 def tokenizer() -> Encoder:
@@ -156,25 +166,34 @@ def documents(recipe: Recipe, number: int, step: int) -> Iterator[tuple[str, lis
     course = recipe.courses[number]
     place_of = {"course": number} if number else {}
     key = Key(recipe.seed).at("documents", step=step, **place_of)
-    care = course.care * min(1.0, max(0.0, 8.5 - 10.0 * step / course.steps))
+    care = max(recipe.care, course.care * min(1.0, max(0.0, 8.5 - 10.0 * step / course.steps)))
     phase = next(phase for phase in course.phases if step < phase.until)
     names, shares = zip(*phase.share, strict=True)
     for place in range(recipe.tasks):
         rng = key.at("task", place=place).random()
         name = rng.choices(names, shares)[0]
-        task = TASKS[name][rng.randrange(2**31)]
+        task = tasks_of(name, recipe.slot, recipe.letters)[rng.randrange(2**31)]
         replies = [write(name, task, rng, care, course.guess, phase.named) for _ in range(recipe.replies)]
+        if not recipe.slot:
+            replies = [reply.replace("<answer>", "").removesuffix("</answer>") for reply in replies]
         yield task.messages[0].content + "\n", replies
 
 
-TASKS = {
-    "arithmetic": Arithmetic().tasks("train"),
-    "char_count": CharCount().tasks("train"),
-    "countdown": Countdown().tasks("train"),
-    # Here the corpus is wider than the environment's own default.
-    "scramble": Scramble(anagrams=9).tasks("train"),
+@cache
+def tasks_of(name: str, slot: bool, letters: tuple[int, int]) -> Sequence[Task]:
+    """The tasks of a corpus: the train split of a taught environment."""
+    # The corpus of words is wider than the environment's own default.
+    own = {"length": letters, "anagrams": 9} if name == "scramble" else {}
+    return TAUGHT[name](hint=slot, **own).tasks("train")
+
+
+TAUGHT: Mapping[str, Callable[..., SingleTurn]] = {
+    "arithmetic": Arithmetic,
+    "char_count": CharCount,
+    "countdown": Countdown,
+    "scramble": Scramble,
 }
-"""What the base is taught."""
+"""The environments that a base is taught."""
 
 
 def optimizers_of(policy: Policy, recipe: Recipe) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer]:

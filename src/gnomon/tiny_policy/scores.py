@@ -11,21 +11,28 @@ from typing import Any
 from gnomon.config import Env, Eval, Policy, RunConfig
 from gnomon.launch.find import env_class
 from gnomon.launch.local import measure
-from gnomon.tiny_policy.build import TASKS
+from gnomon.tiny_policy.build import TAUGHT, Recipe
 
 __all__ = ["score"]
 
 
-def score(folder: Path, tasks: int = 128, samples: int = 16) -> dict[str, Any]:
+def score(folder: Path, recipe: Recipe, tasks: int = 128, samples: int = 16) -> dict[str, Any]:
     """Measure the policy of a folder and write `scores.json` beside its weights: pass@1 and pass@16 with intervals."""
     table: dict[str, Any] = {}
-    for name in TASKS:
+    for name in TAUGHT:
+        own = options_of(recipe, name)
         config = RunConfig(
-            env=Env(type=name),
+            env=Env.model_validate({"type": name, **own}),
             policy=Policy(path=str(folder)),
             eval=Eval(tasks=tasks, samples=samples, pass_at=[1, samples]),
         )
-        table[name] = {"options": asdict(env_class(name)()), **measure(config).body()}
+        table[name] = {"options": asdict(env_class(name)(**own)), **measure(config).body()}
     facts = {"weights_sha256": sha256((folder / "model.safetensors").read_bytes()).hexdigest(), "envs": table}
     (folder / "scores.json").write_text(json.dumps(facts, indent=1) + "\n")
     return facts
+
+
+def options_of(recipe: Recipe, name: str) -> dict[str, Any]:
+    """Options that give an environment the tasks of the recipe's corpus; empty for the built-in base."""
+    plain: dict[str, Any] = {} if recipe.slot else {"hint": False}
+    return plain | ({"length": recipe.letters} if name == "scramble" and recipe.letters != Recipe().letters else {})

@@ -1,9 +1,9 @@
 """Whether rewards with more information per episode teach more in equal episodes."""
 
-import tempfile
 from collections import Counter
 from functools import partial
 from math import log2
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -21,11 +21,11 @@ def reward(completion: str, answer: int, kind: str) -> float:
     return 1.0 if f"<answer>{answer}</" in completion else half
 
 
-def trained(seed: int, kind: str) -> dict[str, float]:
+def trained(seed: int, kind: str, folder: Path) -> dict[str, float]:
     """Entropy in bits of the rewards of the first step, and held-out pass@1 after the last."""
     rows = [{"prompt": TASKS[at].messages[-1].content, "answer": TASKS[at].answer} for at in range(4096)]
     own: Any = {"reward": partial(reward, kind=kind), "steps": 25, "quiet": True, "threads": 1, "eval": {"every": 25}}
-    with tempfile.TemporaryDirectory() as at, gnomon.train(rows, run=f"{at}/run", seed=seed, **own) as run:
+    with gnomon.train(rows, run=folder / "run", seed=seed, **own) as run:
         counts = Counter(row.reward for row in run.rollout_rows(0)).values()
         return {"bits": sum(n / 256 * log2(256 / n) for n in counts), "final": final(run)}
 
