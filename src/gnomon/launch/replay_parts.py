@@ -22,7 +22,7 @@ from gnomon.store.codec import rollout_of
 from gnomon.store.layout import of_set
 from gnomon.types import Rollout, Task
 
-__all__ = ["BY_NAME", "Part", "original", "parts", "stored_rollouts"]
+__all__ = ["BY_NAME", "Part", "original", "parts", "recorded_rollouts", "stored_rollouts"]
 
 BY_NAME = "define the class of the environment at the top level of a .py file, and add --verifier file.py:Class"
 

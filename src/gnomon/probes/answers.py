@@ -16,7 +16,8 @@ from gnomon.config import RunConfig, recorded, resolve
 from gnomon.envs import Env
 from gnomon.errors import RunError
 from gnomon.launch.again import Named, made
-from gnomon.launch.replay import chosen, original, recorded_rollouts
+from gnomon.launch.replay import chosen
+from gnomon.launch.replay_parts import parts, recorded_rollouts
 from gnomon.launch.stored import reading
 from gnomon.launch.trust import require_trusted
 from gnomon.probes.kinds import none_judged
@@ -162,14 +163,14 @@ def strict(judge: Judge) -> Any:
 
 def read(reader: RunReader, config: RunConfig, named: Named, kind: str) -> Iterator[Reply | None]:
     """Every judged rollout of a kind, with its first and last answer; None where the verifier fails on one of them."""
-    env = original(config)
-    texts_of = reading(config, env.max_turns)
+    part = next(each for each in parts(config, named, {}, other=False) if kind in each.splits)
+    texts_of, named = reading(config, part.env.max_turns), part.named
     if judge_of(made(named)) is None:
-        why = f"{type(env).__name__} judges only whole episodes, so there is no first answer that could be right"
+        why = f"{type(part.env).__name__} judges only whole episodes, so there is no first answer that could be right"
         raise no_judge(reader.folder, why)
     rollouts = [
         (record.step or 0, rollout.task, texts_of(rollout))
-        for record, rollout in recorded_rollouts(reader, reader.folder, env)
+        for record, rollout in recorded_rollouts(reader, part)
         if record.kind == kind and rollout.verdict.status not in (Status.FAILED, Status.UNJUDGED)
     ]
     each = {(task.id, text): (task, text) for _, task, texts in rollouts for text in texts}
