@@ -21,7 +21,7 @@ spec.loader.exec_module(model_gradients)
 
 UNITS = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
 """The rounding of one number."""
-ROUNDINGS = 64
+ROUNDINGS = 40
 """Bound of the error in such units. Two layers are some thirty operations one after the other, forward and back."""
 CASES = [
     (family, dtype)

@@ -131,6 +131,12 @@ def test_the_peak_of_training_grows_with_tokens_and_shrinks_by_checkpointing() -
     assert peak(256, True) < 0.6 * peak(256, False)
 
 
+def test_the_peak_of_training_does_not_grow_with_the_square_of_a_row() -> None:
+    """1,024 tokens in one row, and in four."""
+    long, short = (training(meta_policy(TINY, Precision()), texts([16] * n, 1, 1024 // n), L4).peak for n in (1, 4))
+    assert long < 1.1 * short
+
+
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_deep_models_need_what_their_layers_add_up_to(folder: Path, checkpointing: bool) -> None:
     small = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 8, "head_dim": 8}
