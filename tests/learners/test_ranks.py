@@ -432,5 +432,8 @@ def interrupted(words: list[str], folder: Path, checkpoint: str) -> None:
 def alike(one: Path, other: Path) -> bool:
     """Whether the last checkpoints of two runs have the same weights and optimiser states, in every bit."""
     newest = [max((folder / "checkpoints").glob("[0-9]*")) for folder in (one, other)]
-    names = ("model.safetensors", "optimizer.safetensors")
-    return all((newest[0] / name).read_bytes() == (newest[1] / name).read_bytes() for name in names)
+    for name in ("model.safetensors", "optimizer.safetensors"):  # Whose tensors lie in another order after a resume.
+        first, second = (load_file(folder / name) for folder in newest)
+        if first.keys() != second.keys() or not all(torch.equal(first[key], second[key]) for key in first):
+            return False
+    return True
