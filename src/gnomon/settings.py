@@ -205,6 +205,9 @@ class RolloutSettings(TypedDict, total=False):
     """Texts that end a reply. The reply keeps them."""
     tasks: list[int]
     """Indices of the train tasks to draw from. Empty means all."""
+    order_seed: int
+    """Seed of the order in which the batches of a run are taken. Every batch keeps its tasks and random numbers. 0
+    leaves the order in which `seed` draws them."""
     turns: int
     """Most replies per episode, of all players together. 0 leaves the limit to the environment."""
     context: int
