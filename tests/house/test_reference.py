@@ -52,6 +52,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         {**refilled, "objective": "maxrl", "env": {"format": 0.0}},
         {**small, "rollout": small["rollout"] | {"lag": 1}, "policy": {"dtype": "float16"}},
         {**small, "objective": "echo", "env": {"type": "guess_number"}},
+        {**small, "objective": "topr", "rollout": small["rollout"] | {"replay": 0.25, "failure_prefix": 0.5}},
     )
     found: dict[str, set[str]] = {"metrics": set(), "evaluation": set(), "timings": set()}
     for place, settings_ in enumerate(kinds):
