@@ -2,27 +2,27 @@
 
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
 import gnomon
 from gnomon.launch.export import export
 from gnomon.studies import Claim, Study, final
 
-SAME = {"threads": 1, "quiet": True, "env": {"most": 1, "length": [2, 4], "format": 0}, "objective": "rloo"}
-EVAL = {"tasks": 256, "samples": 4, "every": 200}
+EASY = {"most": 1, "length": [2, 4], "format": 0}
+SAME: Any = {"threads": 1, "quiet": True, "env": EASY, "objective": "rloo"}
 
 
-def trained(seed: int, share: float) -> dict[str, float]:
+def trained(seed: int, folder: Path, share: float) -> dict[str, float]:
     """Train 60 steps until nearly all replies are right, export the policy, and train it 40 steps more."""
-    with TemporaryDirectory() as folder:
-        first, policy = Path(folder) / "first", Path(folder) / "policy"
-        gnomon.train("char_count", run=first, seed=seed, **SAME, steps=60, eval={"tasks": 1, "every": 200}).close()
-        export(str(first), policy)
-        own = {**SAME, "seed": 100 + seed, "policy": str(policy), "optim": {"lr": 3e-4}, "steps": 40}
-        rollout = {"prompts": 32, "group": 8, "failure_prefix": share}
-        with gnomon.train("char_count", run=Path(folder) / "own", **own, rollout=rollout, eval=EVAL) as run:
-            before = run.baseline["pass_at"]["1"]["value"]
-            return {"before": before, "error": 1 - final(run), "kept": (1 - final(run)) / (1 - before)}
+    gnomon.train("char_count", run=folder / "first", seed=seed, steps=60, eval={"tasks": 1}, **SAME).close()
+    export(str(folder / "first"), folder / "policy")
+    own: Any = {"policy": str(folder / "policy"), "optim": {"lr": 3e-4}, "steps": 40, "eval": {"samples": 4}, **SAME}
+    with gnomon.train(
+        "char_count", run=folder / "own", seed=100 + seed, rollout={"failure_prefix": share}, **own
+    ) as run:
+        assert run.baseline is not None
+        before = run.baseline["pass_at"]["1"]["value"]
+        return {"before": before, "error": 1 - final(run), "kept": (1 - final(run)) / (1 - before)}
 
 
 study = Study(

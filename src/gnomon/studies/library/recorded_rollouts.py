@@ -2,24 +2,24 @@
 
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
 import gnomon
 from gnomon.studies import Claim, Study, final, gain
 
-SAME = {"threads": 1, "quiet": True, "env": {"format": 0}, "rollout": {"prompts": 16, "group": 8}}
-EVAL = {"eval": {"tasks": 128, "samples": 2, "every": 200}, "audit": {"acknowledge": ["replay.on_policy"]}}
+SIZES = {"prompts": 16, "group": 8}
+SAME: Any = {"threads": 1, "quiet": True, "env": {"format": 0}}
 
 
-def trained(seed: int, objective: str) -> dict[str, float]:
+def trained(seed: int, folder: Path, objective: str) -> dict[str, float]:
     """Record 256 tasks with a policy that stands still; train 100 steps on these groups alone."""
-    with TemporaryDirectory() as folder:
-        still = {"steps": 16, "optim": {"lr": 1e-30}, "eval": {"tasks": 1}}
-        gnomon.train("char_count", run=Path(folder) / "base", seed=100 + seed, **{**SAME, **still}).close()
-        rollout = {**SAME["rollout"], "recorded": str(Path(folder) / "base")}
-        own = {**SAME, **EVAL, "seed": seed, "steps": 100, "objective": objective, "rollout": rollout}
-        with gnomon.train("char_count", run=Path(folder) / "own", **own) as run:
-            return {"final": final(run), "gain": gain(run)}
+    still: Any = {"steps": 16, "optim": {"lr": 1e-30}, "eval": {"tasks": 1}, "rollout": SIZES, **SAME}
+    gnomon.train("char_count", run=folder / "base", seed=100 + seed, **still).close()
+    rollout = {**SIZES, "recorded": str(folder / "base"), "replay": 1.0}
+    own: Any = {"steps": 100, "objective": objective, "rollout": rollout, "eval": {"tasks": 128, "samples": 2}, **SAME}
+    own["audit"] = {"acknowledge": ["replay.on_policy"]}
+    with gnomon.train("char_count", run=folder / "own", seed=seed, **own) as run:
+        return {"final": final(run), "gain": gain(run)}
 
 
 study = Study(
