@@ -3,26 +3,26 @@
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import gnomon
 from gnomon.launch.export import export
-from gnomon.studies import Claim, Study, final
+from gnomon.studies import Claim, Study, final, gain
 
-SAME = {"threads": 1, "quiet": True, "env": {"most": 1, "length": [2, 4], "format": 0}, "objective": "rloo"}
-EVAL = {"tasks": 256, "samples": 4, "every": 200}
+ENV = {"most": 1, "length": [2, 4], "format": 0}
+SAME: dict[str, Any] = {"threads": 1, "quiet": True, "env": ENV, "objective": "rloo"}
 
 
 def trained(seed: int, share: float) -> dict[str, float]:
     """Train 60 steps until nearly all replies are right, export the policy, and train it 40 steps more."""
     with TemporaryDirectory() as folder:
         first, policy = Path(folder) / "first", Path(folder) / "policy"
-        gnomon.train("char_count", run=first, seed=seed, **SAME, steps=60, eval={"tasks": 1, "every": 200}).close()
+        gnomon.train("char_count", run=first, seed=seed, **SAME, steps=60).close()
         export(str(first), policy)
-        own = {**SAME, "seed": 100 + seed, "policy": str(policy), "optim": {"lr": 3e-4}, "steps": 40}
-        rollout = {"prompts": 32, "group": 8, "failure_prefix": share}
-        with gnomon.train("char_count", run=Path(folder) / "own", **own, rollout=rollout, eval=EVAL) as run:
-            before = run.baseline["pass_at"]["1"]["value"]
-            return {"before": before, "error": 1 - final(run), "kept": (1 - final(run)) / (1 - before)}
+        more: Any = {"rollout": {"failure_prefix": share}, "eval": {"samples": 4}, "optim": {"lr": 3e-4}}
+        with gnomon.train("char_count", run=f"{folder}/own", policy=policy, steps=40, seed=seed, **SAME, **more) as run:
+            before, after = 1 - final(run) + gain(run), 1 - final(run)
+            return {"before": before, "error": after, "kept": after / before}
 
 
 study = Study(
