@@ -213,6 +213,11 @@ class RolloutSettings(TypedDict, total=False):
     """Most times per step that groups with all replies right or all wrong are replaced by new tasks (DAPO)."""
     candidates: int
     """Tasks sampled per task that is trained on. Those with the least certain replies are kept."""
+    judged_by: Literal["verifier", "majority", "policy"]
+    """Who decides the rewards in training. `majority`: 1 for the most frequent answer of the group, else 0. `policy`:
+    the policy is asked whether its reply is right. pass@1 and alarms follow the verifier (docs/rewards.md)."""
+    judgements: int
+    """Judgements of every rollout with `judged_by=policy`. The reward is the fraction that calls it right."""
     lag: int
     """Steps that are sampled ahead: step k uses the weights after step k − lag, so sampling goes on while earlier steps
     are trained. 0 samples every step with the newest weights."""
