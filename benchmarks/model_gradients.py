@@ -34,11 +34,12 @@ from gnomon.learners.local import LocalLearner
 from gnomon.models import flex
 from gnomon.models.adapter import PREFIX, Adapter
 from gnomon.models.attention import NAME
+from gnomon.models.backends import OVERFLOWING
 from gnomon.models.flex import Flex
 from gnomon.models.folder import TINY
 from gnomon.models.packed import Packed
 from gnomon.models.policy import Policy
-from gnomon.models.precision import OVERFLOWING, Precision
+from gnomon.models.precision import Precision
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Denominators, Rollouts
 

@@ -38,6 +38,7 @@ def test_an_offer_is_read(name, right, read):
 ABSENT: dict[str, Any] = {
     "players": 1, "tools": (), "isolation": (), "imports": (), "remarks": (), "prices": None, "files": {},
     "contents": {}, "spec": None, "reproducible": True, "sentinel": None, "expert": None, "isomorphic": None,
+    "difficulty": None,
 }  # fmt: skip
 
 

@@ -58,11 +58,18 @@ def test_a_derived_class_may_ask_for_tasks_of_its_own(name: str, split: str) -> 
     assert other().tasks(split)[0].id == next(identity for identity in drawn if split_of(identity) == split)
 
 
+NEEDED: dict[str, dict[str, Any]] = {"proxy": {"model": "read when it judges"}, "taste": {"text": "q", "weight": 1.0}}
+"""Options that a control cannot do without."""
+
+
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize(
     "wrapped",
     [
-        *(pytest.param(partial(Controlled, control=control), id=control) for control in CONTROLS),
+        *(
+            pytest.param(partial(Controlled, control=control, **NEEDED.get(control, {})), id=control)
+            for control in CONTROLS
+        ),
         pytest.param(lambda: WithTools(env=CharCount(), lent=(CalculatorTool(),)), id="tools"),
     ],
 )

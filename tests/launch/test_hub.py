@@ -115,7 +115,7 @@ def test_an_adapter_names_its_base_model_as_the_hub_does(cache: Path, tmp_path: 
     assert f"base_model: {REPO}" in (done.folder / "README.md").read_text()
     merged = export(str(tmp_path / "run"), tmp_path / "merged", merged=True)
     config, _ = configure("char_count", {**SMALL_EVAL, "policy": {"path": str(merged.folder)}})
-    assert measure(config).body()["pass_at"]["1"]["n"] == 2
+    assert measure(config)[""].body()["pass_at"]["1"]["n"] == 2
 
 
 SMALL_EVAL = {"threads": 1, "max_tokens": 8, "eval": {"tasks": 2}}

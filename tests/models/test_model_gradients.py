@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gnomon.models.precision import OVERFLOWING
+from gnomon.models.backends import OVERFLOWING
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks/model_gradients.py"
 spec = importlib.util.spec_from_file_location("model_gradients", BENCHMARK)

@@ -27,7 +27,7 @@ def config(*words: str) -> RunConfig:
 def test_a_rate_is_that_of_an_evaluation_with_these_options() -> None:
     asked = [{}, {"hint": False}, {"template": "Sum? {prompt}"}]
     found = prompts(config(), asked)
-    alone = [measure(config(*words)) for words in ([], ["env.hint=false"], ["env.template=Sum? {prompt}"])]
+    alone = [measure(config(*words))[""] for words in ([], ["env.hint=false"], ["env.template=Sum? {prompt}"])]
     assert [each.rate for each in found.wordings] == [each.pass_at[1] for each in alone]
     assert found.wordings[0].difference is None
     by_task = [{g.task.id: sum(r.verdict.correct for r in g.rollouts) / 2 for g in each.groups} for each in alone]

@@ -12,8 +12,8 @@ import gnomon
 from gnomon.config import RunConfig, overrides, resolve
 from gnomon.envs import CharCount
 from gnomon.launch.manifest import opening
+from gnomon.launch.order import reordered
 from gnomon.launch.replay import replay
-from gnomon.rollout.order import reordered
 from gnomon.store import RunReader
 
 STEPS = 4

@@ -125,6 +125,14 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             why="samplers in a cluster load weights between two batches",
             fix="rollout.in_flight=false, or launch.type=local",
         )
+    if config.rollout.in_flight and config.players.opponent == "past":
+        yield ConfigError(
+            "E046",
+            "rollout.in_flight cannot be combined with players.opponent=past",
+            where=origins.get("rollout.in_flight", "rollout.in_flight"),
+            why="the weights change within an episode, so no version is older than all of it by the lag",
+            fix='rollout.in_flight=false, or players.opponent="" or a model folder',
+        )
     if config.rollout.in_flight and config.rollout.offline:
         yield ConfigError(
             "E046",

@@ -10,11 +10,11 @@ from itertools import groupby
 
 from gnomon.config import RunConfig
 from gnomon.keys import Key
+from gnomon.launch.order import reordered
 from gnomon.models.folder import present_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import Plain, choose
 from gnomon.rendering.reply_text import reply_text
-from gnomon.rollout.order import reordered
 from gnomon.store import Record
 from gnomon.store.layout import set_of
 from gnomon.types import Completion, Message, Rollout, Stop, Task, Turn

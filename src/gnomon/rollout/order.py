@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -14,9 +13,17 @@ from gnomon.keys import Key
 from gnomon.types import Group, Task
 
 __all__ = [
-    "Band", "Choice", "Chosen", "Curriculum", "Drawn", "EasiestFirst", "Planned", "Result", "TaskOrder", "draw",
-    "reordered",
-]  # fmt: skip
+    "Band",
+    "Choice",
+    "Chosen",
+    "Curriculum",
+    "Drawn",
+    "EasiestFirst",
+    "Planned",
+    "Result",
+    "TaskOrder",
+    "draw",
+]
 
 Planned = tuple[list[tuple[int, Task]], Key]
 """The tasks of a step, each with its index in the split, and the key of the step's draws."""
@@ -47,15 +54,6 @@ def draw(tasks: Sequence[Task], count: int, key: Key, among: Sequence[int] = ())
     """Distinct tasks of a split, drawn uniformly from all or from `among`, each with its index."""
     indices = among or range(len(tasks))
     return [(index, tasks[index]) for index in key.random().sample(indices, min(count, len(indices)))]
-
-
-@cache
-def reordered(seed: int, steps: int) -> Sequence[int]:
-    """By step, the step whose tasks and random numbers it takes: a permutation of all steps.
-
-    Args: seed: 0 leaves every step where it is.
-    """
-    return tuple(Key(seed).at("order").random().sample(range(steps), steps)) if seed else range(steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

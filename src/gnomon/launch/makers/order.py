@@ -8,9 +8,10 @@ from gnomon.envs.base import Env
 from gnomon.errors import ConfigError
 from gnomon.keys import Key
 from gnomon.launch.makers.replay import groups_of
+from gnomon.launch.order import reordered
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.continuing import FailurePrefixes
-from gnomon.rollout.order import Band, Chosen, Curriculum, Drawn, EasiestFirst, TaskOrder, reordered
+from gnomon.rollout.order import Band, Chosen, Curriculum, Drawn, EasiestFirst, TaskOrder
 
 __all__ = ["make_order"]
 
