@@ -4,9 +4,9 @@
     gnomon model trim GEMMA SMALL --for number_words --tasks 400 env.shots=4 env.digits=3
     python benchmarks/overlap_vllm.py SMALL PYTHON --save overlap_vllm.jsonl
 
-PYTHON is the interpreter of an environment with vLLM (docs/engines.md). Every arm trains the same adapter on
+PYTHON is the interpreter of an environment with vLLM (docs/engines.md). Every arm trains all weights on
 `number_words`. `lockstep` samples, then trains. `in flight` samples a step while the one before it is trained, and
-loads each version of the weights between two tokens. vLLM and the learner use one thread each.
+loads each version of the weights between two tokens. vLLM and the learner use one thread each, or two where it says so.
 """
 
 from __future__ import annotations
@@ -25,22 +25,28 @@ from overlap import Clock, reached
 
 import gnomon
 
-ARMS: dict[str, dict[str, Any]] = {"lockstep": {"lag": 0}, "in flight": {"lag": 1, "in_flight": True}}
+ARMS: dict[str, tuple[int, dict[str, Any]]] = {
+    "lockstep": (1, {"lag": 0}),
+    "lockstep, two threads": (2, {"lag": 0}),
+    "in flight": (1, {"lag": 1, "in_flight": True}),
+}
+"""Threads, and settings of the rollout."""
 
 
 def run(folder: Path, arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """One run. Returns: its arm, its curve over time, and the mean seconds of a step, evaluations included."""
     clock = Clock(folder.with_suffix(".started"))
+    threads, rollout = ARMS[arm]
     settings: dict[str, Any] = {
         "env": {"shots": 4, "digits": 3},
-        "policy": {"path": str(options.policy), "lora": {"rank": 32}},
-        "optim": {"lr": 3e-4},
+        "policy": {"path": str(options.policy)},
+        "optim": {"lr": 5e-6},
         "steps": options.steps,
         "seed": seed,
-        "rollout": {"prompts": 8, "group": 8, "max_tokens": 14, **ARMS[arm]},
+        "rollout": {"prompts": 8, "group": 8, "max_tokens": 14, **rollout},
         "eval": {"tasks": options.tasks, "every": options.every},
         "engine": {"type": "vllm", "python": str(options.python), "cache_gib": 0.5},
-        "threads": 1,
+        "threads": threads,
     }
     with gnomon.train("number_words", observers=[clock], run=folder, quiet=True, **settings) as found:
         timings = found.timings()
@@ -79,8 +85,8 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in options.seeds:
-            for arm in ARMS:
-                one = run(Path(folder) / f"{arm.replace(' ', '-')}-{seed}", arm, seed, options)
+            for number, arm in enumerate(ARMS):
+                one = run(Path(folder) / f"{seed}-{number}", arm, seed, options)
                 points = ", ".join(f"{seconds:.0f} s {value:.2f}" for seconds, value, _ in one["curve"])
                 print(
                     f"{arm} seed {seed}: {one['step']:.1f} s a step, load {os.getloadavg()[0]:.1f}; {points}",
