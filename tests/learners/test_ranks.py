@@ -1,7 +1,7 @@
 """A learner of several processes: its sums do not depend on their number, and it ends with any of them.
 
 Real processes over gloo, real policies. The rows are one of each reach and each need that a learner treats apart; the
-episodes have one turn, several turns, and two players. A critic is refused (E047).
+episodes have one turn, several turns, and two players.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from commands import command
 from gnomon.config import Source, resolve
-from gnomon.errors import ConfigErrors, NumericsError, ResourceError
+from gnomon.errors import NumericsError, ResourceError
 from gnomon.keys import Key
 from gnomon.launch.local import Parts, built, make_trainer
 from gnomon.launch.makers import make_objective
@@ -374,9 +374,81 @@ def test_nothing_is_left_of_a_run_that_was_killed(tmp_path, first):
     wait_until(lambda: not alive(ours) and not folder.exists())
 
 
-def test_ranks_are_refused_where_they_cannot_be(tmp_path):
-    with pytest.raises(ConfigErrors, match="E047"):
-        config_of(ranks=2, objective={"type": "ppo"})
+CRITICS = {
+    "char_count": {},
+    "calculator": {"env": {"type": "calculator"}},
+    "nim": {"env": {"type": "nim"}},
+    "bf16": {"policy": {"dtype": "bfloat16"}},
+    "float16": {"policy": {"dtype": "float16"}},
+    "lora": {"policy": {"lora": {"rank": 2}}},
+    "recomputed": {"policy": {"activation_checkpointing": True}},
+}
+"""Settings of runs with a critic: of each kind of episode, dtype and policy."""
+
+
+@pytest.mark.parametrize("settings", CRITICS.values(), ids=CRITICS)
+@pytest.mark.long
+def test_a_critic_has_the_same_bits_for_any_number_of_ranks(settings, tmp_path):
+    """Two steps of two updates with value clipping, a state saved by 4 ranks between them; and those of one process.
+
+    Compared: the weights and moments of policy and critic, values, and statistics.
+    """
+    config = config_of(**(settings | {"objective": {"type": "ppo", "value_clip": 0.05}, "critic": {"lr": 1e-3}}))
+    row, found = make_objective(config), {}
+    with built(config) as parts:
+        batch = collected(parts)
+    rewards = torch.arange(batch.rollouts.rewards.numel()).reshape(batch.rollouts.rewards.shape) % 3 == 0
+    batch = replace(batch, rollouts=replace(batch.rollouts, rewards=rewards.double()), exact=False)
+    assert len(batch.micro_batches(60)) >= 3
+    for ranks in (4, 0, 1, 2):
+        with closing_learner(make_trainer(config.model_copy(update={"ranks": ranks}), row)) as learner:
+            middle = tmp_path / f"middle-{ranks}"
+            if ranks == 4:
+                learner.save_state(tmp_path / "begin")
+            first = critic_updates(learner, batch, row, tmp_path / "begin", middle)
+            second = critic_updates(learner, batch, row, tmp_path / "middle-4", tmp_path / str(ranks))
+            found[ranks] = {f"first/{key}": value for key, value in first.items()}
+            found[ranks] |= {f"second/{key}": value for key, value in second.items()}
+    for ranks in (2, 4):
+        assert found[ranks].keys() == found[1].keys()
+        assert not [key for key, value in found[1].items() if not torch.equal(value, found[ranks][key])]
+    moments = [key for key in found[1] if key.startswith("first/critic/exp_avg/")]
+    assert "first/critic/exp_avg/value.weight" in moments and "first/critic/exp_avg/value.bias" in moments
+    # The critic goes on learning from the state that was loaded.
+    assert float((found[1]["second/values"] - found[1]["first/values"]).abs().max()) > 1e-3
+    mine = {key: value for key, value in found[0].items() if "/critic/exp_avg/" in key and key in found[1]}
+    assert len(mine) >= 2 * (len(moments) - 2)
+    assert distance(found[2], mine, "") < 10 * ROUNDING
+
+
+def critic_updates(learner: Learner, batch: Batch, row, begin: Path, folder: Path) -> dict[str, Tensor]:
+    """Files, values and statistics after credit and two optimiser steps on the same batch."""
+    learner.load_state(begin)
+    ready = credited(learner, batch, row, updates=2)
+    stats = []
+    for _ in range(2):
+        stats.append(learner.forward_backward(ready, row) | learner.optim_step(1e-3))
+    learner.save_state(folder)
+    names = sorted(set.union(*map(set, stats)) & {"value_error", "value_explained", "value_grad_norm", "grad_norm"})
+    values = [float(each[key].value) for each in stats for key in names if key in each]
+    read = learner.score(batch.sequences, 1.0, Model.CRITIC)
+    return {
+        **{f"policy/{key}": value for key, value in load_file(folder / "optimizer.safetensors").items()},
+        **{f"critic/{key}": value for key, value in load_file(folder / "critic.safetensors").items()},
+        "stats": torch.tensor(values, dtype=torch.float64),
+        "values": torch.cat([torch.from_numpy(value) for value in read]).double(),
+    }
+
+
+@pytest.mark.long
+def test_a_run_with_a_critic_that_is_resumed_with_fewer_ranks_ends_the_same(tmp_path):
+    folder, critic = tmp_path / "run", ["objective=ppo"]
+    interrupted([*RUN, *critic, "ranks=2", f"run={folder}"], folder, "000003")
+    assert "finished" in command("resume", str(folder), "--ranks", "1").stdout
+    assert command(*RUN, *critic, "ranks=4", f"run={tmp_path / 'four'}").returncode == 0
+    with RunReader(folder) as run, RunReader(tmp_path / "four") as four:
+        assert run.fingerprint == four.fingerprint
+    assert alike(folder, tmp_path / "four")
 
 
 RUN = ["train", "char_count", "budget.steps=8", "eval.tasks=4", "eval.samples=1", "rollout.prompts=3"]
@@ -432,7 +504,9 @@ def interrupted(words: list[str], folder: Path, checkpoint: str) -> None:
 def alike(one: Path, other: Path) -> bool:
     """Whether the last checkpoints of two runs have the same weights and optimiser states, in every bit."""
     newest = [max((folder / "checkpoints").glob("[0-9]*")) for folder in (one, other)]
-    for name in ("model.safetensors", "optimizer.safetensors"):  # Whose tensors lie in another order after a resume.
+    names = [{path.name for path in folder.glob("*.safetensors")} for folder in newest]
+    assert names[0] == names[1] >= {"model.safetensors", "optimizer.safetensors"}
+    for name in names[0]:  # Whose tensors lie in another order after a resume.
         first, second = (load_file(folder / name) for folder in newest)
         if first.keys() != second.keys() or not all(torch.equal(first[key], second[key]) for key in first):
             return False

@@ -210,7 +210,7 @@ def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
     """Several learner processes with what only one process can train."""
     if not config.ranks:
         return
-    where, row = origins.get("ranks", "ranks"), config.objective
+    where = origins.get("ranks", "ranks")
     if config.learner.startswith(OBJECT):
         yield ConfigError(
             "E047",
@@ -218,14 +218,6 @@ def ranks(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             where=where,
             why="such a learner runs in this process only",
             fix="ranks=0, or do not pass a learner",
-        )
-    if not row.type.startswith(OBJECT) and Need.VALUES in row.declared.needs:
-        yield ConfigError(
-            "E047",
-            f"ranks cannot be used with {row.type}",
-            where=where,
-            why="a critic is trained in one process only",
-            fix="ranks=0, or an objective without a critic, such as objective=grpo",
         )
 
 

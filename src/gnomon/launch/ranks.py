@@ -34,7 +34,7 @@ from gnomon.launch.makers.learner import make_sharded
 from gnomon.launch.makers.policy import make_device
 from gnomon.learners.pulse import Pulse, give_signs
 from gnomon.learners.remote import RemoteLearner, answer
-from gnomon.objectives import Need, Objective
+from gnomon.objectives import Objective
 from gnomon.workers.serialise import packed
 
 __all__ = ["start_ranks"]
@@ -56,9 +56,6 @@ def start_ranks(config: RunConfig, row: Objective) -> RemoteLearner:
         where a process ends before it is ready.
     """
     require_devices(config)
-    if Need.VALUES in row.asks:
-        why = "a critic is trained in one process only"
-        raise ConfigError("E047", f"ranks cannot be used with {row.name}", where="ranks", why=why, fix="ranks=0")
     folder = Path(tempfile.mkdtemp(prefix="gnomon-ranks-"))
     pairs = [socket.socketpair() for _ in range(1 + 2 * config.ranks)]
     theirs = [their.fileno() for _, their in pairs]

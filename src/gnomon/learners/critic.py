@@ -49,10 +49,11 @@ class Critic:
     ) -> None:
         self.body, self.max_grad_norm = body, max_grad_norm
         size, dtype, device = body.projection.weight.shape[1], body.precision.master, body.device
-        self.parameters = dict(body.masters.parameters) | {
+        self.read_out = {
             "value.weight": torch.zeros(size, dtype=dtype, device=device, requires_grad=True),
             "value.bias": torch.zeros((), dtype=dtype, device=device, requires_grad=True),
         }
+        self.parameters = dict(body.masters.parameters) | self.read_out
         adam = Adam(betas=BETAS, states=states)
         self.optimizer = optimizer_of(adam, self.parameters.values(), fused=False)
         for group in self.optimizer.param_groups:
@@ -74,25 +75,35 @@ class Critic:
         Returns: `value_error`, the mean squared error before the step; `value_explained`, the share of the variance
             of the returns that the critic explains, as 1 − error/variance of this batch.
         """
-        returns, error = batch.returns, 0.0
+        returns = batch.returns
         assert returns is not None, "the batch was prepared without a critic"
-        for places in batch.micro_batches(tokens):
-            chosen = batch.tokens_of(places)
-            value, wanted = self._read(batch.take(places).sequences), returns[chosen]
-            square = (value - wanted.to(value)).square()
-            error += float(square.detach().sum())
-            if clip < math.inf:
-                assert batch.values is not None, "the batch was prepared without a critic"
-                before = batch.values[chosen].to(value)
-                held = before + (value - before).clamp(-clip, clip)
-                square = torch.maximum(square, (held - wanted.to(value)).square())
-            loss = square.sum() / (2 * max(1, len(returns)))
-            (self.scale.value * loss).backward()  # type: ignore[no-untyped-call]
+        error = self._gather(batch, batch.micro_batches(tokens), clip)
         stats: Stats = {"value_error": Mean(error, len(returns))}
         spread = float((returns - returns.mean()).square().sum()) if len(returns) else 0.0
         if spread > 0:
             stats["value_explained"] = Mean(1 - error / spread)
         return stats
+
+    def _gather(self, batch: Batch, cuts: Sequence[Sequence[int]], clip: float) -> float:
+        """Add the gradients of the micro-batches. Returns: the sum of the squared errors."""
+        return sum(self._backward(batch, places, clip) for places in cuts)
+
+    def _backward(self, batch: Batch, places: Sequence[int], clip: float, share: float = 1.0) -> float:
+        """Add the gradient of a micro-batch, times a share of it. Returns: the sum of its squared errors."""
+        assert batch.returns is not None, "the batch was prepared without a critic"
+        chosen = batch.tokens_of(places)
+        value = self._read(batch.take(places).sequences)
+        wanted = batch.returns[chosen].to(value)
+        square = (value - wanted).square()
+        error = float(square.detach().sum())
+        if clip < math.inf:
+            assert batch.values is not None, "the batch was prepared without a critic"
+            before = batch.values[chosen].to(value)
+            held = before + (value - before).clamp(-clip, clip)
+            square = torch.maximum(square, (held - wanted).square())
+        loss = square.sum() / (2 * max(1, len(batch.returns)))
+        (share * self.scale.value * loss).backward()  # type: ignore[no-untyped-call]
+        return error
 
     def optim_step(self) -> Stats:
         """One AdamW step. Returns: `value_grad_norm`, before clipping; in float16 nothing where no step was taken,
@@ -145,6 +156,6 @@ class Critic:
         self.body.masters.round()
 
     def _read(self, sequences: Sequence[Text]) -> Tensor:
-        hidden = self.body.states(text_pass(self.body, sequences))
+        hidden: Tensor = self.body(text_pass(self.body, sequences), scored=False).hidden
         weight = self.parameters["value.weight"]
         return hidden.to(weight.dtype) @ weight + self.parameters["value.bias"]

@@ -19,7 +19,7 @@ from gnomon.models.policy import Policy, place_parameters
 from gnomon.models.precision import Precision, require_fitting, shapes_of, whole
 from gnomon.models.stored import Stored, weights_of
 
-__all__ = ["Pairwise", "Shards", "shard", "spread", "stored_rows"]
+__all__ = ["Pairwise", "Shards", "shard", "spread", "stored_rows", "tree_sum"]
 
 
 def spread(
@@ -156,11 +156,15 @@ class OrderedSum(ReduceScatter):
     ) -> None:
         received = torch.empty_like(input_tensor)
         dist.all_to_all_single(received, input_tensor, group=group)
-        parts = list(received.view(group.size(), -1).unbind())
-        while len(parts) > 1:
-            pairs = [parts[i].add_(parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
-            parts = pairs + parts[len(parts) - len(parts) % 2 :]
-        output_tensor.copy_(parts[0])
+        output_tensor.copy_(tree_sum(list(received.view(group.size(), -1).unbind())))
+
+
+def tree_sum(parts: list[Tensor]) -> Tensor:
+    """The sum of the parts, added in place as a binary tree in their order."""
+    while len(parts) > 1:
+        pairs = [parts[i].add_(parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
+        parts = pairs + parts[len(parts) - len(parts) % 2 :]
+    return parts[0]
 
 
 class Pairwise:

@@ -211,7 +211,8 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
         of_reference = bytes_of(reference.whole.model.parameters()) / max(1, config.ranks)
         state["reference"] = 0.0 if learner.adapter and not config.policy.reference else of_reference
     if Need.VALUES in row.asks:
-        state["critic"] = state["weights"] + masters + adam_bytes(config, moved)
+        moments = adam_bytes(config, moved) / max(1, config.ranks)
+        state["critic"] = state["weights"] + state["gradients"] + moments
     engine = {"engine weights": engines(config) * engine_bytes(config, learner, sampler)}
     engine |= opponents(config, sampler)
     versions = held_versions(config, device) * masters

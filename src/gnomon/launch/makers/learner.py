@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch.distributed.device_mesh import DeviceMesh
 
@@ -15,6 +16,7 @@ from gnomon.learners.critic import Critic
 from gnomon.learners.local import LocalLearner, Terms
 from gnomon.learners.optimisers import Adam, Sgd
 from gnomon.learners.sharded import ShardedLearner
+from gnomon.learners.sharded_critic import ShardedCritic
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -42,13 +44,8 @@ def make_sharded(config: RunConfig, row: Objective, mesh: DeviceMesh, published:
     """This process's part of a learner that is spread over the processes of a mesh.
 
     Args: published: the folder for the weights of the newest version.
-    Raises: ValueError for an objective with a critic.
     """
-    if Need.VALUES in row.asks:
-        raise ValueError("a critic is trained in one process only")
-    precision, full, reference = make_precision(config), full_kl(config), None
-    own = precision if config.policy.lora.rank else Precision.only(precision.master)
-    policy = spread(partial(make_trained, config, own), partial(outlined, config, own), mesh, precision)
+    policy, full, reference = make_sharded_policy(config, mesh), full_kl(config), None
     if row.needs_reference or full:
         reference = make_sharded_reference(config, policy, mesh)
     return ShardedLearner(
@@ -56,6 +53,9 @@ def make_sharded(config: RunConfig, row: Objective, mesh: DeviceMesh, published:
         optimizer=make_optimizer(config),
         terms=Terms(entropy=config.regularize.entropy, full_kl=full),
         reference=reference,
+        critic=ShardedCritic(make_sharded_policy(config, mesh), **critic_settings(config))
+        if Need.VALUES in row.asks
+        else None,
         published=published,
         micro_batch=config.optim.micro_batch,
     )
@@ -91,6 +91,13 @@ def outlined(config: RunConfig, precision: Precision) -> Policy | None:
     return policy
 
 
+def make_sharded_policy(config: RunConfig, mesh: DeviceMesh) -> Policy:
+    """As `make_trained`, spread over the processes of a mesh."""
+    precision = make_precision(config)
+    own = precision if config.policy.lora.rank else Precision.only(precision.master)
+    return spread(partial(make_trained, config, own), partial(outlined, config, own), mesh, precision)
+
+
 def make_sharded_reference(config: RunConfig, policy: Policy, mesh: DeviceMesh) -> Policy:
     """As `make_reference`, spread over the processes of a mesh unless it shares the weights of the policy."""
     if policy.adapter and not config.policy.reference:
@@ -116,12 +123,12 @@ def make_reference(config: RunConfig, policy: Policy) -> Policy:
 
 
 def make_critic(config: RunConfig) -> Critic:
-    return Critic(
-        make_trained(config, make_precision(config)),
-        lr=config.critic.lr,
-        max_grad_norm=config.critic.max_grad_norm,
-        states=config.optim.states,
-    )
+    return Critic(make_trained(config, make_precision(config)), **critic_settings(config))
+
+
+def critic_settings(config: RunConfig) -> dict[str, Any]:
+    critic = config.critic
+    return {"lr": critic.lr, "max_grad_norm": critic.max_grad_norm, "states": config.optim.states}
 
 
 def make_schedule(config: RunConfig) -> Schedule:
