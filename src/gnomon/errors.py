@@ -12,6 +12,8 @@ GnomonError              has a code, a place, a reason and a fix
 
 from __future__ import annotations
 
+import errno
+
 from gnomon.terminal import printable
 
 __all__ = [
@@ -23,7 +25,10 @@ __all__ = [
     "ResourceError",
     "RunError",
     "VerifierError",
+    "is_full",
 ]
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class GnomonError(Exception):
@@ -92,3 +97,10 @@ class RunError(GnomonError):
 
 class ResourceError(GnomonError):
     pass
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error means that a disk is full. Libraries in other languages report it only as text."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        return True
+    return any(words in str(error) for words in ("No space left on device", "os error 28", "Disk quota exceeded"))

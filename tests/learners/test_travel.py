@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from io import BytesIO
@@ -15,11 +16,13 @@ import torch
 
 from gnomon.engines.embedded import Embedded
 from gnomon.envs import CharCount
+from gnomon.errors import ResourceError
 from gnomon.keys import Key
 from gnomon.learners import Batch
 from gnomon.learners.base import Learner, Named
 from gnomon.learners.coefficients import Coefficients, coefficients
 from gnomon.learners.local import LocalLearner
+from gnomon.learners.verbs import carried_out
 from gnomon.models.policy import Policy
 from gnomon.objectives import objective
 from gnomon.rollout import Actor, pack
@@ -134,3 +137,31 @@ def test_a_function_does_not_travel(part: str) -> None:
     """The other process takes names, numbers and arrays alone."""
     with pytest.raises(pickle.UnpicklingError, match="does not travel"):
         Plain(BytesIO(pickle.dumps(getattr(objective("dr_grpo"), part)))).load()
+
+
+@pytest.fixture()
+def small_disk(tmp_path: Path, monkeypatch) -> Iterator[Path]:
+    """Temporary files go to a file system of 1 MB, too small for the files of the tiny policy."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root: " + mounted.stderr.decode().strip())
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("critic", [False, True])
+@pytest.mark.parametrize("verb", ["save_state", "load_state"])
+def test_a_full_disk_is_told_and_the_learner_goes_on(verb: str, critic: bool, small_disk: Path) -> None:
+    """The error of the library that writes is one of Gnomon, and nothing is left on the disk."""
+    learner = built(**(PLAIN | {"critic": critic}), published=None)
+    files = {"model.safetensors": torch.zeros(2**21, dtype=torch.uint8)}
+    with pytest.raises(ResourceError, match=r"(?s)E514.*the disk is full.*fix: free disk space there \(df -h "):
+        carried_out(learner, verb, (files,) if verb == "load_state" else ())
+    assert not list(small_disk.iterdir())
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    saved = carried_out(learner, "save_state", ())
+    assert {"model.safetensors", "optimizer.safetensors"} <= saved.keys()
+    carried_out(learner, "load_state", (saved,))

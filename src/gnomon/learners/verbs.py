@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import platform
+import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gnomon.errors import GnomonError, ResourceError, is_full
 from gnomon.learners.base import Learner
 
 __all__ = ["carried_out", "files_of", "write_files"]
@@ -18,9 +22,10 @@ __all__ = ["carried_out", "files_of", "write_files"]
 def carried_out(learner: Learner, verb: str, arguments: tuple[Any, ...]) -> Any:
     """What a verb returns. A published version has its tensors in memory, and a state is the files of its folder.
 
-    Raises: ValueError for a verb that there is not; what the learner raises.
+    Raises: ValueError for a verb that there is not; ResourceError E514 where the disk of temporary files is full; what
+        the learner raises.
     """
-    with tempfile.TemporaryDirectory(prefix="gnomon-learner-") as name:
+    with full_disk(), tempfile.TemporaryDirectory(prefix="gnomon-learner-") as name:
         folder = Path(name)
         match verb:
             case "score" | "forward_backward" | "optim_step":
@@ -35,6 +40,26 @@ def carried_out(learner: Learner, verb: str, arguments: tuple[Any, ...]) -> Any:
                 write_files(folder, *arguments)
                 return learner.load_state(folder)
     raise ValueError(f"there is no verb {verb!r}")
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Raises: ResourceError E514 where the disk of temporary files is full."""
+    try:
+        yield
+    except GnomonError:
+        raise
+    except Exception as error:
+        if not is_full(error):
+            raise
+        place = tempfile.gettempdir()
+        raise ResourceError(
+            "E514",
+            "the learner cannot write its files, because the disk is full",
+            where=f"{place} on {platform.node()}",
+            why="the records and checkpoints of the run are intact",
+            fix=f"free disk space there (df -h {shlex.quote(place)}), then: gnomon resume RUN",
+        ) from error
 
 
 def files_of(folder: Path) -> dict[str, torch.Tensor]:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import GnomonError, ResourceError, RunError
+from gnomon.errors import GnomonError, ResourceError, RunError, is_full
 from gnomon.store.failpoint import failpoint
 from gnomon.store.layout import APPLICATION, COLUMNS, FORMAT, JOURNAL, ROOT, SCHEMA, Record, link, pack, unpack
 
@@ -24,7 +24,6 @@ __all__ = [
     "faults",
     "find",
     "head_before",
-    "is_full",
     "meta",
     "open_reading",
     "open_writing",
@@ -36,7 +35,6 @@ __all__ = [
     "write_durably",
 ]
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 REFUSED = {errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EEXIST, errno.ENOTDIR}
 PAGE = 256
 END = 1 << 62
@@ -236,13 +234,6 @@ def faults(folder: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in REFUSED:
             raise _refused(folder, error) from error
         raise
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether an error means that the disk is full. Libraries in other languages report it only as text."""
-    if isinstance(error, OSError) and error.errno in FULL:
-        return True
-    return any(words in str(error) for words in ("No space left on device", "os error 28", "Disk quota exceeded"))
 
 
 def damaged(folder: Path, why: str) -> RunError:
