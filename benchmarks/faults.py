@@ -113,15 +113,16 @@ def cells() -> list[Cell]:
     worker = [Cell("worker", "rollout", fault) for fault in ("kill", "stop", "slow", "memory")]
     verbs = ("gradient", "update", "checkpoint")
     rank = [Cell("rank", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", *verbs)]
-    rank += [Cell("rank", "gradient", "memory"), Cell("rank", "update", "disk")]
+    rank += [Cell("rank", phase, "memory") for phase in verbs]
+    rank += [Cell("rank", phase, "disk") for phase in ("rollout", *verbs)]
     server = [Cell("server", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", *verbs)]
-    server += [Cell("server", "gradient", "memory"), Cell("server", "checkpoint", "disk")]
+    server += [Cell("server", phase, fault) for fault in ("memory", "disk") for phase in verbs]
     parted = ("request dropped", "answer dropped", "silent", "delayed")
     server += [Cell("server", phase, f"partition: {how}") for how in parted for phase in verbs]
     sampler = [Cell("sampler", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", "gradient")]
-    sampler += [Cell("sampler", "rollout", "memory")]
+    sampler += [Cell("sampler", "rollout", fault) for fault in ("memory", "disk")]
     learner = [Cell("learner", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", *verbs)]
-    learner += [Cell("learner", "gradient", "memory")]
+    learner += [Cell("learner", phase, fault) for fault in ("memory", "disk") for phase in verbs]
     return [*driver, *worker, *rank, *server, *sampler, *learner]
 
 
@@ -372,7 +373,7 @@ class Trial:
         if self.cell.actor == "driver":
             self.folder = disk / "run"
         else:
-            self.environment["TMPDIR"] = str(disk)
+            self.environment |= {"TMPDIR": str(disk), "RAY_TMPDIR": tempfile.gettempdir()}
 
     def _serve(self) -> None:
         command = [sys.executable, "-m", "gnomon", "serve-learner", "char_count", *self.words, f"--port={self.port}"]
