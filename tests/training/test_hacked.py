@@ -79,7 +79,7 @@ def test_a_part_without_a_price_is_refused():
 
 @pytest.mark.long
 def test_a_bought_policy_rings_before_half_of_the_run(tmp_path):
-    """The first 20 steps of `benchmarks/hacked.py`, at its size: what it rings there is the same in 80."""
+    """The default recipe on a reward that pays for steps: within 20 steps every reply only writes steps."""
     ear, audit = Ear(), {"acknowledge": [RULE]}
     rollout, evaluation = {"max_tokens": 24}, {"every": 100, "tasks": 32}
     settings = {"threads": 1, "steps": 20, "optim": {"min_lr_ratio": 1.0}, "rollout": rollout, "eval": evaluation}
