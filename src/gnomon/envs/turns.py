@@ -31,6 +31,8 @@ class Ask:
     player: int = 0
     state: Any = None
     """The player's knowledge of the position, for experts. It is never shown to the policy."""
+    tokens: int | None = None
+    """Largest number of tokens of the reply; None: the limit of the run."""
 
 
 Play = Generator[Ask, str, Sequence[float | Verdict]]
@@ -123,6 +125,8 @@ class Playing:
         if self.ask.player != 0:
             raise ValueError(f"{type(env).__name__} asks player {self.ask.player} first; player 0 acts first")
         self.messages = (*task.messages, *env.hinted(user(self.ask.text)))
+        self.tokens = self.ask.tokens
+        """Largest number of tokens of the first reply."""
         self._asked = {0}
         self._retries = [env.retries] * env.players
         self._turns = 0
@@ -141,7 +145,8 @@ class Playing:
             self.ask = self._play.send(move)
         except StopIteration as end:
             return self._end(end.value, player, found)
-        return Step(messages=self._observed(user(self.ask.text)), done=False, player=self.ask.player)
+        observed = self._observed(user(self.ask.text))
+        return Step(messages=observed, done=False, player=self.ask.player, tokens=self.ask.tokens)
 
     def close(self) -> None:
         self._play.close()
@@ -157,7 +162,7 @@ class Playing:
             self._retries[player] -= 1
             legal = self.ask.legal
             moves = f" Legal: {', '.join(legal)}" if legal is not None and len(legal) <= SHOWN else ""
-            return Step(messages=user(f"No legal move.{moves}"), done=False, player=player)
+            return Step(messages=user(f"No legal move.{moves}"), done=False, player=player, tokens=self.ask.tokens)
         low = self.env.payoffs[0]
         payoffs = [low if at == player else -low / (self.env.players - 1) for at in range(self.env.players)]
         return self._end(payoffs, player, found, found.status or Status.REJECTED)
