@@ -29,6 +29,7 @@ TOOL, PRICE = Tool(name="add", description="adds"), Price(name="correct", weight
         ("contents", {}, {}),
         ("reproducible", False, False),
         ("token_budgets", (3, 96), (3, 96)),
+        ("praise", "well done", "well done"),
     ],
 )
 def test_an_offer_is_read(name, right, read):
@@ -39,7 +40,7 @@ def test_an_offer_is_read(name, right, read):
 ABSENT: dict[str, Any] = {
     "players": 1, "tools": (), "isolation": (), "imports": (), "remarks": (), "prices": None, "files": {},
     "contents": {}, "spec": None, "reproducible": True, "sentinel": None, "expert": None, "isomorphic": None,
-    "difficulty": None, "token_budgets": None,
+    "difficulty": None, "token_budgets": None, "praise": "",
 }  # fmt: skip
 
 
@@ -53,6 +54,7 @@ def test_what_is_not_offered_has_a_meaning():
         ("players", 0),
         ("players", True),
         ("players", "two"),
+        ("praise", 3),
         ("token_budgets", 3),
         ("token_budgets", (3,)),
         ("token_budgets", (0, 9)),

@@ -23,6 +23,7 @@ __all__ = [
     "Isomorphic",
     "Noted",
     "Played",
+    "Praising",
     "Priced",
     "Reading",
     "Respelled",
@@ -38,6 +39,7 @@ __all__ = [
     "isolation",
     "isomorphic",
     "players",
+    "praise",
     "prices",
     "remarks",
     "reproducible",
@@ -148,6 +150,15 @@ class Budgeted(Protocol):
         ...
 
 
+class Praising(Protocol):
+    """An environment whose verdicts have words on the reply, `Verdict.feedback`."""
+
+    @property
+    def praise(self) -> str:
+        """The words that a reply should earn. An objective that trains on feedback puts them before a task."""
+        ...
+
+
 class Played(Protocol):
     """An environment of several turns with a scripted expert."""
 
@@ -234,6 +245,11 @@ def token_budgets(env: object) -> tuple[int, int] | None:
     return found[0], found[1]
 
 
+def praise(env: object) -> str:
+    """The words that a reply should earn; empty if the environment gives no feedback."""
+    return offered(env, "praise", str, "a text") or ""
+
+
 def reproducible(env: object) -> bool:
     value = offered(env, "reproducible", bool, "True or False")
     return True if value is None else value
@@ -257,7 +273,7 @@ def difficulty(env: object) -> Callable[[Task], float] | None:
 
 READERS: tuple[Callable[[object], object], ...] = (
     players, tools, isolation, imports, remarks, prices, files, contents, spec, reproducible, sentinel, expert,
-    isomorphic, difficulty, token_budgets,
+    isomorphic, difficulty, token_budgets, praise,
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gnomon.envs.base import Step, Tasks, user
@@ -55,6 +55,8 @@ class MultiTurn(Wording, ABC):
     speed: float = 0.0
     """Bonus for success with one player. It decreases from this value at one turn to 0 at the last allowed turn."""
     strictness: Strictness = Strictness.TRIMMED
+    praise: ClassVar[str] = ""
+    """The words that a player should earn from `feedback`. Empty: the environment gives no feedback in words."""
     stream: ClassVar[str] = ""
     """Name of the tasks' random stream. Empty: that of the environment's class, also in a class derived from it."""
 
@@ -84,6 +86,10 @@ class MultiTurn(Wording, ABC):
         Raises: NotImplementedError if none is defined.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define `best`")
+
+    def feedback(self, task: Task, verdict: Verdict, player: int) -> str:
+        """Words on the episode of a player who got this verdict, if the environment has `praise`."""
+        return verdict.feedback
 
     @property
     def players(self) -> int:
@@ -118,7 +124,7 @@ class Playing:
     """One episode: parses actions, handles illegal ones, and makes the verdicts."""
 
     def __init__(self, env: MultiTurn, task: Task, key: Key) -> None:
-        self.env = env
+        self.env, self.task = env, task
         self._play = env.play(task, key.random())
         self.ask = next(self._play)
         """The current request: the player and its legal actions."""
@@ -190,6 +196,11 @@ class Playing:
                     detail=(found.detail or "not a legal move") if own else lost,
                 )
             )
+        if self.env.praise:
+            verdicts = [
+                replace(verdict, feedback=self.env.feedback(self.task, verdict, at))
+                for at, verdict in enumerate(verdicts)
+            ]
         if self.env.players == 1:
             return Step(done=True, verdict=verdicts[0])
         return Step(done=True, verdicts=tuple(verdicts))

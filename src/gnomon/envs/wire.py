@@ -66,4 +66,5 @@ def read_verdict(data: Mapping[str, Any]) -> Verdict:
         extracted=data["extracted"],
         span=(int(span[0]), int(span[1])) if span is not None else None,
         detail=str(data["detail"]),
+        feedback=str(data.get("feedback", "")),
     )
