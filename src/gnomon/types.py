@@ -150,6 +150,8 @@ class Verdict:
     """Start and end of `extracted` in the reply, in characters."""
     detail: str = ""
     """One sentence that explains the status."""
+    feedback: str = ""
+    """The environment's words on the reply, for objectives that train on feedback (`offers.Praising`)."""
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]

@@ -28,6 +28,8 @@ TOOL, PRICE = Tool(name="add", description="adds"), Price(name="correct", weight
         ("files", {"path": "a"}, {"path": "a"}),
         ("contents", {}, {}),
         ("reproducible", False, False),
+        ("token_budgets", (3, 96), (3, 96)),
+        ("praise", "well done", "well done"),
     ],
 )
 def test_an_offer_is_read(name, right, read):
@@ -38,7 +40,7 @@ def test_an_offer_is_read(name, right, read):
 ABSENT: dict[str, Any] = {
     "players": 1, "tools": (), "isolation": (), "imports": (), "remarks": (), "prices": None, "files": {},
     "contents": {}, "spec": None, "reproducible": True, "sentinel": None, "expert": None, "isomorphic": None,
-    "difficulty": None,
+    "difficulty": None, "token_budgets": None, "praise": "",
 }  # fmt: skip
 
 
@@ -52,6 +54,11 @@ def test_what_is_not_offered_has_a_meaning():
         ("players", 0),
         ("players", True),
         ("players", "two"),
+        ("praise", 3),
+        ("token_budgets", 3),
+        ("token_budgets", (3,)),
+        ("token_budgets", (0, 9)),
+        ("token_budgets", (True, 9)),
         ("tools", "calculator"),
         ("tools", ["calculator"]),
         ("isolation", "jail"),

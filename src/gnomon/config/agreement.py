@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from gnomon.config.optimiser import optimiser
-from gnomon.config.rewards import budget_rewards, judged_by
+from gnomon.config.rewards import judged_by
 from gnomon.config.sections import RunConfig
 from gnomon.config.sources import Origins
 from gnomon.config.tinker import tinker
@@ -38,7 +38,7 @@ def contradictions(config: RunConfig, origins: Origins) -> Iterator[ConfigError]
         yield from sizes(config, origins)
         return
     yield from reference(config, origins)
-    for check in (group_size, budget_rewards, judged_by, demonstrations, shaping, choice_of_tasks, offline, sizes):
+    for check in (group_size, judged_by, demonstrations, shaping, choice_of_tasks, offline, sizes):
         yield from check(config, origins)
 
 

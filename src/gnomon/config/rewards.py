@@ -9,19 +9,7 @@ from gnomon.config.sources import Origins
 from gnomon.errors import ConfigError
 from gnomon.objectives.declaration import Data, Need, Rewards
 
-__all__ = ["budget_rewards", "judged_by"]
-
-
-def budget_rewards(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
-    """An objective that needs rewards which no environment has."""
-    if Need.BUDGETS in config.objective.declared.needs:
-        yield ConfigError(
-            "E033",
-            f"{config.objective.type} needs a reward at every token budget, and no environment has one",
-            where=origins.get("objective.type", "objective.type"),
-            why="use it from Python and pass segment_rewards",
-            fix="objective=rloo",
-        )
+__all__ = ["judged_by"]
 
 
 def judged_by(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:

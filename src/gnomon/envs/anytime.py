@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from gnomon.envs.arithmetic import Arithmetic
 from gnomon.envs.turns import Ask, MultiTurn, Play
@@ -13,10 +14,11 @@ from gnomon.verifiers import Malformed, integer
 
 @dataclass(frozen=True, kw_only=True)
 class Anytime(MultiTurn):
-    """Reply j is the answer after `task.info["budgets"][j]` tokens of reasoning. A missing answer pays 0.
+    """Replies 0 … j have `task.info["budgets"][j]` tokens together; reply j is judged. A missing answer pays 0.
 
     The verdict has one part per budget, `at_0` first, with equal weights, so the reward is the expected score at a
-    uniformly drawn budget. The verdict is correct if the last answer is. The caller enforces the budgets.
+    uniformly drawn budget. The verdict is correct if the last answer is. A reply that is still being written at its
+    budget is cut off there and judged as it is.
     """
 
     budgets: int = 3
@@ -31,10 +33,11 @@ class Anytime(MultiTurn):
 
     def play(self, task: Task, rng: random.Random) -> Play:
         right: list[bool] = []
-        for budget in task.info["budgets"]:
+        for before, budget in pairwise((0, *task.info["budgets"])):
             try:
                 # The task itself is the first question.
-                right.append(integer((yield Ask(text="More." if right else "", state=budget))) == task.answer)
+                reply = yield Ask(text="More." if right else "", state=budget, tokens=budget - before)
+                right.append(integer(reply) == task.answer)
             except Malformed:
                 right.append(False)
         parts = tuple(
@@ -45,6 +48,10 @@ class Anytime(MultiTurn):
     @property
     def moves(self) -> int:
         return self.budgets
+
+    @property
+    def token_budgets(self) -> tuple[int, int]:
+        return self.budgets, self.largest
 
     def best(self, task: Task, ask: Ask) -> str:
         return str(task.answer)

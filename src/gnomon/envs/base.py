@@ -54,6 +54,9 @@ class Step:
     """The player who acts next."""
     verdicts: tuple[Verdict, ...] = ()
     """The verdict of every player, in order, if there are several."""
+    tokens: int | None = None
+    """Largest number of tokens of the next reply, 1 or more. None: the limit of the run. A larger number than that
+    limit has no effect."""
 
 
 class Episode(Protocol):
@@ -131,6 +134,8 @@ class SingleTurn(Slot, Wording, ABC):
     """Mutations after every train task: task `i` and its mutations start at index `i·(mutations + 1)`."""
     stream: ClassVar[str] = ""
     """Name of the tasks' random stream. Empty: that of the environment's class, also in a class derived from it."""
+    praise: ClassVar[str] = ""
+    """The words that a reply should earn from `feedback`. Empty: the environment gives no feedback in words."""
     frame: ClassVar[tuple[str, str]] = ("<answer>", "</answer>")
     """The text before and after an answer in a reply. `extract` searches for it."""
 
@@ -193,7 +198,14 @@ class SingleTurn(Slot, Wording, ABC):
         return Families(self, of) if self.mutations and split == "train" else of
 
     def start(self, task: Task, key: Key) -> SingleEpisode:
-        return SingleEpisode(task.messages, lambda reply: self.verify(task, reply))
+        return SingleEpisode(task.messages, lambda reply: self._with_feedback(task, self.verify(task, reply)))
+
+    def feedback(self, task: Task, verdict: Verdict) -> str:
+        """Words on the reply that got this verdict, if the environment has `praise`."""
+        return verdict.feedback
+
+    def _with_feedback(self, task: Task, verdict: Verdict) -> Verdict:
+        return replace(verdict, feedback=self.feedback(task, verdict)) if self.praise else verdict
 
     def verify(self, task: Task, reply: str) -> Verdict:
         return self.judge(reply, lambda answer: self.check(task, answer))

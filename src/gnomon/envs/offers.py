@@ -16,12 +16,14 @@ from gnomon.types import Task, Tool
 from gnomon.verifiers import Price, Verifier
 
 __all__ = [
+    "Budgeted",
     "Confined",
     "Graded",
     "Importing",
     "Isomorphic",
     "Noted",
     "Played",
+    "Praising",
     "Priced",
     "Reading",
     "Respelled",
@@ -37,12 +39,14 @@ __all__ = [
     "isolation",
     "isomorphic",
     "players",
+    "praise",
     "prices",
     "remarks",
     "reproducible",
     "require_offers",
     "sentinel",
     "spec",
+    "token_budgets",
     "tools",
 ]
 
@@ -136,6 +140,25 @@ class Varying(Protocol):
         ...
 
 
+class Budgeted(Protocol):
+    """An environment that judges an answer at several token budgets of an episode."""
+
+    @property
+    def token_budgets(self) -> tuple[int, int]:
+        """The number of budgets, and the largest budget in tokens. Turn j ends at budget j (`Step.tokens`), and every
+        verdict has a part `at_j` for the answer there, for j from 0."""
+        ...
+
+
+class Praising(Protocol):
+    """An environment whose verdicts have words on the reply, `Verdict.feedback`."""
+
+    @property
+    def praise(self) -> str:
+        """The words that a reply should earn. An objective that trains on feedback puts them before a task."""
+        ...
+
+
 class Played(Protocol):
     """An environment of several turns with a scripted expert."""
 
@@ -212,6 +235,21 @@ def spec(env: object) -> Mapping[str, Any] | None:
     return offered(env, "spec", Mapping, "a mapping")  # type: ignore[type-abstract]
 
 
+def token_budgets(env: object) -> tuple[int, int] | None:
+    """The number of token budgets and the largest of them; None if the environment has none."""
+    found = each(env, "token_budgets", int)
+    if not found:
+        return None
+    if len(found) != 2 or min(found) < 1 or any(isinstance(value, bool) for value in found):
+        raise wrong(env, "token_budgets", found, "two whole numbers of 1 or more: how many budgets, and the largest")
+    return found[0], found[1]
+
+
+def praise(env: object) -> str:
+    """The words that a reply should earn; empty if the environment gives no feedback."""
+    return offered(env, "praise", str, "a text") or ""
+
+
 def reproducible(env: object) -> bool:
     value = offered(env, "reproducible", bool, "True or False")
     return True if value is None else value
@@ -235,7 +273,7 @@ def difficulty(env: object) -> Callable[[Task], float] | None:
 
 READERS: tuple[Callable[[object], object], ...] = (
     players, tools, isolation, imports, remarks, prices, files, contents, spec, reproducible, sentinel, expert,
-    isomorphic, difficulty,
+    isomorphic, difficulty, token_budgets, praise,
 )  # fmt: skip
 
 

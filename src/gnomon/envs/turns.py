@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gnomon.envs.base import Step, Tasks, user
@@ -31,6 +31,8 @@ class Ask:
     player: int = 0
     state: Any = None
     """The player's knowledge of the position, for experts. It is never shown to the policy."""
+    tokens: int | None = None
+    """Largest number of tokens of the reply; None: the limit of the run."""
 
 
 Play = Generator[Ask, str, Sequence[float | Verdict]]
@@ -53,6 +55,8 @@ class MultiTurn(Wording, ABC):
     speed: float = 0.0
     """Bonus for success with one player. It decreases from this value at one turn to 0 at the last allowed turn."""
     strictness: Strictness = Strictness.TRIMMED
+    praise: ClassVar[str] = ""
+    """The words that a player should earn from `feedback`. Empty: the environment gives no feedback in words."""
     stream: ClassVar[str] = ""
     """Name of the tasks' random stream. Empty: that of the environment's class, also in a class derived from it."""
 
@@ -82,6 +86,10 @@ class MultiTurn(Wording, ABC):
         Raises: NotImplementedError if none is defined.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define `best`")
+
+    def feedback(self, task: Task, verdict: Verdict, player: int) -> str:
+        """Words on the episode of a player who got this verdict, if the environment has `praise`."""
+        return verdict.feedback
 
     @property
     def players(self) -> int:
@@ -116,13 +124,15 @@ class Playing:
     """One episode: parses actions, handles illegal ones, and makes the verdicts."""
 
     def __init__(self, env: MultiTurn, task: Task, key: Key) -> None:
-        self.env = env
+        self.env, self.task = env, task
         self._play = env.play(task, key.random())
         self.ask = next(self._play)
         """The current request: the player and its legal actions."""
         if self.ask.player != 0:
             raise ValueError(f"{type(env).__name__} asks player {self.ask.player} first; player 0 acts first")
         self.messages = (*task.messages, *env.hinted(user(self.ask.text)))
+        self.tokens = self.ask.tokens
+        """Largest number of tokens of the first reply."""
         self._asked = {0}
         self._retries = [env.retries] * env.players
         self._turns = 0
@@ -141,7 +151,8 @@ class Playing:
             self.ask = self._play.send(move)
         except StopIteration as end:
             return self._end(end.value, player, found)
-        return Step(messages=self._observed(user(self.ask.text)), done=False, player=self.ask.player)
+        observed = self._observed(user(self.ask.text))
+        return Step(messages=observed, done=False, player=self.ask.player, tokens=self.ask.tokens)
 
     def close(self) -> None:
         self._play.close()
@@ -157,7 +168,7 @@ class Playing:
             self._retries[player] -= 1
             legal = self.ask.legal
             moves = f" Legal: {', '.join(legal)}" if legal is not None and len(legal) <= SHOWN else ""
-            return Step(messages=user(f"No legal move.{moves}"), done=False, player=player)
+            return Step(messages=user(f"No legal move.{moves}"), done=False, player=player, tokens=self.ask.tokens)
         low = self.env.payoffs[0]
         payoffs = [low if at == player else -low / (self.env.players - 1) for at in range(self.env.players)]
         return self._end(payoffs, player, found, found.status or Status.REJECTED)
@@ -185,6 +196,11 @@ class Playing:
                     detail=(found.detail or "not a legal move") if own else lost,
                 )
             )
+        if self.env.praise:
+            verdicts = [
+                replace(verdict, feedback=self.env.feedback(self.task, verdict, at))
+                for at, verdict in enumerate(verdicts)
+            ]
         if self.env.players == 1:
             return Step(done=True, verdict=verdicts[0])
         return Step(done=True, verdicts=tuple(verdicts))

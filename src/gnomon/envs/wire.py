@@ -24,6 +24,7 @@ def step_json(step: Step) -> dict[str, Any]:
         "messages": [asdict(message) for message in step.messages],
         "done": step.done,
         "player": step.player,
+        "tokens": step.tokens,
         "verdicts": [{**asdict(verdict), "reward": verdict.reward} for verdict in verdicts],
     }
 
@@ -51,6 +52,7 @@ def read_step(data: Mapping[str, Any]) -> Step:
         messages=read_messages(data["messages"]),
         done=bool(data["done"]),
         player=int(data["player"]),
+        tokens=None if data.get("tokens") is None else int(data["tokens"]),
         verdict=verdicts[0] if len(verdicts) == 1 else None,
         verdicts=verdicts if len(verdicts) > 1 else (),
     )
@@ -64,4 +66,5 @@ def read_verdict(data: Mapping[str, Any]) -> Verdict:
         extracted=data["extracted"],
         span=(int(span[0]), int(span[1])) if span is not None else None,
         detail=str(data["detail"]),
+        feedback=str(data.get("feedback", "")),
     )

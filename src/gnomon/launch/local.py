@@ -57,6 +57,7 @@ from gnomon.launch.paths import anchored
 from gnomon.launch.preflight import audited
 from gnomon.launch.ranks import start_ranks
 from gnomon.launch.recorded_runs import require_replay
+from gnomon.launch.token_budgets import require_token_budgets
 from gnomon.launch.trust import signature
 from gnomon.launch.weights import weigh
 from gnomon.learners.base import Closing, Learner
@@ -132,6 +133,7 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
     tokenizer = Tokenizer(model_folder(config.policy.path))
     renderer = choose(tokenizer, config.policy.renderer, turns=env.max_turns)
     row = make_objective(config, passed.objective)
+    require_token_budgets(config, env, row)
     tasks = make_tasks(config, env, row)
     require_replay(config, tasks, row)
     learner = passed.learner or make_trainer(config, row)

@@ -64,6 +64,9 @@ class Rollouts:
     """[T] int64; equal numbers are turns that reply to the same observation."""
     segment_rewards: Tensor | None = None
     """[G, N, M] the reward that arrives as each segment ends."""
+    budget_scores: Tensor | None = None
+    """[G, N, M] the score of the answer at every token budget, the smallest first; segment j of a rollout, of all its
+    tokens between two budgets, ends at budget j."""
     parts: Tensor | None = None
     """[G, N, R] the named parts of each reward, unweighted."""
     part_weights: Tensor | None = None
@@ -101,7 +104,7 @@ class Rollouts:
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
-        for name in ("segment_rewards", "parts", "part_weights", "visits"):
+        for name in ("segment_rewards", "budget_scores", "parts", "part_weights", "visits"):
             values = getattr(self, name)
             if values is not None and (values.dim() != 3 or values.shape[:2] != shape):
                 raise ValueError(f"{name} has shape {list(values.shape)}, rewards {list(shape)}")
@@ -153,7 +156,7 @@ def across_players(rollouts: Rollouts) -> Rollouts:
     merged = {name: table.reshape(shape) for name in names.split() if (table := getattr(rollouts, name)) is not None}
     if rollouts.answers is not None:  # Equal numbers are equal answers within a player only.
         merged["answers"] = (rollouts.answers * count + rollouts.players).reshape(shape)
-    for name in ("segment_rewards", "parts", "part_weights", "visits"):
+    for name in ("segment_rewards", "budget_scores", "parts", "part_weights", "visits"):
         if (table := getattr(rollouts, name)) is not None:
             merged[name] = table.reshape(*shape, table.shape[2])
     return replace(rollouts, **merged)

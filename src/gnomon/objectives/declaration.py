@@ -46,7 +46,8 @@ class Need(StrEnum):
     DEMONSTRATIONS = "demonstrations"
     """Rollouts that were given rather than sampled, in the groups of those that were."""
     BUDGETS = "budgets"
-    """The reward of the answer at every token budget. No environment gives it: a script hands in `segment_rewards`."""
+    """The reward of the answer at every token budget, from an environment with `token_budgets` or from a script that
+    passes `segment_rewards`."""
 
 
 class Data(StrEnum):

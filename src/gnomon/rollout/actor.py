@@ -255,6 +255,7 @@ class Actor:
                     break
                 begun = 0 if conversation.turns else len(speaker.prefix.token_ids)
                 limit = min(sampling.max_tokens - begun, room)
+                limit = limit if step.tokens is None else min(limit, step.tokens)
                 limited = replace(sampling, max_tokens=limit, stop_ids=self.renderer.stop)
                 request = Request(prompt_ids=prompt, key=drawn(turn).bytes, sampling=limited)
                 completion = await speaker.reply(request)

@@ -47,7 +47,8 @@ def credit(
         beyond: [G, N] the critic's value after the last token of the rollouts that a limit ended.
         state: the state from the step before.
     Returns: the advantage is 0 in the first `Objective.value_steps` batches, which teach the critic alone.
-    Raises: ConfigError E033 if the objective does not accept these rewards.
+    Raises: ConfigError E033 if the objective does not accept these rewards; E119 if it needs a score at every token
+        budget, and the rollouts have none.
     """
     rollouts = replace(
         batch.rollouts,
@@ -58,6 +59,10 @@ def credit(
         collision=collision,
         beyond=beyond,
     )
+    if Need.BUDGETS in objective.asks and rollouts.segment_rewards is None:
+        if rollouts.budget_scores is None:
+            raise unscored(objective.name)
+        rollouts = replace(rollouts, segment_rewards=rollouts.budget_scores)
     if Need.BASELINE in objective.asks:
         baseline, state = objective.recall(rollouts, state)
         rollouts = replace(rollouts, baseline=baseline)
@@ -84,6 +89,15 @@ def credit(
         returns=None if values is None else objective.value_targets(rollouts).double(),
     )
     return found, state
+
+
+def unscored(name: str) -> ConfigError:
+    return ConfigError(
+        "E119",
+        f"{name} needs a score at every token budget, and the verdicts of this step have none",
+        why="a verdict scores its budgets in parts at_0, at_1 … , the same in all verdicts of a step",
+        fix="env=anytime, or objective=rloo",
+    )
 
 
 class Crediting:

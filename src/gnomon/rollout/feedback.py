@@ -24,11 +24,13 @@ class Asked:
     Args:
         base: copies of the initial weights, which are never updated.
         offline: number of first steps of the run whose rollouts are sampled from the base.
+        praise: the environment's words for a good reply; by default the status of a correct one.
     Source: FCP 2025 (feedback-conditional policy), arXiv 2509.22638.
     """
 
-    def __init__(self, own: Own, *, base: WeightsRef, offline: int) -> None:
+    def __init__(self, own: Own, *, base: WeightsRef, offline: int, praise: str = "") -> None:
         self.own, self.base, self.present, self.step, self.offline = own, base, base, 0, offline
+        self.wish = condition(praise or WISH)
 
     def sync(self, weights: WeightsRef, step: int) -> None:
         self.present, self.step = weights, step
@@ -57,4 +59,4 @@ class Asked:
         yield self._asked
 
     def _asked(self, index: int, sample: int) -> tuple[Speaker, ...]:
-        return (replace(self.own.speaker, preface=(condition(WISH),)),) * self.own.players
+        return (replace(self.own.speaker, preface=(self.wish,)),) * self.own.players

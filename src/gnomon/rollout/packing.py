@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, count, groupby, pairwise, takewhile
 from math import isnan
 
 import torch
@@ -56,6 +56,7 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
         group_tokens=tuple(lengths.sum(1).tolist()),
         observed=sum(sequence.observations for sequence in found),
     )
+    scores = budget_scores(groups)
     seen = Rollouts(
         rewards=torch.tensor([group.rewards for group in groups], dtype=torch.float64),
         lengths=lengths,
@@ -67,9 +68,13 @@ def pack(groups: Sequence[Group], *, sampling: Sampling, exact: bool, limit: int
         player=torch.tensor([[rollout.player for rollout in group.rollouts] for group in groups]),
         demonstrated=torch.tensor([[prefilled(rollout) for rollout in group.rollouts] for group in groups]),
         greedy=greedy_rewards(groups),
+        budget_scores=scores,
         **reward_parts(groups),
         observation=torch.tensor(observations(rollouts), dtype=torch.int64),
-        segment=torch.tensor([place for _, rollout in rollouts for place in segments(rollout)], dtype=torch.int64),
+        segment=torch.tensor(
+            [place for _, rollout in rollouts for place in (turns if scores is not None else segments)(rollout)],
+            dtype=torch.int64,
+        ),
     )
     return learning.Batch(
         sequences=found,
@@ -145,6 +150,32 @@ def reward_parts(groups: Sequence[Group]) -> dict[str, torch.Tensor]:
     table = [[[of(verdict, name) for name in names] for verdict in row] for row in verdicts]
     parts, part_weights = torch.tensor(table, dtype=torch.float64).unbind(3)
     return {"parts": parts, "part_weights": part_weights}
+
+
+def budget_scores(groups: Sequence[Group]) -> torch.Tensor | None:
+    """[G, N, M] the parts `at_0` … `at_{M-1}` of every verdict; None where there are none, or different ones.
+
+    A rollout that the environment did not end has no such part, and 0 at every budget.
+    """
+    found = [[at_budgets(rollout.verdict) for rollout in group.rollouts] for group in groups]
+    sizes = {len(scores) for row in found for scores in row} - {0}
+    if len(sizes) != 1:
+        return None
+    (size,) = sizes
+    table = [[scores or [0.0] * size for scores in row] for row in found]
+    return torch.tensor(table, dtype=torch.float64)
+
+
+def at_budgets(verdict: Verdict) -> list[float]:
+    """The scores at the budgets, in order."""
+    values = {part.name: part.value for part in verdict.parts}
+    names = takewhile(values.__contains__, map("at_{}".format, count()))
+    return [values[name] for name in names]
+
+
+def turns(rollout: Rollout) -> list[int]:
+    """The turn of each token."""
+    return [place for place, turn in enumerate(rollout.turns) for _ in turn.completion.token_ids]
 
 
 def longest(rollout: Rollout, sampling: Sampling) -> int:

@@ -7,6 +7,7 @@ from math import nan
 from typing import Protocol
 
 from gnomon.envs.base import Env
+from gnomon.errors import VerifierError
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rollout.conversation import Begin, Conversation
 from gnomon.rollout.solutions import with_solutions
@@ -16,7 +17,7 @@ __all__ = ["WISH", "AsSampled", "BehindFeedback", "Relabel", "WithSolution", "co
 
 OPEN, CLOSE = "<answer>", "</answer>"
 WISH = Status.CORRECT
-"""The feedback that is requested from the policy."""
+"""The feedback that is requested from the policy, unless the environment has words of its own."""
 
 
 class Relabel(Protocol):
@@ -76,24 +77,42 @@ class BehindFeedback:
     """Trains every reply after the feedback that its rollout received, which is a separate line before the task.
 
     The replies were not sampled in this context, so their log-probabilities are not known.
+    Raises: VerifierError E690 for a verdict without words from an environment that has words of praise.
     """
 
     begin: Begin
     """Begins a new conversation."""
+    praise: str = ""
+    """The environment's words for a good reply. Empty: the feedback is the status of the verdict."""
 
     def sampling(self, own: Sampling) -> Sampling:
         return own
 
     def rollout(self, rollout: Rollout) -> Rollout:
-        conversation = Conversation(self.begin, (condition(rollout.verdict.status),))
+        conversation = Conversation(self.begin, (condition(self.words(rollout)),))
         for turn in rollout.turns:
-            asked = turn.messages[:1] == (condition(WISH),) and turn is rollout.turns[0]
+            asked = turn.messages[:1] == (condition(self.praise or WISH),) and turn is rollout.turns[0]
             conversation.observe(turn.messages[1:] if asked else turn.messages)
             unknown = (nan,) * len(turn.completion.token_ids)
             conversation.reply(replace(turn.completion, logprobs=unknown, entropies=()))
         return replace(rollout, turns=tuple(conversation.turns))
 
+    def words(self, rollout: Rollout) -> str:
+        """The feedback on a rollout. One that a limit of the run ended was never judged: its status is the feedback."""
+        verdict = rollout.verdict
+        if not self.praise or (verdict.status in (Status.EXCEEDED, Status.FAILED) and not verdict.feedback):
+            return verdict.status.value
+        if not verdict.feedback:
+            raise VerifierError(
+                "E690",
+                f"the environment gave no feedback on a reply with the verdict {verdict.status.value}",
+                where=f"task {rollout.task.id}, sample {rollout.sample}, player {rollout.player}",
+                why=f"it has the praise {self.praise!r}, so every verdict needs words of feedback",
+                fix="return words from `feedback` for every verdict, or remove `praise` and use the status",
+            )
+        return verdict.feedback
 
-def condition(status: Status) -> Message:
+
+def condition(words: str) -> Message:
     """Feedback as a separate line."""
-    return Message(role="system", content=f"<EF>{status.value}</EF>")
+    return Message(role="system", content=f"<EF>{words}</EF>")

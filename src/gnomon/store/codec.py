@@ -149,6 +149,8 @@ def rollout_body(rollout: Rollout, first: Turn | None) -> dict[str, Any]:
         "span": None if verdict.span is None else list(verdict.span),
         "detail": verdict.detail,
     }
+    if verdict.feedback:
+        body["feedback"] = verdict.feedback
     if any(completion.entropies for completion in completions):
         known = (completion.entropies or (nan,) * len(completion.token_ids) for completion in completions)
         body["entropy"] = halves([entropy for entropies in known for entropy in entropies])
@@ -265,6 +267,7 @@ def verdict_of(record: Record) -> Verdict:
             extracted=None if absent else extracted,
             span=tuple(span) if span else None,
             detail=body.get("detail", ""),
+            feedback=body.get("feedback", ""),
         )
 
 

@@ -94,7 +94,7 @@ def make_speakers(
         return Continuing(own, order)
     if row.data is Data.CONDITIONED:
         offline = round(config.rollout.offline * config.budget.steps)
-        found = Asked(own, base=learner.publish().copied(), offline=offline)
+        found = Asked(own, base=learner.publish().copied(), offline=offline, praise=offers.praise(env))
     if isinstance(env, Demonstrated):
         found = Shown(found, env, own.speaker.engine, tokenizer, players=own.players)
     if config.players.opponent:
@@ -151,7 +151,7 @@ def make_relabel(env: Env, row: Objective, tokenizer: Tokenizer, renderer: Rende
         case Data.SPLICED:
             return WithSolution(env, tokenizer)
         case Data.CONDITIONED:
-            return BehindFeedback(beginning(env, renderer))
+            return BehindFeedback(beginning(env, renderer), offers.praise(env))
         case _:
             return AsSampled()
 
