@@ -99,7 +99,10 @@ def study(
         str | None, typer.Argument(metavar="NAME|FILE", help="A study that ships, or a Python file.")
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="Folder of the study; default: studies/NAME.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Number of runs at a time; default: processors minus one.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Number of runs at a time; default: processors minus one, or what fits the free memory."),
+    ] = None,
     every: Annotated[bool, typer.Option("--list", help="List the studies with their verdicts.")] = False,
 ) -> None:
     """Answer a question by runs: gnomon study length-bias. Exit 0 PASS, 3 FAIL, 4 INCONCLUSIVE."""

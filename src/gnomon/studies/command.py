@@ -12,6 +12,7 @@ from gnomon.launch.lines import say
 from gnomon.studies.design import Study
 from gnomon.studies.folder import Cell, StudyFolder
 from gnomon.studies.listing import LIBRARY
+from gnomon.studies.memory import Room
 from gnomon.studies.outcome import (
     Measured,
     Outcome,
@@ -60,13 +61,15 @@ def run_study(name: str, folder: Path | None = None, jobs: int | None = None) ->
 def carried_out(folder: StudyFolder, jobs: int | None, again: str) -> Outcome | None:
     """Run what is left of a study, print and write what came out. Returns: None where it was interrupted.
 
-    Args: jobs: runs at a time, one less than the processors unless given; again: the command that goes on.
+    Args: jobs: runs at a time, one less than the processors and no more than fit the free memory unless given; again:
+        the command that goes on.
     """
-    jobs = jobs or max(1, (os.cpu_count() or 2) - 1)
+    room = None if jobs else Room(max(1, (os.cpu_count() or 2) - 1), say)
+    jobs = jobs or (room.most if room else 1)
     announce(folder, jobs)
     try:
         with interrupt_at_once():
-            found = looked(folder, jobs)
+            found = looked(folder, jobs, room)
     except Interrupted as error:
         say(f"{error}: {again}")
         return None
@@ -78,16 +81,16 @@ def carried_out(folder: StudyFolder, jobs: int | None, again: str) -> Outcome | 
     return found
 
 
-def looked(folder: StudyFolder, jobs: int) -> Outcome:
+def looked(folder: StudyFolder, jobs: int, room: Room | None = None) -> Outcome:
     """Run up to each look, and stop at the first that decides the study."""
     study = folder.study
     if trials := rate_cells(study):
-        run_cells(folder, trials, jobs, Progress(folder, trials, jobs))
+        run_cells(folder, trials, jobs, Progress(folder, trials, jobs), room)
         for arm, rate in chosen_rates(folder).items():
             say(f"learning rate of {arm}: {rate:g}")
 
     def measured(seeds: Sequence[int]) -> Measured:
-        run_cells(folder, cells_of(study, seeds), jobs, Progress(folder, cells_of(study, study.seeds), jobs))
+        run_cells(folder, cells_of(study, seeds), jobs, Progress(folder, cells_of(study, study.seeds), jobs), room)
         return measured_of(folder, seeds)
 
     return first_decided(study, measured)

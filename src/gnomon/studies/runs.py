@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -22,6 +22,7 @@ from gnomon.errors import GnomonError
 from gnomon.store.layout import JOURNAL
 from gnomon.studies.design import Numbers, load, numbers_of
 from gnomon.studies.folder import Cell, StudyFolder
+from gnomon.studies.memory import Room
 from gnomon.studies.rates import chosen_rate
 
 __all__ = ["Interrupted", "run_cells"]
@@ -46,8 +47,8 @@ class Interrupted(Exception):
     """SIGINT or SIGTERM, or a run that was killed: what is missing is run by the next call."""
 
 
-def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell) -> None:
-    """Run what is not done, `jobs` at a time.
+def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell, room: Room | None = None) -> None:
+    """Run what is not done, `jobs` at a time, or fewer if `room` has memory for fewer.
 
     A run that raises is a crash: it is noted and not tried again. A run that was cut off is resumed.
 
@@ -60,12 +61,16 @@ def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell)
     killed: list[Cell] = []
     try:
         while waiting or running:
-            while waiting and len(running) < jobs:
+            while waiting and len(running) < (room.at_once(process_ids(running)) if room else jobs):
                 cell = waiting.pop(0)
                 process: BaseProcess = context.Process(target=run_cell, args=(folder.folder, cell))
                 process.start()
                 running[process] = cell, time.monotonic()
-            ended = wait([process.sentinel for process in running])
+            ended = wait([process.sentinel for process in running], Room.EVERY if room and room.most > 1 else None)
+            if room and ended:
+                room.first_ended()
+            elif room:
+                room.at_once(process_ids(running))
             for gone in [process for process in running if process.sentinel in ended]:
                 gone.join()
                 cell, began = running.pop(gone)
@@ -81,6 +86,10 @@ def run_cells(folder: StudyFolder, cells: Sequence[Cell], jobs: int, tell: Tell)
         raise
     if killed:
         raise Interrupted(f"{', '.join(map(str, killed))} did not end; the same command goes on")
+
+
+def process_ids(processes: Iterable[BaseProcess]) -> list[int]:
+    return [process.pid for process in processes if process.pid is not None]
 
 
 def end(processes: Sequence[BaseProcess]) -> None:
