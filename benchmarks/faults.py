@@ -9,20 +9,24 @@ learner's server, a sampler and a learner in a Ray cluster. Faults:
 kill       SIGKILL
 stop       SIGSTOP, and SIGCONT after some seconds; for workers, samplers and processes of a learner never
 slow       four fifths of three seconds are spent stopped
-partition  a proxy between the run and the server drops a request, drops the answer after the work, delays, or is silent
+partition  a proxy between the run and the server drops a request, drops the answer after the work, delays, or is
+           silent; between the nodes of a Ray cluster, the run on one and what is struck on the other, all packets are
+           dropped, a tenth of them is, or all are late
 disk       the file system of the run folder, or of temporary files, is full
 memory     RLIMIT_AS at what the process has
-clock      the wall clock, as Python code of the run's process reads it, goes back by a day
+clock      the wall clock goes back by a day: as Python code of the run's process reads it; as all code of another
+           process reads it, through a library that is loaded before the C library
 
 The process of the run waits at the phase until it, or the other process, has been struck; a process other than that of
 the run is struck while the verb is carried out. A run that ends with an error is resumed after the fault is over, as a
-user would do. Root is needed for full disks.
+user would do. Root is needed for full disks and for packets, and a C compiler for clocks.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import json
 import multiprocessing
 import os
@@ -44,6 +48,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from ray_network import ADDRESSES, PORT, Network
 
 PHASES = ("rollout", "gradient", "update", "record", "checkpoint")
 SETTINGS = ["steps=4", "prompts=4", "group=4", "max_tokens=48", "eval.tasks=4", "eval.samples=1", "eval.every=2",
@@ -63,6 +68,58 @@ FORKS.set_forkserver_preload(["gnomon.api", "gnomon.launch.local", "transformers
 MARK = "GNOMON_FAULTS"
 """Environment variable by which the processes of a trial are found: all its descendants inherit it."""
 DAY = 86400
+CLOCK = "GNOMON_FAULTS_CLOCK"
+"""Environment variable with the file that says which process has another clock, and by how many seconds."""
+LIBRARY = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile int64_t *shared; /* A process, and seconds. */
+
+__attribute__((constructor)) static void find(void) {
+    const char *path = getenv("GNOMON_FAULTS_CLOCK");
+    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    void *found = file < 0 ? MAP_FAILED : mmap(0, 16, PROT_READ, MAP_SHARED, file, 0);
+    if (file >= 0) close(file);
+    if (found != MAP_FAILED) shared = found;
+}
+
+static int64_t back(void) { return shared && shared[0] == getpid() ? shared[1] : 0; }
+
+int clock_gettime(clockid_t id, struct timespec *out) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int status = real(id, out);
+    if (!status && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) out->tv_sec -= back();
+    return status;
+}
+
+int gettimeofday(struct timeval *restrict out, void *restrict zone) {
+    static int (*real)(struct timeval *, void *);
+    if (!real) real = dlsym(RTLD_NEXT, "gettimeofday");
+    int status = real(out, zone);
+    if (!status) out->tv_sec -= back();
+    return status;
+}
+
+time_t time(time_t *out) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out) *out = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+"""Gives one process another wall clock."""
+LOSS, DELAY = 0.1, 0.1
+"""Share of the packets that are dropped, and seconds by which packets are late."""
+CLONE_NEWNET = 0x40000000
 HELD = 8.0
 """Seconds for which a process is stopped."""
 DISK = 24
@@ -110,7 +167,7 @@ def cells() -> list[Cell]:
     """All trials."""
     driver = [Cell("driver", phase, fault) for fault in ("kill", "stop", "slow", "disk", "memory", "clock")
               for phase in PHASES]  # fmt: skip
-    worker = [Cell("worker", "rollout", fault) for fault in ("kill", "stop", "slow", "memory")]
+    worker = [Cell("worker", "rollout", fault) for fault in ("kill", "stop", "slow", "memory", "clock")]
     verbs = ("gradient", "update", "checkpoint")
     rank = [Cell("rank", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", *verbs)]
     rank += [Cell("rank", phase, "memory") for phase in verbs]
@@ -123,6 +180,12 @@ def cells() -> list[Cell]:
     sampler += [Cell("sampler", "rollout", fault) for fault in ("memory", "disk")]
     learner = [Cell("learner", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", *verbs)]
     learner += [Cell("learner", phase, fault) for fault in ("memory", "disk") for phase in verbs]
+    for actor, of, phases in (("rank", rank, verbs), ("server", server, verbs), ("sampler", sampler, ()),
+                              ("learner", learner, verbs)):  # fmt: skip
+        of += [Cell(actor, phase, "clock") for phase in ("rollout", *phases)]
+    lost = ("cut", "dropped", "delayed")
+    sampler += [Cell("sampler", phase, f"partition: {how}") for how in lost for phase in ("rollout", "gradient")]
+    learner += [Cell("learner", phase, f"partition: {how}") for how in lost for phase in ("rollout", *verbs)]
     return [*driver, *worker, *rank, *server, *sampler, *learner]
 
 
@@ -173,8 +236,14 @@ class Board:
         return int(self._of[-1])
 
 
-def forked(environment: dict[str, str], log: Path, home: Path, folder: Path, words: list[str]) -> None:
-    """Entry of a forked run."""
+def forked(
+    environment: dict[str, str], log: Path, home: Path, folder: Path, words: list[str], network: str = ""
+) -> None:
+    """Entry of a forked run. Args: network: the namespace in which it runs; empty: that of this process."""
+    if network:
+        with open(f"/run/netns/{network}") as file:
+            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
     os.environ.clear()
     os.environ.update(environment)
     os.setpgid(0, 0)
@@ -330,6 +399,43 @@ class Proxy:
         await asyncio.gather(forward(reader, away, False), forward(there, writer, True))
 
 
+class Nodes:
+    """A Ray cluster of two nodes, whose network is a `Network`. What has the resource `far` runs on the second."""
+
+    def __init__(self, environment: dict[str, str], home: Path) -> None:
+        access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+        environment |= access
+        self.network, self.address = Network(), f"{ADDRESSES[0]}:{PORT}"
+        self._environment, self._log = environment, home / "cluster"
+        self.files = Path(tempfile.mkdtemp(prefix="gn"))  # Ray's sockets need a short path.
+        head = ["--head", f"--port={PORT}", "--include-dashboard=false", f"--temp-dir={self.files}"]
+        self._start(0, *head, "--num-cpus=8")
+        self._start(1, f"--address={self.address}", "--num-cpus=8", '--resources={"far": 8}')
+
+    def _start(self, node: int, *words: str) -> None:
+        command = [
+            "ip",
+            "netns",
+            "exec",
+            self.network.names[node],
+            sys.executable,
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+        ]
+        command += [f"--node-ip-address={ADDRESSES[node]}", *words]
+        with self._log.open("ab") as log:
+            subprocess.run(command, env=self._environment, check=True, stdout=log, stderr=log)
+
+    def strike(self, how: str) -> None:
+        """Until `end`, no packet arrives, some are dropped, or all are late."""
+        network = self.network
+        network.cut, network.loss, network.delay = how == "cut", LOSS * (how == "dropped"), DELAY * (how == "delayed")
+
+    def end(self) -> None:
+        self.network.cut, self.network.loss, self.network.delay = False, 0.0, 0.0
+
+
 # Trials.
 
 
@@ -361,8 +467,15 @@ class Trial:
         self.port = 0
         """Of the server; 0 until it has one."""
         self.proxy: Proxy | None = None
+        self.nodes: Nodes | None = None
         if cell.fault == "disk":
             self._small_disk()
+        if cell.fault == "clock" and cell.actor != "driver":
+            self._other_clock()
+        if cell.fault.startswith("partition") and cell.actor != "server":
+            self.nodes = Nodes(self.environment, home)
+            self.words += [f"launch.address={self.nodes.address}"]
+            self.words += ["launch.learner.far=1" if cell.actor == "learner" else "launch.resources.far=1"]
         if cell.actor == "server":
             self._serve()
 
@@ -374,6 +487,13 @@ class Trial:
             self.folder = disk / "run"
         else:
             self.environment |= {"TMPDIR": str(disk), "RAY_TMPDIR": tempfile.gettempdir()}
+
+    def _other_clock(self) -> None:
+        source, library = self.home / "clock.c", self.home / "clock.so"
+        source.write_text(LIBRARY)
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        (self.home / "clock").write_bytes(bytes(16))
+        self.environment |= {CLOCK: str(self.home / "clock"), "LD_PRELOAD": str(library)}
 
     def _serve(self) -> None:
         command = [sys.executable, "-m", "gnomon", "serve-learner", "char_count", *self.words, f"--port={self.port}"]
@@ -390,7 +510,8 @@ class Trial:
     def begin(self) -> Process:
         """Start the run, or resume it."""
         words = [*self.words, self.url] if self.server else self.words
-        of = FORKS.Process(target=forked, args=(self.environment, self.log, self.home, self.folder, words))
+        network = self.nodes.network.names[0] if self.nodes else ""
+        of = FORKS.Process(target=forked, args=(self.environment, self.log, self.home, self.folder, words, network))
         of.start()
         return Process(of)
 
@@ -430,8 +551,13 @@ class Trial:
                     while True:
                         file.write(bytes(2**12))
                 self.undo.append(ballast.unlink)
-            case "clock":
+            case "clock" if self.cell.actor == "driver":
                 self.board.set_back()
+            case "clock":
+                np.memmap(self.home / "clock", dtype=np.int64, mode="r+", shape=(2,))[:] = pid, DAY
+            case _ if self.nodes is not None:
+                self.nodes.strike(fault.partition(": ")[2])
+                threading.Timer(HELD, self.nodes.end).start()
             case _:
                 assert self.proxy is not None
                 self.proxy.how = fault.partition(": ")[2]
@@ -458,9 +584,18 @@ class Trial:
     def left(self) -> dict[int, tuple[int, str]]:
         """The processes that have not ended in time."""
         deadline = time.monotonic() + LEFT
-        while (found := processes(self.mark)) and time.monotonic() < deadline:
+        while (found := self._own()) and time.monotonic() < deadline:
             time.sleep(0.1)
         return found
+
+    def _own(self) -> dict[int, tuple[int, str]]:
+        """The processes of the run: without those of Ray, if there was a cluster before the run."""
+        found = processes(self.mark)
+        if self.nodes is None:
+            return found
+        ours = ("gnomon", "ray::Sampler", "ray::Trainer")
+        return {pid: each for pid, each in found.items() if any(word in each[1] for word in ours)
+                and "/site-packages/ray/" not in each[1]}  # fmt: skip
 
     def close(self) -> None:
         if self.server is not None:
@@ -470,6 +605,9 @@ class Trial:
     def clear(self) -> None:
         for pid in processes(self.mark):
             send(pid, signal.SIGKILL)
+        if self.nodes is not None:
+            self.nodes.network.close()
+            shutil.rmtree(self.nodes.files, ignore_errors=True)
         if (self.home / "disk").exists():
             subprocess.run(["umount", "-l", self.home / "disk"], check=False)
         shutil.rmtree(self.home, ignore_errors=True)

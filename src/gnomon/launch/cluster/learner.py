@@ -145,7 +145,10 @@ class RayLearner:
             return pickle.loads(found)
 
     def _require(self) -> Any:
-        """The actor. A new one is brought to where the last one was. Raises: ResourceError E511, E512."""
+        """The actor. A new one is brought to where the last one was.
+
+        Raises: ResourceError E511, E512; E514 where the disk of a new one is full.
+        """
         while self._actor is None:
             if self._deaths > self._launch.restarts:
                 raise dead(f"the learner does not stay alive (deaths in a row: {self._deaths})", self._why)
@@ -158,9 +161,17 @@ class RayLearner:
                     raise error
                 again = [("load_state", self._state)] if self._state is not None else []
                 for verb, arguments in again + self._since:
-                    self._answer(actor.call.remote(verb, arguments), self._launch.seconds)
+                    found = self._answer(actor.call.remote(verb, arguments), self._launch.seconds)
+                    # A call that failed is repeated too, but one that lacks a resource did not do what it did before.
+                    if isinstance(found, ResourceError):
+                        raise found
             except FAILED as error:
                 self._lose(reason(error))
+            except ResourceError as error:
+                self._kill()  # It has not the state that the run needs.
+                if error.code != "E509":
+                    raise
+                self._lose(str(error))
         return self._actor
 
     def _wait_for_room(self) -> None:
