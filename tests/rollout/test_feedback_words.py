@@ -139,8 +139,6 @@ def test_the_prompt_of_an_evaluation_asks_for_the_praise_of_the_environment_and_
         assert reader.status == "finished"
         rows = [record.body for record in reader.records(kind="rollout")]
         assert len(rows) == 24 and all(row["feedback"] for row in rows)
-        for record in reader.records(kind="group"):
-            assert "feedback" not in record.body
     parts = build(configure("char_count", settings())[0], OneTurn())
     try:
         asked = asyncio.run(parts.actor.rollouts([(0, parts.env.tasks("train")[0])], Key(0), 1))
