@@ -2,8 +2,7 @@
 
 from gnomon.studies import Claim, Study, gain
 
-KNOWN = ["exploit.constant", "exploit.order_to_judge", "exploit.other_answer", "exploit.random_answer",
-         "exploit.wrong_outpays", "sentinels.parts_outpay", "correctness", "search", "invariance"]  # fmt: skip
+KNOWN = ["reward.weights", "sentinels", "exploit", "correctness", "search", "invariance"]
 JUDGED = {"env.type": "gnomon.envs.controlled:Controlled", "env.of": "arithmetic", "audit.acknowledge": KNOWN}
 
 study = Study(
