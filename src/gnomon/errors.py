@@ -25,7 +25,6 @@ __all__ = [
     "ResourceError",
     "RunError",
     "VerifierError",
-    "is_full",
 ]
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

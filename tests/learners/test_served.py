@@ -157,11 +157,10 @@ def test_what_is_no_address_is_refused_before_the_run(url):
 
 def test_a_run_is_not_resumed_with_what_cannot_be(tmp_path):
     """The settings of the command are checked as those of a recipe are."""
-    train = ["train", "char_count", "objective=ppo", *COMMON, "budget.seconds=0.001", f"run={tmp_path / 'run'}"]
+    train = ["train", "char_count", *COMMON, "budget.seconds=0.001", f"run={tmp_path / 'run'}"]
     assert command(*train).returncode in (0, 130)
-    for words, code in ((["--ranks", "2"], "E047"), (["--learner", "127.0.0.1:9000"], "error[")):
-        refused = command("resume", str(tmp_path / "run"), *words)
-        assert refused.returncode == 2 and code in refused.stderr and "Traceback" not in refused.stderr, refused
+    refused = command("resume", str(tmp_path / "run"), "--learner", "127.0.0.1:9000")
+    assert refused.returncode == 2 and "error[" in refused.stderr and "Traceback" not in refused.stderr, refused
 
 
 def test_an_own_penalty_with_a_full_divergence_travels(tmp_path):
