@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from gnomon.cli import app
 from gnomon.errors import GnomonError, RunError
 from gnomon.studies import load
-from gnomon.studies.comparing import compared, comparison_text, grouped
+from gnomon.studies.comparing import Runs, compared, comparison_text, grouped
 from gnomon.studies.folder import StudyFolder
 from gnomon.studies.outcome import Outcome
 from gnomon.studies.statistics import Conclusion
@@ -46,6 +46,16 @@ def test_an_ablation_is_a_registered_study_with_a_table(ablated: tuple[Path, str
     assert "done in" not in invoked(*words), "the same command goes on, and there is nothing left to do"
 
 
+def test_seeds_that_met_different_tasks_have_no_interval_over_tasks() -> None:
+    def runs(correct: dict[int, dict[str, float]]) -> Runs:
+        finals = {seed: sum(of.values()) / len(of) for seed, of in correct.items()}
+        return Runs(settings={}, folders={}, finals=finals, correct=correct)
+
+    first = runs({0: {"a": 0.0, "b": 1.0}, 1: {"a": 0.0, "b": 0.5}})
+    assert compared([first, runs({0: {"a": 1.0, "b": 1.0}, 1: {"a": 0.5, "b": 1.0}})])[0].new_tasks
+    assert compared([first, runs({0: {"a": 1.0, "b": 1.0}, 1: {"a": 0.5, "c": 1.0}})])[0].new_tasks is None
+
+
 @pytest.mark.long
 def test_runs_are_compared_by_seed_and_one_seed_by_task(ablated: tuple[Path, str]) -> None:
     runs = ablated[0] / "runs"
@@ -56,6 +66,8 @@ def test_runs_are_compared_by_seed_and_one_seed_by_task(ablated: tuple[Path, str
     assert set(found.changed) == {"optim.lr"} and found.changed["optim.lr"][1] == 1e-9
     differences = [groups[1].finals[seed] - groups[0].finals[seed] for seed in (0, 1)]
     assert found.difference and found.difference.mean == pytest.approx(sum(differences) / 2)
+    assert found.new_tasks and found.new_tasks.mean == pytest.approx(found.difference.mean), "8 different tasks"
+    assert "for other tasks too" in comparison_text(groups, [found])
     alone = compared(grouped([one / "0", other / "0"]))[0]
     assert alone.unit == "tasks" and alone.difference and alone.difference.seeds == 8
     assert alone.difference.mean == pytest.approx(differences[0])

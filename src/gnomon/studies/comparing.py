@@ -1,7 +1,8 @@
 """Compare finished runs: which settings differ, and by how much held-out pass@1 does.
 
-The unit is the seed. Where two groups of runs share one seed alone, the different held-out tasks are the units, each
-with the same weight, and the interval holds for these two runs only.
+The unit is the seed. Where all runs of two groups met the same held-out tasks, a second interval holds for other tasks
+too. Where two groups share one seed alone, the different held-out tasks are the units, each with the same weight, and
+the interval holds for these two runs only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gnomon.store import RunReader
 from gnomon.store.compare import ABSENT
 from gnomon.store.layout import of_set
 from gnomon.studies.measures import final_of
-from gnomon.studies.statistics import ALPHA, Estimate, estimate
+from gnomon.studies.statistics import ALPHA, Estimate, estimate, estimate_crossed
 
 __all__ = ["Compared", "Runs", "compared", "comparison_text", "grouped"]
 
@@ -49,6 +50,8 @@ class Compared:
     unit: str
     """`seeds` or `tasks`; empty where they share no seed."""
     difference: Estimate | None
+    new_tasks: Estimate | None
+    """The same over seeds and tasks; None for one seed, and where the seeds did not meet the same tasks."""
 
 
 def grouped(folders: Sequence[Path], name: str = "") -> list[Runs]:
@@ -125,9 +128,20 @@ def compared(groups: Sequence[Runs]) -> list[Compared]:
                 seeds=seeds,
                 unit=unit if values else "",
                 difference=estimate(values, alpha) if values else None,
+                new_tasks=over_tasks(first, other, seeds, alpha),
             )
         )
     return found
+
+
+def over_tasks(first: Runs, other: Runs, seeds: Sequence[int], alpha: float) -> Estimate | None:
+    """The difference with an interval over seeds and tasks, each different task with the same weight."""
+    met = [set(group.correct[seed]) for group in (first, other) for seed in seeds]
+    if len(seeds) < 2 or len(met[0]) < 2 or any(tasks != met[0] for tasks in met):
+        return None
+    tasks = sorted(met[0])
+    table = [[other.correct[seed][task] - first.correct[seed][task] for task in tasks] for seed in seeds]
+    return estimate_crossed(table, alpha)
 
 
 def comparison_text(groups: Sequence[Runs], found: Sequence[Compared]) -> str:
@@ -154,8 +168,12 @@ def difference_text(other: Compared) -> str:
     found = other.difference
     what = f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}], {100 * found.level:.4g} % interval over"
     if other.unit == "seeds":
-        return f"{what} {found.seeds} seeds"
+        return f"{what} {found.seeds} seeds{new_tasks_text(other.new_tasks)}"
     return f"{what} {found.seeds} different tasks, for this seed alone: another seed may differ by more"
+
+
+def new_tasks_text(found: Estimate | None) -> str:
+    return f"; [{found.low:+.4f}, {found.high:+.4f}] for other tasks too" if found else ""
 
 
 def shown(value: Any) -> str:
