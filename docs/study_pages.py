@@ -1,6 +1,6 @@
-"""Write the pages on the studies that ship, from what came out of them: one page each, an index, and a list of claims.
+"""Write the pages on the studies that ship, from what came out of them: one each, an index, the claims, the questions.
 
-    python docs/study_pages.py           # docs/study-results.md, docs/claims.md and docs/studies/*
+    python docs/study_pages.py           # docs/study-results.md, docs/claims.md, docs/questions.md and docs/studies/*
     python docs/study_pages.py studies   # first take over the studies that were finished in this folder
 
 A test holds the committed pages to what this writes.
@@ -48,6 +48,20 @@ page from it and from the [results](study-results.md).
 |---|---|---|
 {rows}
 """
+QUESTIONS = """\
+# Open questions
+
+Questions of people who train language models by reinforcement learning, and the studies that put them to a small model.
+Most studies train the [tiny policy](base.md), which has 0.82 million weights and was pretrained on calculations and
+letters. An effect that is found there may be absent in a large model, and the reverse. The last column names the most
+important limits. `docs/questions.toml` lists the questions, and `python docs/study_pages.py` writes this page.
+
+{counts}
+
+| question | verdict of each study | what the studies cannot show |
+|---|---|---|
+{rows}
+"""
 
 
 def pages() -> dict[str, str]:
@@ -56,21 +70,42 @@ def pages() -> dict[str, str]:
     table = "\n".join(map(line, rows))
     index = INDEX.format(by_chance=by_chance(rows), rows=table)
     claims = tomllib.loads((DOCS / "claims.toml").read_text())["claim"]
-    lists = {"study-results.md": index, "claims.md": claims_text(claims, rows)}
+    questions = tomllib.loads((DOCS / "questions.toml").read_text())["question"]
+    lists = {
+        "study-results.md": index,
+        "claims.md": claims_text(claims, rows),
+        "questions.md": questions_text(questions, rows),
+    }
     return lists | {f"studies/{row.name}.md": page(row) for row in rows}
 
 
 def claims_text(claims: Sequence[Mapping[str, Any]], rows: Sequence[Listed]) -> str:
     """The page on the claims. Raises: KeyError for a claim with a study that does not ship."""
-    named = {row.name: row for row in rows}
-    lines, decided = [], 0
-    for claim in claims:
-        studies = [named[name] for name in claim["studies"]]
-        decided += any(study.verdict != NOT_RUN for study in studies)
-        cells = [f"{study.verdict}: [{study.study.question}](studies/{study.name}.md)" for study in studies]
-        lines.append(f"| {claim['says']} | {claim['source']} | {'<br>'.join(cells) or 'no study'} |")
+    decided, verdicts = decided_of(claims, rows)
+    lines = [f"| {claim['says']} | {claim['source']} | {each} |" for claim, each in zip(claims, verdicts, strict=True)]
     counts = f"{decided} of {len(claims)} claims have a study with a verdict."
     return CLAIMS.format(counts=counts, rows="\n".join(lines))
+
+
+def questions_text(questions: Sequence[Mapping[str, Any]], rows: Sequence[Listed]) -> str:
+    """The page on the open questions. Raises: KeyError for a question with a study that does not ship."""
+    decided, verdicts = decided_of(questions, rows)
+    lines = [
+        f"| {asked['asks']} | {each} | {asked['limits']} |" for asked, each in zip(questions, verdicts, strict=True)
+    ]
+    counts = f"{decided} of {len(questions)} questions have a study with a verdict."
+    return QUESTIONS.format(counts=counts, rows="\n".join(lines))
+
+
+def decided_of(entries: Sequence[Mapping[str, Any]], rows: Sequence[Listed]) -> tuple[int, list[str]]:
+    """How many entries have a study with a verdict, and the verdicts of each as links."""
+    named, decided, verdicts = {row.name: row for row in rows}, 0, []
+    for entry in entries:
+        studies = [named[name] for name in entry["studies"]]
+        decided += any(study.verdict != NOT_RUN for study in studies)
+        links = [f"{study.verdict}: [{study.study.question}](studies/{study.name}.md)" for study in studies]
+        verdicts.append("<br>".join(links) or "no study")
+    return decided, verdicts
 
 
 def line(row: Listed) -> str:

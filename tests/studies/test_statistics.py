@@ -64,7 +64,9 @@ def test_seeds_and_tasks_give_the_variance_of_the_equation():
     found = estimate_crossed(table.tolist())
     half = stats.t.ppf(0.975, 5) * np.sqrt(expected)
     assert expected > max(table.mean(1).var(ddof=1) / 6, table.mean(0).var(ddof=1) / 40)
-    assert (found.mean, found.low, found.high) == pytest.approx((table.mean(), table.mean() - half, table.mean() + half))
+    assert (found.mean, found.low, found.high) == pytest.approx(
+        (table.mean(), table.mean() - half, table.mean() + half)
+    )
     assert found.low < estimate(table.mean(1).tolist()).low
 
 
