@@ -466,6 +466,9 @@ def audit(
         Path | None, typer.Option(metavar="FOLDER", help="Write a script that reproduces each finding.")
     ] = None,
     sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as SARIF 2.1.0.")] = None,
+    policy: Annotated[
+        str, typer.Option(metavar="MODEL", help="Also measure what a right reply of this policy costs, in verdicts.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Search a verifier for exploits. Exit code 0: nothing blocks training; 1: a finding blocks; 2: no audit."""
@@ -474,8 +477,10 @@ def audit(
     from gnomon.audit.sarif import sarif as as_sarif
     from gnomon.audit.text import report_text
     from gnomon.config import overrides
-    from gnomon.launch.find import judge
+    from gnomon.launch.find import check_env_config, check_policy_config, judge
 
+    own = [f"policy={policy}", f"seed={seed}"]
+    config = configured(target, settings, own, [check_env_config, check_policy_config]) if policy else None
     supplied = () if tasks.isdigit() else read_tasks(Path(tasks))
     count = int(tasks) if tasks.isdigit() else len(supplied)
     found = judge(target, overrides(list(settings or []), 2).values)
@@ -483,6 +488,12 @@ def audit(
         subject_of(found, supplied, count=count, name=target, source=target), seed=seed, max_tokens=max_tokens,
         acknowledge=ack or (),
     )  # fmt: skip
+    if config is not None and "card" in report.tables:
+        from dataclasses import replace
+
+        from gnomon.launch.solving import solving
+
+        report = replace(report, tables={**report.tables, "card": solving(config).on(report.tables["card"])})
     if repro is not None:
         repro.mkdir(parents=True, exist_ok=True)
         for finding in report.findings:
@@ -903,10 +914,15 @@ def options_of(settings: list[str] | None) -> dict[str, Any]:
 
 def chosen_env(what: str, settings: list[str] | None) -> Any:
     """The environment with its options; `key=value` are those of its own."""
-    from gnomon.config import Source, overrides, resolve
     from gnomon.launch.find import check_env_config, make_env
+
+    return make_env(configured(what, settings, [], [check_env_config]).env)
+
+
+def configured(what: str, settings: list[str] | None, more: list[str], checks: list[Any]) -> Any:
+    """The configuration of a run. Args: settings: options of its environment; more: other settings."""
+    from gnomon.config import Source, overrides, resolve
 
     words = [word if word.startswith("env.") else f"env.{word}" for word in settings or []]
     supplied = Source({"env": what}, {"env": f"the command line: {what}"})
-    config, _ = resolve([supplied, overrides(words, 2)], [check_env_config])
-    return make_env(config.env)
+    return resolve([supplied, overrides([*words, *more], 2)], checks)[0]

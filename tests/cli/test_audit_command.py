@@ -8,7 +8,9 @@ import pytest
 
 import gnomon
 from commands import command, interpreter
+from gnomon.audit.text import card_text
 from gnomon.errors import ConfigErrors
+from gnomon.launch.solving import Solving
 from gnomon.store import RunReader
 
 LOOSE = """
@@ -104,3 +106,29 @@ def test_a_run_is_stopped_by_what_blocks_and_keeps_a_receipt(tmp_path: Path) -> 
     with RunReader(tmp_path / "two") as reader:
         receipt = reader.manifest["audit"]
     assert receipt["acknowledged"] == sorted(rules) and receipt["blocking"] == len(rules)
+
+
+def test_the_card_says_what_a_right_reply_of_a_policy_costs(tmp_path: Path) -> None:
+    done = gnomon_audit(tmp_path, "arithmetic", "--tasks", "6", "--policy", "tiny", "--json")
+    assert done.returncode == 0, done.stderr
+    card = json.loads(done.stdout)["tables"]["card"]
+    assert card["policy"] == "tiny" and card["replies"] == 256 and 50 < card["right replies"] < 200
+    each, verdict = card["seconds per right reply"], card["milliseconds per verdict, median"]
+    assert each > 0 and card["solve-to-verify ratio"] == pytest.approx(1000 * each / verdict)
+
+
+def test_a_card_without_a_right_reply_has_no_ratio() -> None:
+    card = {
+        "milliseconds per verdict, median": 2.0,
+        "milliseconds per verdict, slowest of 100": 3.0,
+        "agreement on hostile texts": 1.0,
+        "share of rewards between lowest and highest": 0.0,
+    }
+    assert Solving(policy="tiny", replies=8, right=4, seconds=2.0).on(card)["solve-to-verify ratio"] == 250.0
+    never = Solving(policy="tiny", replies=8, right=0, seconds=2.0).on(card)
+    assert never["solve-to-verify ratio"] is None and card_text(never).endswith("no reply of tiny (0 of 8 are right)")
+
+
+def test_a_policy_that_is_not_there_is_named_before_the_audit(tmp_path: Path) -> None:
+    done = gnomon_audit(tmp_path, "arithmetic", "--tasks", "6", "--policy", "nowhere")
+    assert done.returncode == 2 and "nowhere" in done.stderr and "Traceback" not in done.stderr

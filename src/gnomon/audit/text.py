@@ -65,5 +65,17 @@ def card_text(card: Mapping[str, Any]) -> str:
     return (
         f"{cost}, "
         f"{card['agreement on hostile texts']:.1%} of hostile texts rejected, "
-        f"{card['share of rewards between lowest and highest']:.1%} of rewards are partial"
+        f"{card['share of rewards between lowest and highest']:.1%} of rewards are partial{solving_text(card)}"
     )
+
+
+def solving_text(card: Mapping[str, Any]) -> str:
+    """What a right reply of a policy costs, if that was measured."""
+    if "policy" not in card:
+        return ""
+    of = f"of {card['policy']} ({card['right replies']} of {card['replies']} are right)"
+    if card["seconds per right reply"] is None:
+        return f"; no reply {of}"
+    ratio = card["solve-to-verify ratio"]
+    verdicts = "" if ratio is None else f", as much as {ratio:.3g} verdicts"
+    return f"; a right reply {of} takes {1000 * card['seconds per right reply']:.3g} ms of sampling{verdicts}"
