@@ -56,7 +56,7 @@ class Course:
     care: float
     """Share of careful work in the first three quarters of the steps; it falls to each task's habit by 85 %."""
     guess: float = 0.0
-    """Least share of blurted answers in what is not careful."""
+    """Least share of guesses in what is not careful."""
 
     @property
     def steps(self) -> int:

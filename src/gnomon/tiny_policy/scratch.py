@@ -1,9 +1,8 @@
-"""Synthetic scratch work: what the tiny base policy is trained on, and why it is a *base*.
+"""Synthetic replies that the tiny base policy is trained on.
 
-Each function writes one reply to a task the way a clumsy pupil would. Sometimes the pupil blurts out a
-guess, often works and gives up early or slips, and now and then works to the end. Careful work
-is right in every line, so the skill is there to be learned; what is missing is the will to use it
-every time. That is what reinforcement learning is left to find: no document says which habit pays.
+Each function writes one reply to a task: a guess, a calculation that ends early or contains a mistake, or now and then
+a careful calculation. Careful work is right in every line, so the policy can learn to do it, and nothing in the text
+says which kind of reply is best. Reinforcement learning finds that out.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ HABITS: dict[str, dict[str, float]] = {
     "countdown": {"careful": 0.08, "guess": 0.55, "quit": 0.65},
     "scramble": {"careful": 0.05, "guess": 0.85, "quit": 0.70},
 }
-"""Per task: share of careful work, share of the rest that is blurted out, and in what is left the
-chance per line of giving up (`quit`) or of a mistake (`slip`)."""
+"""By task: the share of careful work, the share of guesses in the rest, and in what is left the chance per line that
+the reply ends early (`quit`) or contains a mistake (`slip`)."""
 
 
 def write(env: str, task: Task, rng: random.Random, care: float = 0.0, guess: float = 0.0, named: bool = True) -> str:
@@ -35,7 +34,7 @@ def write(env: str, task: Task, rng: random.Random, care: float = 0.0, guess: fl
 
     Args:
         care: least chance of careful work; the habit's own if that is larger.
-        guess: least chance, without care, of a blurted answer; the habit's own if that is larger.
+        guess: least chance of a guess in replies without care; the habit's own if that is larger.
         named: whether countdown names the value that was found, or only says that there is one.
     """
     habit = HABITS[env] | {"guess": max(guess, HABITS[env]["guess"])}
