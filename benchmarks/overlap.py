@@ -12,7 +12,6 @@ which sampling and training share.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -32,6 +31,7 @@ from gnomon.simulation import Load, Speed, simulate
 from gnomon.store import EvaluationRecord, RunStatus, StepRecord
 from gnomon.training.evaluate import first
 from gnomon.types import Task, Verdict
+from training import noted
 
 HELD_OUT = 64
 EVERY = 2
@@ -107,22 +107,26 @@ def reached(curve: Sequence[tuple[float, float, float]], level: float) -> tuple[
     return next(((seconds, cpu) for seconds, value, cpu in curve if value >= level), None)
 
 
+def times(some: Sequence[dict[str, Any]], levels: Sequence[float], form: str) -> str:
+    """When each run of an arm reached each level. Args: form: of the seconds and the processor seconds."""
+    found = []
+    for level in levels:
+        at = [reached(each["curve"], level) for each in some]
+        found.append(f"{level}: " + ", ".join("never" if each is None else form.format(*each) for each in at))
+    return "; ".join(found)
+
+
 def table(found: Sequence[dict[str, Any]], options: argparse.Namespace) -> Iterator[str]:
     yield "| lag | seconds (processor seconds) to each level, by seed | s per step | simulated | difference |"
     yield "|---|---|---|---|---|"
     for lag in dict.fromkeys(each["lag"] for each in found):
         some = [each for each in found if each["lag"] == lag]
-        times = []
-        for level in options.levels:
-            found_at = [reached(each["curve"], level) for each in some]
-            texts = ["never" if each is None else "{:.0f} ({:.0f})".format(*each) for each in found_at]
-            times.append(f"{level}: " + ", ".join(texts))
         step = statistics.fmean(each["step"] for each in some)
         ending = "| – | – |"
         if options.median:
             expected = statistics.fmean(each["simulated"] for each in some)
             ending = f"| {expected:.2f} | {expected / step - 1:+.0%} |"
-        yield f"| {lag} | {'; '.join(times)} | {step:.2f} {ending}"
+        yield f"| {lag} | {times(some, options.levels, '{:.0f} ({:.0f})')} | {step:.2f} {ending}"
 
 
 def main() -> None:
@@ -148,10 +152,7 @@ def main() -> None:
                 if options.median:
                     one["simulated"] = simulated(lag, seed, train, options)
                 print(f"lag {lag} seed {seed}: {one['step']:.2f} s a step, load {os.getloadavg()[0]:.1f}", flush=True)
-                found.append(one)
-                if options.save:
-                    with options.save.open("a") as file:
-                        file.write(json.dumps(one) + "\n")
+                noted(found, one, options.save)
     print("\n".join(table(found, options)))
 
 

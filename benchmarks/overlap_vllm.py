@@ -12,7 +12,6 @@ loads each version of the weights between two tokens. vLLM and the learner use o
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -21,9 +20,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from overlap import Clock, reached
+from overlap import Clock, times
 
 import gnomon
+from training import noted
 
 ARMS: dict[str, tuple[int, dict[str, Any]]] = {
     "lockstep": (1, {"lag": 0}),
@@ -61,13 +61,9 @@ def table(found: Sequence[dict[str, Any]], levels: Sequence[float]) -> Iterator[
         some = [each for each in found if each["arm"] == arm]
         if not some:
             continue
-        times = []
-        for level in levels:
-            at = [reached(each["curve"], level) for each in some]
-            times.append(f"{level}: " + ", ".join("never" if each is None else f"{each[0]:.0f}" for each in at))
         step = statistics.fmean(each["step"] for each in some)
         ends = ", ".join(f"{each['curve'][-1][1]:.2f}" for each in some)
-        yield f"| {arm} | {'; '.join(times)} | {step:.1f} | {ends} |"
+        yield f"| {arm} | {times(some, levels, '{:.0f}')} | {step:.1f} | {ends} |"
 
 
 def main() -> None:
@@ -92,10 +88,7 @@ def main() -> None:
                     f"{arm} seed {seed}: {one['step']:.1f} s a step, load {os.getloadavg()[0]:.1f}; {points}",
                     flush=True,
                 )
-                found.append(one)
-                if options.save:
-                    with options.save.open("a") as file:
-                        file.write(json.dumps(one) + "\n")
+                noted(found, one, options.save)
     print("\n".join(table(found, options.levels)))
 
 

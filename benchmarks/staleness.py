@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import gnomon
+from training import noted
 
 ROWS = {"none": "reinforce_centred", "tis": "tis"}
 """The objective of each correction."""
@@ -82,10 +83,7 @@ def main() -> None:
                         f"{correction} lag {lag} seed {seed}: {one['curve'][-1][1]:.3f} in {one['seconds']:.0f} s",
                         flush=True,
                     )
-                    found.append(one)
-                    if options.save:
-                        with options.save.open("a") as file:
-                            file.write(json.dumps(one) + "\n")
+                    noted(found, one, options.save)
     print("\n".join(table(sorted(found, key=lambda each: (each["correction"], each["lag"])))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gnomon.types import Group
 
-__all__ = ["gnomon", "newest", "played", "trained"]
+__all__ = ["gnomon", "newest", "noted", "played", "trained"]
 
 
 def gnomon(*words: str) -> str:
@@ -33,6 +34,14 @@ def trained(run: Path, env: str, words: list[str]) -> Path:
     else:
         gnomon("train", env, f"run={run}", *words)
     return run
+
+
+def noted(found: list[dict[str, Any]], one: dict[str, Any], path: Path | None) -> None:
+    """Add a result to those found, and to a file with one JSON line for each."""
+    found.append(one)
+    if path:
+        with path.open("a") as file:
+            file.write(json.dumps(one) + "\n")
 
 
 def newest(run: Path) -> Path:
