@@ -22,7 +22,7 @@ def trained(seed: int, folder: Path) -> dict[str, float]:
     large = run("large", steps=25)
     export(str(folder / "large"), folder / "teacher")
     student = run("distilled", policy={"path": small, "reference": str(folder / "teacher")}, objective="opd", steps=25)
-    alone = run("rewards", policy=small, steps=180)
+    alone = run("rewards", policy=small, steps=150)
     spent = sum(step.total for reader in (large, student) for step in step_flops(reader))
     spent += sum(2 * step.sampled for step in step_flops(student))  # The teacher reads them with twice the layers.
     found = {"distilled": final(student), "rewards": at_flops(spent)(alone)}
@@ -32,8 +32,9 @@ def trained(seed: int, folder: Path) -> dict[str, float]:
 study = Study(
     question="Is a small model better by five points after distillation than after as many operations with rewards?",
     why="R1 (arXiv 2501.12948) distilled small models from a large one and found it better than rewards. The large "
-    "model is the shipped policy, the small one its first two layers of four. The large one's training counts.",
+    "model is the shipped policy, the small one two of its four layers. The operations that trained the large one count "
+    "too. The author had seen seed 100, where rewards were better.",
     arms={"all": trained}, seeds=range(5),
     claims=[Claim(measure="difference", arm="all", above=0.05)],
-    prediction={"PASS": 0.15, "FAIL": 0.35, "INCONCLUSIVE": 0.5},
+    prediction={"PASS": 0.03, "FAIL": 0.85, "INCONCLUSIVE": 0.12},
 )  # fmt: skip
