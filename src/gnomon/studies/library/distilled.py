@@ -32,8 +32,8 @@ def trained(seed: int, folder: Path) -> dict[str, float]:
 study = Study(
     question="Is a small model better by five points after distillation than after as many operations with rewards?",
     why="R1 (arXiv 2501.12948) distilled small models from a large one and found it better than rewards. The large "
-    "model is the shipped policy, the small one two of its four layers. The operations that trained the large one count "
-    "too. The author had seen seed 100, where rewards were better.",
+    "model is the shipped policy, the small one two of its four layers. What trained the large one counts too. The "
+    "author had seen seed 100, where rewards were better.",
     arms={"all": trained}, seeds=range(5),
     claims=[Claim(measure="difference", arm="all", above=0.05)],
     prediction={"PASS": 0.03, "FAIL": 0.85, "INCONCLUSIVE": 0.12},
