@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -78,10 +79,20 @@ def writer() -> ModuleType:
 
 def test_the_committed_pages_are_what_the_results_say(writer: ModuleType) -> None:
     written = writer.pages()
-    there = {f"studies/{page.name}" for page in (DOCS / "studies").glob("*.md")} | {"study-results.md", "claims.md"}
-    assert there == set(written), "run python docs/study_pages.py"
+    there = {f"studies/{page.name}" for page in (DOCS / "studies").glob("*.md")}
+    assert there | {"study-results.md", "claims.md", "questions.md"} == set(written), "run python docs/study_pages.py"
     old = [path for path, text in written.items() if (DOCS / path).read_text() != text]
     assert not old, f"out of date, run python docs/study_pages.py: {old}"
+
+
+def test_every_open_question_has_a_study_and_says_what_it_cannot_show(writer: ModuleType) -> None:
+    questions = tomllib.loads((DOCS / "questions.toml").read_text())["question"]
+    assert len(questions) == 20
+    for asked in questions:
+        assert asked["asks"].endswith("?") and asked["limits"] and set(asked["studies"]) <= set(library())
+        assert asked["studies"], asked["asks"]
+    page = writer.questions_text(questions[:2], listed(NOWHERE))
+    assert "2 of 2 questions" in page and f"| {questions[0]['asks']} | FAIL: [" in page
 
 
 def test_a_claim_shows_the_verdict_of_its_studies_and_a_study_that_does_not_ship_is_found(writer: ModuleType) -> None:
