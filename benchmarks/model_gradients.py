@@ -1,12 +1,12 @@
 """Error of the gradient of whole models against float64 autograd: python benchmarks/model_gradients.py
 
 Random models of two layers. The learner computes the gradient of Σ κ·log π of some rows: by both attentions, with
-activations computed again, for a LoRA adapter; of rows that share prompts and of rows that do not; in one micro-batch
-and in one for every row. The exact gradient is autograd's in float64, of transformers' own model and attention, one
-row after the other without padding. Every figure is the norm of the difference divided by the norm of the exact
-gradient, over all trained parameters. The exact model has the weights that the learner computes with, so in bfloat16
-and float16 a figure is the error of the computation alone. `Flex` computes in torch's uncompiled form, since torch has
-no compiled gradient for a CPU.
+activations kept or computed again, of all weights or of a LoRA adapter, in all eight combinations; of rows that share
+prompts and of rows that do not; in one micro-batch and in one for every row. The exact gradient is autograd's in
+float64, of transformers' own model and attention, one row after the other without padding. Every figure is the norm of
+the difference divided by the norm of the exact gradient, over all trained parameters. The exact model has the weights
+that the learner computes with, so in bfloat16 and float16 a figure is the error of the computation alone. `Flex`
+computes in torch's uncompiled form, since torch has no compiled gradient for a CPU.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from gnomon.models.precision import Precision
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.objectives import Denominators, Rollouts
 
-__all__ = ["DTYPES", "FAMILIES", "Line", "errors"]
+__all__ = ["DTYPES", "FAMILIES", "PATHS", "Line", "Path", "errors"]
 
 WORDS = 102
 ENDS: dict[str, Any] = {"vocab_size": WORDS, "bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
@@ -63,18 +63,35 @@ FAMILIES: dict[str, PreTrainedConfig] = {
 }
 """Gemma's width is a square: it multiplies embeddings by its root, which other widths would round to the dtype."""
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-PATHS = ("Packed", "Flex", "recomputed", "LoRA")
 RANK, ALPHA = 4, 4
 PROMPTS, REPLIES = (6, 140), (5, 20, 33)
 """Tokens of the prompts, and of the replies to each. 128 positions are a span of attention."""
 
 
+class Path(NamedTuple):
+    """A way to compute the gradient."""
+
+    whole: type[Packed] | type[Flex]
+    """The attention."""
+    recomputed: bool
+    """Whether activations are computed again in the backward pass."""
+    adapted: bool
+    """Whether a LoRA adapter is trained in the place of all weights."""
+
+    @property
+    def name(self) -> str:
+        return ", ".join([self.whole.__name__, *["recomputed"] * self.recomputed, *["LoRA"] * self.adapted])
+
+
+PATHS = [Path(*parts) for parts in product((Packed, Flex), (False, True), (False, True))]
+
+
 class Line(NamedTuple):
-    """A way to compute the gradient, and its error."""
+    """The error of the gradient on one path."""
 
     family: str
     dtype: str
-    path: str
+    path: Path
     shared: bool
     """Whether rows share prompts."""
     micro_batches: int
@@ -83,30 +100,32 @@ class Line(NamedTuple):
 
 def errors(family: str, dtype: torch.dtype) -> Iterator[Line]:
     """One line for each path, kind of prompts, and number of micro-batches."""
-    for path, shared in product(PATHS, (True, False)):
-        learner, batch = learning(family, dtype, path), batch_of(shared)
+    for adapted, shared in product((False, True), (True, False)):
+        batch = batch_of(shared)
         kappa = torch.randn(len(batch), generator=torch.Generator().manual_seed(1)).double() / len(batch)
-        exact = textbook(family, learner.policy, batch.sequences, kappa)
-        for micro_batch in (10**6, 1):
-            learner.micro_batch = micro_batch
-            with uncompiled() if path == "Flex" else quiet():
-                found = gradient(learner, batch, kappa)
-            count = len(batch.micro_batches(micro_batch))
-            yield Line(family, str(dtype).removeprefix("torch."), path, shared, count, error(found, exact))
+        paths = [path for path in PATHS if path.adapted == adapted]
+        exact = textbook(family, learning(family, dtype, paths[0]).policy, batch.sequences, kappa)
+        for path in paths:
+            learner = learning(family, dtype, path)
+            for micro_batch in (10**6, 1):
+                learner.micro_batch = micro_batch
+                with uncompiled() if path.whole is Flex else quiet():
+                    found = gradient(learner, batch, kappa)
+                count = len(batch.micro_batches(micro_batch))
+                yield Line(family, str(dtype).removeprefix("torch."), path, shared, count, error(found, exact))
 
 
-def learning(family: str, dtype: torch.dtype, path: str) -> LocalLearner:
+def learning(family: str, dtype: torch.dtype, path: Path) -> LocalLearner:
     torch.manual_seed(3)
-    adapter = Adapter(rank=RANK, alpha=ALPHA, key=Key(0), blank=False) if path == "LoRA" else None
+    adapter = Adapter(rank=RANK, alpha=ALPHA, key=Key(0), blank=False) if path.adapted else None
     model = AutoModelForCausalLM.from_config(deepcopy(FAMILIES[family]), attn_implementation=NAME)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:  # Norms and biases begin as constants, which would hide a mistake.
                 parameter.add_(0.2 * torch.randn_like(parameter))
     model = model.to(dtype if adapter else torch.float32).eval()
-    whole = Flex if path == "Flex" else Packed
-    policy = Policy(model, Tokenizer(TINY), Precision(compute=dtype), adapter=adapter, whole=whole)
-    if path == "recomputed":
+    policy = Policy(model, Tokenizer(TINY), Precision(compute=dtype), adapter=adapter, whole=path.whole)
+    if path.recomputed:
         policy.checkpoint_activations()
     return LocalLearner(policy)
 
@@ -227,7 +246,7 @@ def error(found: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    print(f"{'family':8} {'dtype':10} {'path':12} {'prompts':8} {'one micro-batch':>16} {'one for every row':>18}")
+    print(f"{'family':8} {'dtype':10} {'path':24} {'prompts':8} {'one micro-batch':>16} {'one for every row':>18}")
     for family, dtype in product(FAMILIES, DTYPES):
         if dtype == torch.float16 and FAMILIES[family].model_type.startswith(OVERFLOWING):
             print(f"{family:8} {'float16':10} refused: it overflows (E326)")
@@ -236,7 +255,7 @@ def main() -> None:
         for one, several in zip(lines[::2], lines[1::2], strict=True):
             prompts = "shared" if one.shared else "own"
             print(
-                f"{family:8} {one.dtype:10} {one.path:12} {prompts:8} {one.error:16.1e} {several.error:18.1e}",
+                f"{family:8} {one.dtype:10} {one.path.name:24} {prompts:8} {one.error:16.1e} {several.error:18.1e}",
                 flush=True,
             )
 

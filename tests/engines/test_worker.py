@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from socket import socketpair
 from threading import Thread
@@ -18,6 +21,7 @@ from threading import Thread
 import pytest
 import torch
 
+from gnomon.api import configure
 from gnomon.engines import sample_all
 from gnomon.engines.base import Tier
 from gnomon.engines.vllm import VLLM
@@ -26,6 +30,7 @@ from gnomon.engines.vllm.frames import receive, send
 from gnomon.engines.vllm.process import WorkerProcess
 from gnomon.errors import ModelError, NumericsError, ResourceError
 from gnomon.keys import Key
+from gnomon.launch.makers.engine import make_vllm
 from gnomon.models.folder import base_hash, model_folder
 from gnomon.models.weights import Kind, WeightsRef
 from gnomon.types import Finish, Request, Sampling
@@ -72,9 +77,9 @@ def plan(tmp_path, monkeypatch) -> Callable[[str], Path]:
 def make() -> Iterator[Make]:
     engines: list[VLLM] = []
 
-    def made(**settings: object) -> VLLM:
+    def made(folder: Path = TINY, **settings: object) -> VLLM:
         given = {"arguments": {"max_model_len": 512}, "bound": 1e-3, "patience": 20.0, **settings}
-        engines.append(VLLM(TINY, (sys.executable, str(WORKER)), **given))  # type: ignore[arg-type]
+        engines.append(VLLM(folder, (sys.executable, str(WORKER)), **given))  # type: ignore[arg-type]
         return engines[-1]
 
     yield made
@@ -245,6 +250,28 @@ def test_an_environment_that_does_not_fit_is_named(make, plan, found, told):
     with pytest.raises(ResourceError, match="E540") as error:
         make().load(weights(0))
     assert told in error.value.what and "fits vLLM 0.32" in error.value.why and "pip install" in error.value.fix
+
+
+@pytest.mark.parametrize("stated", [None, "float32", "bfloat16"])
+@pytest.mark.parametrize("own", ["float32", "bfloat16"])
+@pytest.mark.parametrize("learner", ["float32", "bfloat16", "float16"])
+def test_the_vocabulary_projection_has_the_learners_dtype(make, tmp_path, learner, own, stated):
+    """Whatever dtype the rest of vLLM has, and whatever `config.json` states."""
+    folder = Path(shutil.copytree(TINY, tmp_path / "model"))
+    facts = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(facts | ({"head_dtype": stated} if stated else {})))
+    settings = {"policy": {"path": str(folder), "dtype": learner}, "engine": {"type": "vllm", "dtype": own}}
+    made = make_vllm(configure("char_count", settings)[0])
+    made.close()
+    engine = make(folder, arguments=made.arguments, head=made.head)
+    engine.load(replace(weights(0), base=base_hash(folder)))
+    assert engine.versions["head"] == learner
+
+
+def test_a_device_that_computes_the_projection_in_another_dtype_is_refused(make, plan):
+    plan("only bfloat16")
+    with pytest.raises(ResourceError, match=r"E544.*bfloat16, and the learner in float32(.|\n)*policy.dtype=bfloat16"):
+        make(arguments={"dtype": "bfloat16"}, head="float32").load(weights(0))
 
 
 def test_an_environment_without_vllm_or_without_python_is_refused():

@@ -3,8 +3,8 @@
 The loop, the frames and the watch over the parent are the real worker's. What goes wrong is planned in the file that
 `GNOMON_TEST_PLAN` names, which is removed as soon as it has gone wrong: `die N`, `hang N` (at the N-th sample), `stale`
 (a load that does nothing), `half` (a load of half the tensor), `cache` (decoding goes on with the old weights),
-`refuse` (one request), `memory N` (out of memory at the N-th sample), `full` (out of memory in a load). `sick` and
-`version TEXT` stay.
+`refuse` (one request), `memory N` (out of memory at the N-th sample), `full` (out of memory in a load). `sick`,
+`version TEXT` and `only DTYPE` (a device that has no other) stay.
 """
 
 from __future__ import annotations
@@ -60,7 +60,14 @@ class Unigram(Server):
         if self.plan()[0] == "sick":
             print("no room on the device", file=sys.stderr, flush=True)
             os.killpg(0, signal.SIGKILL)
-        return {"device": "none"}, {}
+        return {"device": "none", "head": self.head(**message["arguments"])}, {}
+
+    def head(self, model, dtype="float32", hf_overrides=None, **others):
+        """As vLLM 0.32 finds the dtype of the vocabulary projection (`ModelConfig.head_dtype`)."""
+        config = json.loads((Path(model) / "config.json").read_text()) | (hf_overrides or {})
+        wanted = {"model": dtype}.get(found := config.get("head_dtype", "model"), found)
+        kind, *only = self.plan()
+        return dtype if kind == "only" and wanted not in only else wanted
 
     async def load(self, message, arrays):
         found, kind = read(message["path"]), self.plan()[0]

@@ -1,17 +1,21 @@
 """The gradient of whole models against float64 autograd, one row after the other without padding.
 
-Both attentions, activations computed again and a LoRA adapter; shared prompts and own; one micro-batch and several.
+Both attentions × activations kept or computed again × all weights or a LoRA adapter × shared prompts or own × one
+micro-batch or several.
 """
 
 from __future__ import annotations
 
 import importlib.util
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
 
 from gnomon.models.backends import OVERFLOWING
+from gnomon.models.flex import Flex
+from gnomon.models.packed import Packed
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks/model_gradients.py"
 spec = importlib.util.spec_from_file_location("model_gradients", BENCHMARK)
@@ -34,6 +38,8 @@ CASES = [
 @pytest.mark.parametrize(("family", "dtype"), CASES)
 def test_the_gradient_of_every_path_is_exact_up_to_rounding(family: str, dtype: torch.dtype) -> None:
     lines = list(model_gradients.errors(family, dtype))
-    assert len(lines) == 16 and {line.micro_batches for line in lines} == {1, 6}
+    assert len({line[2:5] for line in lines}) == len(lines) == 32
+    assert {line.path for line in lines} == set(product((Packed, Flex), (False, True), (False, True)))
+    assert {line.micro_batches for line in lines} == {1, 6}
     for line in lines:
         assert 0 < line.error < ROUNDINGS * UNITS[dtype], line

@@ -343,8 +343,8 @@ def test_mistakes_are_named(folder: Path) -> None:
 
 
 def test_this_machine_is_measured() -> None:
-    found: Device = device("cpu", 1.0)
-    assert found.measured
+    found: Device = device("cpu", 1.0, ["bfloat16"])
+    assert found.measured and set(found.flops) == {"float32", "bfloat16"}
     assert 1e8 < found.bandwidth < 1e13
     assert 1e8 < found.reordering < 1e13
     assert all(1e8 < rate < 1e15 for rate in found.flops.values())

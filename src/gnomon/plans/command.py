@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gnomon.config import RunConfig
+from gnomon.launch.makers.engine import engine_dtype
 from gnomon.plans.calibrate import calibrated
 from gnomon.plans.devices import GIB, device, resident
 from gnomon.plans.fit import require_fitting
@@ -32,7 +33,8 @@ def made(config: RunConfig, name: str, prompt: int | None, reply: int | None, ru
             lengths = recorded_lengths(config, reader)
     else:
         lengths = supposed_lengths(config, prompt, reply)
-    chosen = device(name, resident())  # Now the program holds the tokenizer, as it does in a run.
+    dtypes = (config.policy.dtype, engine_dtype(config))
+    chosen = device(name, resident(), dtypes)  # Now the program holds the tokenizer, as it does in a run.
     found = planned(config, calibrated(chosen) if chosen.measured else chosen, lengths)
     require_fitting(config, found)
     return found

@@ -6,7 +6,7 @@ import math
 import os
 import resource
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter, process_time
 
@@ -104,14 +104,15 @@ GPUS = {
 """By name. Source: NVIDIA's data sheets, dense figures with float32 sums."""
 
 
-def device(name: str, program: float) -> Device:
+def device(name: str, program: float, dtypes: Iterable[str] = ()) -> Device:
     """A device by its name; `cpu` is measured, which takes about a second.
 
-    Args: program: bytes that this process took before anything was made, for `cpu`.
+    Args: for `cpu`, program: bytes that this process took before anything was made; dtypes: those whose products are
+        measured beside float32. A processor without products in a dtype can take minutes for it.
     Raises: ConfigError E073 for an unknown name.
     """
     if name == "cpu":
-        return this_cpu(program)
+        return this_cpu(program, dtypes)
     if name not in GPUS:
         raise ConfigError(
             "E073", f"unknown device {name!r}", where="--device", fix=f"choose one of cpu, {', '.join(GPUS)}"
@@ -125,9 +126,9 @@ def resident() -> float:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
-def this_cpu(program: float) -> Device:
+def this_cpu(program: float, dtypes: Iterable[str]) -> Device:
     """This machine, with as many threads as torch has now."""
-    flops = {name: product_rate(getattr(torch, name)) for name in ("float32", "bfloat16", "float16")}
+    flops = {name: product_rate(getattr(torch, name)) for name in {"float32", *dtypes}}
     return Device(
         name="cpu",
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

@@ -54,6 +54,8 @@ class VLLM:
         patience: seconds without any answer after which a worker that has work counts as hung.
         restarts: most replacements in a row, without a completion between them.
         batch_invariant: whether a row has the same bits in every batch.
+        head: dtype of the vocabulary projection, which is the learner's; `model` for the dtype of all else. It also
+            holds where the model's `config.json` has a `head_dtype`.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class VLLM:
         restarts: int = 3,
         threads: int = 1,
         batch_invariant: bool = False,
+        head: str = "model",
     ) -> None:
         self.tier, self.version, self.folder, self.bound = Tier.MEASURED, 0, folder, bound
         self.in_flight = False
@@ -77,9 +80,11 @@ class VLLM:
         self.tokenizer, self.batch_invariant = Tokenizer(folder), batch_invariant
         self._endings, self._base = Endings(self.tokenizer), base_hash(folder)
         self.place, self._lock = own_folder()
-        self._arguments = {**lora(adapter), **arguments, "model": str(linked(folder, self.place / "model"))}
+        self.arguments, self.head = arguments, head
+        self._arguments = {**lora(adapter), "hf_overrides": {"head_dtype": head}, **arguments}
+        self._arguments |= {"model": str(linked(folder, self.place / "model"))}
         self.versions: Mapping[str, str] = {}
-        """Of the worker's Python, vLLM and torch, and its device."""
+        """Of the worker's Python, vLLM and torch, its device, and the dtype of its vocabulary projection."""
         self._worker: WorkerProcess | None = None
         self._weights: tuple[Path, int] | None = None
         """What a worker loads, a file or the folder of an adapter, and the version in it."""
@@ -270,7 +275,7 @@ class VLLM:
         """Have a new worker open the model and take over the present weights."""
         versions = worker.hello.result()[0]["hello"]
         require_fit(versions, self.command[0])
-        self.versions = {**versions, "device": self._open(worker)}
+        self.versions = {**versions, **self._open(worker)}
         if self.batch_invariant and self.versions["device"] == "cpu":
             raise ResourceError(
                 "E543",
@@ -278,6 +283,15 @@ class VLLM:
                 where=self.command[0],
                 why="vLLM has kernels for this mode on CUDA devices of compute capability 8.0 or more",
                 fix="engine.batch_invariant=false",
+            )
+        if self.head != "model" and (found := self.versions.get("head", self.head)) != self.head:
+            raise ResourceError(
+                "E544",
+                f"vLLM computes the vocabulary projection in {found}, and the learner in {self.head}",
+                where=self.command[0],
+                why="the device of vLLM has no such products; a projection that differs on one side only makes the "
+                "difference of the log-probabilities larger",
+                fix=f"policy.dtype={found}",
             )
         self._send_weights(worker)
 
@@ -300,10 +314,11 @@ class VLLM:
             )
         self._replaced += 1
 
-    def _open(self, worker: WorkerProcess) -> str:
-        """Have vLLM load the model. Returns: the kind of device."""
+    def _open(self, worker: WorkerProcess) -> dict[str, str]:
+        """Have vLLM load the model. Returns: the kind of device, and the dtype of the vocabulary projection."""
         try:
-            return str(worker.begin({"do": "open", "arguments": self._arguments}).result()[0]["device"])
+            found = worker.begin({"do": "open", "arguments": self._arguments}).result()[0]
+            return {name: found[name] for name in ("device", "head") if name in found}
         except Refused as error:
             raise ResourceError(
                 "E540",

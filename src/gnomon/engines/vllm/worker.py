@@ -156,7 +156,8 @@ class Server:
         }
         self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
         await self.engine.collective_rpc("watch")
-        return {"device": current_platform.device_type}, {}
+        head = str(self.engine.model_config.head_dtype).removeprefix("torch.")
+        return {"device": current_platform.device_type, "head": head}, {}
 
     async def sample(self, message: Message, arrays: Arrays) -> tuple[Message, Arrays]:
         wanted = {**message["sampling"], "logprobs": 0, "flat_logprobs": True, "detokenize": bool(message["stop"])}

@@ -126,6 +126,7 @@ def make_vllm(config: RunConfig) -> VLLM:
         restarts=engine.restarts,
         threads=config.threads,
         batch_invariant=engine.batch_invariant,
+        head=config.policy.dtype,
     )
 
 
