@@ -21,7 +21,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Actor
-from gnomon.rollout.elsewhere import name_of, played
+from gnomon.rollout.elsewhere import Deadline, name_of, played
 from gnomon.types import Completion, Request
 
 __all__ = ["Sampler"]
@@ -61,10 +61,10 @@ class Sampler:
             await asyncio.to_thread(actor.engine.close)
 
     @answering
-    async def play(self, loaded: Loaded, episode: bytes, others: Sequence[Loaded]) -> bytes:
+    async def play(self, loaded: Loaded, episode: bytes, others: Sequence[Loaded], deadline: Deadline) -> bytes:
         """The turns and the end of an episode, as `played` writes them. Args: others: weights of opponents."""
         engines = {name_of(other.engine): (await self._holding(other)).engine for other in others}
-        return await played(await self._holding(loaded), episode, self._shared | engines)
+        return await played(await self._holding(loaded), episode, self._shared | engines, deadline)
 
     @answering
     async def sample(self, loaded: Loaded, request: Request) -> Completion:
