@@ -106,7 +106,6 @@ def test_killed_it_trains_again_on_what_was_recorded(tmp_path):
     [
         {"rollout": {"lag": 0}},
         {"players": {"opponent": "past"}},
-        {"launch": {"type": "ray"}},
         {"objective": "fcp", "rollout": {"offline": 0.5}},
     ],
 )

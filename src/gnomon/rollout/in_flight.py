@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from gnomon.engines.threaded import Threaded
+from gnomon.engines.remote import RemoteEngine
+from gnomon.engines.threaded import LoopThread, Thread, Threaded
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Order, staleness
@@ -27,16 +28,20 @@ class InFlight:
     Args:
         actors: lag + 1, all with this engine, because every unfinished batch has its own.
         steps: number of batches of the run.
+        thread: where they are sampled; by default a new one, which ends with the batches.
     """
 
     exact = False
     """A token may be older than the weights that it is trained with."""
 
-    def __init__(self, engine: Threaded, actors: Sequence[Actor], steps: int) -> None:
+    def __init__(
+        self, engine: Threaded | RemoteEngine, actors: Sequence[Actor], steps: int, thread: Thread | None = None
+    ) -> None:
         self.engine, self.actors, self.lag, self.steps = engine, tuple(actors), len(actors) - 1, steps
         self._open: dict[int, Future[list[Group]]] = {}
         """Unfinished batches, by step."""
         self._stats: Stats = {}
+        self._thread, self._own = thread, thread is None
 
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
         self.engine.load(weights)
@@ -49,13 +54,14 @@ class InFlight:
         return groups
 
     def _begin(self, step: int, weights: WeightsRef, order: Order) -> Future[list[Group]]:
+        self._thread = self._thread or LoopThread()
         actor, (tasks, key) = self.actors[step % len(self.actors)], order(step)
 
         async def sampled() -> list[Group]:
             await actor.sync(weights, step)
             return await actor.collect(tasks, key)
 
-        return self.engine.thread.submit(sampled())
+        return self._thread.submit(sampled())
 
     def counts(self) -> Stats:
         return merge(self._stats, self.engine.counts())
@@ -71,3 +77,6 @@ class InFlight:
         for future in self._open.values():
             future.cancel()
         self._open.clear()
+        if self._own and self._thread is not None:
+            self._thread.close()
+            self._thread = None

@@ -209,7 +209,7 @@ def scheduled(config: RunConfig, env: Waiting, cluster: Cluster, workers: Calls,
     if rollout.in_flight:
         shared = Threaded(engine(), thread)
         actors = [acting(shared) for _ in range(lag + 2)]
-        return actors[0], InFlight(shared, actors[1:], config.budget.steps)
+        return actors[0], InFlight(shared, actors[1:], config.budget.steps, thread)
     if lag:
         actors = [acting(engine()) for _ in range(lag + 2)]
         return actors[0], Ahead(actors[1:], config.budget.steps, thread)

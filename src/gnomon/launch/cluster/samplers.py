@@ -23,6 +23,7 @@ from typing import Any
 import ray
 
 from gnomon.config.sections import Launch
+from gnomon.engines.remote import Loaded
 from gnomon.errors import GnomonError
 from gnomon.launch.cluster.least import LeastBusy
 from gnomon.launch.cluster.losses import SamplerLoss
@@ -60,6 +61,10 @@ class Life:
     """Monotonic time of its last sign of life."""
     ping: Any = None
     ready: bool = False
+    told: Loaded | None = None
+    """The last weights that it was sent in flight."""
+    loading: bool = False
+    """Whether it has not taken them over yet."""
     open: dict[int, Call] = field(default_factory=dict)
     """Calls without an answer, by a number, in the order in which they were sent."""
 
@@ -93,6 +98,8 @@ class Samplers:
         its own calls it."""
         self._waiting: deque[Call] = deque()
         self._losses: deque[SamplerLoss] = deque()
+        self._newest: Loaded | None = None
+        """Weights that every sampler takes over while it samples."""
         self._ended, self._numbers = threading.Event(), itertools.count()
         self._error: Exception | None = None
         """What ended the samplers."""
@@ -126,6 +133,20 @@ class Samplers:
         call = Call(verb, arguments)
         self._events.put(partial(self._waiting.append, call))
         return await asyncio.wrap_future(call.answer)
+
+    def renew(self, loaded: Loaded) -> None:
+        """Have every sampler take over these weights while it samples, and every later one when it starts.
+
+        If a sampler does not hold them then, the next call raises why.
+        """
+
+        def renew() -> None:
+            self._newest = loaded
+            for slot in self._slots:
+                if slot.life and slot.life.ready:
+                    self._renew(slot, slot.life)
+
+        self._events.put(renew)
 
     def losses(self) -> list[SamplerLoss]:
         """Those since the last call."""
@@ -177,6 +198,27 @@ class Samplers:
             self._count(slot, life)
             found = None if error else done.result()
             resolve(call, found, found if isinstance(found, GnomonError) else error)
+
+    def _renew(self, slot: Slot, life: Life) -> None:
+        """Send a sampler the newest weights, unless it has them or still loads others."""
+        if life.loading or life.told is self._newest:
+            return
+        life.told, life.loading = self._newest, True
+        answer = life.actor.load.remote(self._newest)
+        answer.future().add_done_callback(lambda done: self._events.put(partial(self._renewed, slot, life, done)))
+
+    def _renewed(self, slot: Slot, life: Life, done: Future[Any]) -> None:
+        """A sampler has taken over weights, or died. Raises: what it raised."""
+        if slot.life is not life:
+            return
+        error = done.exception()
+        if isinstance(error, GONE):
+            return self._lose(slot, life, str(error))
+        error = error or done.result()
+        if error:
+            raise error
+        life.loading, life.seen = False, time.monotonic()
+        self._renew(slot, life)
 
     def _count(self, slot: Slot, life: Life) -> None:
         """Note how many calls a sampler has, if it is still this process."""
@@ -251,6 +293,7 @@ class Samplers:
             if isinstance(error, GnomonError):
                 raise error
             life.seen, life.ping, life.ready = now, None, True
+            self._renew(slot, life)
             self._count(slot, life)
             self._begun.set()
         elif now - life.seen > (limit := self.launch.seconds if life.ready else max(START, self.launch.seconds)):
