@@ -28,6 +28,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
+    def end(self) -> None:
+        """Cancel what still waits, and close."""
+        left = asyncio.all_tasks(self)
+        for task in left:
+            task.cancel()
+        self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self.close()
+
 
 class Jumping(selectors.SelectSelector):
     """Waits for nothing but moves the clock of its loop."""

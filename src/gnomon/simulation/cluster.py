@@ -64,8 +64,8 @@ class Failed(Exception):
 class Server:
     """Decodes the rows that it has at equal speed.
 
-    Args: draws: seconds until its next failure; changed: is called when it owes more or less, or stops or goes on; aside:
-        counts the processor time of its timers.
+    Args: draws: seconds until its next failure; changed: is called when it owes more or less, or stops or goes on;
+        aside: counts the processor time of its timers.
     """
 
     def __init__(
@@ -247,9 +247,8 @@ class Cluster:
 class Engine:
     """Samples by waiting for a cluster. Args: length: tokens of the completion of a request."""
 
-    tier = Tier.MEASURED
-
     def __init__(self, cluster: Cluster, length: Callable[[Request], int]) -> None:
+        self.tier = Tier.MEASURED
         self.cluster, self.length, self.version, self.in_flight = cluster, length, 0, False
         self._loaded = 0.0
         """Time at which the present weights are in place."""

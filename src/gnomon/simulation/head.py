@@ -11,7 +11,7 @@ __all__ = ["Head"]
 
 
 class Head:
-    """Args: now: virtual seconds; aside: counts the processor time of what is computed in the place of other machines."""
+    """Args: now: virtual seconds; aside: counts what is computed in the place of other machines."""
 
     def __init__(self, now: Callable[[], float], aside: Stopwatch | None = None) -> None:
         self.sent = 0

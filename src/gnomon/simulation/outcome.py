@@ -12,8 +12,8 @@ __all__ = ["Outcome"]
 class Outcome:
     """What a simulated run came to. Shares and means are over its whole time.
 
-    A failure is that of a server, and with `launch=ray` that of a sampler. What is sent is a request, and with `launch=ray`
-    an episode.
+    A failure is that of a server, and with `launch=ray` that of a sampler. What is sent is a request, and with
+    `launch=ray` an episode.
     """
 
     seconds: float
@@ -88,8 +88,8 @@ class Outcome:
             f"queue        {self.queue_median:,} at the median, {self.queue_max:,} at most",
             f"head node    {self.messages_per_second:,.0f} messages per second: {self.sent:,} times work sent, "
             f"{self.answers:,} answers, {self.weights:,} times weights, {self.watch:,} to watch samplers",
-            f"scheduler    {self.scheduler_step:.2f} s of this machine's processor per step, {1e3 * self.scheduler:.2f} ms "
-            f"per rollout: {self.head:.1%} of a core of the head node",
+            f"scheduler    {self.scheduler_step:.2f} s of this machine's processor per step, "
+            f"{1e3 * self.scheduler:.2f} ms per rollout: {self.head:.1%} of a core of the head node",
         ]
         if self.resampled:
             share = self.lost_tokens / max(1, self.tokens)

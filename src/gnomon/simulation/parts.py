@@ -7,6 +7,7 @@ from itertools import count
 
 from gnomon.config import RunConfig
 from gnomon.engines.base import Engine as AnyEngine
+from gnomon.engines.base import Tier
 from gnomon.engines.remote import RemoteEngine
 from gnomon.engines.threaded import Threaded
 from gnomon.keys import Key
@@ -51,7 +52,7 @@ class Parts:
         places = config.launch.samplers if remote else 1
         self.workers = [Calls(env, config.workers.count, call, load.right) for _ in range(places)]
         if remote:
-            samplers = Samplers(config.launch, load.speed, key, head, self._sampling, self._shared)
+            samplers = Samplers(config, load.speed, key, head, self._sampling, self._shared)
             self._clusters = samplers.clusters
             numbers = count()
             self._schedule(lambda: RemoteEngine(samplers, next(numbers)))
@@ -60,14 +61,15 @@ class Parts:
             self._schedule(lambda: Engine(self._clusters[0], load.length))
         self.servers = [server for cluster in self._clusters for server in cluster.members]
 
-    def _schedule(self, engine: Callable[[], AnyEngine]) -> None:
+    def _schedule(self, engine: Callable[[], Engine | RemoteEngine]) -> None:
         """Args: engine: makes one."""
         rollout, steps, thread = self.config.rollout, self.config.budget.steps, SameThread()
         lag = min(rollout.lag, steps)
         if rollout.in_flight:
-            shared = Threaded(engine(), thread)
+            made = engine()
+            shared = in_flight(made) if isinstance(made, RemoteEngine) else Threaded(made, thread)
             self.actor, *ahead = [self._acting(shared) for _ in range(lag + 2)]
-            self.batches = InFlight(shared, ahead, steps)
+            self.batches = InFlight(shared, ahead, steps, thread)
         elif lag:
             self.actor, *ahead = [self._acting(engine()) for _ in range(lag + 2)]
             self.batches = Ahead(ahead, steps, thread)
@@ -77,7 +79,9 @@ class Parts:
 
     def _sampling(self, number: int) -> Actor:
         """An actor with an engine of its own, of the sampler with this number."""
-        return self._acting(Engine(self._clusters[number], self.load.length), number)
+        engine = Engine(self._clusters[number], self.load.length)
+        engine.in_flight = self.config.rollout.in_flight
+        return self._acting(engine, number)
 
     def _acting(self, engine: AnyEngine, place: int = 0) -> Actor:
         return Actor(
@@ -92,3 +96,9 @@ class Parts:
             selector=self._selector,
             place=Elsewhere(engine, self._shared) if isinstance(engine, RemoteEngine) else None,
         )
+
+
+def in_flight(engine: RemoteEngine) -> RemoteEngine:
+    """The engine, so that it loads weights while it samples."""
+    engine.in_flight, engine.tier = True, Tier.MEASURED
+    return engine

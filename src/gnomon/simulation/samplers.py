@@ -1,15 +1,16 @@
-"""Samplers in virtual time. `Dispatch` sends them their episodes, and `Sampler` plays them, as in a run in a Ray cluster."""
+"""Samplers in virtual time: `Dispatch` sends them episodes and `Sampler` plays these, as in a run in a Ray cluster."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any
 
-from gnomon.config.sections import Launch
+from gnomon.config import RunConfig
+from gnomon.engines.remote import Loaded
 from gnomon.keys import Key
 from gnomon.launch.cluster.dispatch import Call, Dispatch, Life
 from gnomon.launch.cluster.sampler import Sampler
@@ -27,9 +28,9 @@ MakeActor = Callable[[int], Actor]
 class Simulated(Sampler):
     """A sampler with actors that only wait. Args: make: a new actor; shared: as of `played`."""
 
-    def __init__(self, make: Callable[[], Actor], shared: dict[str, Any]) -> None:
+    def __init__(self, config: RunConfig, make: Callable[[], Actor], shared: dict[str, Any]) -> None:
         super().__init__(b"")
-        self._make, self._shared = make, shared
+        self.config, self._make, self._shared = config, make, shared
 
     def _actor(self, number: int) -> Actor:
         found = self._actors[number] = self._make()
@@ -65,15 +66,16 @@ class Samplers:
     """
 
     def __init__(
-        self, launch: Launch, speed: Speed, key: Key, head: Head, make: MakeActor, shared: dict[str, Any]
+        self, config: RunConfig, speed: Speed, key: Key, head: Head, make: MakeActor, shared: dict[str, Any]
     ) -> None:
-        self.loop, self.speed, self.head, self._make, self._shared = asyncio.get_running_loop(), speed, head, make, shared
+        self.loop, self.config, self.speed, self.head = asyncio.get_running_loop(), config, speed, head
+        self._make, self._shared, launch = make, shared, config.launch
         alone = replace(speed, between_failures=inf)  # A failure ends the whole process.
         inside = Head(self.loop.time, head.aside)  # Requests within a sampler do not pass through the run's process.
         self.clusters = [Cluster(1, alone, key, inside) for _ in range(launch.samplers)]
         """The engine of every sampler, whichever process it has."""
         self._draws = [key.at("failures", server=number).random() for number in range(launch.samplers)]
-        self._begun = [False] * launch.samplers
+        self._started = [False] * launch.samplers
         """Which had a process before."""
         self.dispatch = Dispatch(self, launch, self.loop.time)
         self._timer = self.loop.call_at(self.dispatch.due, self._tick)
@@ -87,31 +89,33 @@ class Samplers:
         self._serve()
         return await asyncio.wrap_future(call.answer)
 
+    def renew(self, loaded: Loaded) -> None:
+        self.dispatch.renew(loaded)
+        self._serve()
+
     def placed(self, number: int) -> bool:
         return True
 
     def start(self, life: Life) -> None:
-        seconds = self.speed.restart if self._begun[life.slot] else 0.0
-        self._begun[life.slot] = True
+        seconds = self.speed.restart if self._started[life.slot] else 0.0
+        self._started[life.slot] = True
         with self.head.aside:
-            life.process = Process(Simulated(partial(self._make, life.slot), self._shared))
+            life.process = Process(Simulated(self.config, partial(self._make, life.slot), self._shared))
         self.head.watch += 2
         self.loop.call_later(seconds, self._ready, life)
 
     def send(self, life: Life, number: int, call: Call) -> None:
         self.head.sent += 1
-        process: Process = life.process
-        if process.dead:
-            self.loop.call_soon(self._lose, life)
-            return
-        work = getattr(process.sampler, call.verb)(*call.arguments)
-        task = self.loop.create_task(self.head.aside.timed(work))
-        process.tasks.add(task)
-        task.add_done_callback(lambda done: self._answered(life, number, done))
+        self._begin(
+            life, getattr(life.process.sampler, call.verb)(*call.arguments), partial(self._answered, life, number)
+        )
 
     def ask(self, life: Life) -> None:
         self.head.watch += 2
         self.loop.call_soon(self._lose if life.process.dead else self._alive, life)
+
+    def load(self, life: Life, loaded: Loaded) -> None:
+        self._begin(life, life.process.sampler.load(loaded), partial(self._renewed, life))
 
     def end(self, life: Life) -> None:
         self._die(life)
@@ -129,10 +133,29 @@ class Samplers:
         self.dispatch.alive(life)
         self._serve()
 
-    def _answered(self, life: Life, number: int, done: asyncio.Task[Any]) -> None:
-        life.process.tasks.discard(done)
-        if done.cancelled():
+    def _begin(self, life: Life, work: Coroutine[Any, Any, Any], take: Callable[[asyncio.Task[Any]], None]) -> None:
+        """Let a sampler work, if it has not failed. Args: take: called with the ended task."""
+        process: Process = life.process
+        if process.dead:
+            work.close()
+            self.loop.call_soon(self._lose, life)
             return
+        task = self.loop.create_task(self.head.aside.timed(work))
+        process.tasks.add(task)
+
+        def ended(done: asyncio.Task[Any]) -> None:
+            process.tasks.discard(done)
+            if not done.cancelled():
+                take(done)
+
+        task.add_done_callback(ended)
+
+    def _renewed(self, life: Life, done: asyncio.Task[Any]) -> None:
+        done.result()
+        self.dispatch.renewed(life)
+        self._serve()
+
+    def _answered(self, life: Life, number: int, done: asyncio.Task[Any]) -> None:
         self.head.answers += 1
         error = done.exception()
         self.dispatch.answered(life, number, None if error else done.result(), error)
@@ -141,12 +164,12 @@ class Samplers:
     def _fail(self, life: Life) -> None:
         """The process ends. Whoever waits for it notices now; otherwise it is noticed with the next message."""
         self._die(life)
-        if life.open:
+        if life.open or life.loading:
             self._lose(life)
 
     def _lose(self, life: Life) -> None:
         self.head.failed += len(life.open)
-        self.dispatch.lost(life, "it failed")
+        self.dispatch.lost(life, "a simulated failure")
         self._serve()
 
     def _die(self, life: Life) -> None:

@@ -37,7 +37,7 @@ def simulate(config: RunConfig, load: Load, call: CallSeconds | None = None, env
     try:
         return loop.run_until_complete(run(config, load, call or load.calls, env or Waiting(max_turns=load.turns)))
     finally:
-        loop.close()
+        loop.end()
 
 
 async def run(config: RunConfig, load: Load, call: CallSeconds, env: Waiting) -> Outcome:

@@ -1,4 +1,4 @@
-"""Processor time of what a simulation computes in the place of other machines, to be left out of that of the scheduler."""
+"""Processor time of what a simulation computes in the place of other machines. It is not that of the scheduler."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Stopwatch:
     @coroutine
     def timed(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
         """A coroutine whose steps are counted, and not what runs while it waits."""
-        resume: Any = lambda: work.send(None)
+        sent: Any = None
+        raised: BaseException | None = None
         while True:
             try:
                 with self:
-                    awaited = resume()
+                    awaited = work.throw(raised) if raised else work.send(sent)
             except StopIteration as end:
                 found: T = end.value
                 return found
             try:
-                sent = yield awaited
-                resume = lambda sent=sent: work.send(sent)
+                sent, raised = (yield awaited), None
             except BaseException as error:  # Also that the task is cancelled.
-                resume = lambda error=error: work.throw(error)
+                raised = error

@@ -11,6 +11,7 @@ from typing import Any
 import ray
 
 from gnomon.config.sections import Launch
+from gnomon.engines.remote import Loaded
 from gnomon.errors import GnomonError
 from gnomon.launch.cluster.dispatch import Call, Dispatch, Life
 from gnomon.launch.cluster.places import FAILED, GONE, Place, Places, reason
@@ -24,8 +25,8 @@ Event = Callable[[], None]
 class Actors:
     """The `Processes` of a dispatch.
 
-    Args: parts: as of `Sampler`; report: takes what one thread has to do, since Ray waits for ever if a callback of its own
-        calls it.
+    Args: parts: as of `Sampler`; report: takes what one thread has to do, since Ray waits for ever if a callback of its
+        own calls it.
     """
 
     dispatch: Dispatch
@@ -50,6 +51,9 @@ class Actors:
 
     def ask(self, life: Life) -> None:
         self._then(life.process.alive.remote(), partial(self._alive, life))
+
+    def load(self, life: Life, loaded: Loaded) -> None:
+        self._then(life.process.load.remote(loaded), partial(self._renewed, life))
 
     def end(self, life: Life) -> None:
         with suppress(Exception):
@@ -78,6 +82,10 @@ class Actors:
     def _alive(self, life: Life, done: Future[Any]) -> None:
         if self._living(life, done):
             self.dispatch.alive(life)
+
+    def _renewed(self, life: Life, done: Future[Any]) -> None:
+        if self._living(life, done):
+            self.dispatch.renewed(life)
 
     def _living(self, life: Life, done: Future[Any]) -> bool:
         """Whether a process answered and did not die. Raises: what it answered, if that is an error."""

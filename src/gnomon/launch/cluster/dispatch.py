@@ -1,8 +1,8 @@
 """Calls for any of many processes: each goes to the least busy one, and to another one if its process dies.
 
-Nothing here knows Ray, a thread or a clock. Its user reports every answer and every death, and calls `tick` when something
-is due. So the samplers of a cluster and those of a simulation are served by the same code. An event takes time in the
-logarithm of the number of processes.
+Nothing here knows Ray, a thread or a clock. Its user reports every answer and every death, and calls `tick` when
+something is due. So the samplers of a cluster and those of a simulation are served by the same code. An event takes time
+in the logarithm of the number of processes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from math import inf
 from typing import Any, Protocol
 
 from gnomon.config.sections import Launch
+from gnomon.engines.remote import Loaded
 from gnomon.errors import GnomonError
 from gnomon.launch.cluster.deaths import PING, START, dead, pause
 from gnomon.launch.cluster.least import Least
@@ -56,6 +57,10 @@ class Life:
     ready: bool = False
     asked: bool = False
     """Whether it has not yet answered that it is alive."""
+    sent: Loaded | None = None
+    """The last weights that it was sent in flight."""
+    loading: bool = False
+    """Whether it has not taken them over yet."""
     open: dict[int, Call] = field(default_factory=dict)
     """Calls without an answer, by a number, in the order in which they were sent."""
 
@@ -77,6 +82,10 @@ class Processes(Protocol):
 
     def ask(self, life: Life) -> None:
         """Ask whether it still answers. `alive` or `lost` is called then."""
+        ...
+
+    def load(self, life: Life, loaded: Loaded) -> None:
+        """Send weights that it takes over while it samples. `renewed` or `lost` is called then."""
         ...
 
     def end(self, life: Life) -> None:
@@ -110,6 +119,8 @@ class Dispatch:
         self.waiting: deque[Call] = deque()
         """Calls that no process has, in the order in which they are sent."""
         self.losses: deque[SamplerLoss] = deque()
+        self.newest: Loaded | None = None
+        """Weights that every process takes over while it samples."""
         self.error: Exception | None = None
         """What ended all processes."""
         self.begun = False
@@ -158,6 +169,7 @@ class Dispatch:
         if self._slots[life.slot].life is not life:
             return
         life.since, life.ready, self.begun = self.now(), True, True
+        self._renew(life)
         self._count(life)
         self._look(life, life.since + self._quiet)
 
@@ -165,6 +177,19 @@ class Dispatch:
         """A process answered that it is alive."""
         life.since, life.asked = self.now(), False
         self._look(life, life.since + self._quiet)
+
+    def renew(self, loaded: Loaded) -> None:
+        """Have every process take over these weights while it samples, and every later one when it starts."""
+        self.newest = loaded
+        for life in self.lives:
+            if life.ready:
+                self._renew(life)
+
+    def renewed(self, life: Life) -> None:
+        """A process has taken over the weights that it was sent."""
+        life.loading, life.since = False, self.now()
+        if self._slots[life.slot].life is life:
+            self._renew(life)
 
     def answered(self, life: Life, number: int, found: Any = None, error: BaseException | None = None) -> None:
         """A call has an answer. Args: number: as it was sent."""
@@ -245,6 +270,12 @@ class Dispatch:
         self._living += 1
         self._look(life, life.since + self._limit(life))
         self.processes.start(life)
+
+    def _renew(self, life: Life) -> None:
+        """Send a process the newest weights, unless it has them or still loads others."""
+        if self.newest and not life.loading and life.sent is not self.newest:
+            life.sent, life.loading = self.newest, True
+            self.processes.load(life, self.newest)
 
     def _limit(self, life: Life) -> float:
         """Seconds without an answer after which it counts as hung."""

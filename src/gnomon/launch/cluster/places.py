@@ -22,8 +22,7 @@ GONE = (RayActorError, OutOfMemoryError, ObjectLostError)
 FAILED = (*GONE, RayTaskError)
 """The same where a process starts. It may also have failed because one of its own processes was killed."""
 AGE = 0.05
-"""Seconds for which an answer about all places is used. It is longer where the question takes long: at most a tenth of the time
-goes into questions."""
+"""Seconds for which an answer about all places is used; ten times the seconds of the question, if that is longer."""
 LEAST = 0.001
 """CPUs that are reserved for a process that needs nothing: a placement group cannot be empty."""
 

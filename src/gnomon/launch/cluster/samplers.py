@@ -18,6 +18,7 @@ from typing import Any
 import ray
 
 from gnomon.config.sections import Launch
+from gnomon.engines.remote import Loaded
 from gnomon.launch.cluster.actors import Actors
 from gnomon.launch.cluster.deaths import PING
 from gnomon.launch.cluster.dispatch import TICK, Call, Dispatch
@@ -66,6 +67,13 @@ class Samplers:
         call = Call(verb, arguments)
         self._events.put(partial(self._dispatch.waiting.append, call))
         return await asyncio.wrap_future(call.answer)
+
+    def renew(self, loaded: Loaded) -> None:
+        """Have every sampler take over these weights while it samples, and every later one when it starts.
+
+        If a sampler does not hold them then, the next call raises why.
+        """
+        self._events.put(partial(self._dispatch.renew, loaded))
 
     def losses(self) -> list[SamplerLoss]:
         """Those since the last call."""
