@@ -1,8 +1,8 @@
 """Calls for any of many processes: each goes to the least busy one, and to another one if its process dies.
 
 Nothing here knows Ray, a thread or a clock. Its user reports every answer and every death, and calls `tick` when
-something is due. So the samplers of a cluster and those of a simulation are served by the same code. An event takes time
-in the logarithm of the number of processes.
+something is due. So the samplers of a cluster and those of a simulation are served by the same code. An event takes
+time in the logarithm of the number of processes.
 """
 
 from __future__ import annotations
