@@ -30,10 +30,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def end(self) -> None:
         """Cancel what still waits, and close."""
-        left = asyncio.all_tasks(self)
-        for task in left:
-            task.cancel()
-        self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+
+        async def cancel() -> None:
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+        self.run_until_complete(cancel())
         self.close()
 
 
