@@ -79,6 +79,7 @@ class Samplers:
         """Which had a process before."""
         self.dispatch = Dispatch(self, launch, self.loop.time)
         self._timer = self.loop.call_at(self.dispatch.due, self._tick)
+        self.dispatch.tick()  # A run begins when its first sampler is ready.
 
     def put(self, weights: WeightsRef) -> list[Handed]:
         return [Handed(weights, self.head)]
@@ -97,12 +98,14 @@ class Samplers:
         return True
 
     def start(self, life: Life) -> None:
-        seconds = self.speed.restart if self._started[life.slot] else 0.0
-        self._started[life.slot] = True
+        again, self._started[life.slot] = self._started[life.slot], True
         with self.head.aside:
             life.process = Process(Simulated(self.config, partial(self._make, life.slot), self._shared))
         self.head.watch += 2
-        self.loop.call_later(seconds, self._ready, life)
+        if again:
+            self.loop.call_later(self.speed.restart, self._ready, life)
+        else:
+            self._ready(life)
 
     def send(self, life: Life, number: int, call: Call) -> None:
         self.head.sent += 1
