@@ -115,7 +115,8 @@ def steps(folder: Path, arm: Arm, options: argparse.Namespace) -> float:
 
 def simulated(arm: Arm, options: argparse.Namespace) -> float:
     """The same, by `gnomon.simulation`, with an update and a token as long as this machine needs for them."""
-    config, _ = resolve([Source({**chosen(arm, options), "objective": {"type": "tis"}}, {})])
+    settings = {**chosen(arm, options), **placed(options), "objective": {"type": "tis"}}
+    config, _ = resolve([Source(settings, {})])
     load = Load(speed=Speed(token=options.token), reply=14.0, train=options.train)
     found = simulate(config, load, lambda task, key, turn: seconds_of(task, options.median), Same())
     held_out = max(seconds_of(task, options.median) for _, task in first(Same().tasks("test"), 8))

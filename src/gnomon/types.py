@@ -228,11 +228,15 @@ class Completion:
     """Entropy of the distribution that each token was sampled from, in nats; NaN for a prefilled token. Empty where it
     was not asked for or the engine does not know it."""
 
-    def versions(self) -> tuple[int, ...]:
-        """Version of the weights that sampled each token."""
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Versions of the weights that sampled its tokens, in order, each with the number of these tokens."""
         starts, versions = zip((0, self.version), *self.changes, strict=True)
         ends = (*starts[1:], len(self.token_ids))
-        return tuple(v for v, start, end in zip(versions, starts, ends, strict=True) for _ in range(start, end))
+        return tuple((v, end - start) for v, start, end in zip(versions, starts, ends, strict=True))
+
+    def versions(self) -> tuple[int, ...]:
+        """Version of the weights that sampled each token."""
+        return tuple(version for version, tokens in self.spans() for _ in range(tokens))
 
 
 class Stop(StrEnum):

@@ -1,15 +1,15 @@
-"""The least busy of many is the one that a scan of all finds."""
+"""The least of many is the one that a scan of all finds."""
 
 from __future__ import annotations
 
 import random
 
-from gnomon.launch.cluster.least import LeastBusy
+from gnomon.launch.cluster.least import Least
 
 
-def test_the_least_busy_is_the_one_that_a_scan_finds() -> None:
+def test_the_least_is_the_one_that_a_scan_finds() -> None:
     """Loads that rise and fall, members that leave and come back, and ties."""
-    rng, least, loads = random.Random(0), LeastBusy[str](), dict[int, int]()
+    rng, least, loads = random.Random(0), Least[str](), dict[int, int]()
     for _ in range(20_000):
         number = rng.randrange(40)
         if rng.random() < 0.1:

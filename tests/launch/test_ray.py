@@ -271,7 +271,6 @@ VLLM = {"type": "vllm", "python": "p"}
     ("more", "code"),
     [
         ({"engine": VLLM, "rollout": {"lag": 1}}, "E046"),
-        ({"engine": VLLM, "rollout": {"lag": 1, "in_flight": True}}, "E046"),
     ],
 )
 def test_what_samplers_cannot_do_is_refused(more, code):

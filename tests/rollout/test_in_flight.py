@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import gnomon
 from gnomon.errors import ConfigErrors
-from gnomon.store import RunReader
+from gnomon.store import RunReader, StepRecord
 
 STEPS = 5
 
@@ -70,6 +71,41 @@ def test_weights_change_within_completions(tmp_path):
         assert "rollout.in_flight" in run.varies
 
 
+class Interrupt:
+    """An observer that stops the run after a step, once episodes of the next have ended."""
+
+    def __init__(self, folder: Path, after: int) -> None:
+        self.next, self.after = folder / f"unfinished/{after + 1:06d}.jsonl", after
+
+    def start(self, manifest: object) -> None: ...
+
+    def step(self, record: StepRecord) -> None:
+        if record.step == self.after:
+            while not self.next.exists() or self.next.read_bytes().count(b"\n") < 8:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def evaluation(self, record: object) -> None: ...
+
+    def finish(self, status: object) -> None: ...
+
+
+def unfinished(folder: Path) -> int:
+    """Episodes that had ended, of all steps that are not recorded."""
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob("unfinished/*.jsonl"))
+
+
+def test_a_resumed_run_reads_the_episodes_that_had_ended_under_earlier_weights(tmp_path):
+    folder = tmp_path / "r"
+    with gnomon.train("char_count", run=folder, **settings(2), observers=[Interrupt(folder, 1)]) as run:
+        assert not run.complete
+    ended = unfinished(folder)
+    with gnomon.resume(folder, quiet=True) as run:
+        read = {event["step"]: event["episodes"] for event in run.events("continued")}
+        assert set(read) <= {2, 3} and sum(read.values()) == ended >= 8
+        within(run, 2)
+
+
 SCRIPT = """
 import sys, gnomon
 if __name__ == "__main__":
@@ -106,7 +142,6 @@ def test_killed_it_trains_again_on_what_was_recorded(tmp_path):
     [
         {"rollout": {"lag": 0}},
         {"players": {"opponent": "past"}},
-        {"launch": {"type": "ray"}},
         {"objective": "fcp", "rollout": {"offline": 0.5}},
     ],
 )

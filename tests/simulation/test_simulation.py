@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,12 @@ import pytest
 
 from commands import command
 from gnomon.config import RunConfig, Source, resolve
+from gnomon.errors import ResourceError
 from gnomon.keys import Key
 from gnomon.models.weights import WeightsRef
 from gnomon.simulation import Cluster, Engine, Load, Speed, VirtualLoop, simulate
+from gnomon.simulation.gauge import Gauge
+from gnomon.simulation.stopwatch import Stopwatch
 from gnomon.types import Request, Sampling
 
 CLOSE = 1e-6
@@ -110,7 +114,9 @@ def test_a_failure_loses_its_tokens_and_its_rows_begin_again():
 
     seconds, cluster = played(work())
     assert seconds == pytest.approx([1.5, 1.0], abs=CLOSE)
-    assert cluster.resampled == 1 and cluster.members[0].lost == pytest.approx(5.0, abs=CLOSE)
+    assert (
+        cluster.head.failed == 1 and cluster.head.sent == 3 and cluster.members[0].lost == pytest.approx(5.0, abs=CLOSE)
+    )
 
 
 def by_hand(steps: int, lag: int, sampling: float, training: float) -> float:
@@ -160,8 +166,119 @@ def test_it_repeats_itself_and_failures_cost_time():
     load = Load(servers=3, speed=speed, call=0.5)
     first, second = (simulate(config(rollout={"lag": 1}), load) for _ in range(2))
     assert replace(first, scheduler=0.0, head=0.0) == replace(second, scheduler=0.0, head=0.0)
+    assert first.sent == first.answers + first.resampled
     never = simulate(config(rollout={"lag": 1}), replace(load, speed=Speed(token=0.02)))
     assert first.resampled > 0 and first.seconds > never.seconds and first.tokens == never.tokens
+
+
+def test_the_median_of_a_gauge_weighs_its_values_with_their_time():
+    """0 for 2 s, 5 for 4 s, 9 for 1 s, 5 for 1 s, 3 for 4 s, and 20 for no time."""
+    now = [0.0]
+    gauge = Gauge(lambda: now[0])
+    for now[0], value in [(2.0, 5), (6.0, 9), (7.0, 5), (8.0, 20), (8.0, 3)]:
+        gauge.set(value)
+    now[0] = 12.0
+    assert (gauge.median, gauge.most) == (3, 20)
+    now[0] = 12.5
+    gauge.set(5)
+    now[0] = 16.0
+    assert gauge.median == 5
+
+
+def test_a_stopwatch_counts_a_coroutine_while_it_runs_and_not_what_runs_while_it_waits():
+    """The work of the other takes ten times as long. Cancellation and answers pass through."""
+
+    def work(rounds: int) -> float:
+        began = time.thread_time()
+        sum(range(rounds))
+        return time.thread_time() - began
+
+    async def counted() -> float:
+        first = work(200_000)
+        assert await asyncio.sleep(0.1, "answer") == "answer"
+        return first + work(200_000)
+
+    async def both() -> tuple[float, float, float]:
+        watch = Stopwatch()
+        task = asyncio.ensure_future(watch.timed(counted()))
+        cancelled = asyncio.ensure_future(watch.timed(asyncio.sleep(100.0)))
+        await asyncio.sleep(0.05)
+        other = work(4_000_000)
+        cancelled.cancel()
+        own = await task
+        assert cancelled.cancelled()
+        return watch.seconds, own, other
+
+    seconds, own, other = played(both())
+    assert own <= seconds < own + other / 2
+
+
+def of_ray(samplers: int, episodes: int, **settings: Any) -> RunConfig:
+    return config(launch={"type": "ray", "samplers": samplers, "episodes": episodes}, **settings)
+
+
+def test_messages_and_queue_of_samplers_are_those_computed_by_hand():
+    """Two samplers play 16 rollouts of 0.1 s, two at a time each: 12, 8, 4 and 0 wait for 0.1 s each, and none for 0.25
+    s of training. The evaluations before and after are one rollout each, which one sampler plays. Nobody is quiet for a
+    second, so nobody is asked whether it is alive."""
+    load = Load(speed=Speed(token=0.001), reply=100, reply_spread=0.0, train=0.25)
+    found = simulate(of_ray(2, 2), load)
+    assert found.seconds == pytest.approx(0.1 + 8 * (4 * 0.1 + 0.25) + 0.1, abs=CLOSE)
+    assert found.sent == found.answers == 8 * 16 + 2
+    assert found.weights == 8 * 2 + 1
+    assert found.watch == 2 * 2
+    assert found.messages == 2 * 130 + 17 + 4
+    assert (found.queue_median, found.queue_max) == (0, 12)
+    assert found.messages_per_second == pytest.approx(281 / 5.4)
+    assert found.scheduler_step * 8 == pytest.approx(found.head * found.seconds)
+    assert found.rows == pytest.approx(2.0, abs=0.1) and found.resampled == 0
+
+
+def test_the_queue_is_longer_without_training():
+    """As above, with 0.01 s of training: 4 wait at the median of a step."""
+    load = Load(speed=Speed(token=0.001), reply=100, reply_spread=0.0, train=0.01)
+    assert simulate(of_ray(2, 2), load).queue_median == 4
+
+
+def test_quiet_samplers_are_asked_every_second():
+    """One step. Sampling ends at 0.5 s and the last evaluation begins 10.4 s later, so each is asked ten times."""
+    load = Load(speed=Speed(token=0.001), reply=100, reply_spread=0.0, train=10.4)
+    found = simulate(of_ray(2, 2, steps=1), load)
+    assert found.sent == 18 and found.watch == 2 * 2 + 2 * 10 * 2
+
+
+@pytest.mark.parametrize("lag", [0, 2])
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_samplers_take_the_time_of_as_many_servers(lag, in_flight):
+    """Enough of them for every rollout at once. Each step hands weights to each of its samplers once."""
+    load = Load(speed=Speed(token=0.01), reply=100, reply_spread=0.0, train=0.5)
+    rollout = {"lag": lag, "in_flight": in_flight and lag > 0}
+    found = simulate(of_ray(8, 8, rollout=rollout), load)
+    assert found.seconds == pytest.approx(by_hand(8, lag, 1.0, 0.5), abs=CLOSE)
+    assert found.staleness_max <= min(lag, 7) and found.sent == found.answers == 8 * 16 + 2
+    assert found.queue_max == 0
+
+
+def test_three_hundred_samplers_that_fail_lose_no_rollout():
+    """Heavy tails. What was sent came back or was lost with its sampler, and was then sent again."""
+    speed = Speed(token=0.01, between_failures=60.0, restart=20.0)
+    load = Load(speed=speed, reply=300, reply_spread=1.0, call=0.5, train=5.0)
+    settings = {"steps": 2, "rollout": {"prompts": 100, "group": 8, "max_tokens": 1024}}
+    found = simulate(of_ray(300, 2, **settings), load)
+    assert found.rollouts == 2 * 800 and found.answers == 2 * 800 + 2
+    assert found.resampled > 50 and found.sent == found.answers + found.resampled
+    assert found.queue_max >= 800 - 2 * 300
+    assert found.messages == found.sent + found.answers + found.resampled + found.weights + found.watch
+    never = simulate(of_ray(300, 2, **settings), replace(load, speed=Speed(token=0.01)))
+    assert never.queue_max == 800 - 2 * 300 and never.weights == 2 * 300 + 1
+    assert found.tokens == never.tokens and found.seconds > never.seconds
+    assert found.lost_tokens > 0 == never.lost_tokens
+
+
+def test_samplers_that_always_fail_end_the_run_as_they_would():
+    load = Load(speed=Speed(token=0.01, between_failures=0.2), reply=1000, reply_spread=0.0)
+    with pytest.raises(ResourceError, match="E512"):
+        simulate(of_ray(4, 4), load)
 
 
 @pytest.mark.long
@@ -174,6 +291,12 @@ def test_ten_thousand_rollouts_are_sampled_at_once():
 
 def test_the_command():
     done = command("simulate", "countdown", "steps=4", "rollout.lag=1", "--call", "2", "--json")
-    assert json.loads(done.stdout)["steps"] == 4
+    found = json.loads(done.stdout)
+    assert found["steps"] == 4 and found["sent"] == found["answers"] and found["queue_max"] >= found["queue_median"]
     assert "error" in command("simulate", "countdwn").stderr
-    assert "per step" in command("simulate", "countdown", "steps=4", "--servers", "2", "--failures", "0.01").stdout
+    shown = command("simulate", "countdown", "steps=4", "launch=ray", "launch.samplers=3", "--failures", "0.1").stdout
+    assert (
+        "messages per second" in shown and "at the median" in shown and "of this machine's processor per step" in shown
+    )
+    refused = command("simulate", "countdown", "launch=ray", "--servers", "2")
+    assert "launch.samplers=2" in refused.stderr and "Traceback" not in refused.stderr

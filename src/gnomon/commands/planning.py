@@ -11,6 +11,7 @@ import typer
 from gnomon.commands.completion import trainable
 from gnomon.commands.examining import is_run
 from gnomon.commands.words import Json, Settings
+from gnomon.errors import ConfigError
 from gnomon.launch.lines import say
 from gnomon.terminal import put
 
@@ -73,15 +74,20 @@ def simulate(
         ),
     ],
     settings: Settings = None,
-    servers: Annotated[int, typer.Option(min=1, help="Engines that share the requests.")] = 1,
+    servers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Engines that share the requests; default: 1, and with launch=ray one per sampler."),
+    ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Most rows that an engine decodes together.")] = 512,
     token: Annotated[float, typer.Option(min=1e-6, help="Seconds of one token of all rows of an engine.")] = 0.02,
     row: Annotated[float, typer.Option(min=0, help="Seconds that every row adds to that.")] = 0.0,
     load: Annotated[float, typer.Option(min=0, help="Seconds in which an engine takes over new weights.")] = 0.0,
     failures: Annotated[
-        float, typer.Option(min=0, help="Mean hours between two failures of an engine; 0: it never fails.")
+        float, typer.Option(min=0, help="Mean hours between two failures of an engine or sampler; 0: none fails.")
     ] = 0.0,
-    restart: Annotated[float, typer.Option(min=0, help="Seconds until a failed engine decodes again.")] = 60.0,
+    restart: Annotated[
+        float, typer.Option(min=0, help="Seconds until a failed engine decodes again, or a sampler.")
+    ] = 60.0,
     reply: Annotated[float, typer.Option(min=1, help="Tokens of a reply at the median.")] = 200.0,
     reply_spread: Annotated[float, typer.Option(min=0, help="Its spread: σ of a log-normal distribution.")] = 0.5,
     turns: Annotated[int, typer.Option(min=1, help="Replies per episode.")] = 1,
@@ -97,6 +103,14 @@ def simulate(
     from math import inf
 
     config, _ = configured(what, settings)
+    if servers and config.launch.type == "ray":
+        raise ConfigError(
+            "E197",
+            "--servers cannot be combined with launch=ray",
+            where="--servers",
+            why="every sampler has one engine",
+            fix=f"launch.samplers={servers}, or launch=local",
+        )
     from gnomon import simulation
     from gnomon.launch.find import make_env
 
@@ -108,7 +122,7 @@ def simulate(
     found = simulation.simulate(
         config,
         simulation.Load(
-            servers=servers,
+            servers=servers or 1,
             speed=speed,
             reply=reply,
             reply_spread=reply_spread,

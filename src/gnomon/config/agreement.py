@@ -113,17 +113,7 @@ def lag(config: RunConfig, origins: Origins) -> Iterator[ConfigError]:
             "rollout.lag needs the embedded engine",
             where=where,
             why="the batches that are sampled ahead have different weights, each in an engine of its own",
-            fix="engine=embedded, or rollout.lag=0"
-            if config.launch.type == "ray"
-            else "rollout.in_flight=true, engine=embedded, or rollout.lag=0",
-        )
-    if config.rollout.in_flight and config.launch.type == "ray":
-        yield ConfigError(
-            "E046",
-            "rollout.in_flight cannot be combined with launch.type=ray",
-            where=origins.get("rollout.in_flight", "rollout.in_flight"),
-            why="samplers in a cluster load weights between two batches",
-            fix="rollout.in_flight=false, or launch.type=local",
+            fix="rollout.in_flight=true, engine=embedded, or rollout.lag=0",
         )
     if config.rollout.in_flight and config.players.opponent == "past":
         yield ConfigError(

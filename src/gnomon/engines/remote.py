@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,6 +26,10 @@ class Fleet(Protocol):
         """What a sampler answers; another one is asked if it dies."""
         ...
 
+    def renew(self, loaded: Loaded) -> None:
+        """Have every sampler take over these weights while it samples, and every later one when it starts."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -41,6 +46,9 @@ class Loaded:
 class RemoteEngine:
     """Its `load` sends weights to no sampler. Each loads them with its next call, and proves it on the probe then.
 
+    With `in_flight`, `load` has every sampler take over the weights between two tokens of what it samples. It does not
+    wait for that, but no call that begins later is answered with older weights.
+
     Args:
         number: of the engine, among those that use the same samplers.
         fixed: whether it has weights before any are loaded.
@@ -50,8 +58,9 @@ class RemoteEngine:
         self.fleet, self.number, self.tier, self.version, self.fixed = fleet, number, tier, 0, fixed
         self.versions: Mapping[str, str] = {}
         """As of the samplers' engines, after `ask_versions`."""
+        self.in_flight = False
         self._loads, self._handle = 0, None
-        self._counts: Stats = {}
+        self._counts: deque[Stats] = deque()
 
     @property
     def loaded(self) -> Loaded:
@@ -74,16 +83,23 @@ class RemoteEngine:
 
     def count(self, stats: Stats) -> None:
         """Add what went wrong in the engine of a sampler."""
-        self._counts = merge(self._counts, stats)
+        self._counts.append(stats)  # The threads of two batches may do so at the same time.
 
     def counts(self) -> Stats:
         """What went wrong in the engines of all samplers since the last call."""
-        found, self._counts = self._counts, {}
+        found: Stats = {}
+        for _ in range(len(self._counts)):
+            found = merge(found, self._counts.popleft())
         return found
 
     def load(self, weights: WeightsRef) -> None:
+        """Replace the weights. In flight, a version that is not newer than the present one is not loaded."""
+        if self.in_flight and self._loads and weights.version <= self.version:
+            return
         self._handle, self.version = self.fleet.put(weights), weights.version
         self._loads += 1
+        if self.in_flight:
+            self.fleet.renew(self.loaded)
 
     def close(self) -> None:
         """The samplers are not the engine's to end."""

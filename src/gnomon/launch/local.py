@@ -16,8 +16,6 @@ from gnomon.config.tinker import TINKER
 from gnomon.engines.base import Engine, Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
-from gnomon.engines.threaded import Threaded
-from gnomon.engines.vllm import VLLM
 from gnomon.envs import offers
 from gnomon.envs.base import Env, confined
 from gnomon.keys import Key
@@ -36,6 +34,7 @@ from gnomon.launch.makers import (
     make_batches,
     make_credit,
     make_engine,
+    make_in_flight,
     make_learner,
     make_objective,
     make_observers,
@@ -146,8 +145,8 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner, fleet)
         if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
             engine.policy.share_base(learner.policy)
-        if config.rollout.in_flight and isinstance(engine, Embedded | VLLM) and not passed.engine:
-            engine = Threaded(engine)
+        if config.rollout.in_flight and not passed.engine:
+            engine = make_in_flight(engine)
         workers = make_workers(config, env)
         order = make_order(config, tasks, tokenizer, passed.curriculum)
         actor = make_actor(

@@ -258,7 +258,8 @@ def held_versions(config: RunConfig, device: Device) -> int:
     """
     lag = min(config.rollout.lag, config.budget.steps)
     if samplers(config):
-        return engines(config) if device.name == "cpu" else 0
+        held = lag + 1 if config.rollout.in_flight else engines(config)
+        return held if device.name == "cpu" else 0
     open_steps = lag + 1 if lag and not config.rollout.in_flight else 0
     return open_steps if device.name == "cpu" or not config.ranks else 0
 

@@ -33,7 +33,7 @@ from gnomon.types import Group, Request, Sampling, Stop, Task
 __all__ = ["Actor", "Limits", "Place", "Progress", "unseen"]
 
 AT_ONCE = 1024
-"""Largest number of concurrent episodes, unless the environment workers keep more."""
+"""Largest number of concurrent episodes in this process, unless the environment workers keep more."""
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
@@ -69,6 +69,11 @@ class Limits:
 
 class Place(Protocol):
     """Where the episodes of an actor are played."""
+
+    @property
+    def room(self) -> int:
+        """Most episodes of one call that are begun and not over."""
+        ...
 
     async def play(
         self,
@@ -150,6 +155,11 @@ class Actor:
     def exact(self) -> bool:
         """Whether the engine's log-probabilities are bitwise equal to the learner's."""
         return self.engine.tier is Tier.EXACT
+
+    @property
+    def room(self) -> int:
+        """Most concurrent episodes that are played here."""
+        return max(AT_ONCE, self.workers.room)
 
     @property
     def longest(self) -> int:
@@ -282,7 +292,7 @@ class Actor:
         plan = [(index, task, sample) for index, task in tasks for sample in range(group)]
         deadline, room, over = (
             time.monotonic() + self.limits.seconds,
-            asyncio.Semaphore(max(AT_ONCE, self.workers.room)),
+            asyncio.Semaphore(self.place.room),
             itertools.count(1),
         )
 

@@ -167,12 +167,13 @@ class Ahead:
 
 def staleness(groups: Sequence[Group], version: int) -> Stats:
     """How many optimiser steps older than `version` the weights of sampled tokens are."""
-    found: Stats = {}
-    for completion in (turn.completion for group in groups for rollout in group.rollouts for turn in rollout.turns):
-        ages = [version - sampled for sampled in completion.versions()]
-        oldest = float(max(ages, default=0))
-        found = merge(found, {"staleness": Mean(float(sum(ages)), len(ages)), "staleness_max": Max(oldest)})
-    return found
+    completions = [turn.completion for group in groups for rollout in group.rollouts for turn in rollout.turns]
+    if not completions:
+        return {}
+    ages = [(version - sampled, tokens) for each in completions for sampled, tokens in each.spans() if tokens]
+    total, count = sum(age * tokens for age, tokens in ages), sum(tokens for _, tokens in ages)
+    oldest = max((age for age, _ in ages), default=0)
+    return {"staleness": Mean(float(total), count), "staleness_max": Max(float(oldest))}
 
 
 def file_of(version: int) -> str:

@@ -6,6 +6,7 @@ import io
 import pickle
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -19,7 +20,7 @@ from gnomon.rollout.speakers import Speaker
 from gnomon.types import Sampling, Task
 from gnomon.workers import packed
 
-__all__ = ["Elsewhere", "name_of", "played"]
+__all__ = ["Deadline", "Elsewhere", "name_of", "played"]
 
 
 class Elsewhere:
@@ -27,6 +28,9 @@ class Elsewhere:
 
     Args: engine: the one that the samplers stand for; shared: objects of speakers that every sampler has, by name.
     """
+
+    room = 2**20
+    """The samplers limit how many episodes they play; others wait, in order."""
 
     def __init__(self, engine: RemoteEngine, shared: dict[str, Any]) -> None:
         self.engine = engine
@@ -42,9 +46,10 @@ class Elsewhere:
         sampling: Sampling | None = None,
         deadline: float = inf,
     ) -> Played:
-        left, others = deadline - time.monotonic(), list[RemoteEngine]()
-        episode = self._written((task, key, tuple(speakers), drawn, sampling, left), others)
-        answer = await self.engine.fleet.call("play", self.engine.loaded, episode, [each.loaded for each in others])
+        others = list[RemoteEngine]()
+        episode = self._written((task, key, tuple(speakers), drawn, sampling), others)
+        loaded = [each.loaded for each in others]
+        answer = await self.engine.fleet.call("play", self.engine.loaded, episode, loaded, Deadline(deadline))
         turns, step, stop, counts = pickle.loads(answer)
         self.engine.count(counts)
         return Played(task=task, speakers=tuple(speakers), turns=turns, step=step, stop=stop)
@@ -56,19 +61,33 @@ class Elsewhere:
         return stream.getvalue()
 
 
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A monotonic time. It is sent to another process, whose clock differs, as the seconds that are left then."""
+
+    at: float
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return after, (self.at - time.monotonic(),)
+
+
+def after(seconds: float) -> Deadline:
+    """So many seconds from now."""
+    return Deadline(time.monotonic() + seconds)
+
+
 def name_of(number: int) -> str:
     """Of another engine than the one that an episode is played with."""
     return f"engine {number}"
 
 
-async def played(actor: Actor, episode: bytes, shared: dict[str, Any]) -> bytes:
+async def played(actor: Actor, episode: bytes, shared: dict[str, Any], deadline: Deadline) -> bytes:
     """Play an episode that `Elsewhere` sent.
 
     Args: shared: this process's objects of the same names, and its engines that stand for others, by `name_of`.
     """
-    task, key, speakers, drawn, sampling, left = Reader(io.BytesIO(episode), shared | {"engine": actor.engine}).load()
-    deadline = time.monotonic() + left
-    found = await actor.play(task, key, speakers, drawn=drawn, sampling=sampling, deadline=deadline)
+    task, key, speakers, drawn, sampling = Reader(io.BytesIO(episode), shared | {"engine": actor.engine}).load()
+    found = await actor.play(task, key, speakers, drawn=drawn, sampling=sampling, deadline=deadline.at)
     return packed((found.turns, found.step, found.stop, actor.counts()))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from gnomon.engines.threaded import Threaded
+from gnomon.engines.remote import RemoteEngine
+from gnomon.engines.threaded import LoopThread, Thread, Threaded
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout.actor import Actor
 from gnomon.rollout.batches import Order, staleness
@@ -15,6 +17,9 @@ from gnomon.stats import Stats, merge
 from gnomon.types import Group
 
 __all__ = ["InFlight"]
+
+OPEN = "in_flight.json"
+"""File of a checkpoint: with which weights the unfinished batches began, as `WeightsRef.identity`."""
 
 
 class InFlight:
@@ -27,16 +32,22 @@ class InFlight:
     Args:
         actors: lag + 1, all with this engine, because every unfinished batch has its own.
         steps: number of batches of the run.
+        thread: where they are sampled; by default a new one, which ends with the batches.
     """
 
     exact = False
     """A token may be older than the weights that it is trained with."""
 
-    def __init__(self, engine: Threaded, actors: Sequence[Actor], steps: int) -> None:
+    def __init__(
+        self, engine: Threaded | RemoteEngine, actors: Sequence[Actor], steps: int, thread: Thread | None = None
+    ) -> None:
         self.engine, self.actors, self.lag, self.steps = engine, tuple(actors), len(actors) - 1, steps
         self._open: dict[int, Future[list[Group]]] = {}
         """Unfinished batches, by step."""
+        self._begun: dict[int, str] = {}
+        """Identity of the weights that each of them began with, also before a resume: it names their episodes."""
         self._stats: Stats = {}
+        self._thread, self._own = thread, thread is None
 
     async def take(self, step: int, weights: WeightsRef, order: Order) -> list[Group]:
         self.engine.load(weights)
@@ -44,30 +55,40 @@ class InFlight:
             if k not in self._open:
                 self._open[k] = self._begin(k, weights, order)
         groups = await asyncio.wrap_future(self._open[step])
-        del self._open[step]
+        del self._open[step], self._begun[step]
         self._stats = staleness(groups, weights.version)
         return groups
 
     def _begin(self, step: int, weights: WeightsRef, order: Order) -> Future[list[Group]]:
+        self._thread = self._thread or LoopThread()
         actor, (tasks, key) = self.actors[step % len(self.actors)], order(step)
+        begun = self._begun.setdefault(step, weights.identity)
 
         async def sampled() -> list[Group]:
             await actor.sync(weights, step)
+            actor.weights = begun
             return await actor.collect(tasks, key)
 
-        return self.engine.thread.submit(sampled())
+        return self._thread.submit(sampled())
 
     def counts(self) -> Stats:
         return merge(self._stats, self.engine.counts())
 
     def save_state(self, folder: Path) -> None:
-        """Nothing: a resumed run samples unfinished batches anew, with the weights of the checkpoint."""
+        """Write how the unfinished batches began. A resumed run reads their episodes that had ended, and samples the
+        others with the newest weights.
+        """
+        (folder / OPEN).write_text(json.dumps({str(step): begun for step, begun in self._begun.items()}))
 
     def load_state(self, folder: Path) -> None:
-        """Nothing."""
+        if (folder / OPEN).exists():  # Checkpoints of earlier versions do not have it.
+            self._begun = {int(step): begun for step, begun in json.loads((folder / OPEN).read_text()).items()}
 
     def close(self) -> None:
         """Cancel what is still being sampled."""
         for future in self._open.values():
             future.cancel()
         self._open.clear()
+        if self._own and self._thread is not None:
+            self._thread.close()
+            self._thread = None

@@ -2,6 +2,8 @@
 
 from gnomon.simulation.clock import VirtualLoop
 from gnomon.simulation.cluster import Cluster, Engine, Speed
-from gnomon.simulation.simulate import Load, Outcome, simulate
+from gnomon.simulation.load import Load
+from gnomon.simulation.outcome import Outcome
+from gnomon.simulation.simulate import simulate
 
 __all__ = ["Cluster", "Engine", "Load", "Outcome", "Speed", "VirtualLoop", "simulate"]

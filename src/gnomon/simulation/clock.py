@@ -28,6 +28,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
+    def end(self) -> None:
+        """Cancel what still waits, and close."""
+
+        async def cancel() -> None:
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+        self.run_until_complete(cancel())
+        self.close()
+
 
 class Jumping(selectors.SelectSelector):
     """Waits for nothing but moves the clock of its loop."""

@@ -13,8 +13,10 @@ from math import inf
 
 from gnomon.engines.base import Tier
 from gnomon.keys import Key
-from gnomon.launch.cluster.least import LeastBusy
+from gnomon.launch.cluster.least import Least
 from gnomon.models.weights import WeightsRef
+from gnomon.simulation.head import Head
+from gnomon.simulation.stopwatch import Stopwatch
 from gnomon.types import Completion, Finish, Request
 
 __all__ = ["Cluster", "Engine", "Speed"]
@@ -62,11 +64,14 @@ class Failed(Exception):
 class Server:
     """Decodes the rows that it has at equal speed.
 
-    Args: draws: seconds until its next failure; changed: is called when it owes more or less, or stops or goes on.
+    Args: draws: seconds until its next failure; changed: is called when it owes more or less, or stops or goes on;
+        aside: counts the processor time of its timers.
     """
 
-    def __init__(self, speed: Speed, draws: Callable[[], float], changed: Callable[[Server], None]) -> None:
-        self.speed, self.draws, self.changed = speed, draws, changed
+    def __init__(
+        self, speed: Speed, draws: Callable[[], float], changed: Callable[[Server], None], aside: Stopwatch
+    ) -> None:
+        self.speed, self.draws, self.changed, self.aside = speed, draws, changed, aside
         self.loop = asyncio.get_running_loop()
         self.progress = 0.0
         """Tokens that a row which was always there would have got."""
@@ -86,6 +91,11 @@ class Server:
     def owed(self) -> int:
         """Requests that it has, and is not done with."""
         return len(self._rows) + len(self._waiting)
+
+    @property
+    def waits(self) -> int:
+        """Requests that wait for a row."""
+        return len(self._waiting)
 
     @property
     def decodes(self) -> bool:
@@ -137,13 +147,25 @@ class Server:
             self._timer = self.loop.call_later(left * self.speed.step(len(self._rows)), self._complete)
         self.changed(self)
 
-    def _complete(self) -> None:
+    def drop(self) -> list[Row]:
+        """End all its rows and what waits for one. Returns: these."""
         self._pass()
-        while self._rows and self._rows[0][0] <= self.progress + 1e-6:
-            row = heapq.heappop(self._rows)[2]
-            if not row.done.done():
-                row.done.set_result(self)
+        rows = [row for _, _, row in self._rows]
+        self.lost += sum(self.progress - row.began for row in rows)
+        rows += self._waiting
+        self._rows.clear()
+        self._waiting.clear()
         self._go_on()
+        return rows
+
+    def _complete(self) -> None:
+        with self.aside:
+            self._pass()
+            while self._rows and self._rows[0][0] <= self.progress + 1e-6:
+                row = heapq.heappop(self._rows)[2]
+                if not row.done.done():
+                    row.done.set_result(self)
+            self._go_on()
 
     def _stop(self, seconds: float) -> None:
         if not seconds:
@@ -153,26 +175,23 @@ class Server:
         self.loop.call_later(seconds, self._resume)
 
     def _resume(self) -> None:
-        self._pass()
-        self._stopped -= 1
-        self._go_on()
+        with self.aside:
+            self._pass()
+            self._stopped -= 1
+            self._go_on()
 
     def _plan_failure(self) -> None:
         if self.speed.between_failures < inf:
             self.loop.call_later(self.draws(), self._fail)
 
     def _fail(self) -> None:
-        self._pass()
-        rows = [row for _, _, row in self._rows]
-        self.lost += sum(self.progress - row.began for row in rows)
-        waiting = [*rows, *self._waiting]
-        self._rows.clear()
-        self._waiting.clear()
-        self._stop(self.speed.restart)
-        self._plan_failure()
-        for row in waiting:
-            if not row.done.done():
-                row.done.set_exception(Failed())
+        with self.aside:
+            rows = self.drop()
+            self._stop(self.speed.restart)
+            self._plan_failure()
+            for row in rows:
+                if not row.done.done():
+                    row.done.set_exception(Failed())
 
 
 @dataclass(eq=False)
@@ -182,10 +201,10 @@ class Cluster:
     servers: int
     speed: Speed
     key: Key
-    resampled: int = 0
-    """Requests that were begun again after a failure."""
+    head: Head = field(default_factory=lambda: Head(asyncio.get_running_loop().time))
+    """Counts the requests, their answers and those that wait for a row."""
     members: list[Server] = field(default_factory=list)
-    least: LeastBusy[Server] = field(default_factory=LeastBusy)
+    least: Least[Server] = field(default_factory=Least)
 
     def __post_init__(self) -> None:
         def drawing(number: int) -> Callable[[], float]:
@@ -193,9 +212,12 @@ class Cluster:
             return lambda: rng.expovariate(1 / self.speed.between_failures)
 
         def noting(number: int) -> Callable[[Server], None]:
-            return lambda server: self.least.put(number, server.owed + (0 if server.decodes else STOPPED), server)
+            return lambda server: self._note(number, server)
 
-        self.members = [Server(self.speed, drawing(number), noting(number)) for number in range(self.servers)]
+        self._waits = [0] * self.servers
+        """Requests that wait for a row of each."""
+        aside = self.head.aside
+        self.members = [Server(self.speed, drawing(number), noting(number), aside) for number in range(self.servers)]
         for number, server in enumerate(self.members):
             self.least.put(number, 0, server)
 
@@ -205,23 +227,36 @@ class Cluster:
             found = self.least.least()
             assert found is not None
             server = found[1]
+            self.head.sent += 1
             try:
-                return server.changes(await server.decode(tokens))
+                row = await server.decode(tokens)
             except Failed:
-                self.resampled += 1
+                self.head.failed += 1
+            else:
+                self.head.answers += 1
+                return server.changes(row)
+
+    def _note(self, number: int, server: Server) -> None:
+        """A server owes more or less, or stops or goes on."""
+        self.least.put(number, server.owed + (0 if server.decodes else STOPPED), server)
+        if more := server.waits - self._waits[number]:
+            self._waits[number] += more
+            self.head.queue.set(self.head.queue.value + more)
 
 
 class Engine:
     """Samples by waiting for a cluster. Args: length: tokens of the completion of a request."""
 
-    tier = Tier.MEASURED
-
     def __init__(self, cluster: Cluster, length: Callable[[Request], int]) -> None:
+        self.tier = Tier.MEASURED
         self.cluster, self.length, self.version, self.in_flight = cluster, length, 0, False
         self._loaded = 0.0
         """Time at which the present weights are in place."""
 
     async def sample(self, request: Request) -> Completion:
+        return await self.cluster.head.aside.timed(self._sample(request))
+
+    async def _sample(self, request: Request) -> Completion:
         tokens = self.length(request)
         if (left := self._loaded - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left)
@@ -235,6 +270,7 @@ class Engine:
 
     def load(self, weights: WeightsRef) -> None:
         self.version = weights.version
+        self.cluster.head.weights += len(self.cluster.members)
         if self.in_flight:
             for server in self.cluster.members:
                 server.renew(weights.version)

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from gnomon.config import RunConfig
+from gnomon.engines.remote import Loaded
 from gnomon.envs.base import Env
 from gnomon.errors import ResourceError
 from gnomon.launch.cluster.losses import SamplerLoss
@@ -47,6 +48,9 @@ class RayFleet:
 
     async def call(self, verb: str, *arguments: Any) -> Any:
         return await self._samplers.call(verb, *arguments)
+
+    def renew(self, loaded: Loaded) -> None:
+        self._samplers.renew(loaded)
 
     def losses(self) -> Sequence[SamplerLoss]:
         """The samplers that died since the last call."""

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from gnomon.config import RunConfig
 from gnomon.errors import GnomonError, ResourceError
+from gnomon.launch.cluster.deaths import PING, START, dead, pause
 from gnomon.launch.cluster.fleet import connect
 from gnomon.launch.cluster.losses import LearnerLoss
-from gnomon.launch.cluster.places import FAILED, GONE, PING, START, Place, dead, pause, reason
+from gnomon.launch.cluster.places import FAILED, GONE, Place, reason
 from gnomon.launch.cluster.trainer import Trainer
 from gnomon.learners.base import FloatArray, Model, Named
 from gnomon.learners.batch import Batch

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import ray
@@ -13,18 +15,14 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from gnomon.errors import ResourceError
 
-__all__ = ["FAILED", "GONE", "PING", "START", "Place", "dead", "pause", "reason"]
+__all__ = ["FAILED", "GONE", "Place", "Places", "reason"]
 
-PING = 1.0
-"""Seconds between two questions whether a process still answers."""
-START = 300.0
-"""Least seconds that a process may take to start."""
 GONE = (RayActorError, OutOfMemoryError, ObjectLostError)
 """What Ray raises where a process died before it answered, or its node died with the answer."""
-PAUSE = 2.0
-"""Seconds before a process is started again after its second death in a row; they double with each."""
 FAILED = (*GONE, RayTaskError)
 """The same where a process starts. It may also have failed because one of its own processes was killed."""
+AGE = 0.05
+"""Seconds for which an answer about all places is used; ten times the seconds of the question, if that is longer."""
 LEAST = 0.001
 """CPUs that are reserved for a process that needs nothing: a placement group cannot be empty."""
 
@@ -41,6 +39,12 @@ class Place:
     def placed(self) -> bool:
         """Whether the cluster holds what is reserved."""
         return bool(placement_group_table(self._group).get("state") == "CREATED")
+
+    @property
+    def name(self) -> str:
+        """Id of its placement group."""
+        found: str = self._group.id.hex()
+        return found
 
     def actor(self, kind: type, parts: Any, concurrency: int) -> Any:
         """A new actor in this place, which Ray never restarts. Args: parts: what the class is called with."""
@@ -68,9 +72,22 @@ class Place:
             remove_placement_group(self._group)
 
 
-def pause(deaths: int) -> float:
-    """Seconds before a process is started again. Args: deaths: in a row. A dead node may hold a place for some time."""
-    return PAUSE * 2.0 ** (deaths - 2) if deaths > 1 else 0.0
+class Places:
+    """Whether places are held, for many places: one question to the cluster answers for all of them."""
+
+    def __init__(self) -> None:
+        self._held: set[str] = set()
+        """Placement groups that are held, by id."""
+        self._until = -inf
+        """Monotonic time up to which this is new enough."""
+
+    def placed(self, place: Place) -> bool:
+        """Whether the cluster holds what is reserved, or did shortly before."""
+        if (began := time.monotonic()) > self._until:
+            states = placement_group_table()
+            self._held = {name for name, its in states.items() if its.get("state") == "CREATED"}
+            self._until = time.monotonic() + max(AGE, 10 * (time.monotonic() - began))
+        return place.name in self._held
 
 
 def written(amounts: Mapping[str, float]) -> str:
@@ -81,16 +98,3 @@ def reason(error: Exception) -> str:
     """What Ray says of a death, or the error that ended a process."""
     cause = error.cause if isinstance(error, RayTaskError) else None
     return f"{type(cause).__name__}: {cause}" if cause else str(error)
-
-
-def dead(what: str, why: str) -> ResourceError:
-    """E512. Args: why: as Ray says it; the first lines are shown."""
-    lines = [line for line in why.strip().splitlines() if line.strip()]
-    return ResourceError(
-        "E512",
-        what,
-        where="launch",
-        why="\n   ".join(lines[:8]),
-        fix="read the log of its node (ray logs); for lack of memory, lower launch.episodes or launch.samplers; then "
-        "gnomon resume RUN",
-    )

@@ -11,6 +11,7 @@ import torch
 
 from gnomon.config import RunConfig
 from gnomon.engines.base import Versioned
+from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import Loaded
 from gnomon.engines.vllm import VLLM
 from gnomon.launch.cluster.answering import answering
@@ -21,7 +22,7 @@ from gnomon.models.folder import model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.rendering import choose
 from gnomon.rollout.actor import Actor
-from gnomon.rollout.elsewhere import name_of, played
+from gnomon.rollout.elsewhere import Deadline, name_of, played
 from gnomon.types import Completion, Request
 
 __all__ = ["Sampler"]
@@ -61,10 +62,15 @@ class Sampler:
             await asyncio.to_thread(actor.engine.close)
 
     @answering
-    async def play(self, loaded: Loaded, episode: bytes, others: Sequence[Loaded]) -> bytes:
+    async def load(self, loaded: Loaded) -> None:
+        """Take over weights between two tokens of what is being sampled."""
+        await self._holding(loaded)
+
+    @answering
+    async def play(self, loaded: Loaded, episode: bytes, others: Sequence[Loaded], deadline: Deadline) -> bytes:
         """The turns and the end of an episode, as `played` writes them. Args: others: weights of opponents."""
         engines = {name_of(other.engine): (await self._holding(other)).engine for other in others}
-        return await played(await self._holding(loaded), episode, self._shared | engines)
+        return await played(await self._holding(loaded), episode, self._shared | engines, deadline)
 
     @answering
     async def sample(self, loaded: Loaded, request: Request) -> Completion:
@@ -84,10 +90,11 @@ class Sampler:
         return dict(engine.versions) if isinstance(engine, Versioned) else {}
 
     async def _holding(self, loaded: Loaded) -> Actor:
-        """The actor whose engine has these weights."""
+        """The actor whose engine has these weights, or newer ones if they change in flight."""
         async with self._loading:
             actor: Any = self._actors.get(loaded.engine) or self._actor(loaded.engine)
-            if self._loads.get(loaded.engine, 0) != loaded.load:
+            held = self._loads.get(loaded.engine, 0)
+            if held < loaded.load or (held > loaded.load and not self.config.rollout.in_flight):
                 (handle,) = loaded.handle
                 weights = await handle
                 actor.engine.tier = loaded.tier
@@ -101,10 +108,13 @@ class Sampler:
 
     def _actor(self, number: int) -> Actor:
         """A new actor with an engine of its own. Args: number: as in `Loaded`."""
+        engine = make_engine(self.config) if number >= 0 else make_opponent(self.config, make_past(self.config))
+        if isinstance(engine, Embedded | VLLM):
+            engine.in_flight = self.config.rollout.in_flight
         found = self._actors[number] = Actor(
             self._env,
             self._tokenizer,
-            make_engine(self.config) if number >= 0 else make_opponent(self.config, make_past(self.config)),
+            engine,
             group=self.config.rollout.group,
             sampling=make_sampling(self.config),
             renderer=self._renderer,

@@ -2,7 +2,7 @@
 
 from gnomon.launch.makers.actor import make_actor, make_credit
 from gnomon.launch.makers.batches import make_batches
-from gnomon.launch.makers.engine import engine_facts, make_engine, measured
+from gnomon.launch.makers.engine import engine_facts, make_engine, make_in_flight, measured
 from gnomon.launch.makers.learner import make_learner, make_schedule
 from gnomon.launch.makers.objective import make_objective
 from gnomon.launch.makers.observers import make_observers
@@ -16,6 +16,7 @@ __all__ = [
     "make_batches",
     "make_credit",
     "make_engine",
+    "make_in_flight",
     "make_learner",
     "make_objective",
     "make_observers",

@@ -56,9 +56,10 @@ def make_sampled(
         order=order,
         past=past,
     )
-    if isinstance(actor.engine, Threaded):
+    if config.rollout.in_flight and isinstance(actor.engine, Threaded | RemoteEngine):
         actors = [make(engine=actor.engine) for _ in range(lag + 1)]
-        return InFlight(actor.engine, actors, config.budget.steps)
+        thread = actor.engine.thread if isinstance(actor.engine, Threaded) else None
+        return InFlight(actor.engine, actors, config.budget.steps, thread)
     if config.rollout.in_flight or not isinstance(actor.engine, Embedded | RemoteEngine):
         raise ConfigError(
             "E046",

@@ -11,6 +11,7 @@ from gnomon.config import RunConfig
 from gnomon.engines.base import Engine, Tier, Versioned
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.remote import RemoteEngine
+from gnomon.engines.threaded import Threaded
 from gnomon.engines.tinker import TinkerEngine
 from gnomon.engines.vllm import VLLM
 from gnomon.engines.vllm.engine import WORKER
@@ -33,7 +34,7 @@ from gnomon.rendering import Renderer, joined
 from gnomon.training.evaluate import first
 from gnomon.types import Sampling
 
-__all__ = ["engine_facts", "make_engine", "measured"]
+__all__ = ["engine_facts", "make_engine", "make_in_flight", "measured"]
 
 PROBES = 6
 """Prompts on which sampler and learner are compared before a run."""
@@ -128,6 +129,13 @@ def make_vllm(config: RunConfig) -> VLLM:
         batch_invariant=engine.batch_invariant,
         head=config.policy.dtype,
     )
+
+
+def make_in_flight(engine: Engine) -> Engine:
+    """The engine, so that it loads weights while it samples. Its tier is `measured`, since the clock decides when."""
+    if isinstance(engine, RemoteEngine):
+        engine.in_flight, engine.tier = True, Tier.MEASURED
+    return Threaded(engine) if isinstance(engine, Embedded | VLLM) else engine
 
 
 def engine_facts(engine: Engine) -> dict[str, Any]:
