@@ -61,7 +61,7 @@ class Life:
     """Monotonic time of its last sign of life."""
     ping: Any = None
     ready: bool = False
-    told: Loaded | None = None
+    sent: Loaded | None = None
     """The last weights that it was sent in flight."""
     loading: bool = False
     """Whether it has not taken them over yet."""
@@ -201,9 +201,9 @@ class Samplers:
 
     def _renew(self, slot: Slot, life: Life) -> None:
         """Send a sampler the newest weights, unless it has them or still loads others."""
-        if life.loading or life.told is self._newest:
+        if life.loading or life.sent is self._newest:
             return
-        life.told, life.loading = self._newest, True
+        life.sent, life.loading = self._newest, True
         answer = life.actor.load.remote(self._newest)
         answer.future().add_done_callback(lambda done: self._events.put(partial(self._renewed, slot, life, done)))
 
