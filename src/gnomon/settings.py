@@ -248,7 +248,8 @@ class RolloutSettings(TypedDict, total=False):
     """Lowest and highest success rate, in its latest visit, of a task that `curriculum=band` plays again."""
     in_flight: bool
     """Load new weights into the engine while it samples: completions go on with them. Needs `lag`. One engine samples
-    all steps in progress, vLLM too. The run then depends on the clock and is not repeated bit for bit."""
+    all steps in progress, vLLM too; in a Ray cluster, one per sampler. The run then depends on the clock and is not
+    repeated bit for bit."""
     entropy: bool
     """Record the entropy of the next-token distribution at every sampled token, 2 bytes each. Training is the same in
     every bit; the fingerprint differs, since it covers the records. Only for the embedded engine."""

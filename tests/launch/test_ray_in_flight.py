@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -40,12 +42,14 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout.actor import draws
-from gnomon.store import RunReader
+from gnomon.store import RunReader, StepRecord
 from gnomon.store.layout import RECIPE
 from gnomon.types import Completion, Request
 from launch.test_ray import Killer, actors, ended
 
 STEPS = 6
+REPLIES = 4
+"""No player of the games here replies so often."""
 FLOAT32 = Precision.only(torch.float32)
 
 
@@ -88,9 +92,9 @@ def checked(run: RunReader, lag: int, updates: int = 1, players: int = 1, *, aga
     policies, mixed = cache(lambda version: policy_of(run.folder, config, version // updates)), 0
     for step, metrics in enumerate(each["metrics"] for each in run.metrics()):
         key, ages = Key(config.seed).at("rollouts", step=step), []
-        groups = [group for group in run.groups(step) if group.greedy is None]
+        groups = list(run.groups(step))
         assert all(len(group.rollouts) == config.rollout.group for group in groups)
-        for group, rollout in ((group, rollout) for group in groups for rollout in group.rollouts):
+        for index, rollout in [(group.index, rollout) for group in groups for rollout in group.rollouts]:
             sample = rollout.sample - rollout.player * config.rollout.group
             for number, turn in enumerate(rollout.turns):
                 found = turn.completion
@@ -101,8 +105,10 @@ def checked(run: RunReader, lag: int, updates: int = 1, players: int = 1, *, aga
                 ages += [updates * step - version for version in found.versions()]
                 mixed += len(versions) > 1
                 if again and found.token_ids:
-                    drawn = draws(key, group.index, sample)(players * number + rollout.player)
-                    assert resampled(turn.prompt_ids, drawn, found, config, policies) == found
+                    # Of several players, the record does not say which reply of the episode it was.
+                    turns = [number] if players == 1 else range(number, players * REPLIES)
+                    keys = [draws(key, index, sample)(turn) for turn in turns]
+                    assert any(resampled(turn.prompt_ids, each, found, config, policies) == found for each in keys)
         assert metrics["staleness"] == pytest.approx(sum(ages) / len(ages))
         assert metrics["staleness_max"] == max(ages) <= lag * updates
     return mixed
@@ -117,9 +123,9 @@ def resampled(prompt: tuple[int, ...], key: Key, like: Completion, config: RunCo
         if place in changes:
             decoder.policy = policies(changes[place])
             decoder.renew(changes[place])
-        ended = decoder.step()
-    ((_, found),) = ended
-    return replace(found, finish=like.finish, text=like.text)
+        for _, found in decoder.step():
+            return replace(found, finish=like.finish, text=like.text)
+    raise AssertionError("a reply as long as its limit ends")
 
 
 def policy_of(folder: Path, config: RunConfig, step: int) -> Policy:
@@ -135,4 +141,127 @@ def test_every_token_is_from_the_version_that_it_names_also_after_a_sampler_died
         (loss,) = run.events("sampler_died")
         assert killer.killed and 0 < loss["episodes"] <= 4
         assert run.status == "finished" and run.manifest["tier"] == "measured" and "rollout.in_flight" in run.varies
+    assert ended()
+
+
+@pytest.mark.needs("ray")
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("env", "more", "samplers", "players"),
+    [
+        ("char_count", {"policy": {"lora": {"rank": 2}}}, 1, 1),
+        ("kuhn_poker", {"rollout": {"refill": 1}}, 2, 2),
+        ("kuhn_poker", {"players": {"opponent": str(TINY)}, "policy": {"lora": {"rank": 2}}}, 2, 2),
+        ("calculator", {"objective": "dapo", "optim": {"lr": 1e-3, "minibatches": 2, "epochs": 2}}, 1, 1),
+    ],
+    ids=["adapter", "two players", "opponent and adapter", "several updates and turns"],
+)
+def test_every_token_is_from_the_version_that_it_names(tmp_path, cluster, env, more, samplers, players):
+    """One sampler and two × turns × players × updates × adapters."""
+    with gnomon.train(env, run=tmp_path / "r", **settings(1, samplers, **more)) as run:
+        assert checked(run, 1, 4 if "minibatches" in more.get("optim", {}) else 1, players) > 0
+    assert ended()
+
+
+@pytest.mark.needs("ray")
+@pytest.mark.long
+def test_a_learner_in_the_cluster_that_dies_repeats_its_versions(tmp_path, cluster):
+    killer, folder = Killer("Trainer", step=2), tmp_path / "r"
+    with gnomon.train("char_count", run=folder, learner="ray", **settings(1, 1), observers=[killer]) as run:
+        assert killer.killed and len(list(run.events("learner_died"))) == 1
+        assert checked(run, 1) > 0
+    assert ended()
+
+
+@pytest.mark.needs("ray")
+@pytest.mark.long
+def test_samplers_with_engines_in_environments_of_their_own_change_weights_in_flight(tmp_path, cluster):
+    """The worker that stands in for vLLM, which draws by other keys: versions are checked, replies are not repeated."""
+    python, worker = tmp_path / "python", Path(__file__).parents[1] / "engines" / "policy_worker.py"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {worker} "$2" "$3"\n')
+    python.chmod(0o755)
+    engine = {"engine": {"type": "vllm", "python": str(python)}}
+    with gnomon.train("char_count", run=tmp_path / "r", **settings(1, 2, **engine)) as run:
+        assert checked(run, 1, again=False) > 0
+    assert ended()
+
+
+class Interrupt(Killer):
+    """An observer that stops the run after step 1, once episodes of step 2 have ended."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(step=-1, interrupt=1)
+        self.next = folder / "unfinished/000002.jsonl"
+
+    def step(self, record: StepRecord) -> None:
+        while record.step == self.interrupt and not self.next.exists():
+            time.sleep(0.01)
+        super().step(record)
+
+
+@pytest.mark.needs("ray")
+@pytest.mark.parametrize("place", ["ray", "local"])
+@pytest.mark.long
+def test_a_resumed_run_reads_what_had_ended_and_goes_on_here_or_there(tmp_path, cluster, place):
+    """The episodes of steps 2 and 3 that had ended are read; their tokens may be of versions before the checkpoint."""
+    folder = tmp_path / "r"
+    with gnomon.train("char_count", run=folder, **settings(2, 2), observers=[Interrupt(folder)]) as run:
+        assert not run.complete and ended()
+        before = [record.body for step in range(2) for record in run.records("rollout", step=step)]
+    kept = sum(path.read_bytes().count(b"\n") for path in folder.glob("unfinished/*.jsonl"))
+    with gnomon.resume(folder, launch={"type": place}, quiet=True) as run:
+        assert [record.body for step in range(2) for record in run.records("rollout", step=step)] == before
+        assert sum(event["episodes"] for event in run.events("continued")) == kept > 0
+        assert run.complete and not run.attempts
+        checked(run, 2)
+    assert ended()
+
+
+@pytest.fixture(scope="module")
+def versions() -> list[WeightsRef]:
+    """Three versions of the shipped policy, every parameter somewhat smaller each time."""
+    learner, found = LocalLearner(Policy.load(model_folder("tiny"))), []
+    for _ in range(3):
+        found.append(learner.publish().copied())
+        with torch.no_grad():
+            for parameter in learner.parameters.values():
+                parameter.mul_(0.9)
+        learner.version += 1
+    return found
+
+
+@pytest.mark.needs("ray")
+def test_a_new_sampler_has_the_newest_weights_and_wrong_ones_end_the_run(cluster, versions):
+    """A call that began before the load is not answered with the weights of that time by the next sampler."""
+    rollout, launch = {"lag": 1, "in_flight": True}, {"type": "ray", "samplers": 1, "episodes": 4}
+    config, _ = resolve([Source({"env": "char_count", "rollout": rollout, "launch": launch}, {})])
+    policy, there = Policy.load(model_folder("tiny")), RayFleet(config, CharCount(), CharCount())
+    engine = make_in_flight(RemoteEngine(there))
+    assert isinstance(engine, RemoteEngine) and engine.tier is Tier.MEASURED
+
+    async def scenario() -> None:
+        requests = [ask(policy, "Use 3, 4, 5\n", sample, 160, stop=(), temperature=2.0) for sample in range(16)]
+        engine.load(versions[0])
+        first, loads = engine.loaded, 0
+        sampling = asyncio.ensure_future(sample_all(engine, requests))
+        while not sampling.done():
+            loads += 1
+            engine.load(replace(versions[loads % 3], version=loads))
+            await asyncio.sleep(0.05)
+        found = await sampling
+        assert any(completion.changes for completion in found)
+        assert all(list(c.versions()) == sorted(c.versions()) and max(c.versions()) <= loads for c in found)
+        engine.load(versions[0])
+        assert engine.version == loads  # An older version is not loaded.
+        os.kill(actors("Sampler")[0], signal.SIGKILL)
+        answer = await there.call("sample", first, requests[0])
+        assert answer.version == loads and len(there.losses()) == 1
+        engine.load(replace(versions[1], version=loads + 1, base="another"))
+        with pytest.raises(ModelError, match="E323"):
+            await engine.sample(requests[0])
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        there.close()
     assert ended()

@@ -59,14 +59,18 @@ class RemoteEngine:
         self.versions: Mapping[str, str] = {}
         """As of the samplers' engines, after `ask_versions`."""
         self.in_flight = False
-        self._loads, self._handle = 0, None
+        self._present: tuple[int, Any] = (0, None)
+        """Number of the last load, and handle of its weights. One thread may read it while another loads."""
+        self._newest: int | None = None
+        """Version that was loaded last in flight."""
         self._counts: deque[Stats] = deque()
 
     @property
     def loaded(self) -> Loaded:
-        if not self._loads and not self.fixed:
+        load, handle = self._present
+        if not load and not self.fixed:
             raise RuntimeError("the engine has no weights")
-        return Loaded(self.number, self._loads, self.tier, self._handle)
+        return Loaded(self.number, load, self.tier, handle)
 
     async def sample(self, request: Request) -> Completion:
         found: Completion = await self.fleet.call("sample", self.loaded, request)
@@ -94,11 +98,11 @@ class RemoteEngine:
 
     def load(self, weights: WeightsRef) -> None:
         """Replace the weights. In flight, a version that is not newer than the present one is not loaded."""
-        if self.in_flight and self._loads and weights.version <= self.version:
+        if self._newest is not None and weights.version <= self._newest:
             return
-        self._handle, self.version = self.fleet.put(weights), weights.version
-        self._loads += 1
+        self._present, self.version = (self._present[0] + 1, self.fleet.put(weights)), weights.version
         if self.in_flight:
+            self._newest = weights.version
             self.fleet.renew(self.loaded)
 
     def close(self) -> None:
