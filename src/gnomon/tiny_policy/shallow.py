@@ -16,9 +16,10 @@ def shallow(folder: Path, env: str, layers: int = 2, steps: int = 200, seed: int
 
     Args: env: the environment whose replies it is trained on; seed: of the corpus.
     """
-    policy = Policy.load("tiny")
-    policy.model.gpt_neox.layers = policy.model.gpt_neox.layers[:layers]
-    policy.model.config.num_hidden_layers = layers
+    whole = Policy.load("tiny")
+    model = whole.model
+    model.gpt_neox.layers, model.config.num_hidden_layers = model.gpt_neox.layers[:layers], layers
+    policy = Policy(model, whole.tokenizer)
     recipe = Recipe(seed=seed, tasks=8, layers=layers, courses=single(steps, {env: 1.0}, care=0.0))
     teach(policy, recipe, 0, folder, {}, report=steps + 1)
     policy.save(folder)
