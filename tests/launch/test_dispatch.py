@@ -6,7 +6,7 @@ import pytest
 
 from gnomon.config.sections import Launch
 from gnomon.errors import ResourceError
-from gnomon.launch.cluster.dispatch import LOOKS, QUESTIONS, Call, Dispatch, Life
+from gnomon.launch.cluster.dispatch import CHECKS, QUESTIONS, Call, Dispatch, Life
 
 
 class Scripted:
@@ -139,7 +139,7 @@ def test_ten_thousand_quiet_processes_are_not_all_looked_at():
     assert len(few.asked) <= QUESTIONS * 11
     full = Scripted(room=False, samplers=10_000, seconds=300.0)
     full.until(60.0)
-    assert 10_000 < full.looked <= 60 * LOOKS + 10_000
+    assert 10_000 < full.looked <= 60 * CHECKS + 10_000
 
 
 def test_no_room_for_too_long_is_an_error():

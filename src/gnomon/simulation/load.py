@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import log
 
 from gnomon.keys import Key
-from gnomon.simulation.cluster import Speed
+from gnomon.simulation.server import Speed
 from gnomon.types import Request, Task
 
 __all__ = ["CallSeconds", "Load"]

@@ -20,11 +20,12 @@ from gnomon.rollout.batches import Ahead, Batches, InTurn
 from gnomon.rollout.elsewhere import Elsewhere
 from gnomon.rollout.in_flight import InFlight
 from gnomon.simulation.clock import SameThread
-from gnomon.simulation.cluster import Cluster, Engine, Server
+from gnomon.simulation.cluster import Cluster, Engine
 from gnomon.simulation.environment import Calls, Waiting
 from gnomon.simulation.head import Head
 from gnomon.simulation.load import CallSeconds, Load
 from gnomon.simulation.samplers import Samplers
+from gnomon.simulation.server import Server
 from gnomon.types import Sampling
 
 __all__ = ["Parts"]

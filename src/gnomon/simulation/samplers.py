@@ -16,8 +16,9 @@ from gnomon.launch.cluster.dispatch import Call, Dispatch, Life
 from gnomon.launch.cluster.sampler import Sampler
 from gnomon.models.weights import WeightsRef
 from gnomon.rollout.actor import Actor
-from gnomon.simulation.cluster import Cluster, Speed
+from gnomon.simulation.cluster import Cluster
 from gnomon.simulation.head import Head
+from gnomon.simulation.server import Speed
 
 __all__ = ["Samplers"]
 

@@ -30,7 +30,7 @@ class Actors:
     """
 
     dispatch: Dispatch
-    """It is told what the actors answer."""
+    """It receives what the actors answer."""
 
     def __init__(self, parts: bytes, launch: Launch, report: Callable[[Event], None]) -> None:
         self.launch, self._parts, self._report = launch, ray.put(parts), report

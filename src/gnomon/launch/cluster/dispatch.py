@@ -25,9 +25,9 @@ from gnomon.launch.cluster.losses import SamplerLoss
 __all__ = ["TICK", "Call", "Dispatch", "Life", "Processes"]
 
 TICK = 0.1
-"""Least seconds between two looks at a place without a process."""
-LOOKS = 1000
-"""Most looks at places without a process per second, over all of them."""
+"""Least seconds between two checks of a place without a process."""
+CHECKS = 1000
+"""Most checks of places without a process per second, over all of them."""
 QUESTIONS = 100
 """Questions per second whether processes still answer, over all of them, as long as each is asked ten times within the
 time after which it counts as hung."""
@@ -135,7 +135,7 @@ class Dispatch:
         """When to look at each place."""
         self._slots = [Slot(number) for number in range(launch.samplers)]
         for slot in self._slots:
-            self._due.put(slot.number, self._seen + slot.number / LOOKS, slot)
+            self._due.put(slot.number, self._seen + slot.number / CHECKS, slot)
 
     @property
     def due(self) -> float:
@@ -171,12 +171,12 @@ class Dispatch:
         life.since, life.ready, self.begun = self.now(), True, True
         self._renew(life)
         self._count(life)
-        self._look(life, life.since + self._quiet)
+        self._check_at(life, life.since + self._quiet)
 
     def alive(self, life: Life) -> None:
         """A process answered that it is alive."""
         life.since, life.asked = self.now(), False
-        self._look(life, life.since + self._quiet)
+        self._check_at(life, life.since + self._quiet)
 
     def renew(self, loaded: Loaded) -> None:
         """Have every process take over these weights while it samples, and every later one when it starts."""
@@ -254,21 +254,21 @@ class Dispatch:
             elif slot.deaths <= self.launch.restarts and now >= slot.after:
                 return self._start(slot)
             empty = len(self._slots) - self._living
-            self._due.put(slot.number, now + max(TICK, empty / LOOKS), slot)
+            self._due.put(slot.number, now + max(TICK, empty / CHECKS), slot)
         elif life.ready and not life.asked:
             if now >= life.since + self._quiet:
                 life.since, life.asked = now, True
                 self.processes.ask(life)
-            self._look(life, life.since + (self._limit(life) if life.asked else self._quiet))
+            self._check_at(life, life.since + (self._limit(life) if life.asked else self._quiet))
         elif now >= life.since + self._limit(life):
             self.lost(life, f"no answer for {self._limit(life):g} s")
         else:
-            self._look(life, life.since + self._limit(life))
+            self._check_at(life, life.since + self._limit(life))
 
     def _start(self, slot: Slot) -> None:
         life = slot.life = Life(slot.number, self.now())
         self._living += 1
-        self._look(life, life.since + self._limit(life))
+        self._check_at(life, life.since + self._limit(life))
         self.processes.start(life)
 
     def _renew(self, life: Life) -> None:
@@ -281,7 +281,7 @@ class Dispatch:
         """Seconds without an answer after which it counts as hung."""
         return self.launch.seconds if life.ready else max(START, self.launch.seconds)
 
-    def _look(self, life: Life, when: float) -> None:
+    def _check_at(self, life: Life, when: float) -> None:
         """Note when to look at a process, if it is still that of its place."""
         slot = self._slots[life.slot]
         if slot.life is life:
