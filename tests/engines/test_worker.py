@@ -260,12 +260,13 @@ def test_the_vocabulary_projection_has_the_learners_dtype(make, tmp_path, learne
     folder = Path(shutil.copytree(TINY, tmp_path / "model"))
     facts = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(facts | ({"head_dtype": stated} if stated else {})))
-    settings = {"policy": {"path": str(folder), "dtype": learner}, "engine": {"type": "vllm", "dtype": own}}
+    engine = {"type": "vllm", "dtype": own, "python": sys.executable}
+    settings = {"policy": {"path": str(folder), "dtype": learner}, "engine": engine}
     made = make_vllm(configure("char_count", settings)[0])
     made.close()
-    engine = make(folder, arguments=made.arguments, head=made.head)
-    engine.load(replace(weights(0), base=base_hash(folder)))
-    assert engine.versions["head"] == learner
+    found = make(folder, arguments=made.arguments, head=made.head)
+    found.load(replace(weights(0), base=base_hash(folder)))
+    assert found.versions["head"] == learner
 
 
 def test_a_device_that_computes_the_projection_in_another_dtype_is_refused(make, plan):

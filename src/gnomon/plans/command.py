@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,10 @@ def made(config: RunConfig, name: str, prompt: int | None, reply: int | None, ru
     else:
         lengths = supposed_lengths(config, prompt, reply)
     dtypes = (config.policy.dtype, engine_dtype(config))
-    chosen = device(name, resident(), dtypes)  # Now the program holds the tokenizer, as it does in a run.
-    found = planned(config, calibrated(chosen) if chosen.measured else chosen, lengths)
+    chosen = device(name, resident(), dtypes)
+    if chosen.measured:  # Now the program holds a tokenizer and what first passes leave, as it does in a run.
+        chosen = replace(calibrated(chosen), program=resident())
+    found = planned(config, chosen, lengths)
     require_fitting(config, found)
     return found
 
