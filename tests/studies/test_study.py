@@ -364,6 +364,51 @@ study = Study(
 """
 
 
+TRAINS = """
+import gnomon
+from gnomon.studies import Claim, Study
+
+SMALL = {"prompts": 1, "group": 2, "eval": {"tasks": 2}, "workers": {"count": 1}, "quiet": True, "threads": 1}
+
+def trained(seed, folder):
+    with gnomon.train("char_count", run=folder / "run", seed=seed, steps=60, **SMALL) as run:
+        return {"steps": float(run.steps)}
+
+study = Study(
+    question="Does the whole run count?",
+    why="A function may not notice that the run which it asked for ended early.",
+    arms={"a": trained},
+    seeds=(0,),
+    exact=True,
+    claims=[Claim(measure="steps", arm="a", above=59.5)],
+    prediction={"PASS": 1.0, "FAIL": 0.0, "INCONCLUSIVE": 0.0},
+)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_function_whose_run_was_interrupted_is_called_again(tmp_path, number):
+    """Neither the numbers of half a run nor an error that follows from it is kept."""
+    file, folder = written(tmp_path, TRAINS), tmp_path / "trains"
+    words = [sys.executable, "-m", "gnomon", "study", str(file), "--folder", str(folder), "--jobs", "1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        while not trained_a_step(folder / "kept/a/0/run"):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(number)
+        assert "the same command goes on" in process.communicate()[0]
+    assert process.returncode == INTERRUPTED
+    assert not list(folder.glob("numbers/*")) and not list(folder.glob("crashes/*"))
+    assert run_study(str(file), folder, jobs=1) == 0
+
+
+def trained_a_step(run: Path) -> bool:
+    with contextlib.suppress(GnomonError), RunReader(run) as reader:
+        return bool(reader.metrics())
+    return False
+
+
 def using(folder: Path) -> list[int]:
     """Processes that have a file of the folder open."""
     found = []

@@ -11,7 +11,7 @@ from types import FrameType
 
 from gnomon.training import Recorder
 
-__all__ = ["Stop", "gentle_interrupt", "interrupt_at_once", "stop_on_interrupt"]
+__all__ = ["Stop", "gentle_interrupt", "interrupt_at_once", "stop_asked", "stop_on_interrupt"]
 
 NOTICE = b"\nStopping after this step. Once more to stop now; gnomon resume goes on from the last checkpoint.\n"
 
@@ -35,6 +35,14 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = False
+
+
+EVER = Stop()
+
+
+def stop_asked() -> bool:
+    """Whether a SIGINT or SIGTERM was handled here since this process began: a run of it may have ended early."""
+    return EVER.asked
 
 
 @contextmanager
@@ -68,7 +76,12 @@ def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def noted(number: int, frame: FrameType | None) -> None:
+        EVER.asked = True
+        handler(number, frame)
+
+    old = {number: signal.signal(number, noted) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from gnomon.errors import GnomonError
+from gnomon.launch.interrupt import stop_asked
 from gnomon.store.layout import JOURNAL
 from gnomon.studies.design import Numbers, load, numbers_of
 from gnomon.studies.folder import Cell, StudyFolder
@@ -118,6 +119,8 @@ def run_cell(folder: Path, cell: Cell) -> None:
         try:
             made(here, cell)
         except Exception as error:
+            if stop_asked():
+                return  # The function may not expect a run that ended early.
             text = str(error) if isinstance(error, GnomonError) else traceback.format_exc()
             here.write_crash(cell, text)
             sys.exit(CRASHED)
@@ -148,6 +151,8 @@ def made(folder: StudyFolder, cell: Cell) -> None:
     function, run = numbers_of(study, cell.arm), folder.run(cell)
     if function is not None:
         numbers = called(function, cell.seed, folder.kept(cell))
+        if stop_asked():
+            return  # They may be those of a run that ended early.
         folder.write_numbers(cell, {name: float(value) for name, value in numbers.items()})
     elif (run / JOURNAL).exists():
         resume(run, Silent()).close()
