@@ -33,6 +33,8 @@ from gnomon.keys import Key
 from gnomon.launch.cluster import fleet
 from gnomon.launch.cluster.fleet import RayFleet
 from gnomon.launch.cluster.own import OwnCluster
+from gnomon.launch.display import Silent
+from gnomon.launch.local import resume
 from gnomon.launch.makers import make_in_flight
 from gnomon.launch.makers.policy import make_policy
 from gnomon.launch.saved import saved_policy
@@ -109,6 +111,9 @@ def checked(run: RunReader, lag: int, updates: int = 1, players: int = 1, *, aga
                     turns = [number] if players == 1 else range(number, players * REPLIES)
                     keys = [draws(key, index, sample)(turn) for turn in turns]
                     assert any(resampled(turn.prompt_ids, each, found, config, policies) == found for each in keys)
+        if not ages:  # An opponent lost every hand before the policy had a move.
+            assert "staleness" not in metrics
+            continue
         assert metrics["staleness"] == pytest.approx(sum(ages) / len(ages))
         assert metrics["staleness_max"] == max(ages) <= lag * updates
     return mixed
@@ -169,7 +174,7 @@ def test_a_learner_in_the_cluster_that_dies_repeats_its_versions(tmp_path, clust
     killer, folder = Killer("Trainer", step=2), tmp_path / "r"
     with gnomon.train("char_count", run=folder, learner="ray", **settings(1, 1), observers=[killer]) as run:
         assert killer.killed and len(list(run.events("learner_died"))) == 1
-        assert checked(run, 1) > 0
+        checked(run, 1)  # The clock decides whether a reply has tokens of two versions.
     assert ended()
 
 
@@ -209,7 +214,7 @@ def test_a_resumed_run_reads_what_had_ended_and_goes_on_here_or_there(tmp_path, 
         assert not run.complete and ended()
         before = [record.body for step in range(2) for record in run.records("rollout", step=step)]
     kept = sum(path.read_bytes().count(b"\n") for path in folder.glob("unfinished/*.jsonl"))
-    with gnomon.resume(folder, launch={"type": place}, quiet=True) as run:
+    with resume(folder, Silent(), launch={"type": place}) as run:
         assert [record.body for step in range(2) for record in run.records("rollout", step=step)] == before
         assert sum(event["episodes"] for event in run.events("continued")) == kept > 0
         assert run.complete and not run.attempts
