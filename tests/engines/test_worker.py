@@ -196,7 +196,7 @@ def test_a_mode_that_the_device_does_not_have_is_refused(make, monkeypatch):
     """The stand-in has no device; vLLM on a CPU says `cpu`."""
     engine = make(batch_invariant=True)
     engine.load(weights(0))
-    monkeypatch.setattr(VLLM, "_open", lambda self, worker: "cpu")
+    monkeypatch.setattr(VLLM, "_open", lambda self, worker: {"device": "cpu"})
     with pytest.raises(ResourceError, match=r"E543(.|\n)*batch_invariant=false"):
         make(batch_invariant=True).load(weights(0))
 
