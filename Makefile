@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test quick test-all check docs format kill bench gpu programs clean
+.PHONY: demo test quick test-ci test-all check docs format kill bench gpu programs clean
 
 demo: $(STAMP)
 	@rm -rf runs/demo
@@ -24,7 +24,11 @@ test: $(STAMP)
 quick: $(STAMP)
 	$(PYTEST) -n 2 --dist loadfile @tests/quick.txt
 
-# As in CI: all cases, and what is not installed is a failure.
+# As in CI: long tests too, at most twelve cases of each test, and what is not installed is a failure.
+test-ci: $(STAMP) programs
+	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE) --cases 12 --long
+
+# All cases.
 test-all: $(STAMP) programs
 	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE)
 

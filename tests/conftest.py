@@ -39,10 +39,11 @@ def installed(program: str) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, help="Run at most this many cases of each test, and no test marked as long.")
+    parser.addoption("--long", action="store_true", help="With --cases, run the tests marked as long too.")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--cases`, leave out long tests, and all but some cases of each parametrised one.
+    """With `--cases`, leave out all but some cases of each parametrised test, and, without `--long`, long tests.
 
     The cases are chosen by the hash of their names: the same in every run, and others for every test.
     """
@@ -55,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item
         for of_test in cases.values()
         for item in sorted(of_test, key=lambda item: sha256(item.nodeid.encode()).digest())[:most]
-        if not item.get_closest_marker("long")
+        if config.getoption("--long") or not item.get_closest_marker("long")
     }
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
