@@ -28,7 +28,7 @@ WAYS, SHORT, LONG = 8, 40, 300
 def beginner(folder: Path) -> Path:
     """Write a model folder whose policy bets with J, Q and K two, five and eight times in ten, whatever came before.
 
-    It is fitted to eight random ways of playing first. A policy that never told the twelve states apart changes its
+    It is fitted to eight random ways of playing first. A policy that does not distinguish the twelve states changes its
     moves in all of them together, and self-play then leads to a policy that always bets.
     """
     policy = Policy.load("tiny")
