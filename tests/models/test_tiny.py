@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.config import Env, Eval, RunConfig
+from gnomon.envs.base import split_of
 from gnomon.errors import ConfigError
 from gnomon.launch.find import env_class
 from gnomon.launch.local import measure
@@ -121,3 +122,26 @@ def test_a_tokenizer_is_read_once_and_again_when_its_file_has_changed(tmp_path: 
     path = tmp_path / "tokenizer.json"
     path.write_text(path.read_text() + "\n")
     assert Tokenizer(tmp_path)._encoder is not first._encoder
+
+
+@pytest.mark.parametrize("name", sorted(TAUGHT))
+def test_no_task_of_the_corpus_of_fresh_is_in_a_split(name):
+    """Of 2,000 draws of each; a task that both could draw would be in both with near certainty on countdown."""
+    env = TAUGHT[name](fresh=True)
+    corpus = {env.corpus()[i].id for i in range(2000)}
+    splits = {split: {env.tasks(split)[i].id for i in range(2000)} for split in ("train", "test")}
+    assert corpus.isdisjoint(splits["train"] | splits["test"]) and splits["train"].isdisjoint(splits["test"])
+    whole = TAUGHT[name]()
+    assert [whole.tasks("test")[i] for i in range(50)] == [env.tasks("test")[i] for i in range(50)]
+    assert {split_of(identity) for identity in corpus} == {"train"}
+    with pytest.raises(ValueError, match="corpus"):
+        env.tasks("corpus")
+
+
+@pytest.mark.parametrize("name", sorted(TAUGHT))
+def test_mutations_and_examples_of_fresh_tasks_are_fresh(name):
+    env = TAUGHT[name](fresh=True, mutations=3, shots=2)
+    tasks = [env.tasks("train")[i] for i in range(80)]
+    assert {env.split_of(task.id) for task in tasks} == {"train"}
+    taught = {TAUGHT[name](fresh=True).corpus()[i].messages for i in range(2000)}
+    assert not any((message,) in taught for task in tasks for message in task.messages)

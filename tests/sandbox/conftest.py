@@ -14,7 +14,7 @@ import pytest
 from gnomon.sandbox import Job, Limits, Outcome, Sandbox
 
 LIMITS = Limits(
-    cpu_seconds=0.3, wall_seconds=8, memory_bytes=2**28, processes=8, file_bytes=4 * 2**20, output_bytes=2**16
+    cpu_seconds=1, wall_seconds=8, memory_bytes=2**28, processes=8, file_bytes=4 * 2**20, output_bytes=2**16
 )
 HASTY = replace(LIMITS, wall_seconds=0.8)
 """For what does nothing but wait; on a busy machine, a job that works would be cut short by it."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from gnomon.envs.base import SLOT, SingleTurn, identity, user
+from gnomon.envs.base import SLOT, identity, user
+from gnomon.envs.fresh import Divided
 from gnomon.types import Task
 from gnomon.verifiers import integer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arithmetic(SingleTurn):
+class Arithmetic(Divided):
     """`terms` whole numbers joined by `signs`; a product multiplies by a single digit."""
 
     terms: int = 2

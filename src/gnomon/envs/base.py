@@ -122,6 +122,11 @@ def split_of(identity: str) -> str:
     return "test" if int(identity, 16) % TEST_SHARE == 0 else "train"
 
 
+def division(env: object) -> Callable[[str], str]:
+    """The function from a task's id to its split: the environment's own, or `split_of`."""
+    return getattr(env, "split_of", split_of)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SingleTurn(Slot, Wording, ABC):
     """An environment with one question and one answer. The answer is in the reply's one slot."""
@@ -180,11 +185,11 @@ class SingleTurn(Slot, Wording, ABC):
 
         Raises: NotImplementedError if the environment does not define neighbours; ValueError if the task has none.
         """
-        start = task
+        start, of = task, division(self)
         for attempt in range(1000):
             other = self.neighbour(start, key.at("mutate", task=task.id, attempt=attempt).random())
             start = other if attempt >= DIRECT else task
-            if other.id != task.id and split_of(other.id) == split_of(task.id):
+            if other.id != task.id and of(other.id) == of(task.id):
                 asked = self.worded(other).messages
                 return replace(other, messages=(*task.messages[: -len(asked)], *asked))
         raise ValueError(f"{self!r} found no neighbour of the task {task.id}")
@@ -240,10 +245,11 @@ class Tasks(Sequence[Task]):
     """
 
     size = 2**31
+    splits: tuple[str, ...] = SPLITS
 
     def __init__(self, env: Maker, split: str) -> None:
-        if split not in SPLITS:
-            raise ValueError(f"split is {split!r}; it must be one of {SPLITS}")
+        if split not in self.splits:
+            raise ValueError(f"split is {split!r}; it must be one of {self.splits}")
         self.env, self.split = env, split
 
     def __len__(self) -> int:
@@ -257,10 +263,10 @@ class Tasks(Sequence[Task]):
 
     def draw(self, purpose: str, index: int) -> Task:
         """The task at an index of one of the streams of this split."""
-        key = Key(self.env.seed).at(stream_of(self.env, "make"), split=self.split)
+        key, of = Key(self.env.seed).at(stream_of(self.env, "make"), split=self.split), division(self.env)
         for attempt in range(10_000):
             task = self.env.make(key.at(purpose, index=index, attempt=attempt).random())
-            if split_of(task.id) == self.split:
+            if of(task.id) == self.split:
                 return self.env.worded(task) if isinstance(self.env, Wording) else task
         raise ValueError(f"{self.env!r} makes no task of the {self.split} split: it has too few different tasks")
 

@@ -6,13 +6,14 @@ import random
 import string
 from dataclasses import dataclass
 
-from gnomon.envs.base import SLOT, SingleTurn, identity, user
+from gnomon.envs.base import SLOT, identity, user
+from gnomon.envs.fresh import Divided
 from gnomon.types import Task
 from gnomon.verifiers import integer
 
 
 @dataclass(frozen=True, kw_only=True)
-class CharCount(SingleTurn):
+class CharCount(Divided):
     """The answer is drawn first, uniformly, so that no constant answer is better than chance."""
 
     length: tuple[int, int] = (3, 7)

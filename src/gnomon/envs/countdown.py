@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from gnomon.envs.base import SLOT, SingleTurn, identity, user
+from gnomon.envs.base import SLOT, identity, user
 from gnomon.envs.expressions import grow
+from gnomon.envs.fresh import Divided
 from gnomon.types import Task
 from gnomon.verifiers import evaluate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Countdown(SingleTurn):
+class Countdown(Divided):
     """Solvable by construction: the target is the value of an expression drawn over the numbers."""
 
     numbers: tuple[int, ...] = (3,)

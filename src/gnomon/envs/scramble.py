@@ -6,14 +6,15 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
-from gnomon.envs.base import SLOT, SingleTurn, identity, user
+from gnomon.envs.base import SLOT, identity, user
 from gnomon.envs.dictionary import dictionary, words
+from gnomon.envs.fresh import Divided
 from gnomon.types import Task
 from gnomon.verifiers import Malformed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scramble(SingleTurn):
+class Scramble(Divided):
     """Shuffled letters of a dictionary word. If possible, the arrangement is not itself a word.
 
     A held-out task is an arrangement that is not in the train split; its word may be, in other arrangements.

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as Encoder
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 from gnomon.envs import Arithmetic, CharCount, Countdown, Scramble
-from gnomon.envs.base import SingleTurn
+from gnomon.envs.fresh import Divided
 from gnomon.keys import Key
 from gnomon.models.attention import NAME
 from gnomon.models.policy import Policy
@@ -114,6 +114,10 @@ class Recipe:
     """Whether prompts ask for the answer slot and replies have it."""
     letters: tuple[int, int] = (3, 3)
     """Shortest and longest word to unscramble."""
+    largest: int = 10
+    """Largest number of a countdown."""
+    fresh: bool = False
+    """Whether the corpus has no task of the train split of an environment with the option `fresh`."""
     width: int = 128
     layers: int = 4
     heads: int = 4
@@ -172,7 +176,7 @@ def documents(recipe: Recipe, number: int, step: int) -> Iterator[tuple[str, lis
     for place in range(recipe.tasks):
         rng = key.at("task", place=place).random()
         name = rng.choices(names, shares)[0]
-        task = tasks_of(name, recipe.slot, recipe.letters)[rng.randrange(2**31)]
+        task = tasks_of(name, recipe)[rng.randrange(2**31)]
         replies = [write(name, task, rng, care, course.guess, phase.named) for _ in range(recipe.replies)]
         if not recipe.slot:
             replies = [reply.replace("<answer>", "").removesuffix("</answer>") for reply in replies]
@@ -180,14 +184,15 @@ def documents(recipe: Recipe, number: int, step: int) -> Iterator[tuple[str, lis
 
 
 @cache
-def tasks_of(name: str, slot: bool, letters: tuple[int, int]) -> Sequence[Task]:
-    """The tasks of a corpus: the train split of a taught environment."""
+def tasks_of(name: str, recipe: Recipe) -> Sequence[Task]:
+    """The tasks of a corpus: of the train split of a taught environment, or of what it leaves out."""
     # The corpus of words is wider than the environment's own default.
-    own = {"length": letters, "anagrams": 9} if name == "scramble" else {}
-    return TAUGHT[name](hint=slot, **own).tasks("train")
+    own: dict[str, Any] = {"length": recipe.letters, "anagrams": 9} if name == "scramble" else {}
+    own |= {"largest": recipe.largest} if name == "countdown" else {}
+    return TAUGHT[name](hint=recipe.slot, fresh=recipe.fresh, **own).corpus()
 
 
-TAUGHT: Mapping[str, Callable[..., SingleTurn]] = {
+TAUGHT: Mapping[str, Callable[..., Divided]] = {
     "arithmetic": Arithmetic,
     "char_count": CharCount,
     "countdown": Countdown,

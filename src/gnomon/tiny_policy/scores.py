@@ -35,4 +35,5 @@ def score(folder: Path, recipe: Recipe, tasks: int = 128, samples: int = 16) -> 
 def options_of(recipe: Recipe, name: str) -> dict[str, Any]:
     """Options that give an environment the tasks of the recipe's corpus; empty for the built-in base."""
     plain: dict[str, Any] = {} if recipe.slot else {"hint": False}
+    plain |= {"fresh": True} if recipe.fresh else {}
     return plain | ({"length": recipe.letters} if name == "scramble" and recipe.letters != Recipe().letters else {})
