@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -30,9 +29,7 @@ from gnomon.engines.remote import RemoteEngine
 from gnomon.envs.char_count import CharCount
 from gnomon.errors import ModelError
 from gnomon.keys import Key
-from gnomon.launch.cluster import fleet
 from gnomon.launch.cluster.fleet import RayFleet
-from gnomon.launch.cluster.own import OwnCluster
 from gnomon.launch.display import Silent
 from gnomon.launch.local import resume
 from gnomon.launch.makers import make_in_flight
@@ -47,26 +44,12 @@ from gnomon.rollout.actor import draws
 from gnomon.store import RunReader, StepRecord
 from gnomon.store.layout import RECIPE
 from gnomon.types import Completion, Request
-from launch.test_ray import Killer, actors, ended
+from launch.actors import Killer, actors, ended
 
 STEPS = 6
 REPLIES = 4
 """No player of the games here replies so often."""
 FLOAT32 = Precision.only(torch.float32)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[OwnCluster]:
-    """One cluster for all tests of this file, with which this process is connected."""
-    import ray
-
-    found = OwnCluster(4)
-    fleet.refresh_token()
-    ray.init(address=found.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
-    yield found
-    ray.shutdown()
-    found.close()
-    assert not actors()
 
 
 def settings(lag: int, samplers: int, **more: Any) -> dict[str, Any]:
