@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from engines.asking import ask
+from engines.asking import ask, three_versions
 from gnomon.engines import sample_all
 from gnomon.engines.base import Tier
 from gnomon.engines.embedded import Embedded
 from gnomon.engines.threaded import Threaded
 from gnomon.engines.vllm import VLLM
-from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.scoring import score
@@ -29,15 +28,7 @@ PROMPTS = ("Use 3, 4, 5\n", 'How many "a" are in "banana"?\n')
 
 @pytest.fixture(scope="module")
 def versions() -> list[WeightsRef]:
-    """Three versions of the shipped policy, every parameter somewhat smaller each time."""
-    learner, found = LocalLearner(Policy.load(model_folder("tiny"))), []
-    for _ in range(3):
-        found.append(learner.publish().copied())
-        with torch.no_grad():
-            for parameter in learner.parameters.values():
-                parameter.mul_(0.9)
-        learner.version += 1
-    return found
+    return three_versions()
 
 
 @pytest.fixture()

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 import gnomon
-from engines.asking import ask
+from engines.asking import ask, three_versions
 from gnomon.config import RunConfig, Source, recorded, resolve
 from gnomon.engines.base import Tier, sample_all
 from gnomon.engines.decoder import Decoder
@@ -35,7 +35,6 @@ from gnomon.launch.local import resume
 from gnomon.launch.makers import make_in_flight
 from gnomon.launch.makers.policy import make_policy
 from gnomon.launch.saved import saved_policy
-from gnomon.learners.local import LocalLearner
 from gnomon.models.folder import TINY, model_folder
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -207,15 +206,7 @@ def test_a_resumed_run_reads_what_had_ended_and_goes_on_here_or_there(tmp_path, 
 
 @pytest.fixture(scope="module")
 def versions() -> list[WeightsRef]:
-    """Three versions of the shipped policy, every parameter somewhat smaller each time."""
-    learner, found = LocalLearner(Policy.load(model_folder("tiny"))), []
-    for _ in range(3):
-        found.append(learner.publish().copied())
-        with torch.no_grad():
-            for parameter in learner.parameters.values():
-                parameter.mul_(0.9)
-        learner.version += 1
-    return found
+    return three_versions()
 
 
 @pytest.mark.needs("ray")
