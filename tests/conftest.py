@@ -38,12 +38,12 @@ def installed(program: str) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cases", type=int, help="Run at most this many cases of each test, and no test marked as long.")
-    parser.addoption("--long", action="store_true", help="With --cases, run the tests marked as long too.")
+    parser.addoption("--cases", type=int, help="Run at most this many cases of each test.")
+    parser.addoption("--long", type=int, default=0, help="With --cases, the same for tests marked as long; by default 0.")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--cases`, leave out all but some cases of each parametrised test, and, without `--long`, long tests.
+    """With `--cases`, leave out all but some cases of each parametrised test, and of those marked as long.
 
     The cases are chosen by the hash of their names: the same in every run, and others for every test.
     """
@@ -55,14 +55,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = {
         item
         for of_test in cases.values()
-        for item in sorted(of_test, key=lambda item: sha256(item.nodeid.encode()).digest())[:most]
-        if config.getoption("--long") or not item.get_closest_marker("long")
+        for place, item in enumerate(sorted(of_test, key=lambda item: sha256(item.nodeid.encode()).digest()))
+        if place < (config.getoption("--long") if item.get_closest_marker("long") else most)
     }
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
 
 def pytest_configure() -> None:
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Beside other tests, actors with a niceness of 15 hardly run.
     missing = [program for program in (*PACKAGES, *EXTRAS) if not installed(program)]
     if os.environ.get(ALL) and missing:
         raise pytest.UsageError(f"{ALL} is set and {', '.join(missing)} cannot be found: {installation(missing)}")
