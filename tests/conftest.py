@@ -39,7 +39,7 @@ def installed(program: str) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, help="Run at most this many cases of each test.")
-    parser.addoption("--long", type=int, default=0, help="With --cases, the same for tests marked as long; by default 0.")
+    parser.addoption("--long", type=int, default=0, help="With --cases, the same for long tests; by default 0.")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
