@@ -51,6 +51,7 @@ import numpy as np
 from ray_network import ADDRESSES, PORT, Network
 
 PHASES = ("rollout", "gradient", "update", "record", "checkpoint")
+EVERYWHERE = ("kill", "stop", "slow", "disk", "memory", "clock")
 SETTINGS = ["steps=4", "prompts=4", "group=4", "max_tokens=48", "eval.tasks=4", "eval.samples=1", "eval.every=2",
             "save.every=2", "optim.micro_batch=120", "threads=1"]  # fmt: skip
 PLACES = {
@@ -165,28 +166,21 @@ class Found:
 
 def cells() -> list[Cell]:
     """All trials."""
-    driver = [Cell("driver", phase, fault) for fault in ("kill", "stop", "slow", "disk", "memory", "clock")
-              for phase in PHASES]  # fmt: skip
-    worker = [Cell("worker", "rollout", fault) for fault in ("kill", "stop", "slow", "memory", "clock")]
+    driver = [Cell("driver", phase, fault) for fault in EVERYWHERE for phase in PHASES]
+    worker = [Cell("worker", "rollout", fault) for fault in EVERYWHERE if fault != "disk"]
+    lost = tuple(f"partition: {how}" for how in ("cut", "dropped", "delayed"))
+    parted = tuple(f"partition: {how}" for how in ("request dropped", "answer dropped", "silent", "delayed"))
     verbs = ("gradient", "update", "checkpoint")
-    rank = [Cell("rank", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", *verbs)]
-    rank += [Cell("rank", phase, "memory") for phase in verbs]
-    rank += [Cell("rank", phase, "disk") for phase in ("rollout", *verbs)]
-    server = [Cell("server", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", *verbs)]
-    server += [Cell("server", phase, fault) for fault in ("memory", "disk") for phase in verbs]
-    parted = ("request dropped", "answer dropped", "silent", "delayed")
-    server += [Cell("server", phase, f"partition: {how}") for how in parted for phase in verbs]
-    sampler = [Cell("sampler", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", "gradient")]
-    sampler += [Cell("sampler", "rollout", fault) for fault in ("memory", "disk")]
-    learner = [Cell("learner", phase, fault) for fault in ("kill", "stop", "slow") for phase in ("rollout", *verbs)]
-    learner += [Cell("learner", phase, fault) for fault in ("memory", "disk") for phase in verbs]
-    for actor, of, phases in (("rank", rank, verbs), ("server", server, verbs), ("sampler", sampler, ()),
-                              ("learner", learner, verbs)):  # fmt: skip
-        of += [Cell(actor, phase, "clock") for phase in ("rollout", *phases)]
-    lost = ("cut", "dropped", "delayed")
-    sampler += [Cell("sampler", phase, f"partition: {how}") for how in lost for phase in ("rollout", "gradient")]
-    learner += [Cell("learner", phase, f"partition: {how}") for how in lost for phase in ("rollout", *verbs)]
-    return [*driver, *worker, *rank, *server, *sampler, *learner]
+    others = {
+        "rank": (("rollout", *verbs), EVERYWHERE),
+        "server": (("rollout", *verbs), EVERYWHERE),
+        "sampler": (("rollout", "gradient"), (*EVERYWHERE, *lost)),
+        "learner": (("rollout", *verbs), (*EVERYWHERE, *lost)),
+    }
+    found = [Cell(actor, phase, fault) for actor, (phases, faults) in others.items() for fault in faults
+             for phase in phases]  # fmt: skip
+    found += [Cell("server", phase, fault) for fault in parted for phase in verbs]
+    return [*driver, *worker, *found]
 
 
 class Board:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from gnomon.engines.base import Tier
 from gnomon.models.weights import WeightsRef
-from gnomon.stats import Stats, merge
+from gnomon.stats import Stats, Sum, merge
 from gnomon.types import Completion, Request
 
 __all__ = ["Fleet", "Loaded", "RemoteEngine"]
@@ -64,6 +64,8 @@ class RemoteEngine:
         self._newest: int | None = None
         """Version that was loaded last in flight."""
         self._counts: deque[Stats] = deque()
+        self._zeros: Stats = {}
+        """The sums that were counted before."""
 
     @property
     def loaded(self) -> Loaded:
@@ -90,10 +92,11 @@ class RemoteEngine:
         self._counts.append(stats)  # The threads of two batches may do so at the same time.
 
     def counts(self) -> Stats:
-        """What went wrong in the engines of all samplers since the last call."""
-        found: Stats = {}
+        """What went wrong in the engines of all samplers since the last call; 0 where no episode has ended since."""
+        found = self._zeros
         for _ in range(len(self._counts)):
             found = merge(found, self._counts.popleft())
+        self._zeros = {name: Sum(0) for name, stat in found.items() if isinstance(stat, Sum)}
         return found
 
     def load(self, weights: WeightsRef) -> None:
