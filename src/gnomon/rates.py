@@ -7,6 +7,8 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
+from gnomon.models.folder import SHIPPED
+
 __all__ = ["Rates", "parameters", "rates"]
 
 SMALL = 10_000_000
@@ -42,7 +44,7 @@ def rates(path: str, *, adapter: bool = False) -> Rates:
 
 def full_rates(path: str) -> Rates:
     """The rates where all weights are trained."""
-    if path == "tiny":
+    if path in SHIPPED:
         return Rates(1e-3, 1e-3, "the default for the policy that ships")
     count = parameters(Path(path))
     if count and count <= SMALL:

@@ -1,4 +1,4 @@
-"""The policy that ships is what its papers say."""
+"""The policies that ship are what their papers say."""
 
 from __future__ import annotations
 
@@ -10,43 +10,51 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.config import Env, Eval, RunConfig
+from gnomon.config import Env, Eval, Policy, RunConfig
 from gnomon.envs.base import split_of
 from gnomon.errors import ConfigError
 from gnomon.launch.find import env_class
 from gnomon.launch.local import measure
-from gnomon.models.folder import TINY, model_folder
+from gnomon.models.folder import SHIPPED, TINY, model_folder
 from gnomon.models.tokenizer import Tokenizer
 from gnomon.tiny_policy.build import TAUGHT, Recipe, blank, build, documents, keep, trial
 from gnomon.tiny_policy.recipes import RECIPES, named
 from gnomon.tiny_policy.scores import options_of, score
 
-FOLDER = model_folder("tiny")
-SCORES = json.loads((FOLDER / "scores.json").read_text())
+SCORES = {of: json.loads((folder / "scores.json").read_text()) for of, folder in SHIPPED.items()}
+"""By the name of the policy."""
 
 
-def test_the_recipe_beside_the_weights_is_the_one_that_ships():
-    assert json.loads((FOLDER / "recipe.json").read_text()) == json.loads(json.dumps(asdict(Recipe())))
+@pytest.mark.parametrize("of", SHIPPED)
+def test_the_recipe_beside_the_weights_is_the_one_that_ships(of):
+    assert model_folder(of) == SHIPPED[of]
+    assert json.loads((SHIPPED[of] / "recipe.json").read_text()) == json.loads(json.dumps(asdict(RECIPES[of])))
 
 
-def test_the_scores_are_of_these_weights_and_of_the_environments_as_they_are():
-    assert SCORES["weights_sha256"] == weights(FOLDER)
-    assert SCORES["envs"].keys() == TAUGHT.keys()
+@pytest.mark.parametrize("of", SHIPPED)
+def test_the_scores_are_of_these_weights_and_of_the_environments_as_they_are(of):
+    assert SCORES[of]["weights_sha256"] == weights(SHIPPED[of])
+    assert SCORES[of]["envs"].keys() == TAUGHT.keys()
     for name in TAUGHT:
-        assert SCORES["envs"][name]["options"] == json.loads(json.dumps(asdict(env_class(name)())))
+        env = env_class(name)(**options_of(RECIPES[of], name))
+        assert SCORES[of]["envs"][name]["options"] == json.loads(json.dumps(asdict(env)))
 
 
+@pytest.mark.parametrize("of", SHIPPED)
 @pytest.mark.parametrize("name", sorted(TAUGHT))
-def test_there_is_something_to_learn_and_to_learn_from(name):
-    rates = SCORES["envs"][name]["pass_at"]
+def test_there_is_something_to_learn_and_to_learn_from(name, of):
+    rates = SCORES[of]["envs"][name]["pass_at"]
     assert 0.05 <= rates["1"]["value"] <= 0.4
     assert rates["16"]["low"] > rates["1"]["high"] + 0.2
 
 
-def test_the_scores_can_be_measured_again():
+@pytest.mark.parametrize("of", SHIPPED)
+def test_the_scores_can_be_measured_again(of):
     """Fewer tasks; the draws are keyed, so on one machine only the choice of tasks differs from the record."""
-    told = SCORES["envs"]["arithmetic"]["pass_at"]["1"]
-    found = measure(RunConfig(env=Env(type="arithmetic"), eval=Eval(tasks=64, samples=16)))[""].pass_at[1]
+    told = SCORES[of]["envs"]["arithmetic"]["pass_at"]["1"]
+    env = Env.model_validate({"type": "arithmetic", **options_of(RECIPES[of], "arithmetic")})
+    config = RunConfig(env=env, policy=Policy(path=of), eval=Eval(tasks=64, samples=16))
+    found = measure(config)[""].pass_at[1]
     # Over tasks, one standard error of a mean of 64 is about 0.02; the allowance is the two intervals' overlap.
     assert found.low <= told["high"] and told["low"] <= found.high
 

@@ -20,7 +20,7 @@ class Divided(SingleTurn):
     """An environment that the built-in base policies are taught."""
 
     fresh: bool = False
-    """Whether the train split leaves out the tasks that the base policy `fresh` was taught: all with an odd id."""
+    """Whether the train split leaves out the tasks that the policy `tiny-fresh` was taught: all with an odd id."""
 
     def split_of(self, identity: str) -> str:
         split = split_of(identity)

@@ -17,6 +17,7 @@ from transformers import GenerationConfig
 from gnomon.config import RunConfig, recorded, resolve
 from gnomon.errors import ConfigError
 from gnomon.launch.saved import checkpoint, split_step, trained_policy
+from gnomon.models.folder import SHIPPED
 from gnomon.models.hub import cached, hub_name, parsed
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -197,7 +198,7 @@ def papers(config: RunConfig) -> Iterator[Path]:
     """Licence files of the model that the run began with, where its folder is still there."""
     name = hub_name(config.policy.path)
     base = (cached(name) if name else None) or Path(config.policy.path)
-    if config.policy.path != "tiny" and base.is_dir():
+    if config.policy.path not in SHIPPED and base.is_dir():
         for pattern in PAPERS:
             yield from sorted(path for path in base.glob(pattern) if path.is_file())
 

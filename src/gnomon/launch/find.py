@@ -28,7 +28,7 @@ from gnomon.integrations.rewards import named
 from gnomon.launch.objects import OBJECT, by_object
 from gnomon.launch.teacher import reference_folder
 from gnomon.models.backends import require_flex
-from gnomon.models.folder import TINY, model_folder
+from gnomon.models.folder import SHIPPED, model_folder
 from gnomon.models.vocabulary import end_tokens, require_fitting
 from gnomon.objectives.declaration import Rewards
 from gnomon.verifiers import Slot
@@ -261,7 +261,7 @@ def check_policy_config(config: RunConfig, origins: Origins) -> Iterator[ConfigE
         folders["policy.reference"] = config.policy.reference
     for key, path in folders.items():
         try:
-            if (folder := model_folder(path)) != TINY:
+            if (folder := model_folder(path)) not in SHIPPED.values():
                 require_fitting(folder)
             if config.policy.attention == "flex" and key != "players.opponent":
                 require_flex(folder)

@@ -16,9 +16,11 @@ from typing import Any
 from gnomon.errors import ModelError
 from gnomon.models.hub import fetched, hub_name, present
 
-__all__ = ["base_hash", "config_folder", "model_folder", "present_folder", "table"]
+__all__ = ["SHIPPED", "base_hash", "config_folder", "model_folder", "present_folder", "table"]
 
-TINY = Path(__file__).parent / "tiny"
+SHIPPED = {name: Path(__file__).parent / name for name in ("tiny", "tiny-fresh")}
+"""The policies that ship, by name."""
+TINY = SHIPPED["tiny"]
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 MOST = 1000
@@ -26,7 +28,7 @@ MOST = 1000
 
 
 def model_folder(name: str | Path) -> Path:
-    """The folder of a model: `tiny` is the policy that ships, all else a path, or a name of the hub.
+    """The folder of a model: of a policy that ships by its name, all else by a path, or a name of the hub.
 
     A path that exists comes before a name. A model of the hub is fetched unless it is in the hub's cache.
 
@@ -36,7 +38,7 @@ def model_folder(name: str | Path) -> Path:
     """
     hub = hub_name(str(name))
     folder = _examined(fetched(hub) if hub else name)
-    if folder != TINY:
+    if folder not in SHIPPED.values():
         _require_safetensors(folder)
     return folder
 
@@ -54,8 +56,8 @@ def present_folder(name: str | Path) -> Path:
 
 
 def _examined(name: str | Path) -> Path:
-    if str(name) == "tiny":
-        return TINY
+    if str(name) in SHIPPED:
+        return SHIPPED[str(name)]
     folder = Path(name)
     if (folder / "adapter_config.json").is_file():
         why = "its adapter_config.json could name any base model"
