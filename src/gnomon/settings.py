@@ -167,8 +167,8 @@ class PolicySettings(TypedDict, total=False):
     """The model that is trained."""
 
     path: str
-    """`tiny`, which ships with the package; a model folder in the format of the Hugging Face hub; or a model of the
-    hub, `OWNER/NAME` or `OWNER/NAME@REVISION`, from its cache or fetched. The run keeps its commit."""
+    """`tiny` or `tiny-fresh`, which ship with the package; a model folder in the format of the Hugging Face hub; or a
+    model of the hub, `OWNER/NAME` or `OWNER/NAME@REVISION`, from its cache or fetched. The run keeps its commit."""
     dtype: Literal["float32", "bfloat16", "float16"]
     """Precision of forward and backward passes. Weights that the optimiser moves, gradient sums and log-probabilities
     are float32. `float16` scales the loss; models that overflow in it, such as Gemma, are refused."""
