@@ -103,9 +103,8 @@ def test_the_corpora_are_what_the_recipes_say():
     assert texts["half"] == texts["double"] == texts["tiny"], "only the model differs"
     assert not any("answer>" in prompt + reply for prompt, reply in texts["no-slot"])
     assert {len(prompt.split('"')[1]) for prompt, _ in texts["long-words"]} == {5, 6, 7, 8}
-    # Careful work spells every letter with a count. 270 of 384 documents count letters; one standard error is .010.
-    counted = [(prompt, reply) for prompt, reply in texts["nearly-solved"] if "How many" in prompt]
-    careful = sum(reply[1:2].isdigit() for _, reply in counted) / len(counted)
+    # Careful work spells every letter with a count. Of 384 documents, one standard error is .009.
+    careful = sum(reply[1:2].isdigit() for _, reply in texts["nearly-solved"]) / len(texts["nearly-solved"])
     assert 0.93 < careful <= 1.0
     size = {
         name: sum(p.numel() for p in blank(recipe).gpt_neox.layers.parameters()) for name, recipe in RECIPES.items()

@@ -21,14 +21,13 @@ RECIPES: Mapping[str, Recipe] = {
     "half": Recipe(layers=2),
     "double": Recipe(layers=8),
     "no-slot": Recipe(slot=False),
-    "nearly-solved": Recipe(care=0.97, courses=single(3000, {"char_count": 0.7, "arithmetic": 0.3}, 0.97)),
+    "nearly-solved": Recipe(care=0.97, courses=single(6000, {"char_count": 1.0}, 0.97)),
     "long-words": Recipe(letters=(5, 8), courses=single(6000, {"scramble": 1.0}, 0.7)),
     "tiny-fresh": Recipe(fresh=True, largest=15),
 }
 """`half` and `double` have half and twice the layers, `no-slot` never saw the answer slot or a request for it.
-`nearly-solved` counts letters and adds, and works carefully in 97 % of its corpus. `long-words` unscrambles words of
-five to eight letters. The corpus of `tiny-fresh` has no task of a train split with `env.fresh=true`, and has countdowns
-with numbers up to 15."""
+`nearly-solved` counts letters, with care in 97 % of its corpus. `long-words` unscrambles words of five to eight letters.
+The corpus of `tiny-fresh` has no task of a train split with `env.fresh=true`, and has countdowns with numbers up to 15."""
 
 
 def named(name: str) -> Recipe:
