@@ -26,8 +26,9 @@ RECIPES: Mapping[str, Recipe] = {
     "tiny-fresh": Recipe(fresh=True, largest=15),
 }
 """`half` and `double` have half and twice the layers, `no-slot` never saw the answer slot or a request for it.
-`nearly-solved` counts letters, with care in 97 % of its corpus. `long-words` unscrambles words of five to eight letters.
-The corpus of `tiny-fresh` has no task of a train split with `env.fresh=true`, and has countdowns with numbers up to 15."""
+`nearly-solved` counts letters, with care in 97 % of its corpus. `long-words` unscrambles words of five to eight
+letters. The corpus of `tiny-fresh` has no task of a train split with `env.fresh=true`, and has countdowns with numbers
+up to 15."""
 
 
 def named(name: str) -> Recipe:
