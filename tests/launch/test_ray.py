@@ -191,6 +191,13 @@ def test_an_address_without_a_cluster_is_an_error(monkeypatch, address):
 
 
 @pytest.mark.needs("ray")
+def test_a_cluster_of_its_own_starts_where_another_one_is_named(monkeypatch):
+    """As in the jobs of a Ray cluster."""
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    OwnCluster(1).close()
+
+
+@pytest.mark.needs("ray")
 def test_a_cluster_starts_where_the_usual_folder_has_a_long_path_or_says_why_not(tmp_path, monkeypatch):
     monkeypatch.setattr(own.tempfile, "tempdir", str(tmp_path))
     OwnCluster(1).close()
