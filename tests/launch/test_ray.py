@@ -191,6 +191,23 @@ def test_an_address_without_a_cluster_is_an_error(monkeypatch, address):
 
 
 @pytest.mark.needs("ray")
+def test_a_process_without_the_token_of_a_cluster_is_an_error(monkeypatch):
+    """What Ray raises where it looks for a token and finds none."""
+    import ray
+    from ray.exceptions import AuthenticationError
+
+    def refused(**settings: Any) -> None:
+        raise AuthenticationError("there is no token. More of it.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refused)
+    config, _ = resolve([Source({"env": "char_count", "launch": {"type": "ray", "address": "auto"}}, {})])
+    wanted = "(?s)E510.*auto refuses this process.*there is no token\n.*RAY_AUTH_TOKEN"
+    with pytest.raises(ResourceError, match=wanted), ExitStack() as undo:
+        fleet.connect(config, undo)
+
+
+@pytest.mark.needs("ray")
 def test_a_cluster_of_its_own_starts_where_another_one_is_named(monkeypatch):
     """As in the jobs of a Ray cluster."""
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
