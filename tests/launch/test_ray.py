@@ -159,6 +159,23 @@ def test_no_room_is_an_error(tmp_path, cluster):
         trained(tmp_path / "r", "char_count", launch=ray_of(1, resources={"nowhere": 1.0}, seconds=0.5))
 
 
+@pytest.mark.needs("ray")
+def test_memory_can_be_reserved_too(tmp_path, cluster):
+    launch = ray_of(1, resources={"memory": 1e12}, seconds=0.5)
+    with pytest.raises(ResourceError, match=r"(?s)E511.*memory 1e\+12"):
+        trained(tmp_path / "none", "char_count", launch=launch)
+    trained(tmp_path / "some", "char_count", launch=ray_of(1, resources={"memory": 1e6}), steps=1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("cpus", 1e-5), ("gpus", 1.5), ("learner", {"GPU": 2.5}), ("resources", {"object_store_memory": 1.0})],
+)
+def test_what_ray_cannot_reserve_is_an_error_at_once(key, value):
+    with pytest.raises(ConfigErrors, match=rf"E011.*launch\.{key}"):
+        resolve([Source({"env": "char_count", "launch": {"type": "ray", key: value}}, {})])
+
+
 @dataclass(frozen=True)
 class Deadly(CharCount):
     """Ends a sampler that receives it."""
