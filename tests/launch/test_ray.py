@@ -176,6 +176,15 @@ def test_what_ray_cannot_reserve_is_an_error_at_once(key, value):
         resolve([Source({"env": "char_count", "launch": {"type": "ray", key: value}}, {})])
 
 
+@pytest.mark.needs("ray")
+def test_a_death_that_ends_a_run_is_recorded(tmp_path, cluster):
+    with pytest.raises(ResourceError, match="E512"):
+        trained(tmp_path / "r", "char_count", launch=ray_of(1, restarts=0), observers=[Killer(step=0)])
+    with gnomon.store.RunReader(tmp_path / "r") as run:
+        (loss,) = run.events("sampler_died")
+    assert loss["step"] == 1
+
+
 @dataclass(frozen=True)
 class Deadly(CharCount):
     """Ends a sampler that receives it."""
