@@ -34,13 +34,13 @@ OURS = {
     "test_freq": "eval.every", "save_freq": "save.every", "critic.optim.lr": "critic.lr",
     "experiment_name": "run", "default_local_dir": "run", "custom_reward_function.path": "env.type",
     "enable_gradient_checkpointing": "policy.activation_checkpointing", "lora_rank": "policy.lora.rank",
-    "lora_alpha": "policy.lora.alpha", "target_modules": "policy.lora.targets",
+    "n_gpus_per_node": "ranks", "lora_alpha": "policy.lora.alpha", "target_modules": "policy.lora.targets",
     # prime-rl 0.5
     "lora": "policy.lora.rank", "lora.rank": "policy.lora.rank", "lora.alpha": "policy.lora.alpha",
     "rollouts_per_example": "rollout.group", "orchestrator.batch_size": "rollout.prompts",
     "batch_size": "rollout.prompts", "seq_len": "rollout.context", "model.name": "policy.path",
     "environment.id": "env.type", "env.id": "env.type", "max_norm": "optim.max_grad_norm",
-    "ckpt.interval": "save.every",
+    "ckpt.interval": "save.every", "max_async_level": "rollout.lag", "async_level": "rollout.lag",
     "eval.interval": "eval.every", "loss.type": "objective.type",
     # what is meant by its plain name
     "algorithm": "objective.type", "estimator": "objective.type", "task": "env.type",
@@ -51,21 +51,20 @@ OURS = {
 """Their key, whole or its end, to ours."""
 
 BATCH = "a step has rollout.prompts x rollout.group rollouts; the size of a micro-batch changes no result"
-DEVICE = "training runs on one device (policy.device), in one process"
+DEVICE = "training runs on policy.device, in one process, or with ranks=N in N processes of one machine (docs/ranks.md)"
 SAMPLING = "replies are sampled from the full distribution at rollout.temperature, since that distribution is trained"
 ENGINE = "engine.type=vllm engine.python=PATH samples with vLLM, in a process of its own (docs/engines.md)"
 TRACKER = "a run is recorded in its folder; gnomon show RUN reads it"
-LAG = "every rollout is sampled with the current weights"
 
 ABSENT = {
     "per_device_train_batch_size": BATCH, "gradient_accumulation_steps": BATCH, "generation_batch_size": BATCH,
     "ppo_micro_batch_size": BATCH, "ppo_micro_batch_size_per_gpu": BATCH, "micro_batch_size": BATCH,
-    "log_prob_micro_batch_size_per_gpu": BATCH, "cuda": DEVICE, "gpus": DEVICE, "n_gpus_per_node": DEVICE,
+    "log_prob_micro_batch_size_per_gpu": BATCH, "cuda": DEVICE, "gpus": DEVICE,
     "nnodes": DEVICE, "tensor_model_parallel_size": DEVICE,
     "gpu_memory_utilization": DEVICE, "deepspeed": DEVICE, "fsdp": DEVICE, "top_p": SAMPLING,
     "top_k": SAMPLING, "min_p": SAMPLING, "repetition_penalty": SAMPLING, "use_vllm": ENGINE, "vllm_mode": ENGINE,
     "rollout.name": ENGINE, "inference": ENGINE, "report_to": TRACKER, "logger": TRACKER, "wandb": TRACKER,
-    "project_name": TRACKER, "logging_steps": TRACKER, "max_async_level": LAG, "async_level": LAG,
+    "project_name": TRACKER, "logging_steps": TRACKER,
 }  # fmt: skip
 """Their key, whole or its end or its first table, to what is true here."""
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gnomon.config import Source, resolve
+from gnomon.engines.base import Tier
 from gnomon.engines.remote import RemoteEngine
+from gnomon.launch.local import built
 from gnomon.stats import Max, Sum
 
 
@@ -19,3 +22,15 @@ def test_a_step_in_which_no_episode_ended_counts_nothing():
     assert engine.counts() == engine.counts() == {"engine/restarts": Sum(0)}
     engine.count({"engine/restarts": Sum(1)})
     assert engine.counts() == {"engine/restarts": Sum(1)}
+
+
+def test_an_opponent_is_of_the_tier_of_its_policy():
+    """Else its loads would need equal bits, which a learner on another machine does not give."""
+    fleet: Any = None
+    assert RemoteEngine(fleet, tier=Tier.MEASURED).opponent(fixed=False).tier is Tier.MEASURED
+    assert RemoteEngine(fleet).opponent(fixed=False).tier is Tier.EXACT
+    own = {"round_weights": "bfloat16"}
+    config, _ = resolve([Source({"env": "kuhn_poker", "players": {"opponent": "past"}, "engine": own}, {})])
+    with built(config) as parts:
+        speakers: Any = parts.actor.speakers
+        assert speakers.opponent.tier is parts.engine.tier is Tier.MEASURED

@@ -159,6 +159,32 @@ def test_no_room_is_an_error(tmp_path, cluster):
         trained(tmp_path / "r", "char_count", launch=ray_of(1, resources={"nowhere": 1.0}, seconds=0.5))
 
 
+@pytest.mark.needs("ray")
+def test_memory_can_be_reserved_too(tmp_path, cluster):
+    launch = ray_of(1, resources={"memory": 1e12}, seconds=0.5)
+    with pytest.raises(ResourceError, match=r"(?s)E511.*memory 1e\+12"):
+        trained(tmp_path / "none", "char_count", launch=launch)
+    trained(tmp_path / "some", "char_count", launch=ray_of(1, resources={"memory": 1e6}), steps=1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("cpus", 1e-5), ("gpus", 1.5), ("learner", {"GPU": 2.5}), ("resources", {"object_store_memory": 1.0})],
+)
+def test_what_ray_cannot_reserve_is_an_error_at_once(key, value):
+    with pytest.raises(ConfigErrors, match=rf"E011.*launch\.{key}"):
+        resolve([Source({"env": "char_count", "launch": {"type": "ray", key: value}}, {})])
+
+
+@pytest.mark.needs("ray")
+def test_a_death_that_ends_a_run_is_recorded(tmp_path, cluster):
+    with pytest.raises(ResourceError, match="E512"):
+        trained(tmp_path / "r", "char_count", launch=ray_of(1, restarts=0), observers=[Killer(step=0)])
+    with gnomon.store.RunReader(tmp_path / "r") as run:
+        (loss,) = run.events("sampler_died")
+    assert loss["step"] == 1
+
+
 @dataclass(frozen=True)
 class Deadly(CharCount):
     """Ends a sampler that receives it."""
@@ -188,6 +214,30 @@ def test_an_address_without_a_cluster_is_an_error(monkeypatch, address):
     config, _ = resolve([Source({"env": "char_count", "launch": {"type": "ray", "address": address}}, {})])
     with pytest.raises(ResourceError, match=f"E510.*{address} cannot be reached"), ExitStack() as undo:
         fleet.connect(config, undo)
+
+
+@pytest.mark.needs("ray")
+def test_a_process_without_the_token_of_a_cluster_is_an_error(monkeypatch):
+    """What Ray raises where it looks for a token and finds none."""
+    import ray
+    from ray.exceptions import AuthenticationError
+
+    def refused(**settings: Any) -> None:
+        raise AuthenticationError("there is no token. More of it.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refused)
+    config, _ = resolve([Source({"env": "char_count", "launch": {"type": "ray", "address": "auto"}}, {})])
+    wanted = "(?s)E510.*auto refuses this process.*there is no token\n.*RAY_AUTH_TOKEN"
+    with pytest.raises(ResourceError, match=wanted), ExitStack() as undo:
+        fleet.connect(config, undo)
+
+
+@pytest.mark.needs("ray")
+def test_a_cluster_of_its_own_starts_where_another_one_is_named(monkeypatch):
+    """As in the jobs of a Ray cluster."""
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    OwnCluster(1).close()
 
 
 @pytest.mark.needs("ray")

@@ -144,6 +144,13 @@ def test_a_value_after_the_last_token_is_that_before_the_next(packed):
         assert found.flatten()[rollout] == (float(whole[rollout][-1]) if cause else 0.0)
 
 
+def test_a_batch_without_tokens_has_no_error(packed):
+    """So no metric of its step is undefined: a player may lose before it is asked anything."""
+    mind = learner()
+    assert mind.critic
+    assert mind.critic.forward_backward(credited(mind, packed, ROW).take([]), 200) == {}
+
+
 def test_it_learns_what_rollouts_earn_and_leaves_the_policy_alone(packed):
     mind = learner()
     assert mind.critic

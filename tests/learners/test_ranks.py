@@ -511,3 +511,24 @@ def alike(one: Path, other: Path) -> bool:
         if first.keys() != second.keys() or not all(torch.equal(first[key], second[key]) for key in first):
             return False
     return True
+
+
+IGNORING = """
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from gnomon.config import Source, resolve
+from gnomon.launch.makers import make_objective
+from gnomon.launch.ranks import start_ranks
+config, _ = resolve([Source({"env": "char_count", "ranks": 1}, {})])
+start_ranks(config, make_objective(config))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_no_file_is_left_by_a_killed_process_that_ignores_the_ends_of_children(tmp_path):
+    """As the workers of Ray do: what is started there ignores them too."""
+    subprocess.run([sys.executable, "-c", IGNORING], env={**os.environ, "TMPDIR": str(tmp_path)})
+    deadline = time.monotonic() + 10.0
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not list(tmp_path.iterdir())

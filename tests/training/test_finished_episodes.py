@@ -12,12 +12,19 @@ from gnomon.rollout.actor import Actor
 from gnomon.store import Record, RunReader
 from gnomon.store.unfinished import Unfinished
 
-SMALL = {"steps": 3, "prompts": 3, "group": 4, "eval": {"tasks": 3, "samples": 1, "every": 2}, "save": {"every": 1}}
+SMALL: dict[str, Any] = {
+    "steps": 3,
+    "prompts": 3,
+    "group": 4,
+    "eval": {"tasks": 3, "samples": 1, "every": 2},
+    "save": {"every": 1},
+}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "one turn, entropies": ("char_count", {"rollout": {"entropy": True}}),
     "several turns, a lag": ("calculator", {"rollout": {"lag": 1, "turns": 2}, "max_tokens": 24}),
     "two players, greedy": ("nim", {"max_tokens": 12, "objective": "remax"}),
     "refilled groups": ("char_count", {"rollout": {"refill": 2}}),
+    "an evaluation set": ("char_count", {"eval": SMALL["eval"] | {"sets": {"greedy": {"temperature": 0.0}}}}),
 }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from gnomon.objectives.declaration import Declaration, Need
 from gnomon.objectives.options import declared
@@ -367,6 +368,34 @@ class Engine(Section):
     """More arguments of vLLM's `AsyncEngineArgs`, such as `tensor_parallel_size`."""
 
 
+def countable(amount: float) -> float:
+    """Raises: PydanticCustomError for an amount that Ray cannot count."""
+    if 0 < amount < 1e-4:
+        raise PydanticCustomError("amount", "input should be 0 or at least 0.0001, since Ray counts no less")
+    return amount
+
+
+def whole(gpus: float) -> float:
+    """Raises: PydanticCustomError for a part of a GPU beside a whole one."""
+    if gpus > 1 and gpus % 1:
+        raise PydanticCustomError("amount", "more than one GPU should be a whole number, since Ray divides only one")
+    return gpus
+
+
+def reservable(amounts: dict[str, float]) -> dict[str, float]:
+    """Raises: PydanticCustomError for what Ray cannot reserve for a process."""
+    memory = "object_store_memory"
+    whole(amounts.get("GPU", 0.0))
+    if memory in amounts:
+        raise PydanticCustomError("amount", f"input should not have {memory}, which Ray reserves for no process")
+    return amounts
+
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(countable)]
+Amounts = Annotated[dict[str, Amount], AfterValidator(reservable)]
+"""Of the resources of a Ray cluster, by name."""
+
+
 class Launch(Section):
     """Where a run samples."""
 
@@ -380,11 +409,11 @@ class Launch(Section):
     """Largest number of samplers. A run goes on as long as the cluster has room for one; others join when it has."""
     episodes: Annotated[int, Field(ge=1)] = 64
     """Most episodes that a sampler plays at once. They are played again if it dies."""
-    cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    cpus: Amount = 1.0
     """CPUs that Ray reserves for a sampler."""
-    gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    gpus: Annotated[Amount, AfterValidator(whole)] = 0.0
     """GPUs that Ray reserves for a sampler."""
-    resources: dict[str, float] = {}
+    resources: Amounts = {}
     """Other resources of the cluster that Ray reserves for a sampler, such as `launch.resources.sampler=1`."""
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 300.0
     """Time without any answer, in seconds, after which a sampler counts as hung and is replaced; and the time to wait
@@ -393,7 +422,7 @@ class Launch(Section):
     restarts: Annotated[int, Field(ge=0)] = 3
     """Most replacements of a sampler in a row without a finished episode between them, and of the learner without a
     finished call."""
-    learner: dict[str, float] = {}
+    learner: Amounts = {}
     """What Ray reserves for the learner with `learner=ray`, such as `launch.learner.GPU=1`; one CPU if it is empty."""
     state_every: Annotated[int, Field(ge=1)] = 1
     """Steps between two states of the learner that are kept with `learner=ray`: if it dies, at most so many steps are

@@ -117,4 +117,4 @@ class RemoteEngine:
 
     def opponent(self, *, fixed: bool) -> RemoteEngine:
         """The engine of the opponent of this one's policy. Args: fixed: whether its weights are those of a folder."""
-        return RemoteEngine(self.fleet, -1 - self.number, fixed=fixed)
+        return RemoteEngine(self.fleet, -1 - self.number, self.tier, fixed=fixed)

@@ -370,7 +370,7 @@ def measure(config: RunConfig, progress: Progress = unseen) -> dict[str, Evaluat
         parts.engine.load(parts.learner.publish())
         held_out = first(parts.env.tasks("test"), config.eval.tasks)
         main = finished(evaluate(parts.actor, held_out, key.at("eval"), config.eval))
-        return {"": main, **{each.name: finished(each.evaluate(key, 0)) for each in parts.sets}}
+        return {"": main, **{each.name: finished(each.evaluate(key, parts.actor)) for each in parts.sets}}
 
 
 def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers: Sequence[Observer]) -> None:
@@ -383,7 +383,7 @@ def go(store: Run, config: RunConfig, parts: Parts, console: Console, observers:
         store, parts.env, parts.objective, tokenizer, console, tell, observers, finer=finer(config)
     )
     recorder = Recorder(store, config, watching, tell)
-    for actor in (parts.actor, *parts.batches.actors):
+    for actor in (parts.actor, *parts.batches.actors, *(each.actor for each in parts.sets)):
         actor.finished = Kept(store.unfinished)
     for part in (parts.batches, parts.order):
         if isinstance(part, Replay | FailurePrefixes):

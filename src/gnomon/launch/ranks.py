@@ -138,6 +138,7 @@ def launch() -> None:
 
     The process that trains holds the other end of its channel, and closes it when it ends, however it ends.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # A worker of Ray ignores it, and then no child can be waited for.
     folder, (control, *channels) = Path(sys.argv[1]), map(int, sys.argv[2:])
     count = len(channels) // 2
     watched: dict[int, int] = {}

@@ -73,12 +73,12 @@ class Critic:
         Args: tokens: size of a micro-batch; clip: ε > 0, in units of reward.
         Source: Schulman et al. 2017, arXiv 1707.06347, as released (value clipping); TRL and verl, cliprange_value.
         Returns: `value_error`, the mean squared error before the step; `value_explained`, the share of the variance
-            of the returns that the critic explains, as 1 − error/variance of this batch.
+            of the returns that the critic explains, as 1 − error/variance of this batch. Neither without tokens.
         """
         returns = batch.returns
         assert returns is not None, "the batch was prepared without a critic"
         error = self._gather(batch, batch.micro_batches(tokens), clip)
-        stats: Stats = {"value_error": Mean(error, len(returns))}
+        stats: Stats = {"value_error": Mean(error, len(returns))} if len(returns) else {}
         spread = float((returns - returns.mean()).square().sum()) if len(returns) else 0.0
         if spread > 0:
             stats["value_explained"] = Mean(1 - error / spread)

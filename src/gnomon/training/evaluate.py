@@ -58,9 +58,9 @@ class EvaluationSet:
     """It samples with the engine of the main evaluation, in an environment and at a temperature of its own."""
     config: Eval
 
-    async def evaluate(self, key: Key, step: int) -> Evaluation:
-        """Args: key: of the run. Raises: as `evaluate`."""
-        self.actor.step = step
+    async def evaluate(self, key: Key, main: Actor) -> Evaluation:
+        """Args: key: of the run; main: the actor of the main evaluation. Raises: as `evaluate`."""
+        self.actor.step, self.actor.weights = main.step, main.weights
         tasks = first(self.actor.env.tasks("test"), self.config.tasks)
         return await evaluate(self.actor, tasks, key.at("eval", set=self.name), self.config)
 

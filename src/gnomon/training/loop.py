@@ -57,7 +57,7 @@ async def train(
                 log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
             for each in sets:
                 if due(each.config.every, step):
-                    log.evaluation(await each.evaluate(key, step))
+                    log.evaluation(await each.evaluate(key, actor))
             groups = await batches.take(step, weights, order.of)
             log.rollouts(groups)
             order.see(step, groups)
@@ -76,7 +76,7 @@ async def train(
         with run.finish(kept) as log:
             log.evaluation(await evaluate(actor, held_out, key.at("eval"), config.eval))
             for each in sets:
-                log.evaluation(await each.evaluate(key, config.budget.steps))
+                log.evaluation(await each.evaluate(key, actor))
 
 
 def due(every: int, step: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
@@ -79,6 +79,7 @@ def connect(config: RunConfig, undo: ExitStack) -> None:
     """
     require_ray()
     import ray
+    from ray.exceptions import AuthenticationError
 
     if ray.is_initialized():
         return
@@ -94,15 +95,28 @@ def connect(config: RunConfig, undo: ExitStack) -> None:
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=REACH).close()
         ray.init(address=address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
-    except (OSError, RuntimeError, ValueError, OverflowError) as error:
+    except (OSError, RuntimeError, ValueError, OverflowError, AuthenticationError) as error:
+        refused = any("AuthenticationError" in f"{type(each).__name__}: {each}" for each in causes(error))
         raise ResourceError(
             "E510",
-            f"the Ray cluster {address} cannot be reached",
+            f"the Ray cluster {address} refuses this process"
+            if refused
+            else f"the Ray cluster {address} cannot be reached",
             where="launch.address",
-            why=str(error).partition("\n")[0],
-            fix="start one with: ray start --head --port=6379; then launch.address=HOST:6379",
+            why=str(error).partition("\n")[0].partition(". ")[0],
+            fix="export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=… with the token of the cluster (ray get-auth-token)"
+            if refused
+            else "start one with: ray start --head --port=6379; then launch.address=HOST:6379",
         ) from error
     undo.callback(ray.shutdown)
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came from, the latest first."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__
 
 
 def refresh_token() -> None:

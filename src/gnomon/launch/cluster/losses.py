@@ -49,7 +49,7 @@ class Losing(Protocol):
 
 
 class Losses:
-    """An observer. After every step, it notes the processes that died.
+    """An observer. After every step, and when the run ends, it notes the processes that died.
 
     Args: tell: takes a sentence for a person; note: keeps an event of the run; takes its kind and body.
     """
@@ -61,16 +61,21 @@ class Losses:
         note: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
         self.parts, self.tell, self.note = parts, tell, note
+        self._present = 0
+        """The step in progress."""
 
-    def start(self, manifest: Mapping[str, Any]) -> None: ...
+    def start(self, manifest: Mapping[str, Any]) -> None:
+        self._present = manifest["step"]
 
     def step(self, record: StepRecord) -> None:
         self._take(record.step)
+        self._present = record.step + 1
 
     def evaluation(self, record: EvaluationRecord) -> None:
         self._take(record.step)
 
-    def finish(self, status: RunStatus) -> None: ...
+    def finish(self, status: RunStatus) -> None:
+        self._take(self._present)
 
     def _take(self, step: int) -> None:
         for loss in [loss for part in self.parts for loss in part.losses()]:

@@ -101,7 +101,7 @@ def launch() -> None:
         import ray
 
         quiet = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
-        ray.init(num_cpus=cpus, **quiet, _temp_dir=folder)
+        ray.init("local", num_cpus=cpus, **quiet, _temp_dir=folder)
         os.write(answer, ray.get_runtime_context().gcs_address.encode())
         os.close(answer)
         started = True

@@ -23,6 +23,8 @@ FAILED = (*GONE, RayTaskError)
 """The same where a process starts. It may also have failed because one of its own processes was killed."""
 AGE = 0.05
 """Seconds for which an answer about all places is used; ten times the seconds of the question, if that is longer."""
+OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+"""Resources for which Ray has an option of its own, by name."""
 LEAST = 0.001
 """CPUs that are reserved for a process that needs nothing: a placement group cannot be empty."""
 
@@ -49,8 +51,8 @@ class Place:
     def actor(self, kind: type, parts: Any, concurrency: int) -> Any:
         """A new actor in this place, which Ray never restarts. Args: parts: what the class is called with."""
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=0)
-        options = {"num_cpus": self._bundle.get("CPU", 0), "num_gpus": self._bundle.get("GPU", 0)}
-        others = {name: amount for name, amount in self._bundle.items() if name not in ("CPU", "GPU")}
+        options = {option: self._bundle.get(name, 0) for name, option in OPTIONS.items()}
+        others = {name: amount for name, amount in self._bundle.items() if name not in OPTIONS}
         remote: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=concurrency)(kind)
         return remote.options(**options, resources=others, scheduling_strategy=strategy).remote(parts)
 

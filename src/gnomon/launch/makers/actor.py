@@ -104,7 +104,8 @@ def make_speakers(
         if isinstance(engine, RemoteEngine):
             opponent: Engine = engine.opponent(fixed=past is None)
         else:
-            opponent = make_opponent(config, past)
+            embedded = make_opponent(config, past)
+            embedded.tier, opponent = engine.tier, embedded  # The learner may compute on another machine.
         found = Against(found, opponent, renderer, players=own.players, past=past, ahead=ahead)
     return found
 
