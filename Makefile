@@ -26,7 +26,7 @@ quick: $(STAMP)
 
 # As in CI: long tests too, with fewer cases, and what is not installed is a failure.
 test-ci: $(STAMP) programs
-	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE) --cases 5 --long 2
+	GNOMON_TEST_ALL=1 $(PYTEST) $(SIDE_BY_SIDE) --cases 5 --long 1
 
 # All cases.
 test-all: $(STAMP) programs

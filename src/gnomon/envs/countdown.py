@@ -42,10 +42,8 @@ class Countdown(Divided):
         value, text = grow(rng, numbers)
         if value.denominator != 1 or not 1 <= value <= self.target:
             return None
-        prompt, info = (
-            f"Make {value} from {', '.join(map(str, numbers))}. {SLOT}",
-            {"numbers": numbers, "solution": text},
-        )
+        prompt = f"Make {value} from {', '.join(map(str, numbers))}. {SLOT}"
+        info = {"numbers": numbers, "solution": text}
         name = identity("countdown", sorted(numbers), int(value))
         return Task(id=name, messages=user(prompt), answer=int(value), info=info)
 
