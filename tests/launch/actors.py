@@ -1,14 +1,30 @@
-"""The processes of samplers and learners in a Ray cluster, and an observer that kills one."""
+"""A Ray cluster, the processes of its samplers and learners, and an observer that kills one."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gnomon.launch.cluster import fleet
+from gnomon.launch.cluster.own import OwnCluster
 from gnomon.store import StepRecord
+
+
+@contextmanager
+def connected() -> Iterator[OwnCluster]:
+    """A new cluster, with which this process is connected."""
+    import ray
+
+    found = OwnCluster(4)
+    fleet.refresh_token()
+    ray.init(address=found.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
+    yield found
+    ray.shutdown()
+    found.close()
 
 
 def actors(kind: str = "") -> list[int]:

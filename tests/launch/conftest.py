@@ -6,20 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from gnomon.launch.cluster import fleet
 from gnomon.launch.cluster.own import OwnCluster
-from launch.actors import actors
+from launch.actors import actors, connected
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[OwnCluster]:
     """One cluster with which this process is connected."""
-    import ray
-
-    found = OwnCluster(4)
-    fleet.refresh_token()
-    ray.init(address=found.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
-    yield found
-    ray.shutdown()
-    found.close()
+    with connected() as found:
+        yield found
     assert not actors()

@@ -14,9 +14,8 @@ import pytest
 
 import gnomon
 from gnomon.errors import ResourceError
-from gnomon.launch.cluster import fleet
-from gnomon.launch.cluster.own import OwnCluster
 from gnomon.store import RunReader, StepRecord
+from launch.actors import connected
 
 SMALL = {"steps": 6, "prompts": 4, "group": 4, "eval": {"tasks": 4, "every": 100}, "save": {"every": 2}, "quiet": True}
 RAY = {"learner": "ray", "launch": {"type": "ray", "samplers": 1, "episodes": 4, "state_every": 100}}
@@ -25,8 +24,6 @@ RAY = {"learner": "ray", "launch": {"type": "ray", "samplers": 1, "episodes": 4,
 @pytest.fixture()
 def disk(tmp_path: Path) -> Iterator[Path]:
     """The temporary files of all processes of a cluster, with which this process is connected."""
-    import ray
-
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)], capture_output=True)
@@ -35,12 +32,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     there = pytest.MonkeyPatch()
     there.setenv("RAY_TMPDIR", tempfile.gettempdir())  # Ray's own files are not on it.
     there.setenv("TMPDIR", str(folder))
-    cluster = OwnCluster(4)
-    fleet.refresh_token()
-    ray.init(address=cluster.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
-    yield folder
-    ray.shutdown()
-    cluster.close()
+    with connected():
+        yield folder
     there.undo()
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
