@@ -15,6 +15,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gnomon.learners import Batch
 
 ARMS = {"full": {}, "full, activations recomputed": {"again": True}, "LoRA rank 1": {"rank": 1}}
 
@@ -48,9 +52,7 @@ def measured(
 
     from gnomon.config import Source, resolve
     from gnomon.launch.makers import make_learner
-    from gnomon.learners import Batch
-    from gnomon.learners import Sequence as Text
-    from gnomon.objectives import Denominators, Rollouts, objective
+    from gnomon.objectives import objective
 
     torch.set_num_threads(1)
     policy = {"path": str(at), "dtype": dtype}
@@ -60,11 +62,27 @@ def measured(
     config, _ = resolve([Source({"env": "char_count", "policy": policy, "optim": optim}, {})])
     row = objective("reinforce")
     learner = make_learner(config, row)
+    batch = random_batch(lengths, learner.policy.vocabulary)
+    before, began = peak(), 0.0
+    for _ in range(2):
+        began = time.process_time()
+        learner.forward_backward(batch, row)
+    return time.process_time() - began, (peak() - before) / 2**30
+
+
+def random_batch(lengths: Sequence[int], vocabulary: int) -> Batch:
+    """Random rows of one group, with an advantage for every token. A quarter of each row is its prompt."""
+    import torch
+
+    from gnomon.learners import Batch
+    from gnomon.learners import Sequence as Text
+    from gnomon.objectives import Denominators, Rollouts
+
     generator = torch.Generator().manual_seed(1)
     replies, rows = [length - length // 4 for length in lengths], len(lengths)
     sequences = tuple(
         Text(
-            token_ids=torch.randint(2, learner.policy.vocabulary, (length,), generator=generator),
+            token_ids=torch.randint(2, vocabulary, (length,), generator=generator),
             trainable=torch.arange(length) >= length - reply,
             behavior_logp=torch.full((reply,), -10.0, dtype=torch.float64),
             version=torch.zeros(reply, dtype=torch.int64),
@@ -76,7 +94,7 @@ def measured(
         for place, (length, reply) in enumerate(zip(lengths, replies, strict=True))
     )
     tokens = sum(replies)
-    batch = Batch(
+    return Batch(
         sequences=sequences,
         rollouts=Rollouts(
             rewards=torch.arange(rows, dtype=torch.float64)[None],
@@ -91,11 +109,6 @@ def measured(
         exact=False,
         advantage=torch.linspace(-1, 1, tokens, dtype=torch.float64),
     )
-    before, began = peak(), 0.0
-    for _ in range(2):
-        began = time.process_time()
-        learner.forward_backward(batch, row)
-    return time.process_time() - began, (peak() - before) / 2**30
 
 
 def peak() -> int:

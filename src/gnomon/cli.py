@@ -134,7 +134,10 @@ def resume(
         str, typer.Option(help="local, or the address of a learner's server; replaces learner of the recipe.")
     ] = "",
     launch: Annotated[str, typer.Option(help="local or ray; replaces launch.type of the recipe.")] = "",
-    address: Annotated[str, typer.Option(help="Of a Ray cluster; replaces launch.address of the recipe.")] = "",
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of a Ray cluster, or '' for a new one; replaces launch.address of the recipe."),
+    ] = None,
     samplers: Annotated[
         int | None, typer.Option(min=1, help="Number of samplers; replaces launch.samplers of the recipe.")
     ] = None,
@@ -152,11 +155,11 @@ def resume(
 
     passed = passed_parts(observers=observe or ())
     config, _ = resolve([recorded(folder / "recipe.toml")])
-    cluster = {"type": launch, "address": address, "samplers": samplers}
+    cluster = {"type": launch or None, "address": address, "samplers": samplers}
     with Display(config) as display:
         reader = go_on(
             folder, display, passed=passed, accept_divergence=accept_divergence, ranks=ranks, learner=learner,
-            launch={name: value for name, value in cluster.items() if value},
+            launch={name: value for name, value in cluster.items() if value is not None},
         )  # fmt: skip
     with reader:
         facts, text = summarised(reader)

@@ -143,11 +143,14 @@ def build(config: RunConfig, env: Env | None = None, progress: Progress = unseen
         if fleet:
             undo.callback(fleet.close)
         engine, mismatch = (passed.engine, None) if passed.engine else sampler(config, env, renderer, learner, fleet)
+        if not passed.engine:
+            undo.callback(engine.close)
         if isinstance(engine, Embedded) and isinstance(learner, LocalLearner):
             engine.policy.share_base(learner.policy)
         if config.rollout.in_flight and not passed.engine:
             engine = make_in_flight(engine)
         workers = make_workers(config, env)
+        undo.callback(workers.close)
         order = make_order(config, tasks, tokenizer, passed.curriculum)
         actor = make_actor(
             config,

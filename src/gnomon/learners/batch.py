@@ -15,7 +15,7 @@ from gnomon.keys import Key
 from gnomon.models.trie import reading_order, shared
 from gnomon.objectives import Denominators, Rollouts, places_in
 
-__all__ = ["Batch", "Sequence", "pieces"]
+__all__ = ["Batch", "Sequence", "costs", "dearest_first", "pieces"]
 
 
 class Likely(NamedTuple):
@@ -224,7 +224,7 @@ def pieces(sequences: Several[Sequence], tokens: int) -> list[list[int]]:
     size = 0
     for place in reading_order(inputs):
         before = found[-1][-1] if found else None
-        fresh = len(inputs[place]) - (0 if before is None else shared(inputs[before], inputs[place]))
+        fresh = own_tokens(inputs[place], None if before is None else inputs[before])
         same = before is not None and sequences[before].group == sequences[place].group
         if before is None or (fresh and size + fresh > tokens * (1 + same)):
             found.append([])
@@ -232,6 +232,32 @@ def pieces(sequences: Several[Sequence], tokens: int) -> list[list[int]]:
         found[-1].append(place)
         size += fresh
     return found
+
+
+def costs(sequences: Several[Sequence], cuts: Several[Several[int]], width: int) -> list[float]:
+    """What a pass of each micro-batch costs, in units of one token that attends to nothing.
+
+    Equation: Σ_i (n_i + n_i·L_i/(12·d)) over sequences i, with L_i their tokens, n_i those not shared with the one
+        before, and d the width of the model.
+    Args: cuts: as `pieces` gives them; width: d.
+    Source: Kaplan et al. 2020, arXiv 2001.08361, equation 2.2, with 12·d² weights in a layer.
+    """
+    found = []
+    for places in cuts:
+        inputs = [sequences[place].inputs for place in places]
+        own = [own_tokens(after, before) for before, after in pairwise([None, *inputs]) if after is not None]
+        found.append(sum(n * (1 + len(ids) / (12 * width)) for n, ids in zip(own, inputs, strict=True)))
+    return found
+
+
+def dearest_first(costs: Several[float]) -> list[int]:
+    """Places of the costs, from the highest to the lowest; equal ones keep their order."""
+    return sorted(range(len(costs)), key=lambda place: -costs[place])
+
+
+def own_tokens(inputs: Tensor, before: Tensor | None) -> int:
+    """Tokens of a sequence that the sequence before it does not begin with."""
+    return len(inputs) - (0 if before is None else shared(before, inputs))
 
 
 def mean(values: list[float]) -> float:

@@ -48,7 +48,7 @@ class Critic:
         states: Literal["float32", "8bit"] = "float32",
     ) -> None:
         self.body, self.max_grad_norm = body, max_grad_norm
-        size, dtype, device = body.projection.weight.shape[1], body.precision.master, body.device
+        size, dtype, device = body.width, body.precision.master, body.device
         self.read_out = {
             "value.weight": torch.zeros(size, dtype=dtype, device=device, requires_grad=True),
             "value.bias": torch.zeros((), dtype=dtype, device=device, requires_grad=True),

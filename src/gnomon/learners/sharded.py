@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gnomon.learners.batch import Batch, Sequence
+from gnomon.learners.batch import Batch, Sequence, costs
 from gnomon.learners.coefficients import Coefficients
 from gnomon.learners.local import STATE, LocalLearner, Places, Reader, fresh_file, part
 from gnomon.learners.scatter import SuccessScatter
@@ -40,7 +40,7 @@ class ShardedLearner(LocalLearner):
 
     def _read(self, read: Reader, sequences: Several[Sequence], cuts: Several[Places]) -> list[Tensor]:
         found: dict[int, Tensor] = {}
-        for cut, real in own_rounds(len(cuts)):
+        for cut, real in own_rounds(costs(sequences, cuts, self.policy.width)):
             values = read([sequences[place] for place in cuts[cut]]).cpu()
             found |= {cut: values} if real else {}
         return list(gathered(found).values())
@@ -59,7 +59,7 @@ class ShardedLearner(LocalLearner):
             return {}
         before, sums = take_gradients(self.parameters.values()), Pairwise()
         found: dict[int, Stats] = {}
-        for cut, real in own_rounds(len(cuts)):
+        for cut, real in own_rounds(costs(batch.sequences, cuts, self.policy.width)):
             places = cuts[cut]
             stats = self._backward(batch.take(places), part(objective, batch, places), share=float(real))
             found |= {cut: stats} if real else {}

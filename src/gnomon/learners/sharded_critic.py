@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gnomon.learners.batch import Batch
+from gnomon.learners.batch import Batch, costs
 from gnomon.learners.critic import FILE, Critic
 from gnomon.learners.together import clip_norm, gathered, like, own_rounds, stored_like, take_gradients, write_whole
 from gnomon.models.sharding import Pairwise, local, stored_rows, tree_sum
@@ -29,7 +29,7 @@ class ShardedCritic(Critic):
     def _gather(self, batch: Batch, cuts: Sequence[Sequence[int]], clip: float) -> float:
         before, sums = take_gradients(self.parameters.values()), Pairwise()
         errors: dict[int, float] = {}
-        for cut, real in own_rounds(len(cuts)):
+        for cut, real in own_rounds(costs(batch.sequences, cuts, self.body.width)):
             error = self._backward(batch, cuts[cut], clip, share=float(real))
             errors |= {cut: error} if real else {}
             grads = dict(zip(self.parameters, take_gradients(self.parameters.values()), strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from gnomon.learners.batch import dearest_first
 from gnomon.models.precision import whole
 from gnomon.models.sharding import local, row_squares, stored_rows
 from gnomon.models.stored import Stored
@@ -19,15 +20,17 @@ from gnomon.models.writing import Slot, write
 __all__ = ["clip_norm", "gathered", "like", "own_rounds", "stored_like", "take_gradients", "write_whole"]
 
 
-def own_rounds(count: int) -> Iterator[tuple[int, int]]:
-    """For every round the micro-batch of this rank, and 1; where none is left for it the first, and 0.
+def own_rounds(costs: Sequence[float]) -> Iterator[tuple[int, int]]:
+    """For every round the micro-batch of this rank, and 1; where none is left for it the cheapest, and 0.
 
-    Micro-batch k belongs to rank k mod W. Every rank has the same number of rounds, since a pass of one waits for the
-    others.
+    Micro-batches are taken from the most expensive to the cheapest, and the k-th of them belongs to rank k mod W. In
+    every layer of a pass, each rank waits for the others. So all have the same number of rounds, and the passes of a
+    round should cost about the same.
     """
-    for first in range(0, count, dist.get_world_size()):
+    order = dearest_first(costs)
+    for first in range(0, len(order), dist.get_world_size()):
         here = first + dist.get_rank()
-        yield (here, 1) if here < count else (0, 0)
+        yield (order[here], 1) if here < len(order) else (order[-1], 0)
 
 
 def gathered(found: dict[int, Any]) -> dict[int, Any]:

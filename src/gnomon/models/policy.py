@@ -236,6 +236,11 @@ class Policy(torch.nn.Module):
     def vocabulary(self) -> int:
         return len(self.projection.weight)
 
+    @property
+    def width(self) -> int:
+        """Length of a hidden state."""
+        return int(self.projection.weight.shape[1])
+
     @cached_property
     def base(self) -> str:
         """Hash of the weights that the policy was read from; empty for one that was read from no folder."""

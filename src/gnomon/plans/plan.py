@@ -185,7 +185,7 @@ def planned(config: RunConfig, device: Device, lengths: Lengths) -> Plan:
     entropy, size = config.regularize.entropy != 0, config.optim.micro_batch
     train = trained_model.cost(lambda policy: training(policy, sequences, device, entropy=entropy, micro_batch=size))
     moved = list(learner.masters.parameters.values())
-    masters, share = bytes_of(moved), share_of_time(config, sequences, device)
+    masters, share = bytes_of(moved), share_of_time(config, sequences, device, learner.width)
     asked = row.needs_reference or full_kl(config)
     seconds = {
         "sampling": sampling.seconds,

@@ -10,7 +10,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from gnomon.config import RunConfig
 from gnomon.learners import Sequence as Text
-from gnomon.learners.batch import pieces
+from gnomon.learners.batch import costs, dearest_first, pieces
 from gnomon.models.policy import Policy
 from gnomon.plans.devices import Device
 from gnomon.plans.states import state_bytes
@@ -27,13 +27,17 @@ def micro_batch_counts(config: RunConfig, sequences: Sequence[Text]) -> tuple[in
     return count, -(-count // max(1, config.ranks))
 
 
-def share_of_time(config: RunConfig, sequences: Sequence[Text], device: Device) -> float:
-    """The time of a pass over all sequences, as a share of its time in one process. Processes share the CPU's cores."""
+def share_of_time(config: RunConfig, sequences: Sequence[Text], device: Device, width: int) -> float:
+    """The time of a pass over all sequences, as a share of its time in one process. Processes share the CPU's cores.
+
+    Args: width: length of a hidden state.
+    """
     if not config.ranks:
         return 1.0
-    count, most = micro_batch_counts(config, sequences)
+    found = costs(sequences, pieces(sequences, config.optim.micro_batch), width)
+    rounds = sum(found[place] for place in dearest_first(found)[:: config.ranks])
     crowd = config.ranks * config.threads / (os.cpu_count() or 1) if device.name == "cpu" else 1.0
-    return most / count * max(1.0, crowd)
+    return rounds / sum(found) * max(1.0, crowd)
 
 
 def rank_memory(config: RunConfig, policy: Policy, sequences: Sequence[Text]) -> dict[str, float]:

@@ -213,7 +213,8 @@ class Dispatch:
         for call in reversed(life.open.values()):
             call.deaths += 1
             if call.deaths > self.launch.restarts:
-                resolve(call, error=dead(f"{call.deaths} samplers died with the same call ({call.verb})", why))
+                times = "once" if call.deaths == 1 else f"{call.deaths} times"
+                resolve(call, error=dead(f"a sampler died {times} with the same call ({call.verb})", why))
             else:
                 self.waiting.appendleft(call)
         life.open.clear()
