@@ -20,7 +20,7 @@ from gnomon.models.adapter import Adapter
 from gnomon.models.folder import TINY
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
-from gnomon.plans.count import Count
+from gnomon.plans.count import MAPPED, Count
 from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GPUS, Device, device
 from gnomon.plans.fit import require_fitting
@@ -82,6 +82,27 @@ def test_a_product_on_a_cpu_also_takes_the_time_of_reordering_its_factors() -> N
     with Count(cpu) as count:
         torch.zeros(10, 20, device="meta") @ torch.zeros(20, 30, device="meta")
     assert count.time == pytest.approx(2 * 10 * 20 * 30 / 1e6 + 4 * (10 * 20 + 20 * 30) / 1e3)
+
+
+def test_a_product_that_is_added_in_place_reads_and_writes_its_sum() -> None:
+    """As the gradient of the vocabulary projection is summed over chunks."""
+    cpu = replace(L4, per_operation=0.0, flops={"float32": 1e6}, bandwidth=1e3, reordering=1e4)
+    total, left, right = (torch.zeros(*shape, device="meta") for shape in ((10, 30), (10, 20), (20, 30)))
+    with Count(cpu) as count:
+        total.addmm_(left, right)
+    factors, result = 4 * (10 * 20 + 20 * 30), 2 * 4 * 10 * 30
+    assert count.time == pytest.approx(2 * 10 * 20 * 30 / 1e6 + factors / 1e4 + result / 1e3)
+
+
+@pytest.mark.parametrize(("size", "mapped"), [(MAPPED // 4 - 1, False), (MAPPED // 4, True), (MAPPED, True)])
+def test_large_tensors_take_the_time_of_mapping_them(size: int, mapped: bool) -> None:
+    """When they are made, and not when they are changed or viewed."""
+    quick = replace(L4, per_operation=0.0, bandwidth=1e18, fresh=1e-6)
+    with Count(quick) as count:
+        made = torch.zeros(size, device="meta")
+        made.mul_(2.0)
+        made.view(1, size)
+    assert count.time == pytest.approx(4 * size * 1e-6 if mapped else 0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("adapter", [None, Adapter(rank=4, key=Key(0))], ids=["full", "lora"])
@@ -347,4 +368,5 @@ def test_this_machine_is_measured() -> None:
     assert found.measured and set(found.flops) == {"float32", "bfloat16"}
     assert 1e8 < found.bandwidth < 1e13
     assert 1e8 < found.reordering < 1e13
+    assert 0 <= found.fresh < 1e-8
     assert all(1e8 < rate < 1e15 for rate in found.flops.values())

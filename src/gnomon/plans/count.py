@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -15,6 +16,8 @@ from gnomon.plans.devices import Device
 
 __all__ = ["Count"]
 
+MAPPED = 2**22
+"""Smaller tensors are assumed to use memory that the allocator has kept."""
 FUNCTIONS = ("exp", "log", "softmax", "tanh", "sigmoid", "silu", "gelu", "sin", "cos", "pow", "erf")
 """Parts of the names of operations that compute a function of every number."""
 
@@ -23,8 +26,9 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context that counts what the operations inside it would need on a device.
 
     An operation takes the device's time per operation, and beside it the longer of two times: that of its products, and
-    that of reading its inputs and writing its outputs. On a CPU a product takes their sum, since its factors are put
-    into another order first. Memory is that of the tensors which are alive.
+    that of reading its inputs and writing its outputs. On a CPU a product takes the sum of three times: those of its
+    operations, of putting its factors into another order, and of its result. Memory is that of the tensors which are
+    alive. A tensor of `MAPPED` bytes or more also takes the time in which new memory is mapped.
     """
 
     def __init__(self, device: Device) -> None:
@@ -60,19 +64,25 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _cost(self, function: Any, args: Any, kwargs: Any, made: Sequence[Tensor], out: Any) -> float:
-        moved = sum(tensor.numel() * tensor.itemsize for tensor in [*tensors((args, kwargs)), *made])
+        moved = bytes_of([*tensors((args, kwargs)), *made])
         found = self.device.moving(moved)
         if any(word in function._schema.name for word in FUNCTIONS):
             found += sum(tensor.numel() for tensor in made) * self.device.per_function
-        flops: Callable[..., int] | None = flop_registry.get(function.overloadpacket)
+        flops = operations_of(function)
         if flops is None:
             return found
         work = flops(*args, **kwargs, out_val=out)
         self.flops += work
         products = work / self.device.rate(made[0].dtype)
         if self.device.reordering:
-            factors = sum(tensor.numel() * tensor.itemsize for tensor in tensors((args, kwargs)))
-            return products + factors / self.device.reordering
+            changed = {tensor.untyped_storage()._cdata for tensor in made}  # In place, or new.
+            factors, result = 0, bytes_of(made)
+            for tensor in tensors((args, kwargs)):
+                if tensor.untyped_storage()._cdata in changed:
+                    result += bytes_of([tensor])
+                else:
+                    factors += bytes_of([tensor])
+            return products + factors / self.device.reordering + self.device.moving(result)
         return max(found, products)
 
     def _hold(self, tensor: Tensor) -> None:
@@ -82,11 +92,24 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._held.add(name)
             self._live += size
             self.peak = max(self.peak, self._live)
+            if size >= MAPPED:
+                self.seconds += size * self.device.fresh
             weakref.finalize(storage, self._free, name, size)
 
     def _free(self, name: int, size: int) -> None:
         self._held.discard(name)
         self._live -= size
+
+
+def operations_of(function: Any) -> Callable[..., int] | None:
+    """What counts the floating-point operations of a product, in place or not; None for other operations."""
+    packet = function.overloadpacket
+    found: Callable[..., int] | None = flop_registry.get(packet)
+    return found or flop_registry.get(getattr(torch.ops.aten, packet.__name__.removesuffix("_"), None))
+
+
+def bytes_of(values: Iterable[Tensor]) -> int:
+    return sum(value.numel() * value.itemsize for value in values)
 
 
 def tensors(values: Any) -> Iterator[Tensor]:

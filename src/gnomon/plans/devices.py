@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import resource
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter, process_time
@@ -46,6 +45,9 @@ class Device:
     reordering: float = 0.0
     """Bytes per second in which a matrix product reads its factors and puts them into the order that it computes in; 0
     where it does so while it computes. Decoding a few rows takes hardly any other time."""
+    fresh: float = 0.0
+    """Seconds per byte of memory that the operating system has to map before its first use; 0 on a GPU, where PyTorch
+    keeps what it has freed."""
     per_function: float = 0.0
     """Seconds of one number of a function such as the exponential, beside those of its bytes."""
     per_operation: float
@@ -136,6 +138,7 @@ def this_cpu(program: float, dtypes: Iterable[str]) -> Device:
         bandwidth=sum_rate(NUMBERS[-2]),
         traffic=tuple((12.0 * count, sum_rate(count)) for count in NUMBERS),
         reordering=reordering_rate(flops["float32"]),
+        fresh=fresh_seconds(),
         per_function=function_seconds(),
         per_operation=0.0,
         program=program,
@@ -191,9 +194,16 @@ NUMBERS = (2**14, 2**18, 2**20, 2**22, 2**24)
 
 
 def sum_rate(count: int) -> float:
-    """Bytes per second of the sum of two tensors of so many numbers."""
-    one, other, times = torch.ones(count), torch.ones(count), max(1, 2**20 // count)
-    return 12 * count * times / fastest(lambda: deque((one + other for _ in range(times)), maxlen=0))
+    """Bytes per second of the sum of two tensors of so many numbers, without that of making a tensor."""
+    one, other, out, times = torch.ones(count), torch.ones(count), torch.ones(count), max(1, 2**20 // count)
+    return 12 * count * times / fastest(lambda: [torch.add(one, other, out=out) for _ in range(times)])
+
+
+def fresh_seconds() -> float:
+    """Seconds in which the operating system maps a byte, beside those of writing it."""
+    count = NUMBERS[-1]
+    used = torch.ones(count)
+    return max(0.0, fastest(lambda: torch.empty(count).zero_()) - fastest(used.zero_)) / (4 * count)
 
 
 def function_seconds() -> float:
