@@ -49,8 +49,8 @@ def fit(learner: LocalLearner, bets: Mapping[State, int], steps: int, schedule: 
         task = Task(id=f"{index}", messages=(), answer=None)
         for text in [REPLIES["b"]] * bets[state] + [REPLIES["p"]] * (EACH - bets[state]):
             ids = encode(text)
-            said = Completion(token_ids=ids, logprobs=(nan,) * len(ids), text=text, finish=Finish.STOP, version=0)
-            turn = Turn(prompt_ids=asked, completion=said)
+            completion = Completion(token_ids=ids, logprobs=(nan,) * len(ids), text=text, finish=Finish.STOP, version=0)
+            turn = Turn(prompt_ids=asked, completion=completion)
             verdict = Verdict(status=Status.UNJUDGED, parts=())
             rollout = Rollout(task=task, sample=0, turns=(turn,), stop=Stop.DONE, verdict=verdict)
             groups.append(Group(task=task, index=index, rollouts=(rollout,)))
