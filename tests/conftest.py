@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `--cases`, leave out all but some cases of each parametrised test, and of those marked as long.
 
+    All cases of a test that is marked as `every` are run.
     The cases are chosen by the hash of their names: the same in every run, and others for every test.
     """
     if (most := config.getoption("--cases")) is None:
@@ -56,7 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item
         for of_test in cases.values()
         for place, item in enumerate(sorted(of_test, key=lambda item: sha256(item.nodeid.encode()).digest()))
-        if place < (config.getoption("--long") if item.get_closest_marker("long") else most)
+        if item.get_closest_marker("every")
+        or place < (config.getoption("--long") if item.get_closest_marker("long") else most)
     }
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]

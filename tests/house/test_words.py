@@ -78,12 +78,14 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("name", [*map(name_of, PAGES), *map(name_of, MODULES)])
 def test_a_file_uses_the_words_of_the_field(name: str) -> None:
     found = sorted({word.lower() for word in WORDS.findall(sentences(ROOT / name))})
     assert not found, f"{name}: {found}; instead: {AVOIDED}"
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("name", [*map(name_of, MODULES)])
 def test_a_module_names_things_in_the_words_of_the_field(name: str) -> None:
     source = (ROOT / name).read_text("utf-8")
