@@ -44,13 +44,13 @@ def rank(place: int, model: str, meeting: str, processes: int, rounds: int, micr
     config, _ = resolve([Source(settings, {})])
     row = objective("reinforce")
     learner = join(place, config, row, Path(meeting))
-    orders = {"as read": as_read, "by cost": together.dearest_first}
+    orders = {"as read": as_read, "by cost": together.costliest_first}
     ratios = []
     for seed in range(rounds):
         batch = random_batch(lengths(seed), learner.policy.vocabulary)
         seconds = {}
         for name, order in list(orders.items())[:: (-1) ** seed]:
-            together.dearest_first = order
+            together.costliest_first = order
             torch.distributed.barrier()
             began = time.perf_counter()
             learner.forward_backward(batch, row)

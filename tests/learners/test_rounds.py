@@ -10,7 +10,7 @@ import pytest
 
 from gnomon import learners
 from gnomon.learners import together
-from gnomon.learners.batch import costs, dearest_first, pieces
+from gnomon.learners.batch import costliest_first, costs, pieces
 from gnomon.learners.together import own_rounds
 from learners.sequences import made
 
@@ -62,7 +62,7 @@ def test_every_micro_batch_is_taken_once_and_rounds_are_as_short_as_in_any_order
         return sum(max(prices[cut] for cut in order[at : at + world]) for at in range(0, count, world))
 
     spent = sum(max(prices[cut] for cut, _ in taken) for taken in zip(*ranks, strict=True))
-    assert spent == pytest.approx(lasts(dearest_first(prices)))
+    assert spent == pytest.approx(lasts(costliest_first(prices)))
     for _ in range(500):
         order = list(range(count))
         rng.shuffle(order)
@@ -70,7 +70,7 @@ def test_every_micro_batch_is_taken_once_and_rounds_are_as_short_as_in_any_order
 
 
 def test_equal_costs_keep_their_order(monkeypatch) -> None:
-    assert dearest_first([1.0, 2.0, 1.0, 2.0]) == [1, 3, 0, 2]
+    assert costliest_first([1.0, 2.0, 1.0, 2.0]) == [1, 3, 0, 2]
     assert rounds_of(monkeypatch, [1.0] * 3, 2) == [[(0, 1), (2, 1)], [(1, 1), (2, 0)]]
 
 

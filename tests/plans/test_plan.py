@@ -97,7 +97,7 @@ def test_a_product_that_is_added_in_place_reads_and_writes_its_sum() -> None:
 @pytest.mark.parametrize(("size", "mapped"), [(MAPPED // 4 - 1, False), (MAPPED // 4, True), (MAPPED, True)])
 def test_large_tensors_take_the_time_of_mapping_them(size: int, mapped: bool) -> None:
     """When they are made, and not when they are changed or viewed."""
-    quick = replace(L4, per_operation=0.0, bandwidth=1e18, fresh=1e-6)
+    quick = replace(L4, per_operation=0.0, bandwidth=1e18, per_mapped_byte=1e-6)
     with Count(quick) as count:
         made = torch.zeros(size, device="meta")
         made.mul_(2.0)
@@ -368,5 +368,5 @@ def test_this_machine_is_measured() -> None:
     assert found.measured and set(found.flops) == {"float32", "bfloat16"}
     assert 1e8 < found.bandwidth < 1e13
     assert 1e8 < found.reordering < 1e13
-    assert 0 <= found.fresh < 1e-8
+    assert 0 <= found.per_mapped_byte < 1e-8
     assert all(1e8 < rate < 1e15 for rate in found.flops.values())

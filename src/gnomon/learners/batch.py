@@ -15,7 +15,7 @@ from gnomon.keys import Key
 from gnomon.models.trie import reading_order, shared
 from gnomon.objectives import Denominators, Rollouts, places_in
 
-__all__ = ["Batch", "Sequence", "costs", "dearest_first", "pieces"]
+__all__ = ["Batch", "Sequence", "costliest_first", "costs", "pieces"]
 
 
 class Likely(NamedTuple):
@@ -250,7 +250,7 @@ def costs(sequences: Several[Sequence], cuts: Several[Several[int]], width: int)
     return found
 
 
-def dearest_first(costs: Several[float]) -> list[int]:
+def costliest_first(costs: Several[float]) -> list[int]:
     """Places of the costs, from the highest to the lowest; equal ones keep their order."""
     return sorted(range(len(costs)), key=lambda place: -costs[place])
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from gnomon.learners.batch import dearest_first
+from gnomon.learners.batch import costliest_first
 from gnomon.models.precision import whole
 from gnomon.models.sharding import local, row_squares, stored_rows
 from gnomon.models.stored import Stored
@@ -27,7 +27,7 @@ def own_rounds(costs: Sequence[float]) -> Iterator[tuple[int, int]]:
     every layer of a pass, each rank waits for the others. So all have the same number of rounds, and the passes of a
     round should cost about the same.
     """
-    order = dearest_first(costs)
+    order = costliest_first(costs)
     for first in range(0, len(order), dist.get_world_size()):
         here = first + dist.get_rank()
         yield (order[here], 1) if here < len(order) else (order[-1], 0)

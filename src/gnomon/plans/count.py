@@ -14,7 +14,7 @@ from torch.utils.flop_counter import flop_registry
 
 from gnomon.plans.devices import Device
 
-__all__ = ["Count"]
+__all__ = ["Count", "bytes_of"]
 
 MAPPED = 2**22
 """Smaller tensors are assumed to use memory that the allocator has kept."""
@@ -93,7 +93,7 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._live += size
             self.peak = max(self.peak, self._live)
             if size >= MAPPED:
-                self.seconds += size * self.device.fresh
+                self.seconds += size * self.device.per_mapped_byte
             weakref.finalize(storage, self._free, name, size)
 
     def _free(self, name: int, size: int) -> None:

@@ -45,7 +45,7 @@ class Device:
     reordering: float = 0.0
     """Bytes per second in which a matrix product reads its factors and puts them into the order that it computes in; 0
     where it does so while it computes. Decoding a few rows takes hardly any other time."""
-    fresh: float = 0.0
+    per_mapped_byte: float = 0.0
     """Seconds per byte of memory that the operating system has to map before its first use; 0 on a GPU, where PyTorch
     keeps what it has freed."""
     per_function: float = 0.0
@@ -138,7 +138,7 @@ def this_cpu(program: float, dtypes: Iterable[str]) -> Device:
         bandwidth=sum_rate(NUMBERS[-2]),
         traffic=tuple((12.0 * count, sum_rate(count)) for count in NUMBERS),
         reordering=reordering_rate(flops["float32"]),
-        fresh=fresh_seconds(),
+        per_mapped_byte=mapping_seconds(),
         per_function=function_seconds(),
         per_operation=0.0,
         program=program,
@@ -199,7 +199,7 @@ def sum_rate(count: int) -> float:
     return 12 * count * times / fastest(lambda: [torch.add(one, other, out=out) for _ in range(times)])
 
 
-def fresh_seconds() -> float:
+def mapping_seconds() -> float:
     """Seconds in which the operating system maps a byte, beside those of writing it."""
     count = NUMBERS[-1]
     used = torch.ones(count)

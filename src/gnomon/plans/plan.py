@@ -20,13 +20,14 @@ from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
 from gnomon.objectives import Need, Objective
 from gnomon.plans.attention import PlannedFlex
+from gnomon.plans.count import bytes_of
 from gnomon.plans.depth import Deep
 from gnomon.plans.devices import GIB, Device
 from gnomon.plans.lengths import Lengths
 from gnomon.plans.passes import Cost, decoding, meta_policy, probing, scoring, texts, training
 from gnomon.plans.places import engines, episodes_at_once, own_machine, placed, samplers
 from gnomon.plans.shapes import described
-from gnomon.plans.spread import bytes_of, micro_batch_counts, rank_memory, share_of_time, sum_memory
+from gnomon.plans.spread import micro_batch_counts, rank_memory, share_of_time, sum_memory
 from gnomon.plans.states import adam_bytes, state_bytes, step_bytes, step_seconds
 
 __all__ = ["Plan", "planned", "trainable"]

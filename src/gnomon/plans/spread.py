@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from gnomon.config import RunConfig
 from gnomon.learners import Sequence as Text
-from gnomon.learners.batch import costs, dearest_first, pieces
+from gnomon.learners.batch import costliest_first, costs, pieces
 from gnomon.models.policy import Policy
+from gnomon.plans.count import bytes_of
 from gnomon.plans.devices import Device
 from gnomon.plans.states import state_bytes
 
-__all__ = ["bytes_of", "micro_batch_counts", "rank_memory", "share_of_time", "sum_memory"]
+__all__ = ["micro_batch_counts", "rank_memory", "share_of_time", "sum_memory"]
 
 AT_ONCE = 2
 """Layers whose weights are whole at the same time: the one that computes, and the next one."""
@@ -35,7 +36,7 @@ def share_of_time(config: RunConfig, sequences: Sequence[Text], device: Device, 
     if not config.ranks:
         return 1.0
     found = costs(sequences, pieces(sequences, config.optim.micro_batch), width)
-    rounds = sum(found[place] for place in dearest_first(found)[:: config.ranks])
+    rounds = sum(found[place] for place in costliest_first(found)[:: config.ranks])
     crowd = config.ranks * config.threads / (os.cpu_count() or 1) if device.name == "cpu" else 1.0
     return rounds / sum(found) * max(1.0, crowd)
 
@@ -70,7 +71,3 @@ def groups(policy: Policy) -> list[list[Tensor]]:
     found: list[list[Tensor]] = [list(layer.parameters()) for layer in layers]
     inside = {id(value) for group in found for value in group}
     return [*found, [value for value in policy.model.parameters() if id(value) not in inside]]
-
-
-def bytes_of(values: Iterable[Tensor]) -> float:
-    return float(sum(value.numel() * value.itemsize for value in values))
