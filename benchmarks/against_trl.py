@@ -56,33 +56,50 @@ class Model:
     threads: int = 2
     batch: int = 0
     """Rows of one backward pass in TRL; 0 takes all at once."""
+    device: str = "cpu"
+    dtype: str = "float32"
 
 
 TINY = Model()
 
 
 class Meter:
-    """Time and memory of steps."""
+    """Time and memory of steps: resident memory, or that of tensors on a CUDA device."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
         self.seconds: list[float] = []
         self.processor: list[float] = []
         self.loaded = 0
         """Bytes in memory before the first step."""
+        self._cuda = device == "cuda"
 
     def begin(self) -> None:
-        if not self.seconds:
+        import torch
+
+        if not self.seconds and self._cuda:
+            self.loaded = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+        elif not self.seconds:
             self.loaded = status("VmRSS")
             Path("/proc/self/clear_refs").write_text("5")  # The peak of loading is over.
         self._wall, self._processor = time.perf_counter(), time.process_time()
 
     def end(self) -> None:
+        import torch
+
+        if self._cuda:
+            torch.cuda.synchronize()
         self.seconds.append(time.perf_counter() - self._wall)
         self.processor.append(time.process_time() - self._processor)
 
     def found(self) -> dict[str, Any]:
-        whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        memory = {"loaded": self.loaded, "peak": status("VmHWM"), "whole": whole}
+        import torch
+
+        if self._cuda:
+            peak, whole = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        else:
+            peak, whole = status("VmHWM"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        memory = {"loaded": self.loaded, "peak": peak, "whole": whole}
         return {"seconds": self.seconds, "processor": self.processor, **memory}
 
 
@@ -141,6 +158,7 @@ def ours(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
     torch.set_num_threads(model.threads)
     settings = [f"policy={model.folder}", f"policy.lora.rank={model.rank}", f"policy.lora.alpha={model.alpha}"]
     settings += [f"policy.activation_checkpointing={str(model.checkpointing).lower()}"]
+    settings += [f"policy.device={model.device}", f"policy.dtype={model.dtype}"]
     config, _ = resolve([overrides(settings)])
     row, sampling = objective("dr_grpo"), Sampling(max_tokens=shape.limit)
     learner = make_learner(config, row)
@@ -195,7 +213,7 @@ def ours(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
         tokens = sum(len(c.token_ids) for c in done)
         return tokens, stats["trained"].value / tokens
 
-    meter, tokens, trained = Meter(), [], []
+    meter, tokens, trained = Meter(model.device), [], []
     for step in range(steps):
         meter.begin()
         count, share = one(step)
@@ -230,7 +248,7 @@ def theirs(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
         pad_token="<pad>",
         padding_side="left",
     )
-    whole = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    whole = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, model.dtype))
     adapter = None
     if model.rank:
         from peft import LoraConfig
@@ -250,11 +268,11 @@ def theirs(shape: Shape, steps: int, model: Model) -> dict[str, Any]:
         def on_step_end(self, *_: Any, **__: Any) -> None:
             meter.end()
 
-    meter, rows = Meter(), shape.prompts * shape.group
+    meter, rows = Meter(model.device), shape.prompts * shape.group
     config = GRPOConfig(
         output_dir=tempfile.mkdtemp(),
-        use_cpu=True,
-        bf16=False,
+        use_cpu=model.device == "cpu",
+        bf16=model.dtype == "bfloat16",
         max_steps=steps,
         num_generations=shape.group,
         per_device_train_batch_size=model.batch or rows,

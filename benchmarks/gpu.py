@@ -1,7 +1,7 @@
 """Everything that needs a GPU, in order: python benchmarks/gpu.py (or: make gpu)
 
 Where there is no CUDA device it prints what it would do. Every command runs even if one before it fails; the end lists
-the failures, and the exit code is 1 if there are any. It has never been run on a GPU.
+the failures, and the exit code is 1 if there are any.
 
 GNOMON_VLLM_PYTHON names the interpreter of an environment with vLLM (docs/engines.md). Steps with vLLM and steps of
 several devices are left out where there is none, and the list says so. Recipes run whose model is in the hub's cache.
@@ -17,21 +17,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import torch
 
+from gnomon.engines import Tier
 from gnomon.models.flex import Flex
 from gnomon.models.hub import HubName, cached
 from gnomon.models.packed import Packed
 from gnomon.models.trie import Trie
 
-DEVICE = "h100"
-"""Of the table of `gnomon plan`; change it to the one that is there."""
+DEVICE = "h200" if torch.cuda.is_available() and "H200" in torch.cuda.get_device_name() else "h100"
+"""Of the table of `gnomon plan`; change it if another one is there."""
 SMALL = "prompts=8 group=4 steps=3 eval.tasks=16 policy.device=cuda"
 VLLM = "GNOMON_VLLM_PYTHON"
 QWEN = "Qwen/Qwen3-0.6B"
-"""The model whose sampling is timed, if it is in the hub's cache; else the built-in policy."""
+"""The model whose sampling is timed, if it is in the hub's cache; else a random model of its shape."""
 
 
 def commands(runs: Path) -> Iterator[tuple[str, str]]:
@@ -39,13 +41,16 @@ def commands(runs: Path) -> Iterator[tuple[str, str]]:
     yield (
         "tests of devices, of the attention for GPUs and of engines that compute otherwise",
         (
-            "python -m pytest -q tests/models/test_flex.py tests/engines/test_embedded.py "
+            "python -m pytest -q tests/models/test_flex.py tests/engines/test_embedded.py tests/engines/test_replay.py "
             "tests/learners/test_device.py tests/training/test_engine_apart.py tests/launch/test_attention.py "
             "tests/plans"
         ),
     )
     yield "gradients of flex_attention alone", "python -m pytest -q tests/models/test_flex.py -k gpu"
+    yield "gradients of whole models against float64", "python benchmarks/model_gradients.py --device cuda"
     yield "figures that replace the assumptions of gnomon plan", "python benchmarks/gpu.py --measure"
+    yield "plans beside runs", f"python benchmarks/plan.py --device {DEVICE}"
+    yield "speed of sampling and training, embedded", "python benchmarks/gpu.py --speed"
     yield "sampler against learner, by dtype", "python -m gnomon mismatch tiny env=char_count policy.device=cuda"
     for dtype in ("float32", "bfloat16", "float16"):
         run = runs / dtype
@@ -101,35 +106,83 @@ def with_ranks(runs: Path) -> Iterator[tuple[str, str]]:
 
 
 def speed(python: str) -> None:
-    """Print how many tokens per second each engine samples: 512 replies of up to 256 tokens to one prompt."""
+    """Print how fast a model samples and trains in bfloat16. Args: python: of an environment with vLLM, or empty."""
+    from plan import folder
+
+    with tempfile.TemporaryDirectory() as scratch:
+        path = QWEN if cached(HubName(repo=QWEN)) else folder("qwen3-0.6b", Path(scratch))
+        sampling(path, python)
+        for lengths, micro_batches in (([512] * 64, (3072, 16384)), ([8192] * 4, (16384,))):
+            for attention, rank, micro_batch in product(("exact", "flex"), (0, 32), micro_batches):
+                seconds, peak = training(path, lengths, attention, rank, micro_batch)
+                torch.cuda.empty_cache()
+                what = f"{len(lengths)} rows of {lengths[0]}, {'LoRA 32' if rank else 'all weights'}, {attention}"
+                print(
+                    f"{what:40} micro-batches of {micro_batch:6}: {sum(lengths) / seconds:9,.0f} tokens/s,"
+                    f" {peak / 2**30:5.2f} GiB above weights",
+                    flush=True,
+                )
+
+
+def sampling(path: str, python: str) -> None:
+    """512 replies of 256 tokens to 64 prompts of 150 tokens, by each engine."""
     from gnomon.api import configure
     from gnomon.engines import sample_all
     from gnomon.keys import Key
     from gnomon.launch.loops import finished
     from gnomon.launch.makers import make_engine, make_learner, make_objective
-    from gnomon.models.folder import model_folder
-    from gnomon.models.tokenizer import Tokenizer
     from gnomon.types import Request, Sampling
 
-    path = QWEN if cached(HubName(repo=QWEN)) else "tiny"
     policy = {"path": path, "dtype": "bfloat16", "device": "cuda"}
-    prompt = tuple(Tokenizer(model_folder(path)).encode("Count to a thousand: 1, 2, 3, 4"))
-    sampling = Sampling(max_tokens=256, temperature=1.0)
+    asked = Sampling(max_tokens=256, temperature=1.0)
     for engine in ({"type": "embedded"}, {"type": "vllm", "python": python, "cache_gib": 16}):
+        if engine["type"] == "vllm" and not python:
+            continue
         config, _ = configure("countdown", {"policy": policy, "engine": engine, "rollout": {"context": 512}})
         learner = make_learner(config, make_objective(config))
         made = make_engine(config, learner)
+        if engine["type"] == "embedded":
+            gap = made.measure([(5, 6, 7)])
+            made.tier = Tier.EXACT if gap == 0 else Tier.MEASURED
+            print(f"largest difference between sampler and learner: {gap:.2g}")
         made.load(learner.publish())
         for turn in ("warm", "timed"):
             requests = [
-                Request(prompt_ids=prompt, key=Key(0).at(turn, number=number).bytes, sampling=sampling)
+                Request(
+                    prompt_ids=tuple(3 + (number // 8 * 7 + place) % 900 for place in range(150)),
+                    key=Key(0).at(turn, number=number).bytes,
+                    sampling=asked,
+                )
                 for number in range(512)
             ]
             began = time.perf_counter()
             found = finished(sample_all(made, requests))
             seconds, tokens = time.perf_counter() - began, sum(len(each.token_ids) for each in found)
         made.close()
-        print(f"{path} by {engine['type']:<9} {tokens / seconds:,.0f} tokens/s: {tokens:,} in {seconds:.1f} s")
+        print(f"{engine['type']:<9} {tokens / seconds:,.0f} tokens/s: {tokens:,} in {seconds:.1f} s", flush=True)
+
+
+def training(path: str, lengths: list[int], attention: str, rank: int, micro_batch: int) -> tuple[float, int]:
+    """Seconds of a gradient, the third of its process, and bytes above those of the weights and their gradients."""
+    from head import random_batch
+
+    from gnomon.api import configure
+    from gnomon.launch.makers import make_learner
+    from gnomon.objectives import objective
+
+    policy = {"path": path, "dtype": "bfloat16", "device": "cuda", "attention": attention, "lora": {"rank": rank}}
+    config, _ = configure("countdown", {"policy": policy, "optim": {"micro_batch": micro_batch}})
+    row = objective("reinforce")
+    learner = make_learner(config, row)
+    batch, found = random_batch(lengths, learner.policy.vocabulary), []
+    for _ in range(3):
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before, began = torch.cuda.memory_allocated(), time.perf_counter()
+        learner.forward_backward(batch, row)
+        torch.cuda.synchronize()
+        found.append(time.perf_counter() - began)
+    return found[-1], torch.cuda.max_memory_allocated() - before
 
 
 def measure() -> None:
@@ -192,10 +245,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="only print what this GPU reaches")
     parser.add_argument(
-        "--speed", metavar="PYTHON", help="only time sampling, embedded beside vLLM of this interpreter"
+        "--speed",
+        metavar="PYTHON",
+        nargs="?",
+        const="",
+        help="only time sampling and training; with an interpreter, sampling by its vLLM too",
     )
     chosen = parser.parse_args()
-    if chosen.measure or chosen.speed:
+    if chosen.measure or chosen.speed is not None:
         measure() if chosen.measure else speed(chosen.speed)
         return
     there = torch.cuda.is_available()

@@ -1,16 +1,17 @@
-"""Error of the gradient of whole models against float64 autograd: python benchmarks/model_gradients.py
+"""Error of the gradient of whole models against float64 autograd: python benchmarks/model_gradients.py [--device cuda]
 
 Random models of two layers. The learner computes the gradient of Σ κ·log π of some rows: by both attentions, with
 activations kept or computed again, of all weights or of a LoRA adapter, in all eight combinations; of rows that share
 prompts and of rows that do not; in one micro-batch and in one for every row. The exact gradient is autograd's in
 float64, of transformers' own model and attention, one row after the other without padding. Every figure is the norm of
 the difference divided by the norm of the exact gradient, over all trained parameters. The exact model has the weights
-that the learner computes with, so in bfloat16 and float16 a figure is the error of the computation alone. `Flex`
-computes in torch's uncompiled form, since torch has no compiled gradient for a CPU.
+that the learner computes with, so in bfloat16 and float16 a figure is the error of the computation alone. On a CPU
+`Flex` computes in torch's uncompiled form, since torch has no compiled gradient for it.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -98,24 +99,24 @@ class Line(NamedTuple):
     error: float
 
 
-def errors(family: str, dtype: torch.dtype) -> Iterator[Line]:
+def errors(family: str, dtype: torch.dtype, device: str = "cpu") -> Iterator[Line]:
     """One line for each path, kind of prompts, and number of micro-batches."""
     for adapted, shared in product((False, True), (True, False)):
         batch = batch_of(shared)
         kappa = torch.randn(len(batch), generator=torch.Generator().manual_seed(1)).double() / len(batch)
         paths = [path for path in PATHS if path.adapted == adapted]
-        exact = textbook(family, learning(family, dtype, paths[0]).policy, batch.sequences, kappa)
+        exact = textbook(family, learning(family, dtype, paths[0], "cpu").policy, batch.sequences, kappa)
         for path in paths:
-            learner = learning(family, dtype, path)
+            learner = learning(family, dtype, path, device)
             for micro_batch in (10**6, 1):
                 learner.micro_batch = micro_batch
-                with uncompiled() if path.whole is Flex else quiet():
+                with uncompiled() if path.whole is Flex and device == "cpu" else quiet():
                     found = gradient(learner, batch, kappa)
                 count = len(batch.micro_batches(micro_batch))
                 yield Line(family, str(dtype).removeprefix("torch."), path, shared, count, error(found, exact))
 
 
-def learning(family: str, dtype: torch.dtype, path: Path) -> LocalLearner:
+def learning(family: str, dtype: torch.dtype, path: Path, device: str) -> LocalLearner:
     torch.manual_seed(3)
     adapter = Adapter(rank=RANK, alpha=ALPHA, key=Key(0), blank=False) if path.adapted else None
     model = AutoModelForCausalLM.from_config(deepcopy(FAMILIES[family]), attn_implementation=NAME)
@@ -123,7 +124,7 @@ def learning(family: str, dtype: torch.dtype, path: Path) -> LocalLearner:
         for parameter in model.parameters():
             if parameter.dim() == 1:  # Norms and biases begin as constants, which would hide a mistake.
                 parameter.add_(0.2 * torch.randn_like(parameter))
-    model = model.to(dtype if adapter else torch.float32).eval()
+    model = model.to(device, dtype if adapter else torch.float32).eval()
     policy = Policy(model, Tokenizer(TINY), Precision(compute=dtype), adapter=adapter, whole=path.whole)
     if path.recomputed:
         policy.checkpoint_activations()
@@ -169,7 +170,7 @@ def gradient(learner: LocalLearner, batch: Batch, kappa: Tensor) -> dict[str, Te
             value.grad = None
         still = torch.zeros(len(kappa))
         learner.forward_backward(batch, Coefficients(kappa=kappa, weight=still, clipped=still.bool()))
-        found = {name: value.grad for name, value in learner.parameters.items() if value.grad is not None}
+        found = {name: value.grad.cpu() for name, value in learner.parameters.items() if value.grad is not None}
         if all(bool(value.isfinite().all()) for value in found.values()):
             return {name: value.double() / learner.scale.value for name, value in found.items()}
         learner.scale.halve()
@@ -245,13 +246,18 @@ def error(found: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--families", nargs="*", default=list(FAMILIES), choices=list(FAMILIES))
+    chosen = parser.parse_args()
+    device = chosen.device
     torch.set_num_threads(1)
     print(f"{'family':8} {'dtype':10} {'path':24} {'prompts':8} {'one micro-batch':>16} {'one for every row':>18}")
-    for family, dtype in product(FAMILIES, DTYPES):
+    for family, dtype in product(chosen.families, DTYPES):
         if dtype == torch.float16 and FAMILIES[family].model_type.startswith(OVERFLOWING):
             print(f"{family:8} {'float16':10} refused: it overflows (E326)")
             continue
-        lines = list(errors(family, dtype))
+        lines = list(errors(family, dtype, device))
         for one, several in zip(lines[::2], lines[1::2], strict=True):
             prompts = "shared" if one.shared else "own"
             print(

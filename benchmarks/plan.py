@@ -1,8 +1,10 @@
-"""What `gnomon plan` says beside what a run needs: python benchmarks/plan.py
+"""What `gnomon plan` says beside what a run needs: python benchmarks/plan.py [--device h100]
 
 Random models, so no download. The reward is the toss of a coin, so every group trains. The plan is made for the lengths
 that the run has recorded. Each run is a process of its own; its peak is the largest resident memory, its time the
 median of its steps after the first, in processor time of one thread, so that other work on the machine counts little.
+On a GPU, named as in `gnomon plan --device`, the models are larger, the peak is what torch has reserved there, and the
+time is by the clock.
 """
 
 from __future__ import annotations
@@ -60,14 +62,31 @@ PAIRS = {
     ),
 }
 
+HALF = "policy.dtype=bfloat16"
+GPU_PAIRS = {
+    "Qwen3-0.6B, full": Pair("qwen3-0.6b", ("prompts=32", "group=8", "rollout.max_tokens=256", HALF)),
+    "Qwen3-0.6B, LoRA 32": Pair(
+        "qwen3-0.6b", ("prompts=32", "group=16", "rollout.max_tokens=512", HALF, "policy.lora.rank=32")
+    ),
+    "Qwen3-0.6B, LoRA 32, flex": Pair(
+        "qwen3-0.6b",
+        ("prompts=16", "group=8", "rollout.max_tokens=256", HALF, "policy.lora.rank=32", "policy.attention=flex"),
+    ),
+    "Qwen2.5-1.5B, full, recomputed": Pair(
+        "qwen2.5-1.5b",
+        ("prompts=16", "group=8", "rollout.max_tokens=256", HALF, "policy.activation_checkpointing=true"),
+    ),
+}
+
 
 def folder(kind: str, at: Path) -> str:
-    """A random model: GPT-2's shape with half its layers, or Qwen3-0.6B's with half its width and a seventh of its
-    layers; its vocabulary is whole. Its tokenizer is the shipped policy's, with a number for every further token."""
+    """A random model: of the shape of Qwen3-0.6B, Qwen2.5-1.5B, GPT-2 with half its layers, or Qwen3-0.6B with half its
+    width and a seventh of its layers; its vocabulary is whole. Its tokenizer is the shipped policy's, with a number for
+    every further token."""
     if kind == "tiny":
         return kind
     import torch
-    from transformers import AutoModelForCausalLM, GPT2Config, Qwen3Config
+    from transformers import AutoModelForCausalLM, GPT2Config, Qwen2Config, Qwen3Config
 
     from gnomon.models.folder import TINY
 
@@ -81,8 +100,18 @@ def folder(kind: str, at: Path) -> str:
                 vocab_size=151_936, hidden_size=512, intermediate_size=1536, num_hidden_layers=4, head_dim=64,
                 num_attention_heads=8, num_key_value_heads=4, tie_word_embeddings=True, **ends,
             ),
+            "qwen3-0.6b": Qwen3Config(
+                vocab_size=151_936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, head_dim=128,
+                num_attention_heads=16, num_key_value_heads=8, tie_word_embeddings=True, **ends,
+            ),
+            "qwen2.5-1.5b": Qwen2Config(
+                vocab_size=151_936, hidden_size=1536, intermediate_size=8960, num_hidden_layers=28,
+                num_attention_heads=12, num_key_value_heads=2, tie_word_embeddings=True, **ends,
+            ),
         }[kind]  # fmt: skip
-        AutoModelForCausalLM.from_config(config).save_pretrained(place)
+        with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+            model = AutoModelForCausalLM.from_config(config)
+        model.save_pretrained(place)
         words = json.loads((TINY / "tokenizer.json").read_text())
         known = words["model"]["vocab"]
         known |= {f" {token}": token for token in range(len(known), config.vocab_size)}
@@ -90,29 +119,34 @@ def folder(kind: str, at: Path) -> str:
     return str(place)
 
 
-def measured(words: Sequence[str], run: Path) -> tuple[float, float]:
-    """Peak in bytes and seconds per step of a run."""
+def measured(words: Sequence[str], run: Path, clock: str) -> tuple[float, float]:
+    """Peak in bytes and seconds per step of a run. Args: clock: which seconds."""
     from gnomon.store import RunReader
 
-    subprocess.run([sys.executable, "-m", "gnomon", "train", *words, f"run={run}"], check=True, capture_output=True)
+    command = [sys.executable, "-m", "gnomon", "train", *words, f"run={run}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stdout[-2000:] + done.stderr[-4000:])
     with RunReader(run) as reader:
         rows = reader.timings()
-    return max(row["peak_bytes"] for row in rows), statistics.median(row["cpu_seconds"] for row in rows[1:])
+    return max(row["peak_bytes"] for row in rows), statistics.median(row[clock] for row in rows[1:])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", nargs="*", default=list(PAIRS))
+    parser.add_argument("--pairs", nargs="*")
+    parser.add_argument("--device", default="cpu")
     chosen = parser.parse_args()
+    pairs, clock = (PAIRS, "cpu_seconds") if chosen.device == "cpu" else (GPU_PAIRS, "seconds")
     print(f"{'':34} {'peak, GiB':>20} {'':>6} {'s per step':>16}")
     with tempfile.TemporaryDirectory() as scratch:
-        for place, name in enumerate(chosen.pairs):
-            pair = PAIRS[name]
+        for place, name in enumerate(chosen.pairs or pairs):
+            pair = pairs[name]
             recipe = [f"{__file__}:Coin", f"policy={folder(pair.model, Path(scratch))}", *pair.settings]
             recipe += [f"steps={STEPS}", "eval.tasks=4", "rollout.stop=[]", f"audit.acknowledge={json.dumps(ACCEPTED)}"]
             run = Path(scratch) / f"run{place}"
-            peak, seconds = measured(recipe, run)
-            command = [sys.executable, "-m", "gnomon", "plan", str(run), "--json"]
+            peak, seconds = measured(recipe, run, clock)
+            command = [sys.executable, "-m", "gnomon", "plan", str(run), "--json", "--device", chosen.device]
             plan = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             print(
                 f"{name:34} {plan['peak'] / 2**30:6.2f} of {peak / 2**30:6.2f} {plan['peak'] / peak - 1:+7.0%}"

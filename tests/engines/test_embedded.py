@@ -16,7 +16,7 @@ from gnomon.engines import philox
 from gnomon.engines.base import Tier
 from gnomon.engines.decoder import Decoder
 from gnomon.engines.embedded import Embedded
-from gnomon.engines.noise import Noise, sampled
+from gnomon.engines.noise import Noise, by_kernel, sampled
 from gnomon.errors import NumericsError
 from gnomon.keys import Key
 from gnomon.learners.local import LocalLearner
@@ -190,9 +190,10 @@ def test_tokens_do_not_depend_on_how_many_rows_noise_is_made_for_at_a_time(chunk
 @pytest.mark.parametrize("vocabulary", [1, 3, 101, 152_064])
 @pytest.mark.parametrize("position", [0, 1, 7, 2**17 + 1])
 def test_a_device_makes_the_numbers_of_the_cpu_in_every_bit(vocabulary, position):
-    """By torch's integer operations, whose results are exact on every device; the streams pass 2**32 numbers.
+    """By torch's integer operations and by the kernel, whose results are exact on every device; the streams pass 2**32
+    numbers.
 
-    Where there is no GPU, torch makes them on the CPU too.
+    Where there is no GPU, torch makes them on the CPU too, and the kernel is not tested.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     keys = np.frombuffer(b"".join(Key(0).at("n", i=i).bytes for i in range(2)), dtype="<u8").reshape(2, 2)
@@ -202,8 +203,8 @@ def test_a_device_makes_the_numbers_of_the_cpu_in_every_bit(vocabulary, position
         stream = np.random.Philox(key=key).advance(start // 4)
         expected.append(np.random.Generator(stream).random(start % 4 + vocabulary)[start % 4 :])
     words, starts = torch.tensor(keys.view("<i8").tolist(), device=device), torch.tensor([start] * 2, device=device)
-    found = philox.uniform(words, starts, vocabulary)
-    assert np.array_equal(np.stack(expected), found.cpu().numpy())
+    for fill in (philox.uniform, by_kernel()) if device == "cuda" else (philox.uniform,):
+        assert np.array_equal(np.stack(expected), fill(words, starts, vocabulary).cpu().numpy())
 
 
 def test_a_stream_is_read_on_from_position_to_position():

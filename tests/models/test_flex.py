@@ -190,8 +190,10 @@ def test_the_gradient_on_a_gpu(dtype: torch.dtype, window: int | None, cap: floa
             out = kind(trie, "cuda").attend(0, *inputs, 0.3, window, cap)
             weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out).sin().to("cuda", dtype)
             found.append([x.cpu().double() for x in torch.autograd.grad((out * weight).sum(), inputs)])
+        # With a window of one token, queries and keys have no gradient, so the error is compared with that of all.
+        least = 1e-5 * sum(x.norm() for x in exact)
         for right, one, other in zip(exact, *found, strict=True):
-            assert (other - right).norm() <= 4 * (one - right).norm() + 1e-5 * right.norm()
+            assert (other - right).norm() <= 4 * (one - right).norm() + least
 
 
 @needs_cuda

@@ -26,7 +26,7 @@ def config(*words: str) -> RunConfig:
 @pytest.mark.parametrize("rank", [0, 2])
 def test_rounded_weights_are_the_learners_rounded_after_every_load(rank: int) -> None:
     """And it still computes in float32, so that the gap has no other cause. The learner's own weights stay."""
-    parts = build(config(f"policy.lora.rank={rank}", "engine.round_weights=bfloat16"))
+    parts = build(config(f"policy.lora.rank={rank}", "engine.round_weights=bfloat16", "policy.device=cpu"))
     engine, policy = parts.engine, parts.learner.policy
     assert isinstance(engine, Embedded) and engine.tier is Tier.MEASURED
     assert parts.mismatch == 0.0  # The weights that ship are bfloat16 numbers, and a new adapter adds nothing.

@@ -12,6 +12,7 @@ from torch import Tensor
 from gnomon.engines.branches import Branches
 from gnomon.engines.endings import Endings
 from gnomon.engines.noise import Noise, sampled
+from gnomon.engines.replay import Replay, captured
 from gnomon.models.policy import Policy
 from gnomon.models.projection import entropy_of, logp_of
 from gnomon.types import Completion, Finish, Request
@@ -46,6 +47,7 @@ class Decoder:
         self.rows: dict[int, Row] = {}
         """By the number that `admit` gave."""
         self._branches, self._layout = Branches(), policy.decode()
+        self._replay = Replay(policy, self._layout, captured) if policy.device.type == "cuda" else None
         self._admitted, self._endings = 0, Endings(policy.tokenizer)
 
     def admit(self, request: Request, version: int = 0) -> int:
@@ -78,8 +80,9 @@ class Decoder:
         """Sample a token of every row. Returns: the rows that ended by it, by number."""
         ids, plan = self._branches.plan()
         self._layout.follow(plan)
-        hidden = self.policy.hidden(self.policy.place(ids), self._layout)[-len(plan.group) :]
-        logits = self.policy.logits(hidden)
+        flat = self.policy.place(ids)
+        hidden = self._replay.hidden(flat) if self._replay else self.policy.hidden(flat, self._layout)
+        logits = self.policy.logits(hidden[-len(plan.group) :])
         live = [(branch.slot, number) for branch in self._branches for number in branch.rows if number in self.rows]
         rows = [self.rows[number] for _, number in live]
         draws = drawn(logits, [slot for slot, _ in live], rows) if live else []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -16,8 +18,8 @@ AHEAD = 2**12
 """Numbers that a stream draws at a time on a CPU, or one position's where those are more."""
 CHUNK = 2**18
 """Most numbers that are made into noise together on a CPU: a few MiB, however many rows and however many tokens."""
-DEVICE_CHUNK = 2**22
-"""As `CHUNK`, on another device: enough for all of its cores, in some 200 MiB."""
+DEVICE_CHUNK = 2**24
+"""As `CHUNK`, on another device: enough for all of its cores, in some 400 MiB."""
 
 
 class Noise:
@@ -76,4 +78,16 @@ def uniform(noise: Sequence[Noise], vocabulary: int, device: torch.device) -> Te
     if device.type == "cpu":
         return torch.from_numpy(np.stack([row.next() for row in noise]))
     keys, starts = zip(*(row.place() for row in noise), strict=True)
-    return philox.uniform(torch.tensor(keys, device=device), torch.tensor(starts, device=device), vocabulary)
+    fill = by_kernel() if device.type == "cuda" else philox.uniform
+    return fill(torch.tensor(keys, device=device), torch.tensor(starts, device=device), vocabulary)
+
+
+@cache
+def by_kernel() -> Callable[[Tensor, Tensor, int], Tensor]:
+    """The function that makes uniform numbers on a CUDA device; without Triton, which torch has there as a rule, the
+    one that every device has."""
+    if not find_spec("triton"):
+        return philox.uniform
+    from gnomon.engines import philox_kernel
+
+    return philox_kernel.uniform

@@ -52,6 +52,8 @@ class Decode:
         self._own: list[Slots] = []
         self._zeros: dict[int, Tensor] = {}
         """Tables of `_filled` by their last dimension, whose rows past the first `folds` stay zero."""
+        self._tables = 0
+        """How often a table was put in the place of another."""
 
     def follow(self, plan: Plan) -> None:
         """Prepare for a pass."""
@@ -61,10 +63,10 @@ class Decode:
         self.far_size, self.near_size = max(whole), blocks(max(place) + 1)
         self.most = max(plan.most, len(group))
         for layer in self._prompts:
-            layer.room(len(plan.prompts), blocks(max(plan.prompts)))
+            self._tables += layer.room(len(plan.prompts), blocks(max(plan.prompts)))
             layer.copy(plan.moved)
         for layer in self._own:
-            layer.room(self.most, self.near_size)
+            self._tables += layer.room(self.most, self.near_size)
             layer.copy(plan.copied)
         self.longest = max(plan.prompts)
         self.prompts = self._tensor(plan.prompts)
@@ -87,6 +89,25 @@ class Decode:
             self.positions = torch.cat([self.prefix.place % self.prefix.real.shape[1], positions])
         self._aside: tuple[Tensor, Tensor] | None = None
 
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Passes with the same one run the same kernels on the same tables, whatever the values in `moving` are. None
+        for a pass that begins prompts or rows, and for the first of a batch."""
+        if self.prefix is not None or self.tail or not self._own:
+            return None
+        return len(self.place), len(self.prompts), self.far_size, self.near_size, self.lanes, self._tables
+
+    @property
+    def moving(self) -> list[Tensor]:
+        """What differs between passes of the same shape."""
+        aside = self._lanes(self._own[0].keys.shape[1]) if self.far_size else ()
+        return [self.positions, self.place, self.near, self.far, self.back, *aside]
+
+    @moving.setter
+    def moving(self, values: Sequence[Tensor]) -> None:
+        self.positions, self.place, self.near, self.far, self.back, *aside = values
+        self._aside = (aside[0], aside[1]) if aside else None
+
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, cap: float | None
     ) -> Tensor:
@@ -95,8 +116,8 @@ class Decode:
             self._own.append(Slots(key))
         cut = 0 if self.prefix is None else self.prefix.tokens
         prompts, own = self._prompts[layer], self._own[layer]
-        prompts.room(len(self.prompts), blocks(self.longest))
-        own.room(self.most, self.near_size)
+        self._tables += prompts.room(len(self.prompts), blocks(self.longest))
+        self._tables += own.room(self.most, self.near_size)
         if self.prefix is None:
             self._remember(prompts, own, key, value)
             return self._rows(query, prompts, own, scale, window, cap)
@@ -161,6 +182,7 @@ class Decode:
         table = self._zeros.get(last)
         if table is None or rows > len(table):
             table = self._zeros[last] = x.new_zeros(self.most, x.shape[1], QUERIES, last)
+            self._tables += 1
         table[:rows, :, :folds] = x
         return table[:rows]
 
@@ -204,12 +226,14 @@ class Slots:
         empty = like.new_zeros(0, like.shape[1], 0, like.shape[2])
         self.keys, self.values = empty, empty
 
-    def room(self, slots: int, places: int) -> None:
-        """Hold at least so many."""
+    def room(self, slots: int, places: int) -> bool:
+        """Hold at least so many. Returns: whether that took new tables."""
         have, kv_heads, length, size = self.keys.shape
-        if slots > have or places > length:
-            shape = (capacity(have, slots), kv_heads, capacity(length, places), size)
-            self.keys, self.values = (grown(kept, shape) for kept in (self.keys, self.values))
+        if slots <= have and places <= length:
+            return False
+        shape = (capacity(have, slots), kv_heads, capacity(length, places), size)
+        self.keys, self.values = (grown(kept, shape) for kept in (self.keys, self.values))
+        return True
 
     def first(self, slots: int, places: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the first slots, as far as these places."""

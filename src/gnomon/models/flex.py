@@ -27,6 +27,8 @@ SIDE = 128
 EXACT_PRODUCTS: Any = {"FLOAT32_PRECISION": "'ieee'"}
 """Products of float32 are computed in float32; by default the kernel may round their factors to TensorFloat-32. The
 kernel reads this option, but the declared type of its options lacks it."""
+VARIANTS = 128
+"""How often the kernel may be compiled in one process."""
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -167,5 +169,10 @@ def plain(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None,
 
 @cache
 def fused() -> Callable[[Tensor, Tensor, Tensor, ScoreMod | None, BlockMask], Tensor]:
-    """`plain`, compiled for passes of every length. Fails where torch has no kernel, rather than store all scores."""
+    """`plain`, compiled for passes of every length. Fails where torch has no kernel, rather than store all scores.
+
+    It is compiled once for each dtype, each kind of mask and score, with and without gradients, and for few and many
+    blocks: for one model more often than torch allows a function by default.
+    """
+    torch._dynamo.config.recompile_limit = max(VARIANTS, torch._dynamo.config.recompile_limit)
     return torch.compile(plain, dynamic=True, fullgraph=True)

@@ -1,4 +1,4 @@
-"""Which kernels and pages torch computes with on a CPU, settled before several threads compute."""
+"""Which kernels and pages torch computes with, settled before several threads compute."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ def settle() -> None:
     Nor may oneDNN use the matrix units of newer Intel processors (AMX), which it does for some shapes in bfloat16: what
     a row of a product is then depends on the number of rows, by up to 5e-3 nats of a log-probability. The set of
     instructions below AMX has products in float16; with the one below that, they took 19 times as long.
+
+    On a CUDA device cuBLAS takes a workspace of fixed size for each stream, without which two runs may differ in bits,
+    and adds up products of 16 bits in float32.
     """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     torch.cos(torch.zeros(1, device="cpu"))

@@ -120,6 +120,8 @@ class Policy(torch.nn.Module):
         self.precision = precision or Precision.only(output.weight.dtype)
         require_range(model.config.model_type, self.precision.compute)
         self.cap: float | None = getattr(model.config, "final_logit_softcapping", None)
+        # No sequence is padded, and looking for padding waits for the device.
+        model.base_model.warn_if_padding_and_no_attention_mask = no_warning
         self.adapter = adapter.inject(model) if adapter else None
         self._adapted = True
         self.sources: dict[str, str] = {}
@@ -386,6 +388,10 @@ class Policy(torch.nn.Module):
     def weights_file(self) -> str:
         """Its name in the folder of the policy."""
         return ADAPTER_WEIGHTS if self.adapter else "model.safetensors"
+
+
+def no_warning(*_: object) -> None:
+    """In the place of transformers' warning of padding without a mask."""
 
 
 def without_values(value: Tensor) -> Tensor:

@@ -86,8 +86,8 @@ def beside(config: RunConfig, learner: Learner | None) -> Policy | None:
     if adapter is None or apart(config) or not isinstance(learner, LocalLearner) or not learner.policy.adapter:
         return None
     policy, folder, blank = learner.policy, model_folder(config.policy.path), replace(adapter, blank=True)
-    wanted = (folder, make_precision(config), make_device(config.policy.device), Packed, blank)
-    has = (policy.folder, policy.precision, policy.device, policy.whole, learner.policy.adapter.adapter)
+    wanted = (folder, make_precision(config), make_device(config.policy.device).type, Packed, blank)
+    has = (policy.folder, policy.precision, policy.device.type, policy.whole, learner.policy.adapter.adapter)
     return policy.twin(adapter) if has == wanted else None
 
 

@@ -1,0 +1,41 @@
+"""The numbers of `philox.uniform` by a Triton kernel: on a CUDA device one pass in the place of some hundred."""
+
+from __future__ import annotations
+
+import torch
+import triton  # type: ignore[import-not-found,unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
+from torch import Tensor
+
+__all__ = ["uniform"]
+
+BLOCK = 1024
+"""Numbers of one program of the kernel."""
+
+
+@triton.jit  # type: ignore[misc,untyped-decorator,unused-ignore]
+def fill(keys, starts, out, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def,unused-ignore]
+    """Numbers of one stream. Every element computes the four words of its counter and keeps its own."""
+    row = tl.program_id(1).to(tl.int64)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.load(starts + row) + place
+    zero = (at * 0).to(tl.uint64)
+    a, b, c, d = ((at >> 2) + 1).to(tl.uint64), zero, zero, zero
+    key = tl.load(keys + 2 * row).to(tl.uint64, bitcast=True) + zero
+    other = tl.load(keys + 2 * row + 1).to(tl.uint64, bitcast=True) + zero
+    for _ in tl.static_range(10):
+        upper, right = tl.umulhi(a, zero + 0xD2E7470EE14C6C93), tl.umulhi(c, zero + 0xCA5A826395121157)
+        lower, left = a * 0xD2E7470EE14C6C93, c * 0xCA5A826395121157
+        a, b, c, d = right ^ b ^ key, left, upper ^ d ^ other, lower
+        key, other = key + 0x9E3779B97F4A7C15, other + 0xBB67AE8584CAA73B
+    lane = at & 3
+    word = tl.where(lane == 0, a, tl.where(lane == 1, b, tl.where(lane == 2, c, d)))
+    value = (word >> 11).to(tl.int64).to(tl.float64) * 1.1102230246251565e-16
+    tl.store(out + row * count + place, value, mask=place < count)
+
+
+def uniform(key: Tensor, start: Tensor, count: int) -> Tensor:
+    """[B, count], as `philox.uniform` in every bit."""
+    out = torch.empty(len(key), count, dtype=torch.float64, device=key.device)
+    fill[(triton.cdiv(count, BLOCK), len(key))](key, start, out, count, BLOCK=BLOCK)
+    return out
