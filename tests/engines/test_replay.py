@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from gnomon.engines.decoder import Decoder
-from gnomon.engines.replay import Replay, captured
+from gnomon.engines.replay import Replay, Watched, captured
 from gnomon.keys import Key
+from gnomon.models.decode import Decode
 from gnomon.models.folder import TINY
 from gnomon.models.policy import Policy
 from gnomon.models.precision import Precision
@@ -27,7 +28,7 @@ from models.test_families import FAMILIES, model_of
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 EXPERTS = ("mixtral", "qwen3 experts")
-"""Families whose kernels depend on values, so that no pass of theirs can be captured."""
+"""Families that read values of the device where torch has no kernel for a dtype."""
 
 
 def requests(prompts: tuple[int, ...] = (3, 40, 150, 300), rows: int = 5, tokens: int = 70) -> list[Request]:
@@ -102,27 +103,49 @@ def test_replayed_passes_have_the_bits_of_others(name: str, dtype: torch.dtype, 
         found.append(decoded(policy, asked, late, replayed))
     (plain, none), (same, count) = found
     assert none == 0 and len(plain) == len(asked) + len(late)
-    assert count > 20 or (name in EXPERTS and DEVICE == "cuda")
-    if name in EXPERTS:  # What rounding does to a row depends on the rows beside it.
-        return
+    assert count > 20 or (name in EXPERTS and DEVICE == "cuda" and count == 0)
     assert [(c.token_ids, c.logprobs) for c in plain] == [(c.token_ids, c.logprobs) for c in same]
 
 
-def test_a_pass_that_cannot_be_captured_is_not_tried_again() -> None:
-    tries = []
+@pytest.mark.parametrize("fails", ["a value is read", "the capture fails"])
+def test_a_model_that_cannot_be_captured_is_not_tried_again(fails: str) -> None:
+    policy, asked, tries = Policy.load("tiny", device=DEVICE), requests((5, 150), 3, 50), []
+    hidden = policy.hidden
 
-    def fails(work: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    def reading(ids: Tensor, layout: Decode) -> Tensor:
+        return hidden(ids, layout) if ids[0].item() >= 0 else ids
+
+    def capture(work: Callable[[], Tensor]) -> Callable[[], Tensor]:
         tries.append(work)
-        raise RuntimeError("operation not permitted when stream is capturing")
+        raise RuntimeError("out of memory")
 
-    policy, asked = Policy.load("tiny", device=DEVICE), requests((5, 150), 3, 50)
-    plain, _ = decoded(policy, asked, [], False)
+    if fails == "a value is read":
+        policy.hidden = reading  # type: ignore[method-assign]
     decoder = Decoder(policy)
-    decoder._replay = Replay(policy, decoder._layout, fails)
+    decoder._replay = Replay(policy, decoder._layout, capture)
     for request in asked:
         decoder.admit(request)
-    found: dict[int, Completion] = {}
-    while decoder.rows:
-        found.update(decoder.step())
-    assert len(tries) == 1 and decoder._replay.count == 0
-    assert len(found) == len(plain)
+    for _ in range(30):
+        decoder.step()
+    assert len(decoder.rows) > 0 and len(tries) == (fails == "the capture fails") and decoder._replay.count == 0
+
+
+def test_operations_that_wait_for_the_device_are_noticed() -> None:
+    """Those that no graph can hold, and none of the others."""
+    x, where = torch.arange(6.0, device=DEVICE), torch.tensor([0, 2], device=DEVICE)
+    waiting = [lambda: x[0].item(), lambda: x[x > 2], lambda: x.nonzero(), lambda: x.masked_select(x > 2)]
+    waiting += [lambda: bool((x > 2).all()), lambda: x.unique()]
+    if DEVICE == "cuda":
+        waiting += [lambda: x.cpu(), lambda: torch.tensor([1.0], device=DEVICE), lambda: torch.tensor(1.0).to(DEVICE)]
+    free = [
+        lambda: x[where],
+        lambda: x.clone(),
+        lambda: x * 2.0,
+        lambda: x.masked_fill(x > 2, 0.0),
+        lambda: x.bfloat16(),
+    ]
+    for works, expected in ((waiting, True), (free, False)):
+        for work in works:
+            with Watched() as watched:
+                work()
+            assert watched.waits is expected

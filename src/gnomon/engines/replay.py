@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from threading import get_ident
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnomon.models.decode import Decode
 from gnomon.models.policy import Policy
 
-__all__ = ["Replay", "captured"]
+__all__ = ["Replay", "Watched", "captured"]
 
 Pass = Callable[[], Tensor]
+WAITING = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal"})
+"""Operations of torch that wait for a value of the device."""
+KNOWN = ("aten", "prim", "prims")
+"""Namespaces of torch's own operations; nobody knows what those of others wait for."""
 
 
 class Replay:
@@ -21,7 +28,7 @@ class Replay:
 
     A replay runs the kernels of the pass that was captured, on the same memory, so it computes the same bits. What
     differs between such passes is copied into the tensors that the graph reads. Passes that begin a prompt or a row
-    are never captured. A model that cannot be captured, since its kernels depend on values, is not tried again.
+    are never captured, nor is any pass of a model that waits for values of the device.
     """
 
     def __init__(self, policy: Policy, layout: Decode, capture: Callable[[Pass], Pass]) -> None:
@@ -30,43 +37,83 @@ class Replay:
         self._read: list[Tensor] = []
         """The tensors that the captured pass reads."""
         self._run: Pass | None = None
-        self._possible = True
+        self._possible: bool | None = None
+        """Whether passes of the model can be captured; None until one was looked at."""
         self.count = 0
         """Passes that were replayed."""
 
     def hidden(self, ids: Tensor) -> Tensor:
         """Last hidden states [T, size] of the tokens of a pass that the layout follows."""
-        shape = self._layout.shape if self._possible else None
+        shape = None if self._possible is False else self._layout.shape
         if shape is None or shape != self._shape:
             self._shape, self._run = shape, None
             return self._policy.hidden(ids, self._layout)
         values = [ids, *self._layout.moving]
-        if self._run is None:
-            self._read = [value.clone() for value in values]
-            self._layout.moving = self._read[1:]
-            try:
-                self._run = self._capture(lambda: self._policy.hidden(self._read[0], self._layout))
-            except RuntimeError:
-                self._possible = False
-                return self._policy.hidden(ids, self._layout)
-        else:
-            torch._foreach_copy_(self._read, values)
+        if self._run is None and not self._begin(values):
+            return self._policy.hidden(ids, self._layout)
+        assert self._run is not None
+        torch._foreach_copy_(self._read, values)
         self.count += 1
         return self._run()
+
+    def _begin(self, values: Sequence[Tensor]) -> bool:
+        """Capture a pass. Args: values: that it reads. Returns: whether that is possible."""
+        self._read = [value.clone() for value in values]
+        self._layout.moving = self._read[1:]
+
+        def work() -> Tensor:
+            return self._policy.hidden(self._read[0], self._layout)
+
+        if self._possible is None:
+            with Watched() as watched:
+                work()
+            self._possible = not watched.waits
+        try:
+            self._run = self._capture(work) if self._possible else None
+        except RuntimeError:
+            self._possible = False
+        return self._possible
+
+
+class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notices whether this thread's operations wait for a value of the device, or copy from one device to another: a
+    graph cannot hold such operations, and a capture that meets one leaves torch's allocator unusable."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.waits = False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        with self:  # In inference mode, operations made of others arrive whole.
+            found = function.decompose(*args, **(kwargs or {}))
+        if found is not NotImplemented:
+            return found
+        found = function(*args, **(kwargs or {}))
+        name = function.overloadpacket.__name__
+        selects = name in ("index", "index_put", "index_put_") and any(
+            each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1]
+        )
+        given = [each for each in (*args, found) if isinstance(each, Tensor)]
+        apart = name in ("copy_", "_to_copy") and len({each.device for each in given}) > 1
+        foreign = function.namespace not in KNOWN
+        self.waits = self.waits or name in WAITING or selects or apart or foreign
+        return found
 
 
 def captured(work: Pass) -> Pass:
     """A function that computes what `work` does from the values that its tensors then have. It returns one tensor,
     which it overwrites every time.
 
-    Raises: RuntimeError if `work` reads a value of the device or copies from pageable memory.
+    Args: work: has run before with the same shapes, so that its kernels are loaded.
     """
-    stream = beside()
+    stream = beside(get_ident())
     stream.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):
-        work()  # Libraries take their workspace for the stream before the capture.
-        torch.cuda.synchronize()
+        torch.ones(16, 16, device="cuda").mm(torch.ones(16, 16, device="cuda"))  # cuBLAS takes a workspace once.
+        stream.synchronize()
         graph.capture_begin(capture_error_mode="thread_local")
         try:
             found = work()
@@ -82,6 +129,6 @@ def captured(work: Pass) -> Pass:
 
 
 @cache
-def beside() -> torch.cuda.Stream:
-    """The stream on which passes are captured."""
+def beside(thread: int) -> torch.cuda.Stream:
+    """The stream on which a thread captures."""
     return torch.cuda.Stream()  # type: ignore[no-untyped-call]
